@@ -1,0 +1,298 @@
+"""The interfaces that a user of the engine implements, under PyFlink's names.
+
+What PyFlink lacks (sink functions written in Python, operator state, checkpoint listeners) takes the names
+of Flink's Java API in snake_case. User functions are ordinary synchronous Python: each subtask has its own
+copy, it is called by one machine at a time, and it reaches the world only through what its context offers.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from engine.state.descriptors import ListStateDescriptor, ValueStateDescriptor
+    from engine.state.keyed import KeyedStateBackend, ValueState
+    from engine.state.operator import ListState, OperatorStateStore
+
+
+class RuntimeContext:
+    """What a function may know of the subtask it runs in (Flink: RuntimeContext)."""
+
+    __slots__ = (
+        "_attempt",
+        "_backend",
+        "_clock",
+        "_max_parallelism",
+        "_parallelism",
+        "_probe",
+        "_subtask",
+        "_task_name",
+    )
+
+    def __init__(
+        self,
+        *,
+        task_name: str,
+        subtask: int,
+        parallelism: int,
+        max_parallelism: int,
+        attempt: str,
+        clock: Callable[[], int],
+        probe: Callable[[str, int], None],
+        backend: KeyedStateBackend | None = None,
+    ) -> None:
+        self._task_name = task_name
+        self._subtask = subtask
+        self._parallelism = parallelism
+        self._max_parallelism = max_parallelism
+        self._attempt = attempt
+        self._clock = clock
+        self._probe = probe
+        self._backend = backend
+
+    def get_task_name(self) -> str:
+        """Name of the vertex, without the subtask's index."""
+        return self._task_name
+
+    def get_index_of_this_subtask(self) -> int:
+        """Index of this subtask, counted from 0."""
+        return self._subtask
+
+    def get_number_of_parallel_subtasks(self) -> int:
+        """Parallelism of the vertex."""
+        return self._parallelism
+
+    def get_max_number_of_parallel_subtasks(self) -> int:
+        """Max parallelism of the vertex: the number of its key groups."""
+        return self._max_parallelism
+
+    def get_attempt_id(self) -> str:
+        """``incarnation.number`` of the attempt, unique over all restarts of the job."""
+        return self._attempt
+
+    def get_current_processing_time(self) -> int:
+        """Milliseconds since the epoch, as of the event in hand."""
+        return self._clock()
+
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState:
+        """The value kept for the current key.
+
+        Raises TypeError where the stream is not keyed.
+        """
+        if self._backend is None:
+            raise TypeError(
+                f"state {state_descriptor.name!r} of {self._task_name!r} needs a keyed stream: call key_by first"
+            )
+        return self._backend.value_state(state_descriptor)
+
+    def probe(self, point: str, checkpoint_id: int) -> None:
+        """Tell whoever watches that the function passes a protocol point; it may raise."""
+        self._probe(point, checkpoint_id)
+
+
+class Function:
+    """Base of all user functions (Flink: RichFunction)."""
+
+    _runtime_context: RuntimeContext | None = None
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Called once in each attempt, after state is restored and before the first record."""
+
+    def close(self) -> None:
+        """Called at the orderly end and at cancellation, never after a crash."""
+
+    def get_runtime_context(self) -> RuntimeContext:
+        """The context of this subtask, once the task has set it."""
+        if self._runtime_context is None:
+            raise RuntimeError(f"{type(self).__name__} has no runtime context before its task is restored")
+        return self._runtime_context
+
+    def set_runtime_context(self, runtime_context: RuntimeContext) -> None:
+        """Called by the operator before any other method."""
+        self._runtime_context = runtime_context
+
+
+class MapFunction(Function, ABC):
+    """One value in, one value out."""
+
+    @abstractmethod
+    def map(self, value: Any) -> Any:
+        """The value that replaces ``value``."""
+
+
+class FilterFunction(Function, ABC):
+    """Keeps some values."""
+
+    @abstractmethod
+    def filter(self, value: Any) -> bool:
+        """Whether to keep ``value``."""
+
+
+class FlatMapFunction(Function, ABC):
+    """One value in, any number out."""
+
+    @abstractmethod
+    def flat_map(self, value: Any) -> Iterable[Any] | None:
+        """The values that replace ``value``; a generator is the usual form."""
+
+
+class ReduceFunction(Function, ABC):
+    """Combines two values of a type into one of the same type."""
+
+    @abstractmethod
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        """``value1`` is what was reduced so far, ``value2`` the new one."""
+
+
+class KeySelector(Function, ABC):
+    """Extracts the key of a value."""
+
+    @abstractmethod
+    def get_key(self, value: Any) -> Any:
+        """The key: hashable, and the same for equal values."""
+
+
+class ProcessFunction(Function, ABC):
+    """Any number of values out, with access to the record's timestamp."""
+
+    class Context:
+        """What is known of the record in hand; one object serves all records."""
+
+        __slots__ = ("_clock", "_timestamp")
+
+        def __init__(self, clock: Callable[[], int]) -> None:
+            self._timestamp: int | None = None
+            self._clock = clock
+
+        def timestamp(self) -> int | None:
+            """Event time of the record in milliseconds, or None."""
+            return self._timestamp
+
+        def current_processing_time(self) -> int:
+            """Milliseconds since the epoch."""
+            return self._clock()
+
+    @abstractmethod
+    def process_element(self, value: Any, ctx: Any) -> Iterable[Any] | None:
+        """The values to emit for ``value``; a generator is the usual form."""
+
+
+class KeyedProcessFunction(Function, ABC):
+    """A ProcessFunction over a keyed stream: its state is that of the record's key."""
+
+    class Context(ProcessFunction.Context):
+        """As ProcessFunction.Context, and the key."""
+
+        __slots__ = ("_backend",)
+
+        def __init__(self, clock: Callable[[], int], backend: KeyedStateBackend) -> None:
+            super().__init__(clock)
+            self._backend = backend
+
+        def get_current_key(self) -> Any:
+            """Key of the record in hand."""
+            return self._backend.current_key
+
+    @abstractmethod
+    def process_element(self, value: Any, ctx: Any) -> Iterable[Any] | None:
+        """The values to emit for ``value``; a generator is the usual form."""
+
+
+class SinkFunction(Function):
+    """Takes values out of the job (Flink: SinkFunction)."""
+
+    class Context:
+        """What is known of the record in hand."""
+
+        __slots__ = ("_clock", "_timestamp")
+
+        def __init__(self, clock: Callable[[], int]) -> None:
+            self._timestamp: int | None = None
+            self._clock = clock
+
+        def timestamp(self) -> int | None:
+            """Event time of the record in milliseconds, or None."""
+            return self._timestamp
+
+        def current_processing_time(self) -> int:
+            """Milliseconds since the epoch."""
+            return self._clock()
+
+    def invoke(self, value: Any, context: Any) -> None:
+        """Take one value."""
+        raise NotImplementedError(f"{type(self).__name__} must implement invoke(value, context)")
+
+    def invoke_batch(self, values: list[Any]) -> bool:
+        """Take several values at once; False where the function wants them one by one through invoke."""
+        return False
+
+    def finish(self) -> None:
+        """Called at the end of the input, before the final checkpoint."""
+
+
+class FunctionInitializationContext:
+    """Handed to CheckpointedFunction.initialize_state (Flink: FunctionInitializationContext)."""
+
+    __slots__ = ("_restored_checkpoint_id", "_store")
+
+    def __init__(self, restored_checkpoint_id: int | None, store: OperatorStateStore) -> None:
+        self._restored_checkpoint_id = restored_checkpoint_id
+        self._store = store
+
+    def is_restored(self) -> bool:
+        """Whether the job was restored from a checkpoint, even if this operator has no state in it."""
+        return self._restored_checkpoint_id is not None
+
+    def get_restored_checkpoint_id(self) -> int | None:
+        """Id of that checkpoint, or None at a fresh start."""
+        return self._restored_checkpoint_id
+
+    def get_operator_state_store(self) -> OperatorStateStore:
+        """Where operator list state lives."""
+        return self._store
+
+    def get_list_state(self, descriptor: ListStateDescriptor) -> ListState:
+        """Short for ``get_operator_state_store().get_list_state``."""
+        return self._store.get_list_state(descriptor)
+
+
+class FunctionSnapshotContext:
+    """Handed to CheckpointedFunction.snapshot_state (Flink: FunctionSnapshotContext)."""
+
+    __slots__ = ("_checkpoint_id", "_timestamp_ms")
+
+    def __init__(self, checkpoint_id: int, timestamp_ms: int) -> None:
+        self._checkpoint_id = checkpoint_id
+        self._timestamp_ms = timestamp_ms
+
+    def get_checkpoint_id(self) -> int:
+        """Id of the checkpoint being taken."""
+        return self._checkpoint_id
+
+    def get_checkpoint_timestamp(self) -> int:
+        """When the job master triggered it, in milliseconds since the epoch."""
+        return self._timestamp_ms
+
+
+class CheckpointedFunction(ABC):
+    """Mixed into a function that keeps operator state (Flink: CheckpointedFunction)."""
+
+    @abstractmethod
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        """Called in each attempt before ``open``."""
+
+    @abstractmethod
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        """Bring the registered state up to date; the engine copies it right afterwards."""
+
+
+class CheckpointListener:
+    """Mixed into a function that wants to hear of checkpoints (Flink: CheckpointListener)."""
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """The checkpoint is durable. May be missed, never comes twice for one id."""
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """The checkpoint will not complete. May be missed."""

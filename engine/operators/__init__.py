@@ -1,0 +1,1 @@
+"""Operators: what a task's chain is made of."""

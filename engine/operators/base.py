@@ -1,0 +1,196 @@
+"""What every operator of a chain answers to.
+
+An operator turns a list of records into a list of records: one Python call a buffer and operator, so that
+the cost of a call is spread over the buffer. State changes happen inside these calls; the task calls
+``snapshot`` between two of them, never within one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from engine.elements import Record
+from engine.functions import (
+    CheckpointedFunction,
+    CheckpointListener,
+    Function,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+    RuntimeContext,
+)
+from engine.state.keyed import KeyedStateBackend
+from engine.state.operator import OperatorStateStore
+from engine.state.snapshot import OperatorSnapshot
+from engine.types import TypeInformation
+
+
+class OperatorContext:
+    """What a task gives an operator when it opens: who it is and what it resumes from.
+
+    ``keyed`` and ``operator`` are the restored state as ``read_assignment`` gave it, or None;
+    ``restored_checkpoint_id`` is set whenever the job was restored, even where this operator has no state.
+    """
+
+    __slots__ = (
+        "allow_pickle",
+        "attempt",
+        "clock",
+        "key_groups",
+        "keyed",
+        "max_parallelism",
+        "operator",
+        "parallelism",
+        "probe",
+        "restored_checkpoint_id",
+        "subtask",
+        "task_name",
+    )
+
+    def __init__(
+        self,
+        *,
+        task_name: str,
+        subtask: int,
+        parallelism: int,
+        max_parallelism: int,
+        key_groups: tuple[int, int],
+        attempt: str,
+        clock: Callable[[], int],
+        probe: Callable[[str, int], None],
+        restored_checkpoint_id: int | None = None,
+        keyed: Any = None,
+        operator: Any = None,
+        allow_pickle: bool = False,
+    ) -> None:
+        self.task_name = task_name
+        self.subtask = subtask
+        self.parallelism = parallelism
+        self.max_parallelism = max_parallelism
+        self.key_groups = key_groups
+        self.attempt = attempt
+        self.clock = clock
+        self.probe = probe
+        self.restored_checkpoint_id = restored_checkpoint_id
+        self.keyed = keyed
+        self.operator = operator
+        self.allow_pickle = allow_pickle
+
+    def runtime_context(self, backend: KeyedStateBackend | None = None) -> RuntimeContext:
+        """The part of it that user functions see."""
+        return RuntimeContext(
+            task_name=self.task_name,
+            subtask=self.subtask,
+            parallelism=self.parallelism,
+            max_parallelism=self.max_parallelism,
+            attempt=self.attempt,
+            clock=self.clock,
+            probe=self.probe,
+            backend=backend,
+        )
+
+    def keyed_backend(self, key_type: TypeInformation | None) -> KeyedStateBackend:
+        """A keyed backend over this subtask's key groups, restored where there is something to restore."""
+        backend = KeyedStateBackend(self.max_parallelism, self.key_groups, key_type)
+        if self.keyed is not None:
+            backend.restore(self.keyed, allow_pickle=self.allow_pickle)
+        return backend
+
+    def operator_store(self) -> OperatorStateStore:
+        """The operator state of this subtask, restored where there is something to restore."""
+        store = OperatorStateStore()
+        if self.operator is not None:
+            store.restore(self.operator, allow_pickle=self.allow_pickle)
+        return store
+
+
+class Operator:
+    """One operator of a chain, in one subtask.
+
+    Subclasses override what they need; by default an operator has no state and passes nothing on.
+    """
+
+    is_source = False
+
+    def open(self, context: OperatorContext) -> None:
+        """Restore state and open the user's function."""
+
+    def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
+        """The records that follow from ``records``, in order."""
+        raise NotImplementedError
+
+    def finish(self) -> list[Record]:
+        """The input has ended: the last records, if any (Flink: endInput, finish)."""
+        return []
+
+    def prepare_snapshot(self, checkpoint_id: int) -> list[Record]:
+        """Records to emit before the barrier (Flink: prepareSnapshotPreBarrier)."""
+        return []
+
+    def snapshot(self, checkpoint_id: int, timestamp_ms: int) -> OperatorSnapshot | None:
+        """The synchronous part of a snapshot, isolated from later changes; None where there is no state."""
+        return None
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """The checkpoint is durable."""
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """The checkpoint will not complete."""
+
+    def close(self) -> None:
+        """Orderly end or cancellation."""
+
+
+class FunctionOperator(Operator):
+    """An operator around one user function: its contexts, operator state and notifications."""
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self._store: OperatorStateStore | None = None
+        self._backend: KeyedStateBackend | None = None
+
+    def open(self, context: OperatorContext) -> None:
+        """Set the context, initialise state, open: Flink's order."""
+        self._backend = self.create_backend(context)
+        function = self.function
+        runtime_context = context.runtime_context(self._backend)
+        function.set_runtime_context(runtime_context)
+        if isinstance(function, CheckpointedFunction):
+            self._store = context.operator_store()
+            function.initialize_state(
+                FunctionInitializationContext(context.restored_checkpoint_id, self._store)
+            )
+        function.open(runtime_context)
+
+    def create_backend(self, context: OperatorContext) -> KeyedStateBackend | None:
+        """The keyed backend, for operators on keyed streams."""
+        return None
+
+    def snapshot(self, checkpoint_id: int, timestamp_ms: int) -> OperatorSnapshot | None:
+        """The function brings its state up to date, then both kinds of state are copied."""
+        operator_state = None
+        if self._store is not None:
+            function = self.function
+            assert isinstance(function, CheckpointedFunction)
+            function.snapshot_state(FunctionSnapshotContext(checkpoint_id, timestamp_ms))
+            operator_state = self._store.snapshot()
+        keyed_state = None if self._backend is None else self._backend.snapshot()
+        if keyed_state is None and operator_state is None:
+            return None
+        return OperatorSnapshot(keyed_state, operator_state)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Pass it to the function if it listens."""
+        if isinstance(self.function, CheckpointListener):
+            self.function.notify_checkpoint_complete(checkpoint_id)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """Pass it to the function if it listens."""
+        if isinstance(self.function, CheckpointListener):
+            self.function.notify_checkpoint_aborted(checkpoint_id)
+
+    def close(self) -> None:
+        """Close the function."""
+        self.function.close()
+
+

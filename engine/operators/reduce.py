@@ -1,0 +1,64 @@
+"""Rolling reduce over a keyed stream.
+
+It works on the state's live table directly: a rolling count is the commonest job there is, and two method
+calls a record would be half of its cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from engine.elements import Record
+from engine.functions import ReduceFunction
+from engine.operators.base import FunctionOperator, OperatorContext
+from engine.state.descriptors import ValueStateDescriptor
+from engine.state.keyed import KeyedStateBackend
+from engine.types import TypeInformation, Types
+
+STATE_NAME = "_op_state"
+"""The name under which Flink's StreamGroupedReduceOperator keeps its value."""
+
+
+class KeyedReduceOperator(FunctionOperator):
+    """Emits the reduced value of the key after every record (Flink: StreamGroupedReduceOperator)."""
+
+    function: ReduceFunction
+
+    def __init__(
+        self,
+        function: ReduceFunction,
+        key_selector: Callable[[Any], Any],
+        key_type: TypeInformation | None,
+        value_type: TypeInformation | None,
+    ) -> None:
+        super().__init__(function)
+        self._key_selector = key_selector
+        self._key_type = key_type
+        self._value_type = value_type
+
+    def create_backend(self, context: OperatorContext) -> KeyedStateBackend:
+        """State is that of this subtask's key groups."""
+        return context.keyed_backend(self._key_type)
+
+    def open(self, context: OperatorContext) -> None:
+        """As every function operator, and the table of reduced values."""
+        super().open(context)
+        assert self._backend is not None
+        descriptor = ValueStateDescriptor(STATE_NAME, self._value_type or Types.DYNAMIC())
+        self._table = self._backend.table(descriptor)
+
+    def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
+        """One record for each; the first value of a key passes as it is."""
+        reduce = self.function.reduce
+        select_key = self._key_selector
+        table = self._table
+        results: list[Record] = []
+        append = results.append
+        for value, timestamp in records:
+            key = select_key(value)
+            if key in table:
+                value = reduce(table[key], value)
+            table[key] = value
+            append((value, timestamp))
+        return results

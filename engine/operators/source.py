@@ -1,0 +1,89 @@
+"""A replayable source: splits and positions.
+
+The position of every split that the subtask owns is in every snapshot, read-out splits included: the whole
+assignment travels with the checkpoint, so a restored job never asks the outside world what was read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.connectors.source import Source, SplitReader
+from engine.elements import Record
+from engine.functions import FunctionSnapshotContext
+from engine.operators.base import Operator, OperatorContext
+from engine.state.descriptors import ListStateDescriptor
+from engine.state.operator import ListState, OperatorStateStore
+from engine.state.snapshot import OperatorSnapshot
+from engine.types import Types
+
+STATE_NAME = "splits"
+
+
+class SourceOperator(Operator):
+    """Reads the splits of one subtask in turn, a batch from each (Flink: SourceOperator).
+
+    At a fresh start subtask i owns the splits i, i + parallelism, ... of the sorted list; after a restore it
+    owns what redistribution gave it.
+    """
+
+    is_source = True
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._readers: list[tuple[str, SplitReader]] = []
+        self._next = 0
+        self._unfinished = 0
+
+    def open(self, context: OperatorContext) -> None:
+        """Open every split at its position."""
+        self._store: OperatorStateStore = context.operator_store()
+        self._state: ListState = self._store.get_list_state(
+            ListStateDescriptor(STATE_NAME, Types.DYNAMIC())
+        )
+        if context.restored_checkpoint_id is None:
+            splits = sorted(self.source.splits())[context.subtask :: context.parallelism]
+            owned: list[tuple[str, Any]] = [(split, None) for split in splits]
+        else:
+            owned = list(self._state.get())
+        self._readers = [(split, self.source.open_split(split, position)) for split, position in owned]
+        self._unfinished = sum(not reader.exhausted for _, reader in self._readers)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether every split has been read out."""
+        return self._unfinished == 0
+
+    def poll(self, limit: int) -> list[Record]:
+        """The next records of the next unfinished split, ``limit`` at most; [] once exhausted."""
+        readers = self._readers
+        count = len(readers)
+        while self._unfinished:
+            _, reader = readers[self._next]
+            self._next = (self._next + 1) % count
+            if reader.exhausted:
+                continue
+            records = reader.read(limit)
+            if reader.exhausted:
+                self._unfinished -= 1
+            if records:
+                return records
+        return []
+
+    def positions(self) -> dict[str, Any]:
+        """Split -> position from which it would be read on; a plain look, for whoever watches the source."""
+        return {split: reader.position for split, reader in self._readers}
+
+    def snapshot(self, checkpoint_id: int, timestamp_ms: int) -> OperatorSnapshot:
+        """The positions of all owned splits."""
+        self.snapshot_state(FunctionSnapshotContext(checkpoint_id, timestamp_ms))
+        return OperatorSnapshot(None, self._store.snapshot())
+
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        """Bring the list state up to date with the readers."""
+        self._state.update([(split, reader.position) for split, reader in self._readers])
+
+    def close(self) -> None:
+        """Close the readers."""
+        for _, reader in self._readers:
+            reader.close()

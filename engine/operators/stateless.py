@@ -1,0 +1,45 @@
+"""Map, filter and flat-map.
+
+Comprehensions over the buffer: the user's call is all that happens for a record.
+"""
+
+from __future__ import annotations
+
+from engine.elements import Record
+from engine.functions import FilterFunction, FlatMapFunction, MapFunction
+from engine.operators.base import FunctionOperator
+
+
+class MapOperator(FunctionOperator):
+    """Applies a MapFunction; the timestamp stays (Flink: StreamMap)."""
+
+    function: MapFunction
+
+    def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
+        """One record for each."""
+        apply = self.function.map
+        return [(apply(value), timestamp) for value, timestamp in records]
+
+
+class FilterOperator(FunctionOperator):
+    """Applies a FilterFunction (Flink: StreamFilter)."""
+
+    function: FilterFunction
+
+    def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
+        """The records whose value the function keeps, unchanged."""
+        keep = self.function.filter
+        return [record for record in records if keep(record[0])]
+
+
+class FlatMapOperator(FunctionOperator):
+    """Applies a FlatMapFunction; each result takes the timestamp of its input (Flink: StreamFlatMap)."""
+
+    function: FlatMapFunction
+
+    def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
+        """Any number of records for each."""
+        apply = self.function.flat_map
+        return [
+            (result, timestamp) for value, timestamp in records for result in (apply(value) or ())
+        ]
