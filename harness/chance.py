@@ -1,0 +1,73 @@
+"""Chance that stays the same on every machine and in every Python.
+
+The rules this module lives by:
+
+- Every draw goes through ``random.Random(seed).random()``, the one method whose results Python promises to
+  keep. ``randint``, ``choice`` and ``shuffle`` have changed between versions and may change again; then a
+  seed in last year's report would no longer mean the scenario it meant.
+- One draw costs one call of ``random()``, whatever it returns: a reader can count the draws of a generator,
+  and a draw that is not needed in one case can be made all the same, to keep the later ones in place.
+- Seeds for parts of a whole come from SHA-256 over names and numbers, never from adding to another seed:
+  the shards of two campaigns must not overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from random import Random
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+SEED_LIMIT = 10**13
+"""Derived seeds stay below this: thirteen digits can still be read aloud and typed."""
+
+
+class Chance:
+    """Draws over one stream of random numbers."""
+
+    __slots__ = ("unit",)
+
+    def __init__(self, random: Random) -> None:
+        # Bound once: this is called some two hundred times for each scenario.
+        self.unit = random.random
+        """A float in [0, 1)."""
+
+    def integer(self, low: int, high: int) -> int:
+        """Return an integer from low to high, both included."""
+        return low + int(self.unit() * (high - low + 1))
+
+    def choice(self, items: Sequence[Item]) -> Item:
+        """Return one of the items, each as likely as the others."""
+        return items[int(self.unit() * len(items))]
+
+    def chance(self, probability: float) -> bool:
+        """Return True with the given probability."""
+        return self.unit() < probability
+
+    def weighted(self, items: Sequence[tuple[Item, int]]) -> Item:
+        """Return one of the items; each comes with a weight, a whole number."""
+        point = self.unit() * sum(weight for _, weight in items)
+        for item, weight in items:
+            point -= weight
+            if point < 0:
+                return item
+        return items[-1][0]
+
+    def sample(self, items: Sequence[Item], count: int) -> list[Item]:
+        """Return count different items, in the order of the given ones."""
+        kept = []
+        wanted = min(count, len(items))
+        for index, item in enumerate(items):
+            # The chance of each item is what is still wanted over what is still to come.
+            if self.unit() * (len(items) - index) < wanted:
+                kept.append(item)
+                wanted -= 1
+        return kept
+
+
+def derived_seed(*parts: str | int) -> int:
+    """Return the seed of a part of a whole: of a scenario in a campaign, of a worker in a test run."""
+    text = "\n".join(f"{type(part).__name__} {part}" for part in parts)
+    return int.from_bytes(sha256(text.encode()).digest()[:8], "big") % SEED_LIMIT

@@ -1,0 +1,159 @@
+"""What a run showed to the outside, step by step: all that checkers may judge by.
+
+The rules this module lives by:
+
+- Visible events only: what an operator of the job, or a reader of its output, could have seen. Bulk runs
+  record nothing else; what happened inside comes from a replay, which determinism makes free.
+- An event is a plain tuple (step, kind, subject, payload), since some tens of them are made for each of
+  millions of scenarios. The methods below are the one place that knows the shapes of the payloads.
+- A payload holds what JSON holds, and tuples for rows: a history can be written down beside its scenario.
+- Nothing here imports the engine: the judge does not know the accused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+Row: TypeAlias = tuple[Any, ...]
+Cut: TypeAlias = Mapping[str, int]
+"""By split, the number of records before the cut, which is also the offset of the next one."""
+Event: TypeAlias = tuple[int, str, Any, dict[str, Any]]
+
+ATTEMPT_STARTED: Final = "attempt_started"
+FAULT_FIRED: Final = "fault_fired"
+CHECKPOINT_TRIGGERED: Final = "checkpoint_triggered"
+CHECKPOINT_COMPLETED: Final = "checkpoint_completed"
+CHECKPOINT_ABORTED: Final = "checkpoint_aborted"
+TRANSACTION_VISIBLE: Final = "transaction_visible"
+TRANSACTION_HIDDEN: Final = "transaction_hidden"
+COMMIT_FAILED: Final = "commit_failed"
+TASK_FAILED: Final = "task_failed"
+ERROR: Final = "error"
+JOB_FINISHED: Final = "job_finished"
+JOB_FAILED: Final = "job_failed"
+BUDGET_EXHAUSTED: Final = "budget_exhausted"
+LEAK: Final = "leak"
+
+EVENT_KINDS: Final = (
+    ATTEMPT_STARTED,
+    FAULT_FIRED,
+    CHECKPOINT_TRIGGERED,
+    CHECKPOINT_COMPLETED,
+    CHECKPOINT_ABORTED,
+    TRANSACTION_VISIBLE,
+    TRANSACTION_HIDDEN,
+    COMMIT_FAILED,
+    TASK_FAILED,
+    ERROR,
+    JOB_FINISHED,
+    JOB_FAILED,
+    BUDGET_EXHAUSTED,
+    LEAK,
+)
+
+
+@dataclass(slots=True)
+class Statistics:
+    """What a run cost, and which of its faults struck."""
+
+    steps: int = 0
+    attempts: int = 0
+    records_replayed: int = 0
+    recovery_steps: int = 0
+    """Steps between a failure and the moment when all tasks run again, summed over the failures."""
+    coverage: dict[tuple[str, str], int] = field(default_factory=dict)
+    """How often a (fault kind, point) fired."""
+    points: dict[str, int] = field(default_factory=dict)
+    """How often a protocol point was passed."""
+    milliseconds: float = 0.0
+
+
+@dataclass(slots=True)
+class History:
+    """The events of one run in order, with what identifies and what measures the run."""
+
+    events: list[Event] = field(default_factory=list)
+    trace_hash: str = ""
+    """Over every step of the run: two runs of a scenario are the same if and only if it is equal."""
+    statistics: Statistics = field(default_factory=Statistics)
+    trace: dict[str, Any] | None = None
+    """Lanes, arrows and marks for the diagram and the story; only a replay makes it."""
+
+    def attempt_started(self, step: int, attempt: str, parallelism: int, restored: int | None) -> None:
+        """A new attempt runs, from checkpoint ``restored`` or from nothing."""
+        payload = {"parallelism": parallelism, "restored": restored}
+        self.events.append((step, ATTEMPT_STARTED, attempt, payload))
+
+    def fault_fired(self, step: int, kind: str, point: str, task: str) -> None:
+        """A planned fault struck."""
+        self.events.append((step, FAULT_FIRED, kind, {"point": point, "task": task}))
+
+    def checkpoint_triggered(self, step: int, checkpoint: int) -> None:
+        """The coordinator began a checkpoint."""
+        self.events.append((step, CHECKPOINT_TRIGGERED, checkpoint, {}))
+
+    def checkpoint_completed(
+        self, step: int, checkpoint: int, attempt: str, cut: Cut, transactions: Sequence[str]
+    ) -> None:
+        """A checkpoint became one that is restored from now on.
+
+        Recorded once for each checkpoint: when the coordinator declares it complete, or, where the process
+        died between writing the metadata and saying so, when a new process finds it and before it restores.
+        ``transactions`` are the pre-committed ones that the sinks' states in it list, in their order.
+        """
+        payload = {"attempt": attempt, "cut": cut, "transactions": tuple(transactions)}
+        self.events.append((step, CHECKPOINT_COMPLETED, checkpoint, payload))
+
+    def checkpoint_aborted(self, step: int, checkpoint: int, reason: str) -> None:
+        """The coordinator gave a checkpoint up."""
+        self.events.append((step, CHECKPOINT_ABORTED, checkpoint, {"reason": reason}))
+
+    def transaction_visible(
+        self, step: int, transaction: str, subtask: int, attempt: str, epoch: int, rows: Iterable[Row]
+    ) -> None:
+        """The rows of a transaction can be read from now on. Recorded for an empty transaction, too.
+
+        Attempt, epoch and subtask are those that began it, not those that happen to commit it.
+        """
+        payload = {"subtask": subtask, "attempt": attempt, "epoch": epoch, "rows": list(rows)}
+        self.events.append((step, TRANSACTION_VISIBLE, transaction, payload))
+
+    def transaction_hidden(self, step: int, transaction: str) -> None:
+        """Rows that could be read are gone, or were replaced by others."""
+        self.events.append((step, TRANSACTION_HIDDEN, transaction, {}))
+
+    def commit_failed(self, step: int, transaction: str) -> None:
+        """The external system answered a commit with an error, whether or not it took place."""
+        self.events.append((step, COMMIT_FAILED, transaction, {}))
+
+    def task_failed(self, step: int, task: str, attempt: str, cause: str, injected: bool) -> None:
+        """A task died; ``injected`` says that a fault killed it or made the call that it died of fail."""
+        payload = {"attempt": attempt, "cause": cause, "injected": injected}
+        self.events.append((step, TASK_FAILED, task, payload))
+
+    def error(self, step: int, where: str, type_name: str, function: str, text: str) -> None:
+        """A machine raised what it never should, or failed its own ``validate()``."""
+        payload = {"type": type_name, "function": function, "text": text}
+        self.events.append((step, ERROR, where, payload))
+
+    def job_finished(self, step: int) -> None:
+        """Every task ended after its last commit."""
+        self.events.append((step, JOB_FINISHED, "job", {}))
+
+    def job_failed(self, step: int, cause: str) -> None:
+        """The job ended for good without finishing."""
+        self.events.append((step, JOB_FAILED, "job", {"cause": cause}))
+
+    def budget_exhausted(self, step: int) -> None:
+        """The run was cut off at the scenario's step budget."""
+        self.events.append((step, BUDGET_EXHAUSTED, "job", {}))
+
+    def leak(self, step: int, kind: str, name: str) -> None:
+        """Something was left behind at rest: ``kind`` as in "open transaction", and which."""
+        self.events.append((step, LEAK, kind, {"name": name}))
+
+    def last_fault_step(self) -> int:
+        """Return the step at which the last fault struck, 0 if none did."""
+        return max((event[0] for event in self.events if event[1] == FAULT_FIRED), default=0)

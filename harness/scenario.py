@@ -1,0 +1,276 @@
+"""The Scenario: one fully decided case of a family, and its JSON, which is the proof of a failure.
+
+The rules this module lives by:
+
+- A scenario is a value. Everything that a run depends on stands in it, records included; nothing is drawn
+  while it runs that does not follow from its schedule's seed. So its JSON replays without the generator,
+  on another machine, years later.
+- Its names of points, kinds and action classes are closed lists, written here a second time beside the
+  engine's: checkers read scenarios, and the judge does not import the accused. A test holds the lists equal.
+- JSON from outside is checked to the last field: unknown fields, wrong types and contradictions are refused
+  with one line that names the place. A typing error in a fault must not turn into a scenario without faults.
+- A newer format is refused before anything else in the file is looked at, since only the number is known to
+  mean the same.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final, Literal, NamedTuple, TypeAlias, get_args
+
+import msgspec
+
+FORMAT_VERSION: Final = 1
+
+Scalar: TypeAlias = str | int | float | bool | None
+RecordValue: TypeAlias = str | int | float | bool | tuple[Scalar, ...] | None
+InputRecord: TypeAlias = tuple[int, RecordValue]
+"""An event timestamp in milliseconds and a value; the engine's records have the two the other way round."""
+Parameter: TypeAlias = str | int | float | bool
+
+FaultKind: TypeAlias = Literal[
+    "kill_task",
+    "kill_all",
+    "kill_process",
+    "lose_message",
+    "delay_message",
+    "duplicate_message",
+    "fail_write",
+    "tear_write",
+    "late_write",
+    "commit_error_after_success",
+]
+Point: TypeAlias = Literal[
+    "triggered",
+    "barrier_received",
+    "aligned",
+    "pre_committed",
+    "snapshotted",
+    "uploaded",
+    "acknowledged",
+    "metadata_written",
+    "completed",
+    "notified",
+    "committing",
+    "committed",
+    "aborted",
+    "restoring",
+    "restored",
+    "element",
+    "end_of_data",
+]
+ActionClass: TypeAlias = Literal[
+    "poll",
+    "deliver",
+    "restore",
+    "message_trigger",
+    "message_acknowledge",
+    "message_notify",
+    "message_control",
+    "store",
+    "metadata",
+    "timer",
+]
+ScheduleKind: TypeAlias = Literal["fair", "uniform", "priority", "preemptions"]
+
+FAULT_KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
+POINTS: Final[tuple[Point, ...]] = get_args(Point)
+ACTION_CLASSES: Final[tuple[ActionClass, ...]] = get_args(ActionClass)
+
+COORDINATOR: Final = "coordinator"
+ANY_TASK: Final = "*"
+
+COORDINATOR_POINTS: Final[frozenset[Point]] = frozenset({"triggered", "metadata_written", "completed"})
+"""Points that the job master passes; all the others are passed by a subtask."""
+
+TASK_POINTS: Final[tuple[Point, ...]] = tuple(point for point in POINTS if point not in COORDINATOR_POINTS)
+
+KILLS: Final[frozenset[FaultKind]] = frozenset({"kill_task", "kill_all", "kill_process"})
+MESSAGE_FAULTS: Final[frozenset[FaultKind]] = frozenset(
+    {"lose_message", "delay_message", "duplicate_message"}
+)
+WRITE_FAULTS: Final[frozenset[FaultKind]] = frozenset({"fail_write", "tear_write", "late_write"})
+LATE_FAULTS: Final[frozenset[FaultKind]] = frozenset({"delay_message", "late_write"})
+
+VALID: Final[dict[FaultKind, tuple[Point, ...]]] = {
+    "kill_task": TASK_POINTS,
+    "kill_all": POINTS,
+    "kill_process": POINTS,
+    "lose_message": ("triggered", "acknowledged", "notified"),
+    "delay_message": ("triggered", "acknowledged", "notified"),
+    "duplicate_message": ("triggered", "acknowledged", "notified"),
+    "fail_write": ("snapshotted", "metadata_written"),
+    "tear_write": ("snapshotted", "metadata_written"),
+    "late_write": ("snapshotted", "metadata_written"),
+    "commit_error_after_success": ("committing",),
+}
+"""The points at which a fault kind makes sense: what the generator draws from and coverage expects."""
+
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+Positive: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One thing that goes wrong, once, at a point of the protocol.
+
+    The fault waits until its point has been passed ``occurrence`` times by a task that matches, for a
+    checkpoint that matches; ``after`` steps later it strikes, whatever runs then.
+    """
+
+    kind: FaultKind
+    point: Point
+    task: str = ANY_TASK
+    """A subtask ("count-1"), "coordinator", or "*". Of a message: the subtask it goes to or comes from."""
+    checkpoint: Count = 0
+    """0 matches any checkpoint."""
+    occurrence: Positive = 1
+    after: Count = 0
+    delay: Count = 0
+    """Steps by which a message, or the report of a late write, is held back."""
+    rescale_to: Count = 0
+    """Kills only: the parallelism of the attempts that follow; 0 keeps what it is."""
+
+
+class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which of the possible actions comes next.
+
+    fair: round robin over what is possible. uniform: each possible action is as likely as the others.
+    priority: the class with the highest number goes first, within a class the seed decides, and at most four
+    changes give a class another number. preemptions: fair, but at the listed steps the named action comes
+    first if it is possible. From step ``horizon`` on every schedule is fair, so that liveness can be asked.
+    """
+
+    kind: ScheduleKind = "fair"
+    seed: Count = 0
+    priorities: dict[ActionClass, int] = {}
+    changes: Annotated[tuple[tuple[Count, ActionClass, int], ...], msgspec.Meta(max_length=4)] = ()
+    horizon: Count = 0
+    preemptions: tuple[tuple[Count, str], ...] = ()
+
+
+class Parallelism(NamedTuple):
+    """How many subtasks each kind of operator runs with."""
+
+    source: int
+    keyed: int
+    sink: int
+
+
+class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One case of a family with its input, its settings, its faults and its schedule."""
+
+    family: str
+    generator_version: int
+    seed: int | None
+    """What it was generated from; None where it was shrunk or written by hand."""
+    parameters: dict[str, Parameter]
+    records: Annotated[dict[str, tuple[InputRecord, ...]], msgspec.Meta(min_length=1)]
+    """By split. A record's offset is its index."""
+    parallelism: Positive
+    """Of the keyed operators; what ``Fault.rescale_to`` changes."""
+    max_parallelism: Positive
+    source_parallelism: Count
+    """0: as ``parallelism``, also after a rescale."""
+    sink_parallelism: Count
+    """0: as ``parallelism``, also after a rescale."""
+    channel_capacity: Positive
+    checkpoint_interval_ms: Positive
+    checkpoint_timeout_ms: Positive
+    tolerable_failures: Count
+    """Checkpoints that may fail in a row before the job restarts."""
+    retained: Positive
+    restart_delay_ms: Count
+    faults: tuple[Fault, ...]
+    schedule: Schedule
+    step_budget: Positive
+    """Steps after which a run that has not finished is stuck."""
+    format_version: int = FORMAT_VERSION
+
+    def parallelisms(self, keyed: int = 0) -> Parallelism:
+        """Return the parallelism of each kind of operator, at the start or after a rescale to ``keyed``."""
+        keyed = keyed or self.parallelism
+        return Parallelism(self.source_parallelism or keyed, keyed, self.sink_parallelism or keyed)
+
+    def record_count(self) -> int:
+        """Return the number of records over all splits."""
+        return sum(len(records) for records in self.records.values())
+
+
+class ScenarioError(Exception):
+    """A scenario that cannot be used; the message is one line that names the file, the field and the mend."""
+
+
+class _FormatVersion(msgspec.Struct):
+    format_version: int = 0
+
+
+_version_decoder = msgspec.json.Decoder(_FormatVersion)
+_decoder = msgspec.json.Decoder(Scenario)
+_encoder = msgspec.json.Encoder()
+
+
+def to_json(scenario: Scenario, indent: int = 0) -> str:
+    """Return the scenario as JSON, on one line or indented."""
+    encoded = _encoder.encode(scenario)
+    return (msgspec.json.format(encoded, indent=indent) if indent else encoded).decode()
+
+
+def from_json(text: str | bytes, path: str = "scenario") -> Scenario:
+    """Return the scenario that a JSON text holds; ``path`` is named in errors."""
+    try:
+        version = _version_decoder.decode(text).format_version
+        if version > FORMAT_VERSION:
+            raise ScenarioError(
+                f"{path}: format version {version} is newer than {FORMAT_VERSION}, the newest this onceproof"
+                " reads; use the onceproof that wrote it, or a later one"
+            )
+        if version < 1:
+            raise ScenarioError(f"{path}: no format_version of 1 or more: this is no scenario of onceproof")
+        scenario = _decoder.decode(text)
+    except msgspec.ValidationError as error:
+        raise ScenarioError(f"{path}: {_in_words(str(error))}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ScenarioError(f"{path}: not JSON: {error}") from None
+    check(scenario, path)
+    return scenario
+
+
+def read_scenario(path: Path) -> Scenario:
+    """Return the scenario in a JSON file."""
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise ScenarioError(f"{path}: cannot be read: {error.strerror or error}") from None
+    return from_json(text, str(path))
+
+
+def check(scenario: Scenario, path: str = "scenario") -> None:
+    """Raise ScenarioError where two fields contradict each other."""
+    highest = scenario.max_parallelism
+    for role, parallelism in scenario.parallelisms()._asdict().items():
+        if parallelism > highest:
+            raise ScenarioError(f"{path}: parallelism of {role} {parallelism} > max_parallelism {highest}")
+    for index, fault in enumerate(scenario.faults):
+        place = f"{path}: faults[{index}]"
+        if fault.point not in VALID[fault.kind]:
+            fitting = ", ".join(VALID[fault.kind])
+            raise ScenarioError(f"{place}: {fault.kind} does not happen at {fault.point}, but at {fitting}")
+        if fault.rescale_to and fault.kind not in KILLS:
+            raise ScenarioError(f"{place}: rescale_to belongs to kills, not to {fault.kind}")
+        if fault.rescale_to > highest:
+            raise ScenarioError(f"{place}: rescale_to {fault.rescale_to} > max_parallelism {highest}")
+        if fault.kind in LATE_FAULTS and not fault.delay:
+            raise ScenarioError(f"{place}: {fault.kind} needs a delay of 1 or more")
+
+
+def _in_words(message: str) -> str:
+    """Turn msgspec's message into ours: "expected `int`, got `str` at faults[0].after"."""
+    what, separator, place = message.partition(" - at `")
+    what = what[:1].lower() + what[1:]
+    what = what.replace("object contains unknown field", "unknown field")
+    what = what.replace("object missing required field", "missing field")
+    what = what.replace("invalid enum value", "unknown value")
+    if not separator:
+        return what
+    place = place.rstrip("`").removeprefix("key` in `").removeprefix("$").removeprefix(".")
+    return f"{what} at {place}" if place else what

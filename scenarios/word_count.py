@@ -1,0 +1,100 @@
+"""Word count: how often each word has been seen so far, the smallest job with keyed state.
+
+Every record changes the state of its word and gives a row (word, running count), so the output shows each
+error of the protocol at once: a record applied twice skips a number or repeats one, a lost record ends the
+count too early. The two hash edges let barriers and records of different channels race each other.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from engine.state.descriptors import ValueStateDescriptor
+
+from engine.functions import KeyedProcessFunction, RuntimeContext
+from engine.types import Types
+from harness.chance import Chance
+from harness.family import Declared, JobIO, Records, Rows, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.environment import StreamExecutionEnvironment
+
+name = "word_count"
+generator_version = 1
+tasks = {"source": "source", "count": "keyed", "sink": "sink"}
+record_schema = "word STRING"
+row_schema = "word STRING, count BIGINT"
+oracle_sql = """
+SELECT scenario_id, word, row_number() OVER (PARTITION BY scenario_id, word ORDER BY split, offset) AS count
+FROM records
+"""
+
+# fmt: off
+WORDS = (
+    "ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen", "ibis", "jay",
+    "koi", "lynx", "mole", "newt", "owl", "pig", "quail", "rat", "seal", "toad",
+)
+# fmt: on
+
+
+def generate(random: Random) -> Workload:
+    """Draw 1 to 4 splits of words; one word alone and empty splits are corners worth a share of their own."""
+    chance = Chance(random)
+    splits = chance.weighted([(1, 2), (2, 4), (3, 2), (4, 2)])
+    words = WORDS[: chance.weighted([(1, 1), (2, 2), (4, 3), (8, 3), (20, 1)])]
+    total = chance.weighted(
+        [(chance.integer(0, 9), 1), (chance.integer(10, 40), 5), (chance.integer(41, 80), 3)]
+    )
+    unit, word_count = random.random, len(words)
+    drawn: list[list[tuple[int, str]]] = [[] for _ in range(splits)]
+    # Some splits hold much more than others, and some hold nothing.
+    weights = [chance.weighted([(0, 1), (1, 3), (4, 2)]) for _ in range(splits)]
+    wheel = [split for split, weight in zip(drawn, weights, strict=True) for _ in range(weight)] or drawn[:1]
+    wheel_size = len(wheel)
+    for timestamp in range(total):
+        wheel[int(unit() * wheel_size)].append((timestamp, words[int(unit() * word_count)]))
+    records = {f"words-{index}": tuple(split) for index, split in enumerate(drawn)}
+    return Workload(records, {"records": total, "words": word_count, "splits": splits})
+
+
+class Count(KeyedProcessFunction):
+    """Counts the records of each key."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Bind the state that holds the count."""
+        self._count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def process_element(self, value: str, ctx: KeyedProcessFunction.Context) -> Iterator[tuple[str, int]]:
+        """Add one to the word's count and emit it."""
+        count = (self._count.value() or 0) + 1
+        self._count.update(count)
+        yield value, count
+
+
+def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
+    """Build source -> count -> sink, both edges keyed by the word."""
+    words = env.from_source(io.source("words"), None, "source").uid("source")
+    counts = (
+        words.set_parallelism(io.source_parallelism)
+        .key_by(lambda word: word, key_type=Types.STRING())
+        .process(Count(), output_type=Types.TUPLE([Types.STRING(), Types.LONG()]))
+        .name("count")
+        .uid("count")
+        .set_parallelism(io.parallelism)
+    )
+    sink = counts.key_by(lambda row: row[0], key_type=Types.STRING()).add_sink(io.sink("counts"))
+    sink.name("sink").uid("sink").set_parallelism(io.sink_parallelism)
+
+
+def expected(records: Records, declared: Declared) -> Rows:
+    """Number the occurrences of each word."""
+    counts: dict[object, int] = {}
+    rows = []
+    for split in records.values():
+        for _, word in split:
+            counts[word] = count = counts.get(word, 0) + 1
+            rows.append((word, count))
+    return rows
