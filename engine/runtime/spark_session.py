@@ -1,0 +1,272 @@
+"""The one place that starts Spark, for the engine, the campaign, the oracle and the tests alike.
+
+The rules this module lives by:
+
+- Nothing of the machine leaks in: the Spark that starts is the one installed with pyspark, whatever the
+  environment says; the Java is the one that `find_java` finds; workers run this Python and this source tree.
+- Nothing leaks out: all that Java and the workers print goes to a file (`spark_log`), all that Spark writes
+  lies in one folder in the temporary directory, and both are gone when the session stops.
+- A stop ends the Java process too. pyspark keeps it for the next session, which would then silently run with
+  the memory, the options and the folders of the one before; and after its death by SIGKILL no session could
+  start at all. Sessions are therefore dear (seconds): share one.
+- The settings are those that were measured to matter; the reasons stand beside them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyspark
+from py4j.java_gateway import JavaGateway
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from engine.runtime.java import JavaInstallation, find_java
+
+# A task is tried four times: plain `local[2]` fails the whole job at the first worker that dies.
+LOCAL_MASTER = "local[2,4]"
+
+# A Unix socket's path holds about a hundred characters, and Spark appends some forty to the folder.
+_LONGEST_FOLDER = 55
+
+# Inherited, each of these would turn the launch into something else: another Spark, Spark Connect, a shell.
+_FOREIGN_VARIABLES = (
+    "PYSPARK_DRIVER_PYTHON",
+    "PYSPARK_GATEWAY_PORT",
+    "PYSPARK_SUBMIT_ARGS",
+    "PYTHONHOME",
+    "SPARK_CONNECT_MODE_ENABLED",
+    "SPARK_REMOTE",
+    "SPARK_TESTING",
+)
+
+_SECONDS_TO_EXIT = 10
+
+
+class SparkFailed(Exception):
+    """Spark did not start; the message carries the last lines that Java printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """What a stop needs: the session, its way to Java, and the folder that goes with them."""
+
+    session: SparkSession
+    gateway: JavaGateway
+    folder: Path
+
+
+_running: _Running | None = None
+
+
+@contextmanager
+def spark_session(
+    master: str = LOCAL_MASTER,
+    name: str = "onceproof",
+    configuration: Mapping[str, str] | None = None,
+    python_path: Sequence[Path] = (),
+) -> Iterator[SparkSession]:
+    """Start Spark for the length of a `with` block; see start_spark."""
+    try:
+        yield start_spark(master, name, configuration, python_path)
+    finally:
+        stop_spark()
+
+
+def start_spark(
+    master: str = LOCAL_MASTER,
+    name: str = "onceproof",
+    configuration: Mapping[str, str] | None = None,
+    python_path: Sequence[Path] = (),
+) -> SparkSession:
+    """Start Spark and return its session; `configuration` goes before the settings made here.
+
+    Workers import from `python_path` beside this source tree. Raises JavaMissing where there is no Java,
+    SparkFailed where Java or Spark does not start, RuntimeError where this process already has a Spark.
+    """
+    global _running
+    if _running is not None or SparkContext._active_spark_context is not None:
+        raise RuntimeError("this process already runs a Spark session; stop it first")
+    java = find_java(os.environ)
+    folder = _make_folder()
+    try:
+        settings = _settings(folder, python_path) | dict(configuration or {})
+        settings |= {"spark.master": master, "spark.app.name": name}
+        with _process_environment(_launch_variables(folder, java)):
+            session, gateway = _launch(settings, folder)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    _running = _Running(session, gateway, folder)
+    return session
+
+
+def stop_spark() -> None:
+    """Stop the session, end its Java process, even one that was killed, and remove its folder."""
+    global _running
+    running, _running = _running, None
+    if running is None:
+        return
+    process: subprocess.Popen[bytes] = running.gateway.proc
+    if process.poll() is None:
+        with suppress(Py4JError, OSError):
+            running.session.stop()
+    else:
+        # Asked to stop Java too, pyspark would wait for a process that no longer answers, and complain.
+        running.session.sparkContext._jsc = None
+        running.session.sparkContext.stop()
+    _end(running.gateway)
+    shutil.rmtree(running.folder, ignore_errors=True)
+
+
+def spark_log() -> str:
+    """Return what Java and the Python workers of the running session have printed so far."""
+    return "" if _running is None else _read_log(_running.folder)
+
+
+# A program that forgets to stop, or ends by an exception, leaves neither processes nor folders.
+atexit.register(stop_spark)
+
+
+def _make_folder() -> Path:
+    """Make the session's folder, with a SPARK_HOME of links in it so that Spark writes beside them.
+
+    Spark puts the working folders of executors into its home, which for pyspark is the installed package.
+    The folder `python` stays out: workers would import pyspark from the archive in it, at twice the time.
+    """
+    here = tempfile.gettempdir()
+    folder = Path(
+        tempfile.mkdtemp(prefix="onceproof-spark-", dir=here if len(here) < _LONGEST_FOLDER - 25 else "/tmp")
+    )
+    package = Path(pyspark.__file__).parent
+    for part in ("bin", "jars", "sbin"):
+        (folder / "home").mkdir(exist_ok=True)
+        (folder / "home" / part).symlink_to(package / part)
+    for part in ("conf", "local", "warehouse"):
+        (folder / part).mkdir()
+    return folder
+
+
+def _launch_variables(folder: Path, java: JavaInstallation) -> dict[str, str]:
+    """Return the environment in which Java starts."""
+    return {
+        "JAVA_HOME": str(java.home),
+        "SPARK_HOME": str(folder / "home"),
+        # An empty folder, so that no spark-defaults.conf of the machine joins in.
+        "SPARK_CONF_DIR": str(folder / "conf"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        # The launcher is a Java of its own that lives for a fraction of a second.
+        "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData",
+        "PYSPARK_PYTHON": sys.executable,
+        # Read when the context starts, and handed to every worker.
+        "PYTHONHASHSEED": "0",
+    }
+
+
+def _settings(folder: Path, python_path: Sequence[Path]) -> dict[str, str]:
+    """Return the settings of every session, as Spark names them."""
+    log4j2 = Path(__file__).with_name("log4j2.properties").as_uri()
+    java_options = " ".join(
+        [
+            # The quick compiler alone: jobs here last seconds, and the slow one would compete with Python.
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+UseSerialGC",
+            "-XX:-UsePerfData",
+            "-Duser.timezone=UTC",
+            f"-Djava.io.tmpdir={folder / 'local'}",
+            f"-Dlog4j2.configurationFile={log4j2}",
+        ]
+    )
+    source_tree = Path(__file__).parents[2]
+    return {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": java_options,
+        "spark.executor.extraJavaOptions": java_options,
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join(map(str, [source_tree, *python_path])),
+        "spark.local.dir": str(folder / "local"),
+        # Halves the time of a trivial job, and is off by default.
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": str(folder / "local"),
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        # The default of 200 makes small queries wait for 200 small tasks.
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+def _launch(settings: Mapping[str, str], folder: Path) -> tuple[SparkSession, JavaGateway]:
+    """Start Java and in it Spark, or leave nothing behind."""
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    gateway = None
+    try:
+        with (folder / "log").open("ab") as log:
+            gateway = launch_gateway(conf, {"stdout": log, "stderr": subprocess.STDOUT})
+        context = SparkContext(conf=conf, gateway=gateway)
+        return SparkSession(context), gateway
+    except BaseException as failure:
+        if gateway is not None:
+            _end(gateway)
+        if isinstance(failure, Exception):
+            lines = _read_log(folder).strip().splitlines()
+            raise SparkFailed(f"Spark did not start: {failure}\n" + "\n".join(lines[-5:])) from failure
+        raise
+
+
+def _end(gateway: JavaGateway) -> None:
+    """End the Java behind a gateway, by force if it must be, and let pyspark forget it."""
+    process: subprocess.Popen[bytes] = gateway.proc
+    with suppress(Py4JError, OSError):
+        gateway.shutdown()
+    with suppress(OSError):
+        # Java waits for the end of its standard input, and exits.
+        if process.stdin is not None:
+            process.stdin.close()
+    try:
+        process.wait(_SECONDS_TO_EXIT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
+    SparkSession._activeSession = None
+
+
+def _read_log(folder: Path) -> str:
+    return (folder / "log").read_text(encoding="utf-8", errors="replace")
+
+
+@contextmanager
+def _process_environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables of this process for a while: pyspark hands Java the environment of this process."""
+    names = (*variables, *_FOREIGN_VARIABLES)
+    before = {name: os.environ.get(name) for name in names}
+    for name in _FOREIGN_VARIABLES:
+        os.environ.pop(name, None)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

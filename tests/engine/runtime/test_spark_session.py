@@ -1,0 +1,166 @@
+"""The session that everyone starts: its settings hold, it is silent, and nothing of it stays behind.
+
+What needs a life of its own (starts, deaths, stops) runs in a process of its own, because a process has one
+Spark at a time and the tests of this one share theirs.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from engine.runtime import spark_session as module
+from engine.runtime.spark_session import spark_log, start_spark
+
+pytestmark = pytest.mark.spark
+
+
+def run_program(program: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a program whose temporary files land in `folder`, with every warning of Python switched on."""
+    return subprocess.run(
+        [sys.executable, "-X", "dev", "-c", program],
+        env=os.environ | {"TMPDIR": str(folder)} | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def short_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder whose path is short enough to hold sockets, unlike that of a test's own name."""
+    return tmp_path_factory.mktemp("t")
+
+
+def worker_facts(_: int) -> dict[str, object]:
+    """Tell, from inside a worker, what it runs and imports."""
+    import engine
+
+    return {"python": sys.executable, "hash seed": os.environ["PYTHONHASHSEED"], "engine": engine.__file__}
+
+
+def test_job(spark: SparkSession) -> None:
+    pairs = spark.sparkContext.parallelize(range(10), 2).map(lambda number: (number % 3, number))
+    assert sorted(pairs.reduceByKey(lambda a, b: a + b).collect()) == [(0, 18), (1, 12), (2, 15)]
+
+
+def test_query(spark: SparkSession) -> None:
+    [row] = spark.sql("SELECT count(*) AS n, current_timezone() AS zone FROM range(100)").collect()
+    assert (row.n, row.zone) == (100, "UTC")
+
+
+def test_settings(spark: SparkSession) -> None:
+    conf = spark.sparkContext.getConf()
+    assert conf.get("spark.master") == "local[2,4]"
+    assert conf.get("spark.driver.host") == "127.0.0.1"
+    assert conf.get("spark.sql.ansi.enabled") == "true"
+    assert spark.sparkContext.uiWebUrl is None
+
+
+def test_workers_run_this_python_and_this_source_tree(spark: SparkSession) -> None:
+    [facts] = spark.sparkContext.parallelize([0], 1).map(worker_facts).collect()
+    source_tree = Path(module.__file__).parents[2]
+    assert facts == {
+        "python": sys.executable,
+        "hash seed": "0",
+        "engine": str(source_tree / "engine" / "__init__.py"),
+    }
+
+
+def test_killed_worker_does_not_fail_the_job(spark: SparkSession, tmp_path: Path) -> None:
+    def die_once(number: int) -> int:
+        marker = tmp_path / "died"
+        if number == 5 and not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return number
+
+    assert spark.sparkContext.parallelize(range(10), 2).map(die_once).sum() == 45
+    assert "Lost task" in spark_log()
+
+
+def test_second_session_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(RuntimeError, match="already runs a Spark session"):
+        start_spark()
+
+
+def test_start_to_stop_is_silent_leaves_nothing_and_heeds_no_other_spark(short_folder: Path) -> None:
+    program = """
+import os
+from engine.runtime.spark_session import spark_session
+before = dict(os.environ)
+with spark_session(name="mine", configuration={"spark.sql.shuffle.partitions": "3"}) as spark:
+    assert spark.sparkContext.parallelize([1, 2], 2).map(lambda number: number + 1).sum() == 5
+    assert spark.sql("SELECT 1 AS one").toPandas().one.tolist() == [1]
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
+    assert spark.sparkContext.appName == "mine"
+    assert before.items() <= os.environ.items()
+"""
+    done = run_program(
+        program,
+        short_folder,
+        SPARK_HOME="/nonexistent",
+        PYSPARK_SUBMIT_ARGS="--master nowhere",
+        PYSPARK_PYTHON="/nonexistent/python",
+        PYTHONHASHSEED="random",
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert list(short_folder.iterdir()) == []
+
+
+def test_killed_java_is_cleared_away_and_a_new_one_starts(short_folder: Path) -> None:
+    program = """
+from engine.runtime import spark_session as module
+module.start_spark()
+process = module._running.gateway.proc
+process.kill()
+process.wait()
+module.stop_spark()
+with module.spark_session() as spark:
+    assert spark.range(5).count() == 5
+"""
+    done = run_program(program, short_folder)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert list(short_folder.iterdir()) == []
+
+
+def test_program_that_forgets_to_stop_leaves_nothing(short_folder: Path) -> None:
+    program = """
+from engine.runtime.spark_session import start_spark
+print(start_spark().range(5).count())
+raise SystemExit(7)
+"""
+    done = run_program(program, short_folder)
+    assert (done.returncode, done.stdout, done.stderr) == (7, "5\n", "")
+    assert list(short_folder.iterdir()) == []
+
+
+def test_failed_start_says_why_and_leaves_nothing(short_folder: Path) -> None:
+    program = """
+from engine.runtime import java, spark_session as module
+
+def expect(kind, text):
+    try:
+        module.start_spark(configuration={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=high"})
+    except kind as failure:
+        assert text in str(failure), failure
+    else:
+        raise AssertionError("started")
+
+expect(module.SparkFailed, "Improperly specified VM option")
+
+def no_java(environment):
+    raise java.JavaMissing("no Java 17 or later: none")
+
+module.find_java = no_java
+expect(java.JavaMissing, "no Java 17 or later: none")
+"""
+    done = run_program(program, short_folder)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert list(short_folder.iterdir()) == []
