@@ -27,7 +27,7 @@ from pathlib import Path
 
 import pyspark
 from py4j.java_gateway import JavaGateway
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
@@ -55,7 +55,7 @@ _SECONDS_TO_EXIT = 10
 
 
 class SparkFailed(Exception):
-    """Spark did not start; the message carries the last lines that Java printed."""
+    """Spark did not start; the message says in one line why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,17 +220,29 @@ def _launch(settings: Mapping[str, str], folder: Path) -> tuple[SparkSession, Ja
             gateway = launch_gateway(conf, {"stdout": log, "stderr": subprocess.STDOUT})
         context = SparkContext(conf=conf, gateway=gateway)
         return SparkSession(context), gateway
-    except BaseException as failure:
-        if gateway is not None:
-            _end(gateway)
-        if isinstance(failure, Exception):
-            lines = _read_log(folder).strip().splitlines()
-            raise SparkFailed(f"Spark did not start: {failure}\n" + "\n".join(lines[-5:])) from failure
+    except Exception as failure:
+        # Put in words while Java lives: the error of a Java that ended can no longer be printed, not even as
+        # the cause of another.
+        reason = _reason(failure, _read_log(folder))
+        _end(gateway)
+        raise SparkFailed(f"Spark did not start: {reason}") from None
+    except BaseException:
+        _end(gateway)
         raise
 
 
-def _end(gateway: JavaGateway) -> None:
+def _reason(failure: Exception, log: str) -> str:
+    """Return in one line what pyspark raised and what Java printed last, without the stack traces."""
+    if isinstance(failure, Py4JJavaError):
+        return str(failure.java_exception.toString())
+    said = [line for line in log.strip().splitlines() if not line.startswith(("\t", " "))]
+    return f"{str(failure).splitlines()[0]} Java said: {' / '.join(said[-3:])}"
+
+
+def _end(gateway: JavaGateway | None) -> None:
     """End the Java behind a gateway, by force if it must be, and let pyspark forget it."""
+    if gateway is None:
+        return
     process: subprocess.Popen[bytes] = gateway.proc
     with suppress(Py4JError, OSError):
         gateway.shutdown()
