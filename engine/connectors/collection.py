@@ -1,0 +1,72 @@
+"""A source over records in memory: for tests, examples and simulations.
+
+The position in a split is the number of records already given, so a snapshot of it is one small number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from engine.connectors.source import Source, SplitReader
+from engine.elements import Record
+
+
+class CollectionReader(SplitReader):
+    """Reads one list of records."""
+
+    __slots__ = ("_end", "_position", "_records")
+
+    def __init__(self, records: Sequence[Record], position: int) -> None:
+        self._records = records
+        self._position = position
+        self._end = len(records)
+
+    def read(self, limit: int) -> list[Record]:
+        """The next ``limit`` records."""
+        begin = self._position
+        records = self._records[begin : begin + limit]
+        self._position = begin + len(records)
+        return records if type(records) is list else list(records)
+
+    @property
+    def position(self) -> int:
+        """Number of records given."""
+        return self._position
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether all have been given."""
+        return self._position >= self._end
+
+
+class CollectionSource(Source):
+    """Splits held in memory: id -> records, each a value and its timestamp or None."""
+
+    def __init__(self, splits: Mapping[str, Sequence[Record]]) -> None:
+        self._splits = splits
+
+    @classmethod
+    def of_values(cls, values: Sequence[Any]) -> CollectionSource:
+        """One split, named ``0``, of values without timestamps."""
+        return cls({"0": [(value, None) for value in values]})
+
+    def splits(self) -> Sequence[str]:
+        """The ids."""
+        return list(self._splits)
+
+    def open_split(self, split: str, position: Any | None) -> CollectionReader:
+        """A reader that has given ``position`` records already."""
+        records = self._splits.get(split)
+        if records is None:
+            raise ValueError(
+                f"split {split!r} is not in the collection source:"
+                " restore with the same splits that the checkpoint was taken with"
+            )
+        begin = 0 if position is None else position
+        if type(begin) is not int or not 0 <= begin <= len(records):
+            raise ValueError(
+                f"position {begin!r} of split {split!r} does not fit its {len(records)} records:"
+                " restore with the same records that the checkpoint was taken with"
+            )
+        return CollectionReader(records, begin)

@@ -1,0 +1,397 @@
+"""Streams: how a job is described (PyFlink: DataStream, KeyedStream, DataStreamSink).
+
+The rules this module lives by:
+
+- A stream is a value: the nodes it comes from and how its records will be spread over the next operator. It
+  does nothing; every method that transforms adds a node to the environment and returns a new stream.
+- ``union``, ``key_by``, ``rebalance`` and the like add no node, they only change what the next edge will be.
+  So they have no name, uid or parallelism of their own, and setting one there is an error, not a silent
+  change of the operator before.
+- Names, parameter order and defaults are PyFlink's, so that a job moves between the two by its imports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+from engine.adapters import (
+    CallableFilter,
+    CallableFlatMap,
+    CallableMap,
+    CallableReduce,
+    OperatorFactory,
+    key_of,
+)
+from engine.aggregations import ExtremeElement, FieldAggregation, Position, add
+from engine.connectors.print import PrintSinkFunction
+from engine.connectors.sink import Sink
+from engine.functions import (
+    FilterFunction,
+    FlatMapFunction,
+    Function,
+    KeyedProcessFunction,
+    KeySelector,
+    MapFunction,
+    ProcessFunction,
+    ReduceFunction,
+    SinkFunction,
+)
+from engine.graph import (
+    BROADCAST,
+    FORWARD,
+    GLOBAL,
+    REBALANCE,
+    RESCALE,
+    ChainingStrategy,
+    InvalidJob,
+    Partitioner,
+    PartitionerKind,
+    StreamNode,
+    check_max_parallelism,
+    check_parallelism,
+)
+from engine.operators.process import KeyedProcessOperator, ProcessOperator
+from engine.operators.reduce import KeyedReduceOperator
+from engine.operators.sink import SinkOperator
+from engine.operators.stateless import FilterOperator, FlatMapOperator, MapOperator
+
+if TYPE_CHECKING:
+    from engine.environment import StreamExecutionEnvironment
+    from engine.operators.base import Operator
+    from engine.types import TypeInformation
+
+Upstreams = tuple[tuple[StreamNode, Partitioner | None], ...]
+
+
+class CloseableIterator:
+    """The rows of ``execute_and_collect``; usable in a ``with`` statement."""
+
+    def __init__(self, rows: Iterator[Any]) -> None:
+        self._rows = rows
+
+    def __iter__(self) -> CloseableIterator:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._rows)
+
+    def __enter__(self) -> CloseableIterator:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of what has not been read."""
+        self._rows = iter(())
+
+
+class DataStream:
+    """A stream of values (PyFlink: DataStream)."""
+
+    def __init__(
+        self,
+        environment: StreamExecutionEnvironment,
+        upstreams: Upstreams,
+        output_type: TypeInformation | None = None,
+    ) -> None:
+        self._environment = environment
+        self._upstreams = upstreams
+        self._type = output_type
+
+    def get_execution_environment(self) -> StreamExecutionEnvironment:
+        """The environment this stream belongs to."""
+        return self._environment
+
+    def get_type(self) -> TypeInformation | None:
+        """The declared type of the values, or None."""
+        return self._type
+
+    # ---- settings of the operator that this stream comes out of
+
+    def _node(self, setting: str) -> StreamNode:
+        if len(self._upstreams) == 1 and self._upstreams[0][1] is None:
+            return self._upstreams[0][0]
+        names = ", ".join(repr(node.name) for node, _ in self._upstreams)
+        raise InvalidJob(
+            f"{setting} cannot be set after key_by, union or a change of partitioning of {names}:"
+            " set it on an operator, before or after"
+        )
+
+    def get_name(self) -> str:
+        """Name of the operator."""
+        return self._node("name").name
+
+    def name(self, name: str) -> Self:
+        """Name the operator; reports, metrics and error messages use it."""
+        self._node("name").name = name
+        return self
+
+    def uid(self, uid: str) -> Self:
+        """Give the operator the id under which its state is found again. Unique in the job."""
+        if not isinstance(uid, str) or not uid:
+            raise InvalidJob(f"uid {uid!r} of {self.get_name()!r} must be a text that is not empty")
+        self._node("uid").uid = uid
+        return self
+
+    def set_parallelism(self, parallelism: int) -> Self:
+        """Set the number of subtasks of the operator."""
+        node = self._node("parallelism")
+        check_parallelism(parallelism, repr(node.name))
+        if node.parallelism_is_fixed and parallelism != 1:
+            raise InvalidJob(
+                f"{node.name!r} runs in one subtask only: parallelism {parallelism} is not possible"
+            )
+        node.parallelism = parallelism
+        return self
+
+    def set_max_parallelism(self, max_parallelism: int) -> Self:
+        """Set the number of key groups of the operator: the bound on any later parallelism."""
+        node = self._node("max parallelism")
+        node.max_parallelism = check_max_parallelism(max_parallelism, repr(node.name))
+        return self
+
+    def force_non_parallel(self) -> Self:
+        """Run the operator in one subtask, whatever the environment says."""
+        node = self._node("parallelism")
+        node.parallelism = 1
+        node.parallelism_is_fixed = True
+        return self
+
+    def disable_chaining(self) -> Self:
+        """Give the operator a task of its own."""
+        self._node("chaining").chaining = ChainingStrategy.NEVER
+        return self
+
+    def start_new_chain(self) -> Self:
+        """Do not chain the operator to the one before it."""
+        self._node("chaining").chaining = ChainingStrategy.HEAD
+        return self
+
+    # ---- what the next edge will be
+
+    def _partitioned(self, partitioner: Partitioner) -> DataStream:
+        return DataStream(
+            self._environment, tuple([(node, partitioner) for node, _ in self._upstreams]), self._type
+        )
+
+    def forward(self) -> DataStream:
+        """Subtask i to subtask i; both operators must have the same parallelism."""
+        return self._partitioned(FORWARD)
+
+    def rebalance(self) -> DataStream:
+        """In turn to every subtask."""
+        return self._partitioned(REBALANCE)
+
+    def rescale(self) -> DataStream:
+        """In turn to a part of the subtasks, so that few channels are needed."""
+        return self._partitioned(RESCALE)
+
+    def broadcast(self) -> DataStream:
+        """Every record to every subtask."""
+        return self._partitioned(BROADCAST)
+
+    def global_(self) -> DataStream:
+        """Everything to the first subtask (Flink: global, a reserved word in Python)."""
+        return self._partitioned(GLOBAL)
+
+    def union(self, *streams: DataStream) -> DataStream:
+        """Take this stream and others as one, in no particular order."""
+        upstreams = list(self._upstreams)
+        for stream in streams:
+            if not isinstance(stream, DataStream):
+                raise InvalidJob(f"union takes streams, not {stream!r}")
+            if stream._environment is not self._environment:
+                raise InvalidJob("union of streams of two environments: build both in the same one")
+            upstreams.extend(stream._upstreams)
+        return DataStream(self._environment, tuple(upstreams), self._type)
+
+    def key_by(
+        self, key_selector: Callable[[Any], Any] | KeySelector, key_type: TypeInformation | None = None
+    ) -> KeyedStream:
+        """Equal keys to the same subtask; state and timers then belong to a key."""
+        return KeyedStream(self, key_of(key_selector), key_type)
+
+    # ---- transformations
+
+    def _transform(
+        self, name: str, create: Callable[[], Operator], output_type: TypeInformation | None
+    ) -> DataStream:
+        node = self._environment._add_node(name, create, self._upstreams)
+        return DataStream(self._environment, ((node, None),), output_type)
+
+    def map(
+        self, func: Callable[[Any], Any] | MapFunction, output_type: TypeInformation | None = None
+    ) -> DataStream:
+        """One value out for each value in."""
+        function = (
+            func if isinstance(func, MapFunction) else CallableMap(_callable(func, "map", "MapFunction"))
+        )
+        return self._transform("Map", OperatorFactory(MapOperator, function), output_type)
+
+    def flat_map(
+        self, func: Callable[[Any], Any] | FlatMapFunction, output_type: TypeInformation | None = None
+    ) -> DataStream:
+        """Any number of values out for each value in."""
+        function = (
+            func
+            if isinstance(func, FlatMapFunction)
+            else CallableFlatMap(_callable(func, "flat_map", "FlatMapFunction"))
+        )
+        return self._transform("Flat Map", OperatorFactory(FlatMapOperator, function), output_type)
+
+    def filter(self, func: Callable[[Any], Any] | FilterFunction) -> DataStream:
+        """Keep the values for which ``func`` is true."""
+        function = (
+            func
+            if isinstance(func, FilterFunction)
+            else CallableFilter(_callable(func, "filter", "FilterFunction"))
+        )
+        return self._transform("Filter", OperatorFactory(FilterOperator, function), self._type)
+
+    def process(self, func: ProcessFunction, output_type: TypeInformation | None = None) -> DataStream:
+        """Any number of values out for each value in, with access to timestamps."""
+        if isinstance(func, KeyedProcessFunction):
+            raise InvalidJob(
+                f"{type(func).__name__} is a KeyedProcessFunction and needs a keyed stream: call key_by first"
+            )
+        if not isinstance(func, ProcessFunction):
+            raise InvalidJob(f"process takes a ProcessFunction, not {func!r}")
+        return self._transform("Process", OperatorFactory(ProcessOperator, func), output_type)
+
+    # ---- sinks
+
+    def add_sink(self, sink_func: SinkFunction) -> DataStreamSink:
+        """End the stream in a sink function."""
+        if not isinstance(sink_func, SinkFunction):
+            mend = ": use sink_to" if isinstance(sink_func, Sink) else ""
+            raise InvalidJob(f"add_sink takes a SinkFunction, not {sink_func!r}{mend}")
+        return DataStreamSink(self._transform("Sink", OperatorFactory(SinkOperator, sink_func), None))
+
+    def sink_to(self, sink: Sink) -> DataStreamSink:
+        """End the stream in a sink."""
+        if not isinstance(sink, Sink):
+            mend = ": use add_sink" if isinstance(sink, SinkFunction) else ""
+            raise InvalidJob(f"sink_to takes a Sink, not {sink!r}{mend}")
+        return DataStreamSink(self._transform("Sink", partial(_create_sink_operator, sink), None))
+
+    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
+        """Write every value to stdout, each line prefixed with ``sink_identifier``."""
+        return self.add_sink(PrintSinkFunction(sink_identifier)).name("Print to Std. Out")
+
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: int | None = None
+    ) -> CloseableIterator | list[Any]:
+        """Run the job and hand out what this stream carried: ``limit`` values as a list, or an iterator.
+
+        The job runs to its end first. With checkpoints on, values are handed out exactly once.
+        """
+        if limit is not None and (type(limit) is not int or limit < 1):
+            raise InvalidJob(f"limit of execute_and_collect is {limit!r}: give a whole number of at least 1")
+        rows = self._environment._execute_and_collect(self, job_execution_name)
+        return CloseableIterator(iter(rows)) if limit is None else rows[:limit]
+
+
+class KeyedStream(DataStream):
+    """A stream partitioned by key (PyFlink: KeyedStream)."""
+
+    def __init__(
+        self, origin: DataStream, key_selector: Callable[[Any], Any], key_type: TypeInformation | None
+    ) -> None:
+        partitioner = Partitioner(PartitionerKind.HASH, key_selector, key_type)
+        super().__init__(
+            origin._environment, tuple([(node, partitioner) for node, _ in origin._upstreams]), origin._type
+        )
+        self._key_selector = key_selector
+        self._key_type = key_type
+
+    def process(  # type: ignore[override]
+        self, func: KeyedProcessFunction, output_type: TypeInformation | None = None
+    ) -> DataStream:
+        """Any number of values out for each value in, with the state of the value's key."""
+        if not isinstance(func, KeyedProcessFunction):
+            raise InvalidJob(f"process on a keyed stream takes a KeyedProcessFunction, not {func!r}")
+        factory = OperatorFactory(KeyedProcessOperator, func, self._key_selector, self._key_type)
+        return self._transform("KeyedProcess", factory, output_type)
+
+    def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction) -> DataStream:
+        """The values of a key reduced to one, given out after each value."""
+        function = (
+            func
+            if isinstance(func, ReduceFunction)
+            else CallableReduce(_callable(func, "reduce", "ReduceFunction"))
+        )
+        return self._reduced("Reduce", function)
+
+    def sum(self, position_to_sum: Position = 0) -> DataStream:
+        """Running sum of a field."""
+        return self._reduced("Sum", FieldAggregation(position_to_sum, add))
+
+    def min(self, position_to_min: Position = 0) -> DataStream:
+        """Running minimum of a field; the other fields are those of the key's first value."""
+        return self._reduced("Min", FieldAggregation(position_to_min, min))
+
+    def max(self, position_to_max: Position = 0) -> DataStream:
+        """Running maximum of a field; the other fields are those of the key's first value."""
+        return self._reduced("Max", FieldAggregation(position_to_max, max))
+
+    def min_by(self, position_to_min_by: Position = 0) -> DataStream:
+        """The value with the least field so far."""
+        return self._reduced("Min By", ExtremeElement(position_to_min_by, greatest=False))
+
+    def max_by(self, position_to_max_by: Position = 0) -> DataStream:
+        """The value with the greatest field so far."""
+        return self._reduced("Max By", ExtremeElement(position_to_max_by, greatest=True))
+
+    def _reduced(self, name: str, function: Function) -> DataStream:
+        factory = OperatorFactory(
+            KeyedReduceOperator, function, self._key_selector, self._key_type, self._type
+        )
+        return self._transform(name, factory, self._type)
+
+    def _partitioned(self, partitioner: Partitioner) -> NoReturn:
+        raise InvalidJob("the partitioning of a keyed stream cannot be changed: call it before key_by")
+
+
+class DataStreamSink:
+    """A stream's end (PyFlink: DataStreamSink)."""
+
+    def __init__(self, stream: DataStream) -> None:
+        self._stream = stream
+
+    def name(self, name: str) -> DataStreamSink:
+        """Name the sink."""
+        self._stream.name(name)
+        return self
+
+    def uid(self, uid: str) -> DataStreamSink:
+        """Give the sink the id under which its state is found again. Unique in the job."""
+        self._stream.uid(uid)
+        return self
+
+    def set_parallelism(self, parallelism: int) -> DataStreamSink:
+        """Set the number of subtasks of the sink."""
+        self._stream.set_parallelism(parallelism)
+        return self
+
+    def set_max_parallelism(self, max_parallelism: int) -> DataStreamSink:
+        """Set the bound on any later parallelism of the sink."""
+        self._stream.set_max_parallelism(max_parallelism)
+        return self
+
+    def disable_chaining(self) -> DataStreamSink:
+        """Give the sink a task of its own."""
+        self._stream.disable_chaining()
+        return self
+
+
+def _create_sink_operator(sink: Sink) -> SinkOperator:
+    return SinkOperator(sink.create_function())
+
+
+def _callable(func: object, method: str, interface: str) -> Callable[..., Any]:
+    if callable(func):
+        return func
+    raise InvalidJob(f"{method} takes a function or a {interface}, not {func!r}")

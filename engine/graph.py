@@ -1,0 +1,347 @@
+"""The job graph: which operators run in which vertices, in how many subtasks, how records get between them.
+
+The rules this module lives by:
+
+- Everything here is a description. A partitioner says how records are spread, the task carries it out; an
+  operator node says how to make an operator, each subtask of each attempt makes its own.
+- The translation from the user's nodes is a pure function of the order in which they were made: same
+  program, same vertices, same operator ids, in any process. Nodes can only refer to nodes made before them,
+  so the order of making is a topological order and no search is needed.
+- It is cheap (tens of microseconds for a small job), because a simulation builds a graph for each scenario.
+- Operators are chained into one vertex over a forward edge of equal parallelism. A chain is a line, head
+  first: an operator whose output has several consumers ends its chain (Flink would grow a tree there).
+- The names of vertices are unique in a graph, because faults, lanes of a diagram and messages name tasks. A
+  second vertex `Map` is called `Map (2)`.
+- Snapshots are matched to operators by operator id. It is derived from the uid; without a uid from the place
+  in the topology, so that any change of the job before it loses the state. Give stateful operators a uid.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from engine.key_groups import MAX_PARALLELISM_LIMIT, default_max_parallelism, operator_id
+
+if TYPE_CHECKING:
+    from engine.configuration import CheckpointSettings
+    from engine.operators.base import Operator
+    from engine.types import TypeInformation
+
+
+class InvalidJob(ValueError):
+    """The job as described cannot run; one line that names the operator and the mend."""
+
+
+class PartitionerKind(Enum):
+    """How an edge picks the channel of a record."""
+
+    FORWARD = "forward"
+    HASH = "hash"
+    REBALANCE = "rebalance"
+    RESCALE = "rescale"
+    BROADCAST = "broadcast"
+    GLOBAL = "global"
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioner:
+    """A kind, and for HASH what the key is and how it is hashed."""
+
+    kind: PartitionerKind
+    key_selector: Callable[[Any], Any] | None = None
+    key_type: TypeInformation | None = None
+
+
+FORWARD: Final = Partitioner(PartitionerKind.FORWARD)
+REBALANCE: Final = Partitioner(PartitionerKind.REBALANCE)
+RESCALE: Final = Partitioner(PartitionerKind.RESCALE)
+BROADCAST: Final = Partitioner(PartitionerKind.BROADCAST)
+GLOBAL: Final = Partitioner(PartitionerKind.GLOBAL)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorNode:
+    """One operator of a chain. ``create`` makes a new one, with its own copy of the user's function."""
+
+    operator_id: str
+    uid: str | None
+    name: str
+    create: Callable[[], Operator]
+
+
+@dataclass(frozen=True, slots=True)
+class JobEdge:
+    """From the tail of vertex ``source`` to the head of vertex ``target``, both indexes in the graph.
+
+    ``input_index`` is the edge's place in ``target.inputs``, ``output_index`` in ``source.outputs``.
+    """
+
+    source: int
+    target: int
+    partitioner: Partitioner
+    input_index: int
+    output_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobVertex:
+    """A chain of operators that runs as one task, in ``parallelism`` subtasks."""
+
+    index: int
+    name: str
+    operators: tuple[OperatorNode, ...]
+    parallelism: int
+    max_parallelism: int
+    max_parallelism_is_explicit: bool
+    inputs: tuple[JobEdge, ...]
+    outputs: tuple[JobEdge, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobGraph:
+    """A job, ready to be run by any runtime; ``vertices`` are in topological order."""
+
+    name: str
+    job_id: str
+    vertices: tuple[JobVertex, ...]
+    settings: CheckpointSettings
+
+
+class ChainingStrategy(Enum):
+    """May an operator be chained to its neighbours, or only to those after it (HEAD), or not at all."""
+
+    ALWAYS = "always"
+    HEAD = "head"
+    NEVER = "never"
+
+
+class StreamNode:
+    """One operator as the user described it; its settings may change until the graph is built."""
+
+    __slots__ = (
+        "chaining",
+        "create",
+        "inputs",
+        "max_parallelism",
+        "name",
+        "number",
+        "parallelism",
+        "parallelism_is_fixed",
+        "uid",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        name: str,
+        create: Callable[[], Operator],
+        inputs: Sequence[tuple[StreamNode, Partitioner | None]],
+    ) -> None:
+        self.number = number
+        self.name = name
+        self.create = create
+        self.inputs = inputs
+        """Upstream nodes; no partitioner means forward where the parallelism is equal, else rebalance."""
+        self.uid: str | None = None
+        self.parallelism: int | None = None
+        self.max_parallelism: int | None = None
+        self.chaining = ChainingStrategy.ALWAYS
+        self.parallelism_is_fixed = False
+        """The operator is correct with one subtask only."""
+
+
+@lru_cache(maxsize=1024)
+def job_id(job_name: str) -> str:
+    """Where a job's checkpoints lie: from its name alone, so that a restarted process finds its own."""
+    return hashlib.sha256(b"job\0" + job_name.encode()).hexdigest()[:32]
+
+
+@lru_cache(maxsize=4096)
+def _id_of_uid(uid: str) -> str:
+    return operator_id(uid)
+
+
+@lru_cache(maxsize=4096)
+def _id_of_place(place: str) -> str:
+    return operator_id("place\0" + place)
+
+
+def check_parallelism(parallelism: object, subject: str) -> int:
+    """Returns the parallelism if it is one, else says whose it was."""
+    if type(parallelism) is not int or parallelism < 1:
+        raise InvalidJob(f"parallelism of {subject} is {parallelism!r}: give a whole number of at least 1")
+    return parallelism
+
+
+def check_max_parallelism(max_parallelism: object, subject: str) -> int:
+    """Returns the max parallelism if it is one, else says whose it was."""
+    if type(max_parallelism) is not int or not 1 <= max_parallelism <= MAX_PARALLELISM_LIMIT:
+        raise InvalidJob(
+            f"max parallelism of {subject} is {max_parallelism!r}:"
+            f" give a whole number from 1 to {MAX_PARALLELISM_LIMIT}"
+        )
+    return max_parallelism
+
+
+def build_job_graph(
+    name: str,
+    nodes: Sequence[StreamNode],
+    settings: CheckpointSettings,
+    *,
+    parallelism: int,
+    max_parallelism: int | None = None,
+    chaining: bool = True,
+) -> JobGraph:
+    """Translate nodes and all that they read from; the keyword arguments are the job's defaults."""
+    nodes = _with_upstreams(nodes)
+    if not nodes:
+        raise InvalidJob(f"job {name!r} has no operators: add a source and a sink before executing it")
+    ids = _operator_ids(name, nodes)
+    parallelisms = [node.parallelism or parallelism for node in nodes]
+    maxima = [max_parallelism if node.max_parallelism is None else node.max_parallelism for node in nodes]
+    place = {node.number: position for position, node in enumerate(nodes)}
+    chains, vertex_of = _chains(nodes, place, parallelisms, maxima, chaining)
+    incoming, outgoing = _edges(nodes, place, parallelisms, chains, vertex_of)
+    names: set[str] = set()
+    vertices = []
+    for index, chain in enumerate(chains):
+        head = chain[0]
+        own_parallelism = parallelisms[head]
+        own_max = maxima[head]
+        if own_max is not None and own_max < own_parallelism:
+            raise InvalidJob(
+                f"{nodes[head].name!r} has parallelism {own_parallelism} but max parallelism {own_max}:"
+                " lower the one or raise the other"
+            )
+        vertices.append(
+            JobVertex(
+                index,
+                _unique(" -> ".join([nodes[member].name for member in chain]), names),
+                tuple(
+                    [
+                        OperatorNode(ids[member], nodes[member].uid, nodes[member].name, nodes[member].create)
+                        for member in chain
+                    ]
+                ),
+                own_parallelism,
+                default_max_parallelism(own_parallelism) if own_max is None else own_max,
+                own_max is not None,
+                tuple(incoming[index]),
+                tuple(outgoing[index]),
+            )
+        )
+    return JobGraph(name, job_id(name), tuple(vertices), settings)
+
+
+def _with_upstreams(nodes: Sequence[StreamNode]) -> list[StreamNode]:
+    """The nodes and their transitive inputs in the order of their making."""
+    found = {node.number: node for node in nodes}
+    waiting = list(nodes)
+    while waiting:
+        for upstream, _ in waiting.pop().inputs:
+            if upstream.number not in found:
+                found[upstream.number] = upstream
+                waiting.append(upstream)
+    return [found[number] for number in sorted(found)]
+
+
+def _operator_ids(job_name: str, nodes: Sequence[StreamNode]) -> list[str]:
+    """One id for each node; two nodes under one uid would overwrite each other's state."""
+    ids: list[str] = []
+    owner: dict[str, str] = {}
+    id_of: dict[int, str] = {}
+    for position, node in enumerate(nodes):
+        if node.uid is not None:
+            if node.uid in owner:
+                raise InvalidJob(
+                    f"uid {node.uid!r} is given to both {owner[node.uid]!r} and {node.name!r}"
+                    f" in job {job_name!r}: give each operator a uid of its own"
+                )
+            owner[node.uid] = node.name
+            identity = _id_of_uid(node.uid)
+        else:
+            identity = _id_of_place(
+                f"{position}\0" + "\0".join([id_of[upstream.number] for upstream, _ in node.inputs])
+            )
+        id_of[node.number] = identity
+        ids.append(identity)
+    return ids
+
+
+def _chains(
+    nodes: Sequence[StreamNode],
+    place: dict[int, int],
+    parallelisms: list[int],
+    maxima: list[int | None],
+    chaining: bool,
+) -> tuple[list[list[int]], list[int]]:
+    """The positions of the nodes of each vertex, head first, and the vertex of each position."""
+    consumers = [0] * len(nodes)
+    for node in nodes:
+        for upstream, _ in node.inputs:
+            consumers[place[upstream.number]] += 1
+    chains: list[list[int]] = []
+    vertex_of: list[int] = []
+    for position, node in enumerate(nodes):
+        if chaining and len(node.inputs) == 1 and node.chaining is ChainingStrategy.ALWAYS:
+            upstream, partitioner = node.inputs[0]
+            before = place[upstream.number]
+            if (
+                (partitioner is None or partitioner.kind is PartitionerKind.FORWARD)
+                and consumers[before] == 1
+                and parallelisms[before] == parallelisms[position]
+                and maxima[before] == maxima[position]
+                and upstream.chaining is not ChainingStrategy.NEVER
+            ):
+                vertex = vertex_of[before]
+                chains[vertex].append(position)
+                vertex_of.append(vertex)
+                continue
+        vertex_of.append(len(chains))
+        chains.append([position])
+    return chains, vertex_of
+
+
+def _edges(
+    nodes: Sequence[StreamNode],
+    place: dict[int, int],
+    parallelisms: list[int],
+    chains: list[list[int]],
+    vertex_of: list[int],
+) -> tuple[list[list[JobEdge]], list[list[JobEdge]]]:
+    """The edges into and out of each vertex."""
+    incoming: list[list[JobEdge]] = [[] for _ in chains]
+    outgoing: list[list[JobEdge]] = [[] for _ in chains]
+    for target, chain in enumerate(chains):
+        head = chain[0]
+        for upstream, partitioner in nodes[head].inputs:
+            before = place[upstream.number]
+            source = vertex_of[before]
+            equal = parallelisms[before] == parallelisms[head]
+            if partitioner is None:
+                partitioner = FORWARD if equal else REBALANCE
+            elif partitioner.kind is PartitionerKind.FORWARD and not equal:
+                raise InvalidJob(
+                    f"forward from {upstream.name!r} (parallelism {parallelisms[before]}) to"
+                    f" {nodes[head].name!r} (parallelism {parallelisms[head]}) needs equal parallelism:"
+                    " use rescale() or rebalance()"
+                )
+            edge = JobEdge(source, target, partitioner, len(incoming[target]), len(outgoing[source]))
+            incoming[target].append(edge)
+            outgoing[source].append(edge)
+    return incoming, outgoing
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    candidate = name
+    number = 2
+    while candidate in taken:
+        candidate = f"{name} ({number})"
+        number += 1
+    taken.add(candidate)
+    return candidate
