@@ -1,0 +1,236 @@
+"""Key groups: which subtask owns a key, exactly as Flink decides it.
+
+A key's Java hash code goes through Flink's murmur into one of ``max_parallelism`` groups, and every subtask
+owns a contiguous range of groups. State is stored per group, so a job can be restored at any parallelism
+up to its max parallelism. Python's ``hash()`` is salted per process and never used.
+
+Two rules hold because state lives in a Python dict: keys that compare equal must land in the same group
+(therefore -0.0 is keyed as 0.0, and NaN, which equals nothing, is refused), and only immutable values with
+a stable hash code can be keys.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import mmh3
+
+if TYPE_CHECKING:
+    from engine.types import TypeInformation
+
+MAX_PARALLELISM_LIMIT = 32768
+DEFAULT_LOWER_BOUND = 128
+_MASK = 0xFFFFFFFF
+_NATIVE_UTF16 = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
+_CANONICAL_DOUBLE_NAN = 0x7FF8000000000000
+_CANONICAL_FLOAT_NAN = 0x7FC00000
+
+
+class InvalidKey(TypeError):
+    """A value that cannot be a key."""
+
+
+def _signed(value: int) -> int:
+    value &= _MASK
+    return value - 0x100000000 if value & 0x80000000 else value
+
+
+def hash_string(value: str) -> int:
+    """Compute ``String.hashCode``: the polynomial in 31 over UTF-16 units."""
+    units: Sequence[int]
+    if value.isascii():
+        units = value.encode("ascii")
+    else:
+        units = memoryview(value.encode(_NATIVE_UTF16, "surrogatepass")).cast("H")
+    code = 0
+    if len(units) <= 16:
+        for unit in units:
+            code = code * 31 + unit
+    else:
+        for unit in units:
+            code = (code * 31 + unit) & _MASK
+    return _signed(code)
+
+
+def hash_int(value: int) -> int:
+    """Compute ``Integer.hashCode``: the value itself."""
+    if not -0x80000000 <= value <= 0x7FFFFFFF:
+        raise InvalidKey(f"key {value} does not fit 32 bits: declare Types.LONG() as the key type")
+    return int(value)
+
+
+def hash_long(value: int) -> int:
+    """Compute ``Long.hashCode``, and ``BigInteger.hashCode`` beyond 64 bits."""
+    if -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF:
+        unsigned = value & 0xFFFFFFFFFFFFFFFF
+        return _signed(unsigned ^ (unsigned >> 32))
+    return hash_big_integer(value)
+
+
+def hash_big_integer(value: int) -> int:
+    """Compute ``BigInteger.hashCode``: the polynomial in 31 over 32-bit words of the magnitude, signed."""
+    magnitude = abs(value)
+    words = magnitude.to_bytes((magnitude.bit_length() + 31) // 32 * 4, "big")
+    code = 0
+    for (word,) in struct.iter_unpack(">I", words):
+        code = (code * 31 + word) & _MASK
+    return _signed(-code if value < 0 else code)
+
+
+def hash_bool(value: bool) -> int:
+    """Compute ``Boolean.hashCode``."""
+    return 1231 if value else 1237
+
+
+def hash_double(value: float) -> int:
+    """Compute ``Double.hashCode``."""
+    bits: int = struct.unpack("<Q", struct.pack("<d", value))[0] if value == value else _CANONICAL_DOUBLE_NAN
+    return _signed(bits ^ (bits >> 32))
+
+
+def hash_float(value: float) -> int:
+    """Compute ``Float.hashCode``."""
+    bits: int = struct.unpack("<I", struct.pack("<f", value))[0] if value == value else _CANONICAL_FLOAT_NAN
+    return _signed(bits)
+
+
+def hash_bytes(value: bytes) -> int:
+    """Compute ``Arrays.hashCode(byte[])``."""
+    code = 1
+    for byte in value:
+        code = (code * 31 + (byte - 256 if byte > 127 else byte)) & _MASK
+    return _signed(code)
+
+
+def hash_fields(values: Sequence[Any], hashers: Sequence[Callable[[Any], int]]) -> int:
+    """Compute ``TupleN.hashCode``: the polynomial in 31 over the fields' hash codes."""
+    code = 0
+    for value, hasher in zip(values, hashers, strict=True):
+        code = code * 31 + (0 if value is None else hasher(value))
+    return _signed(code)
+
+
+def _hash_tuple(value: Sequence[Any]) -> int:
+    code = 0
+    for field in value:
+        code = code * 31 + (0 if field is None else hash_dynamic(field))
+    return _signed(code)
+
+
+_BY_PYTHON_TYPE: dict[type, Callable[[Any], int]] = {
+    str: hash_string,
+    int: hash_long,
+    bool: hash_bool,
+    float: hash_double,
+    bytes: hash_bytes,
+    tuple: _hash_tuple,
+}
+
+_BY_KIND: dict[str, Callable[[Any], int]] = {
+    "string": hash_string,
+    "char": hash_string,
+    "byte": hash_int,
+    "short": hash_int,
+    "int": hash_int,
+    "long": hash_long,
+    "bigint": hash_big_integer,
+    "bool": hash_bool,
+    "float": hash_float,
+    "double": hash_double,
+    "bytes": hash_bytes,
+    "tuple": _hash_tuple,
+}
+
+
+def hash_dynamic(value: Any) -> int:
+    """Hash a key whose type was not declared: a Python int is a Java Long, a float a Double."""
+    hasher = _BY_PYTHON_TYPE.get(type(value))
+    if hasher is None:
+        raise InvalidKey(
+            f"a value of type {type(value).__qualname__} cannot be a key: "
+            "use str, int, bool, float, bytes, or a tuple of them"
+        )
+    return hasher(value)
+
+
+def java_hash(value: Any, kind: str | None = None) -> int:
+    """Compute the ``hashCode`` Java gives to the value as ``kind``, or by its Python type."""
+    if kind is None:
+        return hash_dynamic(value)
+    hasher = _BY_KIND.get(kind)
+    if hasher is None:
+        raise ValueError(f"unknown kind of hash {kind!r}: known are {', '.join(_BY_KIND)}")
+    return hasher(value)
+
+
+def murmur(code: int) -> int:
+    """Compute Flink's ``MathUtils.murmurHash``: never negative."""
+    code &= _MASK
+    code = (code * 0xCC9E2D51) & _MASK
+    code = ((code << 15) | (code >> 17)) & _MASK
+    code = (code * 0x1B873593) & _MASK
+    code = ((code << 13) | (code >> 19)) & _MASK
+    code = (code * 5 + 0xE6546B64) & _MASK
+    code ^= 4
+    code ^= code >> 16
+    code = (code * 0x85EBCA6B) & _MASK
+    code ^= code >> 13
+    code = (code * 0xC2B2AE35) & _MASK
+    code ^= code >> 16
+    if code < 0x80000000:
+        return code
+    return 0x100000000 - code if code != 0x80000000 else 0
+
+
+def key_group(key_hash: int, max_parallelism: int) -> int:
+    """Give the key group of a Java hash code."""
+    return murmur(key_hash) % max_parallelism
+
+
+def key_group_of(key: Any, max_parallelism: int, key_type: TypeInformation | None) -> int:
+    """Give the key group of a key; ``key_type`` None hashes by its Python type."""
+    if type(key) is float:
+        if key != key:
+            raise InvalidKey("NaN cannot be a key: it does not equal itself, its state would never be found")
+        key = key + 0.0  # -0.0 equals 0.0 and therefore shares its group
+    return murmur(hash_dynamic(key) if key_type is None else key_type.java_hash(key)) % max_parallelism
+
+
+def operator_index(max_parallelism: int, parallelism: int, group: int) -> int:
+    """Give the subtask that owns a key group."""
+    return group * parallelism // max_parallelism
+
+
+def key_group_range(max_parallelism: int, parallelism: int, index: int) -> tuple[int, int]:
+    """Give the inclusive range of key groups that a subtask owns."""
+    return (
+        (index * max_parallelism + parallelism - 1) // parallelism,
+        ((index + 1) * max_parallelism - 1) // parallelism,
+    )
+
+
+def default_max_parallelism(parallelism: int) -> int:
+    """Derive the max parallelism of an operator that declares none."""
+    wanted = parallelism + parallelism // 2
+    return min(max(1 << (wanted - 1).bit_length(), DEFAULT_LOWER_BOUND), MAX_PARALLELISM_LIMIT)
+
+
+def check_max_parallelism(max_parallelism: int, parallelism: int, where: str) -> None:
+    """Refuse a max parallelism out of bounds or below the parallelism."""
+    if not 1 <= max_parallelism <= MAX_PARALLELISM_LIMIT:
+        raise ValueError(
+            f"{where}: max parallelism {max_parallelism} is out of bounds: 1 to {MAX_PARALLELISM_LIMIT}"
+        )
+    if parallelism > max_parallelism:
+        raise ValueError(
+            f"{where}: parallelism {parallelism} exceeds the max parallelism {max_parallelism}: "
+            "lower the one or raise the other"
+        )
+
+
+def operator_id(uid: str) -> str:
+    """Derive Flink's operator id (32 hex digits) from an operator's uid."""
+    return mmh3.hash_bytes(uid.encode()).hex()

@@ -1,0 +1,1 @@
+"""State: keyed tables, operator lists, and their snapshots."""

@@ -1,0 +1,72 @@
+"""The envelope of every file the engine writes into a checkpoint directory.
+
+A magic says what the file is, a format version who can read it, a length whether all of it is there, and a
+SHA-256 whether it is still what was written. Whatever is wrong is told in one line that names the file and
+the way out; nothing of a damaged file is ever interpreted.
+"""
+
+from __future__ import annotations
+
+import struct
+from hashlib import sha256
+
+SNAPSHOT_MAGIC = b"\x89OPSTATE"
+METADATA_MAGIC = b"\x89OPMETA\n"
+FORMAT_VERSION = 1
+
+_HEADER = struct.Struct(">8sHQ32s")
+HEADER_BYTES = _HEADER.size
+_NAMES = {SNAPSHOT_MAGIC: "state file", METADATA_MAGIC: "checkpoint metadata file"}
+_OTHER_COPY = "restore an older checkpoint or another copy of this one"
+
+
+class StateError(Exception):
+    """State cannot be used as the job wants to use it. The message is one line."""
+
+
+class DamagedFile(StateError):
+    """A file of a checkpoint that cannot be read: ``path``, ``what`` is wrong, and how to ``mend`` it."""
+
+    def __init__(self, path: str, what: str, mend: str = _OTHER_COPY) -> None:
+        self.path = path
+        self.what = what
+        self.mend = mend
+        super().__init__(f"{path}: {what}: {mend}")
+
+    def __reduce__(self) -> tuple[type[DamagedFile], tuple[str, str, str]]:
+        return type(self), (self.path, self.what, self.mend)
+
+
+def seal(magic: bytes, body: bytes) -> tuple[bytes, str]:
+    """Put a body into its envelope; also give the body's SHA-256 in hex."""
+    digest = sha256(body)
+    return _HEADER.pack(magic, FORMAT_VERSION, len(body), digest.digest()) + body, digest.hexdigest()
+
+
+def unseal(magic: bytes, data: bytes, path: str) -> tuple[memoryview, str]:
+    """Check the envelope; give the body and its SHA-256 in hex."""
+    if len(data) < HEADER_BYTES:
+        if magic.startswith(data[:8]) or data[:8] == magic:
+            raise DamagedFile(path, f"truncated: {len(data)} bytes do not hold even the header")
+        raise DamagedFile(path, f"no {_NAMES[magic]} of onceproof", "check the path")
+    found, version, length, checksum = _HEADER.unpack_from(data)
+    if found != magic:
+        if found in _NAMES:
+            raise DamagedFile(path, f"a {_NAMES[found]} where a {_NAMES[magic]} is due", "check the path")
+        raise DamagedFile(path, f"no {_NAMES[magic]} of onceproof, or its first bytes are damaged")
+    if version > FORMAT_VERSION:
+        raise DamagedFile(
+            path,
+            f"format version {version} is newer than {FORMAT_VERSION}, the last that this onceproof reads",
+            "update onceproof (or, if it is new enough, restore another checkpoint: the file is damaged)",
+        )
+    if version < 1:
+        raise DamagedFile(path, f"format version {version} never existed: the file is damaged")
+    body = memoryview(data)[HEADER_BYTES:]
+    if len(body) != length:
+        kind = "truncated" if len(body) < length else "overlong"
+        raise DamagedFile(path, f"{kind}: {len(body)} bytes follow the header where {length} should")
+    digest = sha256(body)
+    if digest.digest() != checksum:
+        raise DamagedFile(path, "damaged: its content does not match its checksum")
+    return body, digest.hexdigest()

@@ -1,0 +1,285 @@
+"""Snapshots of a task's state: isolated copies in memory, and their form as one file.
+
+Taking a snapshot has two parts. The synchronous one copies tables and lists so that later changes cannot
+reach the snapshot; it runs between two calls of a machine and must be short. The asynchronous one,
+``encode_task_snapshot``, checks every value against its declared type, groups each table by key group and
+encodes group by group, so that a restore at another parallelism decodes only the groups it owns. State that
+the job no longer registers is carried along in its encoded form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from engine.key_groups import InvalidKey, key_group_of
+from engine.state.files import SNAPSHOT_MAGIC, DamagedFile, StateError, seal, unseal
+from engine.types import NotDescribable, TypeInformation, WrongValue
+from engine.types.information import ENCODER, Descriptor, Packer
+
+SPLIT_DISTRIBUTE = "SPLIT_DISTRIBUTE"
+UNION = "UNION"
+BROADCAST = "BROADCAST"
+
+_WRONG = (WrongValue, NotDescribable, InvalidKey, UnicodeEncodeError)
+
+
+class EncodedTable(msgspec.Struct, frozen=True, array_like=True):
+    """A keyed state in its stored form: key group -> number of entries, and -> encoded entries."""
+
+    kind: str
+    key_type: Any
+    value_type: Any
+    counts: dict[int, int]
+    groups: dict[int, bytes]
+
+    def within(self, low: int, high: int) -> EncodedTable:
+        """Give the part in an inclusive range of key groups."""
+        groups = {group: data for group, data in self.groups.items() if low <= group <= high}
+        if len(groups) == len(self.groups):
+            return self
+        counts = {group: self.counts[group] for group in groups}
+        return EncodedTable(self.kind, self.key_type, self.value_type, counts, groups)
+
+
+class EncodedList(msgspec.Struct, frozen=True, array_like=True):
+    """An operator state in its stored form: element by element, so that it can be dealt out anew."""
+
+    mode: str
+    type: Any
+    elements: list[bytes]
+
+
+class EncodedOperator(msgspec.Struct, frozen=True, array_like=True):
+    """All state of one operator in one subtask, in its stored form."""
+
+    keyed: dict[str, EncodedTable]
+    operator: dict[str, EncodedList]
+
+
+class SnapshotIndex(msgspec.Struct, frozen=True, array_like=True):
+    """What a file holds of one operator, known without reading it.
+
+    ``keyed``: state name -> key group -> number of entries; ``operator``: state name -> (mode, number of
+    elements).
+    """
+
+    keyed: dict[str, dict[int, int]]
+    operator: dict[str, tuple[str, int]]
+
+    @property
+    def has_state(self) -> bool:
+        """Whether there is anything to restore."""
+        return any(self.keyed.values()) or any(count for _, count in self.operator.values())
+
+
+class TableSnapshot(msgspec.Struct):
+    """The isolated copy of one keyed table."""
+
+    name: str
+    kind: str
+    value_type: TypeInformation
+    entries: dict[Any, Any]
+
+
+class KeyedSnapshot(msgspec.Struct):
+    """The isolated copy of a keyed backend. ``key_groups`` caches the group of each key."""
+
+    max_parallelism: int
+    key_type: TypeInformation
+    tables: list[TableSnapshot]
+    carried: Mapping[str, EncodedTable]
+    key_groups: dict[Any, int]
+
+
+class ListSnapshot(msgspec.Struct):
+    """The isolated copy of one operator state."""
+
+    name: str
+    mode: str
+    element_type: TypeInformation
+    elements: list[Any]
+
+
+class OperatorStateSnapshot(msgspec.Struct):
+    """The isolated copy of an operator state store."""
+
+    lists: list[ListSnapshot]
+    carried: Mapping[str, EncodedList]
+
+
+class OperatorSnapshot(msgspec.Struct):
+    """The synchronous part of one operator's snapshot."""
+
+    keyed: KeyedSnapshot | None = None
+    operator: OperatorStateSnapshot | None = None
+
+
+class TaskSnapshot(msgspec.Struct):
+    """The synchronous part of a task's snapshot: operator id -> its state."""
+
+    operators: dict[str, OperatorSnapshot]
+
+
+class EncodedSnapshot(msgspec.Struct, frozen=True):
+    """A snapshot as a file: its bytes, the SHA-256 of their body, and what they hold by operator id."""
+
+    data: bytes
+    sha256: str
+    operators: dict[str, SnapshotIndex]
+
+    @property
+    def has_state(self) -> bool:
+        """Whether the file holds anything to restore."""
+        return any(index.has_state for index in self.operators.values())
+
+
+DecodedSnapshot: TypeAlias = dict[str, EncodedOperator]
+"""A file that was read: operator id -> its state, still encoded by key group and element."""
+
+_BODY_DECODER = msgspec.msgpack.Decoder(DecodedSnapshot)
+
+
+def encode_task_snapshot(snapshot: TaskSnapshot) -> EncodedSnapshot:
+    """Check and encode a snapshot: the asynchronous part."""
+    body: DecodedSnapshot = {}
+    indexes: dict[str, SnapshotIndex] = {}
+    for operator_id, operator in snapshot.operators.items():
+        keyed = {} if operator.keyed is None else _encode_keyed(operator.keyed)
+        lists = {} if operator.operator is None else _encode_operator(operator.operator)
+        body[operator_id] = EncodedOperator(keyed, lists)
+        indexes[operator_id] = SnapshotIndex(
+            {name: table.counts for name, table in keyed.items()},
+            {name: (item.mode, len(item.elements)) for name, item in lists.items()},
+        )
+    data, digest = seal(SNAPSHOT_MAGIC, ENCODER.encode(body))
+    return EncodedSnapshot(data, digest, indexes)
+
+
+def decode_task_snapshot(data: bytes, path: str, expected_sha256: str | None = None) -> DecodedSnapshot:
+    """Read a file written by ``encode_task_snapshot``; ``expected_sha256`` is what the metadata lists."""
+    body, digest = unseal(SNAPSHOT_MAGIC, data, path)
+    if expected_sha256 is not None and digest != expected_sha256:
+        raise DamagedFile(path, "another file than the one that the checkpoint's metadata lists")
+    try:
+        return _BODY_DECODER.decode(body)
+    except msgspec.DecodeError as error:
+        raise DamagedFile(path, f"its content cannot be read ({error})") from error
+
+
+def _encode_keyed(snapshot: KeyedSnapshot) -> dict[str, EncodedTable]:
+    encoded = {table.name: _encode_table(table, snapshot) for table in snapshot.tables}
+    if snapshot.carried:
+        encoded.update(snapshot.carried)
+    return encoded
+
+
+def _encode_table(table: TableSnapshot, snapshot: KeyedSnapshot) -> EncodedTable:
+    key_type, value_type = snapshot.key_type, table.value_type
+    entries = table.entries
+    try:
+        pack_key = key_type.prepare(entries.keys())
+        pack_value = value_type.prepare(entries.values())
+        grouped = _group(entries, snapshot)
+        counts: dict[int, int] = {}
+        groups: dict[int, bytes] = {}
+        for group in sorted(grouped):
+            pairs = grouped[group]
+            counts[group] = len(pairs)
+            if pack_key is not None or pack_value is not None:
+                pairs = _pack_pairs(pairs, pack_key, pack_value)
+            groups[group] = ENCODER.encode(pairs)
+    except _WRONG as error:
+        raise _wrong_entry(table, key_type, error) from error
+    return EncodedTable(table.kind, key_type.descriptor, value_type.descriptor, counts, groups)
+
+
+def _group(entries: dict[Any, Any], snapshot: KeyedSnapshot) -> dict[int, list[tuple[Any, Any]]]:
+    """Sort the entries of a table into key groups."""
+    known = snapshot.key_groups
+    grouped: dict[int, list[tuple[Any, Any]]] = {}
+    for pair in entries.items():
+        key = pair[0]
+        group = known.get(key)
+        if group is None:
+            group = known[key] = key_group_of(key, snapshot.max_parallelism, snapshot.key_type)
+        members = grouped.get(group)
+        if members is None:
+            grouped[group] = [pair]
+        else:
+            members.append(pair)
+    return grouped
+
+
+def _pack_pairs(
+    pairs: list[tuple[Any, Any]], pack_key: Packer | None, pack_value: Packer | None
+) -> list[tuple[Any, Any]]:
+    if pack_key is None:
+        assert pack_value is not None
+        return [(key, pack_value(value)) for key, value in pairs]
+    if pack_value is None:
+        return [(pack_key(key), value) for key, value in pairs]
+    return [(pack_key(key), pack_value(value)) for key, value in pairs]
+
+
+def _wrong_entry(table: TableSnapshot, key_type: TypeInformation, error: Exception) -> StateError:
+    """Find the entry that does not fit, for the message."""
+    for key, value in table.entries.items():
+        try:
+            key_type.encode(key)
+            key_type.java_hash(key)
+        except _WRONG as found:
+            return StateError(f"state {table.name!r}, key {key!r}: not a {key_type.name} key: {found}")
+        try:
+            table.value_type.encode(value)
+        except _WRONG as found:
+            return StateError(f"state {table.name!r}, key {key!r}: {found}")
+    return StateError(f"state {table.name!r}: {error}")
+
+
+def _encode_operator(snapshot: OperatorStateSnapshot) -> dict[str, EncodedList]:
+    encoded: dict[str, EncodedList] = {}
+    for item in snapshot.lists:
+        try:
+            pack = item.element_type.prepare(item.elements)
+            encode = ENCODER.encode
+            if pack is None:
+                elements = [encode(element) for element in item.elements]
+            else:
+                elements = [encode(pack(element)) for element in item.elements]
+        except _WRONG as error:
+            raise StateError(f"operator state {item.name!r}: {error}") from error
+        encoded[item.name] = EncodedList(item.mode, item.element_type.descriptor, elements)
+    if snapshot.carried:
+        encoded.update(snapshot.carried)
+    return encoded
+
+
+def check_restored_type(what: str, stored: Descriptor, declared: TypeInformation, allow_pickle: bool) -> None:
+    """Refuse state whose stored type is not the declared one, and pickled state without permission."""
+    if stored != declared.descriptor:
+        raise StateError(
+            f"{what} was stored as {describe(stored)} but the job declares {declared.name}: "
+            "declare the stored type, or start without this state"
+        )
+    if declared.contains_pickle and not allow_pickle:
+        raise PickleRefused(
+            f"{what} holds pickled objects, and reading pickle runs code: "
+            "set pipeline.allow-pickled-state to true if you trust the checkpoint"
+        )
+
+
+class PickleRefused(StateError):
+    """Pickled state in a checkpoint, and the job does not allow reading it."""
+
+
+def describe(descriptor: Descriptor) -> str:
+    """Write a stored description of a type as a reader expects it."""
+    if isinstance(descriptor, str):
+        return descriptor
+    name, *parameters = descriptor
+    if name == "TUPLE":
+        return f"TUPLE([{', '.join(map(describe, parameters[0]))}])"
+    return f"{name}({', '.join(map(describe, parameters))})"

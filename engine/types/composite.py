@@ -1,0 +1,148 @@
+"""The types made of others: tuples, lists and maps. A column of them is checked field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from itertools import chain
+from typing import Any
+
+from engine.key_groups import InvalidKey, hash_fields
+from engine.types.information import Descriptor, Packer, TypeInformation, WrongValue
+
+
+class TupleType(TypeInformation):
+    """A tuple with a type for each field."""
+
+    __slots__ = ("fields",)
+
+    def __init__(self, fields: tuple[TypeInformation, ...], descriptor: Descriptor) -> None:
+        super().__init__(
+            f"TUPLE([{', '.join(field.name for field in fields)}])",
+            descriptor=descriptor,
+            python_type=tuple,
+            wire_type=tuple[tuple(field.wire_type for field in fields)],  # type: ignore[misc]
+            immutable=all(field.immutable for field in fields),
+            contains_pickle=any(field.contains_pickle for field in fields),
+            java_hash_kind="tuple",
+        )
+        self.fields = fields
+
+    def prepare(self, values: Collection[Any]) -> Packer | None:
+        if not values:
+            return None
+        arity = len(self.fields)
+        if set(map(type, values)) != {tuple} or set(map(len, values)) != {arity}:
+            for value in values:
+                if type(value) is not tuple or len(value) != arity:
+                    raise WrongValue(value, self.name)
+        packers = [
+            field.prepare(column)
+            for field, column in zip(self.fields, zip(*values, strict=True), strict=True)
+        ]
+        if not any(packers):
+            return None
+        return lambda value: tuple(
+            [item if pack is None else pack(item) for item, pack in zip(value, packers, strict=True)]
+        )
+
+    def unpacker(self) -> Packer | None:
+        unpackers = [field.unpacker() for field in self.fields]
+        if not any(unpackers):
+            return None
+        return lambda value: tuple(
+            [item if unpack is None else unpack(item) for item, unpack in zip(value, unpackers, strict=True)]
+        )
+
+    def copy(self, value: Any) -> Any:
+        if self.immutable:
+            return value
+        return tuple([field.copy(item) for field, item in zip(self.fields, value, strict=True)])
+
+    def java_hash(self, key: Any) -> int:
+        if type(key) is not tuple or len(key) != len(self.fields):
+            raise InvalidKey(str(WrongValue(key, self.name, "the key does not fit the key type")))
+        return hash_fields(key, [field.java_hash for field in self.fields])
+
+
+class ListType(TypeInformation):
+    """A list of values of one type (PyFlink's LIST and its arrays)."""
+
+    __slots__ = ("element",)
+
+    def __init__(self, name: str, element: TypeInformation, descriptor: Descriptor) -> None:
+        super().__init__(
+            f"{name}({element.name})",
+            descriptor=descriptor,
+            python_type=list,
+            wire_type=list[element.wire_type],  # type: ignore[name-defined]
+            immutable=False,
+            contains_pickle=element.contains_pickle,
+        )
+        self.element = element
+
+    def prepare(self, values: Collection[Any]) -> Packer | None:
+        for value in values:
+            if type(value) is not list:
+                raise WrongValue(value, self.name)
+        pack = self.element.prepare(list(chain.from_iterable(values)))
+        return None if pack is None else lambda value: list(map(pack, value))
+
+    def unpacker(self) -> Packer | None:
+        unpack = self.element.unpacker()
+        return None if unpack is None else lambda value: list(map(unpack, value))
+
+    def copy(self, value: Any) -> Any:
+        if self.element.immutable:
+            return list(value)
+        return list(map(self.element.copy, value))
+
+
+class MapType(TypeInformation):
+    """A dict with one type for its keys and one for its values."""
+
+    __slots__ = ("key", "value")
+
+    def __init__(self, key: TypeInformation, value: TypeInformation, descriptor: Descriptor) -> None:
+        super().__init__(
+            f"MAP({key.name}, {value.name})",
+            descriptor=descriptor,
+            python_type=dict,
+            wire_type=list[tuple[key.wire_type, value.wire_type]],  # type: ignore[name-defined]
+            immutable=False,
+            contains_pickle=key.contains_pickle or value.contains_pickle,
+        )
+        self.key = key
+        self.value = value
+
+    def prepare(self, values: Collection[Any]) -> Packer | None:
+        for value in values:
+            if type(value) is not dict:
+                raise WrongValue(value, self.name)
+        pack_key = self.key.prepare(list(chain.from_iterable(values)))
+        pack_value = self.value.prepare(list(chain.from_iterable(value.values() for value in values)))
+        if pack_key is None and pack_value is None:
+            return lambda value: list(value.items())
+        return lambda value: [
+            (
+                key if pack_key is None else pack_key(key),
+                item if pack_value is None else pack_value(item),
+            )
+            for key, item in value.items()
+        ]
+
+    def unpacker(self) -> Packer | None:
+        unpack_key, unpack_value = self.key.unpacker(), self.value.unpacker()
+        if unpack_key is None and unpack_value is None:
+            return dict
+        return lambda pairs: {
+            (key if unpack_key is None else unpack_key(key)): (
+                item if unpack_value is None else unpack_value(item)
+            )
+            for key, item in pairs
+        }
+
+    def copy(self, value: Any) -> Any:
+        if self.value.immutable:
+            return dict(value)
+        copy = self.value.copy
+        return {key: copy(item) for key, item in value.items()}

@@ -1,0 +1,98 @@
+"""Self-describing values, for what a user declared no type for.
+
+msgpack carries None, bool, int, float, str, bytes, list and dict with string keys as they are; three
+extensions carry what it lacks: tuples (so that a tuple does not come back as a list), dicts with other
+keys, and integers beyond 64 bits. Anything else is refused by name rather than pickled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+Ext = msgspec.msgpack.Ext
+
+_TUPLE = 1
+_MAPPING = 2
+_INTEGER = 3
+
+_ENCODER = msgspec.msgpack.Encoder()
+
+SCALARS = frozenset((str, int, float, bool, bytes, type(None)))
+_SMALLEST = -0x8000000000000000
+_LARGEST = 0xFFFFFFFFFFFFFFFF
+
+
+class NotDescribable(TypeError):
+    """A value that has no self-describing form. ``value`` is the offender."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        super().__init__(
+            f"a value of type {type(value).__qualname__} has no typed form: "
+            "declare Types.PICKLED_BYTE_ARRAY(), or keep tuples, lists, dicts and plain values"
+        )
+
+
+def is_plain(values: Collection[Any]) -> bool:
+    """Whether msgpack carries all the values as they are."""
+    types = set(map(type, values))
+    if not types <= SCALARS:
+        return False
+    if int in types:
+        if len(types) == 1:
+            return bool(min(values) >= _SMALLEST and max(values) <= _LARGEST)
+        return all(_SMALLEST <= value <= _LARGEST for value in values if type(value) is int)
+    return True
+
+
+def pack(value: Any) -> Any:
+    """Give the wire form of a value."""
+    kind = type(value)
+    if kind is int:
+        if _SMALLEST <= value <= _LARGEST:
+            return value
+        return Ext(_INTEGER, value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True))
+    if kind in SCALARS:
+        return value
+    if kind is tuple:
+        return Ext(_TUPLE, _ENCODER.encode(value if is_plain(value) else [pack(item) for item in value]))
+    if kind is list:
+        return value if is_plain(value) else [pack(item) for item in value]
+    if kind is dict:
+        if set(map(type, value)) <= {str}:
+            return {key: pack(item) for key, item in value.items()}
+        flat = [pack(part) for item in value.items() for part in item]
+        return Ext(_MAPPING, _ENCODER.encode(flat))
+    raise NotDescribable(value)
+
+
+def decode_extension(code: int, data: memoryview) -> Any:
+    """Rebuild what ``pack`` put into an extension; the decoder's ``ext_hook``."""
+    if code == _TUPLE:
+        return tuple(_DECODER.decode(data))
+    if code == _MAPPING:
+        flat = _DECODER.decode(data)
+        return dict(zip(flat[::2], flat[1::2], strict=True))
+    if code == _INTEGER:
+        return int.from_bytes(data, "big", signed=True)
+    raise ValueError(f"unknown extension {code} in a stored value")
+
+
+_DECODER: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(ext_hook=decode_extension)
+
+
+def copy(value: Any) -> Any:
+    """Copy a self-describing value; what cannot change is shared."""
+    kind = type(value)
+    if kind in SCALARS:
+        return value
+    if kind is list:
+        return [copy(item) for item in value]
+    if kind is dict:
+        return {key: copy(item) for key, item in value.items()}
+    if kind is tuple:
+        return tuple([copy(item) for item in value])
+    raise NotDescribable(value)

@@ -1,0 +1,190 @@
+"""The types whose values are one immutable thing: numbers, text, bytes, dates, and pickled objects."""
+
+from __future__ import annotations
+
+import copy as copying
+import pickle
+from collections.abc import Collection
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+from engine.key_groups import hash_dynamic
+from engine.types import dynamic
+from engine.types.information import Packer, TypeInformation, WrongValue
+
+
+class ScalarType(TypeInformation):
+    """A type with exactly one Python type."""
+
+    __slots__ = ("_only",)
+
+    def __init__(self, name: str, python_type: type, **settings: Any) -> None:
+        super().__init__(name, python_type=python_type, **settings)
+        self._only = {python_type}
+
+    def prepare(self, values: Collection[Any]) -> Packer | None:
+        if values and set(map(type, values)) != self._only:
+            raise WrongValue(self.first_wrong(values), self.name)
+        return None
+
+    def first_wrong(self, values: Collection[Any]) -> Any:
+        """Find the first value of another Python type."""
+        return next(value for value in values if type(value) is not self.python_type)
+
+
+class IntegerType(ScalarType):
+    """A signed integer of a fixed width."""
+
+    __slots__ = ("_largest", "_smallest")
+
+    def __init__(self, name: str, bits: int, java_hash_kind: str) -> None:
+        super().__init__(name, int, java_hash_kind=java_hash_kind)
+        self._smallest = -(1 << (bits - 1))
+        self._largest = (1 << (bits - 1)) - 1
+
+    def prepare(self, values: Collection[Any]) -> Packer | None:
+        if values:
+            if set(map(type, values)) != self._only:
+                raise WrongValue(self.first_wrong(values), self.name)
+            smallest, largest = min(values), max(values)
+            if smallest < self._smallest or largest > self._largest:
+                wrong = smallest if smallest < self._smallest else largest
+                raise WrongValue(wrong, self.name, f"it holds {self._smallest} to {self._largest}")
+        return None
+
+
+class BigIntegerType(ScalarType):
+    """An integer of any size."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__("BIG_INT", int, wire_type=bytes, java_hash_kind="bigint")
+
+    def prepare(self, values: Collection[Any]) -> Packer | None:
+        super().prepare(values)
+        return _pack_integer
+
+    def unpacker(self) -> Packer | None:
+        return _unpack_integer
+
+
+def _pack_integer(value: int) -> bytes:
+    return value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)
+
+
+def _unpack_integer(data: bytes) -> int:
+    return int.from_bytes(data, "big", signed=True)
+
+
+class CharType(ScalarType):
+    """One character."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__("CHAR", str, java_hash_kind="char")
+
+    def prepare(self, values: Collection[Any]) -> Packer | None:
+        super().prepare(values)
+        for value in values:
+            if len(value) != 1:
+                raise WrongValue(value, self.name, "it holds one character")
+        return None
+
+
+class TimestampType(ScalarType):
+    """A date and time without a zone."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__("SQL_TIMESTAMP", datetime)
+
+    def prepare(self, values: Collection[Any]) -> Packer | None:
+        super().prepare(values)
+        for value in values:
+            if value.tzinfo is not None:
+                raise WrongValue(
+                    value, self.name, "it holds times without a zone: convert to UTC and drop it"
+                )
+        return None
+
+
+class PickledType(TypeInformation):
+    """Any object, as pickle writes it. Reading it executes code: only on explicit permission."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(
+            "PICKLED_BYTE_ARRAY",
+            python_type=object,
+            wire_type=bytes,
+            immutable=False,
+            contains_pickle=True,
+        )
+
+    def prepare(self, values: Collection[Any]) -> Packer | None:
+        return _pack_pickled
+
+    def unpacker(self) -> Packer | None:
+        return pickle.loads
+
+    def copy(self, value: Any) -> Any:
+        return copying.deepcopy(value)
+
+    def java_hash(self, key: Any) -> int:
+        return hash_dynamic(key)
+
+
+def _pack_pickled(value: Any) -> bytes:
+    try:
+        return pickle.dumps(value, protocol=4)
+    except Exception as error:
+        raise WrongValue(value, "PICKLED_BYTE_ARRAY", f"pickle refuses it: {error}") from error
+
+
+class DynamicType(TypeInformation):
+    """Self-describing values: what a state holds when the user declared no type."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__("DYNAMIC", python_type=Any, wire_type=Any, immutable=False)
+
+    def prepare(self, values: Collection[Any]) -> Packer | None:
+        return None if dynamic.is_plain(values) else dynamic.pack
+
+    def copy(self, value: Any) -> Any:
+        return dynamic.copy(value)
+
+    def copy_table(self, table: dict[Any, Any]) -> dict[Any, Any]:
+        if dynamic.SCALARS.issuperset(map(type, table.values())):
+            return table.copy()
+        return super().copy_table(table)
+
+    def java_hash(self, key: Any) -> int:
+        return hash_dynamic(key)
+
+
+SCALAR_TYPES: tuple[TypeInformation, ...] = (
+    ScalarType("STRING", str, java_hash_kind="string"),
+    ScalarType("BOOLEAN", bool, java_hash_kind="bool"),
+    IntegerType("BYTE", 8, "byte"),
+    IntegerType("SHORT", 16, "short"),
+    IntegerType("INT", 32, "int"),
+    IntegerType("LONG", 64, "long"),
+    BigIntegerType(),
+    ScalarType("FLOAT", float, java_hash_kind="float"),
+    ScalarType("DOUBLE", float, java_hash_kind="double"),
+    CharType(),
+    ScalarType("BIG_DEC", Decimal),
+    ScalarType("SQL_DATE", date),
+    ScalarType("SQL_TIME", time),
+    TimestampType(),
+    ScalarType("BYTES", bytes, java_hash_kind="bytes"),
+    PickledType(),
+    DynamicType(),
+)
