@@ -126,7 +126,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     occurrence: Positive = 1
     after: Count = 0
     delay: Count = 0
-    """Steps by which a message, or the report of a late write, is held back."""
+    """Steps by which a message, its second copy, or the report of a late write, is held back."""
     rescale_to: Count = 0
     """Kills only: the parallelism of the attempts that follow; 0 keeps what it is."""
 

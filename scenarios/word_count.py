@@ -10,12 +10,11 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from engine.state.descriptors import ValueStateDescriptor
-
 from engine.functions import KeyedProcessFunction, RuntimeContext
+from engine.state.descriptors import ValueStateDescriptor
 from engine.types import Types
 from harness.chance import Chance
-from harness.family import Declared, JobIO, Records, Rows, Workload
+from harness.family import Declared, JobIO, Records, Role, Rows, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 name = "word_count"
 generator_version = 1
-tasks = {"source": "source", "count": "keyed", "sink": "sink"}
+tasks: dict[str, Role] = {"source": "source", "count": "keyed", "sink": "sink"}
 record_schema = "word STRING"
 row_schema = "word STRING, count BIGINT"
 oracle_sql = """

@@ -1,0 +1,146 @@
+"""From a seed to a scenario: everything that a case needs is drawn here, and only here.
+
+The rules this module lives by:
+
+- ``generate(family, seed)`` is pure: the seed, the family's version decide the scenario to the
+  last bit, on any machine, in any Python. Golden hashes in the tests pin it.
+- The sizes follow what finds bugs: several checkpoints complete, failures leave enough input behind them, and
+  every corner that once hid a bug (one key, an empty split, a channel of one buffer, a subtask without a
+  split) has a share of its own.
+- A sound engine must pass every scenario that is drawn. So a checkpoint may run out of time by the schedule
+  alone only where checkpoints are allowed to fail; where the first failure restarts the job, time is ample.
+- Half of the schedules are uniform, since these find more, four in ten are priorities, since these reach what
+  needs one party to be slow for long, and the rest is fair: bugs that need no luck shrink at once.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+from harness.chance import Chance
+from harness.family import Family, Role, Workload
+from harness.nemesis.plots import HIGHEST_PARALLELISM, Stage, draw_faults, draw_kinds
+from harness.scenario import ACTION_CLASSES, ActionClass, InputRecord, Scenario, Schedule, ScheduleKind
+
+PARALLELISMS: Final = ((1, 2), (2, 5), (3, 2), (4, 2))
+MAX_PARALLELISMS: Final = ((4, 3), (5, 1), (7, 1), (8, 3), (16, 2), (128, 1))
+CAPACITIES: Final = ((1, 3), (2, 3), (3, 1), (4, 2), (8, 2))
+WANTED_CHECKPOINTS: Final = ((1, 2), (2, 3), (3, 4), (4, 3), (6, 2), (10, 1))
+SCHEDULE_KINDS: Final[tuple[tuple[ScheduleKind, int], ...]] = (("uniform", 5), ("priority", 4), ("fair", 1))
+
+SHORTEST_INTERVAL: Final = 10
+LONGEST_INTERVAL: Final = 200
+STEPS_PER_RECORD: Final = 3
+"""Poll at the source, deliver to the keyed operator, deliver to the sink."""
+
+
+def generate(family: Family, seed: int) -> Scenario:
+    """Return the scenario of a seed, a whole number from 0 on."""
+    if seed < 0:
+        raise ValueError(f"a seed is a whole number from 0 on, not {seed}")
+    random = Random(seed)
+    workload = family.generate(random)
+    chance = Chance(random)
+    parallelism = chance.weighted(PARALLELISMS)
+    max_parallelism = chance.weighted(MAX_PARALLELISMS)
+    source = workload.source_parallelism or _source_parallelism(chance, len(workload.records))
+    sink = 0 if chance.chance(0.5) else chance.integer(1, HIGHEST_PARALLELISM)
+    kinds = draw_kinds(chance)
+    rescales = chance.chance(0.7)
+    largest = HIGHEST_PARALLELISM if rescales else parallelism
+    steps = checkpoint_steps(source or largest, largest, sink or largest)
+    records = sum(len(split) for split in workload.records.values())
+    wanted = chance.weighted(WANTED_CHECKPOINTS)
+    interval = _between(SHORTEST_INTERVAL, STEPS_PER_RECORD * records // wanted, LONGEST_INTERVAL)
+    restart_delay = chance.weighted(((0, 1), (chance.integer(1, 5), 3), (chance.integer(6, 40), 2)))
+    tasks, sinks = _subtasks(family, source or parallelism, parallelism, sink or parallelism)
+    stage = Stage(
+        tasks=tasks,
+        sinks=sinks,
+        records=records,
+        checkpoints=1 + min(wanted, STEPS_PER_RECORD * records // (interval + steps)),
+        checkpoint_steps=steps,
+        interval=interval,
+        restart_delay=restart_delay,
+        max_parallelism=max_parallelism,
+        kinds=kinds,
+        rescales=rescales,
+    )
+    faults = draw_faults(chance, stage)
+    natural = STEPS_PER_RECORD * records + (2 + stage.checkpoints) * (steps + len(tasks))
+    delays = restart_delay * len(faults) + sum(fault.delay + fault.after for fault in faults)
+    schedule = draw_schedule(chance, natural)
+    # Ample: longer than anything but a lost message can hold a checkpoint up.
+    ample = schedule.horizon + 10 * natural + delays
+    tolerates = chance.chance(0.75)
+    hurried = tolerates and chance.chance(0.3)
+    timeout = chance.integer(4 * steps, 10 * steps) + 20 if hurried else ample
+    return Scenario(
+        family=family.name,
+        generator_version=family.generator_version,
+        seed=seed,
+        parameters=dict(workload.parameters),
+        records=_records(workload),
+        parallelism=parallelism,
+        max_parallelism=max_parallelism,
+        source_parallelism=source,
+        sink_parallelism=sink,
+        channel_capacity=chance.weighted(CAPACITIES),
+        checkpoint_interval_ms=interval,
+        checkpoint_timeout_ms=timeout,
+        tolerable_failures=1_000_000 if tolerates else 0,
+        retained=chance.weighted(((1, 5), (2, 2), (3, 1))),
+        restart_delay_ms=restart_delay,
+        faults=faults,
+        schedule=schedule,
+        step_budget=20 * natural + 2 * schedule.horizon + 10 * delays + 2000,
+    )
+
+
+def draw_schedule(chance: Chance, natural: int) -> Schedule:
+    """Draw a schedule for a run of about ``natural`` steps."""
+    kind = chance.weighted(SCHEDULE_KINDS)
+    if kind == "fair":
+        return Schedule()
+    seed = chance.integer(0, 999_999)
+    horizon = 3 * natural + 300
+    if kind == "uniform":
+        return Schedule(kind, seed, {}, (), horizon)
+    order = sorted((chance.unit(), action) for action in ACTION_CLASSES)
+    priorities: dict[ActionClass, int] = {action: rank for rank, (_, action) in enumerate(order)}
+    changes = sorted(
+        (chance.integer(0, natural), chance.choice(ACTION_CLASSES), chance.integer(-1, len(ACTION_CLASSES)))
+        for _ in range(chance.integer(0, 4))
+    )
+    return Schedule(kind, seed, priorities, tuple(changes), horizon)
+
+
+def checkpoint_steps(source: int, keyed: int, sink: int) -> int:
+    """Return the steps of one checkpoint: triggers, barriers, writes, acknowledgements, notifications."""
+    return source + source * keyed + keyed * sink + 3 * (source + keyed + sink) + 2
+
+
+def _source_parallelism(chance: Chance, splits: int) -> int:
+    """As the job in three of ten, else up to one subtask more than there are splits."""
+    if chance.chance(0.3):
+        return 0
+    return chance.integer(1, min(splits + 1, HIGHEST_PARALLELISM))
+
+
+def _subtasks(family: Family, source: int, keyed: int, sink: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of all subtasks and of those of sinks."""
+    sizes: dict[Role, int] = {"source": source, "keyed": keyed, "sink": sink}
+    tasks = tuple(f"{name}-{index}" for name, role in family.tasks.items() for index in range(sizes[role]))
+    sinks = tuple(
+        f"{name}-{index}" for name, role in family.tasks.items() if role == "sink" for index in range(sink)
+    )
+    return tasks, sinks
+
+
+def _records(workload: Workload) -> dict[str, tuple[InputRecord, ...]]:
+    return {split: tuple(workload.records[split]) for split in sorted(workload.records)}
+
+
+def _between(lowest: int, value: int, highest: int) -> int:
+    return max(lowest, min(value, highest))
