@@ -65,7 +65,7 @@ MAY_PICKLE = re.compile(r"engine\.types(\.|$)|tests\.")
 # A clone must install from wherever its owner's pip looks, so no file names a place.
 REGISTRY = re.compile(
     r"\b[\w.-]*(?:pypi|pythonhosted|maven|npmjs|anaconda|jfrog|artifactory)[\w-]*\.(?:org|com|io|net)\b"
-    r"|--(?:extra-)?index-url|--find-links|--trusted-host"
+    r"|--(?:(?:extra-)?index-url|find-links|trusted-host)"
 )
 
 Problems: TypeAlias = Iterator[tuple[int, str]]
@@ -452,6 +452,7 @@ def test_rule_lets_pass_what_is_right(rule: Rule, name: str, text: str) -> None:
         ("pip install --index" + "-url https://example.org/simple", True),
         ("numpy @ https://files.python" + "hosted.org/packages/numpy.whl", True),
         ("https://py" + "pi.org/simple", True),
+        ("--find" + "-links wheels", True),
         ("numpy==2.3.5", False),
         ("Java from PyPI, http://www.apache.org/licenses/", False),
     ],
