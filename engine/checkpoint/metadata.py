@@ -1,0 +1,170 @@
+"""What a completed checkpoint consists of, and its form as the file ``_metadata``.
+
+The metadata is written last and published atomically: a checkpoint whose metadata can be read is complete,
+any other is nothing. It lists every file with its length and SHA-256, and knows what each file holds, so
+that state can be dealt out to a new parallelism before a single state file is opened.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from engine.state.files import METADATA_MAGIC, DamagedFile, seal, unseal
+from engine.state.snapshot import EncodedSnapshot, SnapshotIndex
+from engine.types.information import ENCODER
+
+CHECKPOINT: Final = "checkpoint"
+SAVEPOINT: Final = "savepoint"
+SYNC_SAVEPOINT: Final = "sync_savepoint"
+
+Kind: TypeAlias = Literal["checkpoint", "savepoint", "sync_savepoint"]
+
+
+class StateHandle(msgspec.Struct, frozen=True, array_like=True):
+    """One stored file of one subtask. ``path`` is relative to the job's checkpoint directory.
+
+    ``sha256`` is that of the file's body, as its header has it too; ``index`` is by operator id.
+    """
+
+    path: str
+    length: int
+    sha256: str
+    index: dict[str, SnapshotIndex]
+
+
+class SubtaskState(msgspec.Struct, frozen=True, array_like=True):
+    """What a subtask contributed; ``finished``: it had processed all its input."""
+
+    handle: StateHandle | None
+    finished: bool
+
+
+class OperatorMetadata(msgspec.Struct, frozen=True, array_like=True):
+    """One operator of the job as it was, and the state of each of its subtasks."""
+
+    operator_id: str
+    uid: str | None
+    name: str
+    parallelism: int
+    max_parallelism: int
+    subtasks: tuple[SubtaskState, ...]
+
+    @property
+    def has_state(self) -> bool:
+        """Whether any subtask has something to restore."""
+        for subtask in self.subtasks:
+            if subtask.handle is not None:
+                index = subtask.handle.index.get(self.operator_id)
+                if index is not None and index.has_state:
+                    return True
+        return False
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all subtasks had processed all their input."""
+        return all(subtask.finished for subtask in self.subtasks)
+
+
+class CheckpointMetadata(msgspec.Struct, frozen=True, array_like=True):
+    """A completed checkpoint. ``timestamp`` is that of its trigger, in milliseconds."""
+
+    checkpoint_id: int
+    job_id: str
+    job_name: str
+    timestamp: int
+    kind: Kind
+    attempt: str
+    operators: tuple[OperatorMetadata, ...]
+
+
+class _Stored(msgspec.Struct, frozen=True, array_like=True):
+    """The body of the file: each handle once, though all operators of a chain share it."""
+
+    checkpoint: CheckpointMetadata
+    handles: list[StateHandle]
+    places: list[list[tuple[int, bool]]]
+    """By operator and subtask: the place of its handle in ``handles`` or -1, and whether it had finished."""
+
+
+_DECODER = msgspec.msgpack.Decoder(_Stored)
+
+
+def handle_of(path: str, encoded: EncodedSnapshot) -> StateHandle:
+    """Describe a snapshot that is stored under ``path``."""
+    return StateHandle(path, len(encoded.data), encoded.sha256, encoded.operators)
+
+
+def encode_metadata(metadata: CheckpointMetadata) -> bytes:
+    """Give the content of the file ``_metadata``."""
+    handles: dict[int, int] = {}
+    stored: list[StateHandle] = []
+    places: list[list[tuple[int, bool]]] = []
+    operators: list[OperatorMetadata] = []
+    for operator in metadata.operators:
+        row: list[tuple[int, bool]] = []
+        for subtask in operator.subtasks:
+            handle = subtask.handle
+            place = -1
+            if handle is not None:
+                place = handles.setdefault(id(handle), len(stored))
+                if place == len(stored):
+                    stored.append(handle)
+            row.append((place, subtask.finished))
+        places.append(row)
+        operators.append(
+            OperatorMetadata(
+                operator.operator_id,
+                operator.uid,
+                operator.name,
+                operator.parallelism,
+                operator.max_parallelism,
+                (),
+            )
+        )
+    body = ENCODER.encode(_Stored(_with_operators(metadata, operators), stored, places))
+    return seal(METADATA_MAGIC, body)[0]
+
+
+def decode_metadata(data: bytes, path: str) -> CheckpointMetadata:
+    """Read a file ``_metadata``; ``path`` is for the messages.
+
+    Raises DamagedFile.
+    """
+    body, _ = unseal(METADATA_MAGIC, data, path)
+    try:
+        stored = _DECODER.decode(body)
+        return _with_operators(
+            stored.checkpoint,
+            [
+                OperatorMetadata(
+                    operator.operator_id,
+                    operator.uid,
+                    operator.name,
+                    operator.parallelism,
+                    operator.max_parallelism,
+                    tuple(
+                        [
+                            SubtaskState(None if place < 0 else stored.handles[place], finished)
+                            for place, finished in row
+                        ]
+                    ),
+                )
+                for operator, row in zip(stored.checkpoint.operators, stored.places, strict=True)
+            ],
+        )
+    except (msgspec.DecodeError, IndexError, ValueError) as error:
+        raise DamagedFile(path, f"its content cannot be read ({error})") from error
+
+
+def _with_operators(metadata: CheckpointMetadata, operators: list[Any]) -> CheckpointMetadata:
+    return CheckpointMetadata(
+        metadata.checkpoint_id,
+        metadata.job_id,
+        metadata.job_name,
+        metadata.timestamp,
+        metadata.kind,
+        metadata.attempt,
+        tuple(operators),
+    )

@@ -1,0 +1,329 @@
+"""How the state of a checkpoint is dealt out to the subtasks of the job that restores it.
+
+State is matched by operator id. Keyed state goes to whoever owns its key groups now. Operator state goes by
+its mode: SPLIT_DISTRIBUTE stays in place at the same parallelism and is otherwise cut into contiguous runs of
+equal length, the odd elements of one name beginning where those of the previous name ran out; UNION goes to
+everyone in full; BROADCAST gives each new subtask one of the old copies (and, at the same parallelism, leaves
+it its own). Names are visited in sorted order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata, StateHandle
+from engine.key_groups import key_group_range
+from engine.state.files import DamagedFile, StateError
+from engine.state.snapshot import (
+    BROADCAST,
+    SPLIT_DISTRIBUTE,
+    UNION,
+    DecodedSnapshot,
+    EncodedList,
+    EncodedTable,
+    decode_task_snapshot,
+)
+
+
+class Vertex(NamedTuple):
+    """One operator of the job that restores, with the parallelism of its vertex."""
+
+    operator_id: str
+    parallelism: int
+    max_parallelism: int
+    max_parallelism_is_explicit: bool
+
+
+Source: TypeAlias = tuple[StateHandle, tuple[int, ...]]
+"""A file, and which elements of a state in it."""
+
+Slice: TypeAlias = tuple[int, tuple[int, ...]]
+"""The place of a holder in the order given to ``deal_out``, and which of its elements."""
+
+
+class RestoreAssignment(msgspec.Struct, frozen=True):
+    """What one subtask of one operator restores.
+
+    ``keyed``: files with the inclusive range of key groups to take from each; ``operator``: state name ->
+    (mode, files with the elements to take); ``finished``: the whole operator had processed all its input;
+    ``restored``: a checkpoint is restored, be it that nothing of it falls to this subtask.
+    """
+
+    operator_id: str
+    keyed: tuple[tuple[StateHandle, tuple[int, int]], ...] = ()
+    operator: dict[str, tuple[str, tuple[Source, ...]]] = {}
+    finished: bool = False
+    restored: bool = True
+
+
+class RestoredState(msgspec.Struct, frozen=True):
+    """What ``KeyedStateBackend.restore`` and ``OperatorStateStore.restore`` take over."""
+
+    keyed: dict[str, EncodedTable]
+    operator: dict[str, EncodedList]
+
+
+class RestoreRefused(StateError):
+    """The job does not fit the checkpoint. The message is one line."""
+
+
+def effective_max_parallelism(
+    metadata: CheckpointMetadata, vertices: Iterable[tuple[str, int, int, bool]]
+) -> dict[str, int]:
+    """Give the max parallelism of each operator once the checkpoint is restored.
+
+    A derived max parallelism gives way to that of the checkpoint, an explicit one must equal it. Raises
+    RestoreRefused where it does not, and where the parallelism exceeds it.
+    """
+    stored = {operator.operator_id: operator for operator in metadata.operators}
+    effective: dict[str, int] = {}
+    for operator_id, parallelism, max_parallelism, is_explicit in vertices:
+        effective[operator_id] = max_parallelism
+        operator = stored.get(operator_id)
+        if operator is None:
+            continue
+        where = f"checkpoint {metadata.checkpoint_id}, operator {_name(operator)}"
+        if is_explicit and operator.max_parallelism != max_parallelism:
+            raise RestoreRefused(
+                f"{where}: its state has max parallelism {operator.max_parallelism}, the job sets "
+                f"{max_parallelism}: set {operator.max_parallelism}, or leave it unset"
+            )
+        if not operator.has_state:
+            continue
+        if parallelism > operator.max_parallelism:
+            raise RestoreRefused(
+                f"{where}: parallelism {parallelism} exceeds the max parallelism "
+                f"{operator.max_parallelism} of its state: lower the parallelism"
+            )
+        effective[operator_id] = operator.max_parallelism
+    return effective
+
+
+def redistribute(
+    metadata: CheckpointMetadata,
+    vertices: Sequence[tuple[str, int, int, bool]],
+    allow_non_restored_state: bool = False,
+) -> dict[tuple[str, int], RestoreAssignment]:
+    """Deal the state of a checkpoint out: (operator id, subtask) -> what it restores.
+
+    ``vertices``: (operator id, parallelism, max parallelism, whether that is explicit) of every operator.
+    Raises RestoreRefused where the job does not fit the checkpoint.
+    """
+    effective = effective_max_parallelism(metadata, vertices)
+    stored: dict[str, OperatorMetadata] = {}
+    for operator in metadata.operators:
+        stored[operator.operator_id] = operator
+        if operator.operator_id not in effective and operator.has_state and not allow_non_restored_state:
+            raise RestoreRefused(
+                f"checkpoint {metadata.checkpoint_id} has state of operator {_name(operator)}, which the job "
+                "lacks: give the operator its uid back, or allow state that is not restored"
+            )
+    assignments: dict[tuple[str, int], RestoreAssignment] = {}
+    for operator_id, parallelism, _, _ in vertices:
+        found = stored.get(operator_id)
+        if found is None:
+            for subtask in range(parallelism):
+                assignments[operator_id, subtask] = RestoreAssignment(operator_id)
+            continue
+        keyed = _deal_keyed(found, parallelism, effective[operator_id])
+        lists = _deal_operator(found, parallelism)
+        finished = found.is_finished
+        for subtask in range(parallelism):
+            assignments[operator_id, subtask] = RestoreAssignment(
+                operator_id, keyed[subtask], lists[subtask], finished
+            )
+    return assignments
+
+
+def _name(operator: OperatorMetadata) -> str:
+    return repr(operator.uid or operator.name)
+
+
+def _deal_keyed(
+    operator: OperatorMetadata, parallelism: int, max_parallelism: int
+) -> list[tuple[tuple[StateHandle, tuple[int, int]], ...]]:
+    """Give each new subtask the old files that may hold key groups of its range."""
+    holders: list[tuple[StateHandle, int, int]] = []
+    for subtask, state in enumerate(operator.subtasks):
+        handle = state.handle
+        if handle is not None:
+            index = handle.index.get(operator.operator_id)
+            if index is not None and index.keyed:
+                low, high = key_group_range(operator.max_parallelism, operator.parallelism, subtask)
+                holders.append((handle, low, high))
+    dealt = []
+    for subtask in range(parallelism):
+        low, high = key_group_range(max_parallelism, parallelism, subtask)
+        dealt.append(
+            tuple(
+                [
+                    (handle, (max(low, old_low), min(high, old_high)))
+                    for handle, old_low, old_high in holders
+                    if old_low <= high and low <= old_high
+                ]
+            )
+        )
+    return dealt
+
+
+def _deal_operator(
+    operator: OperatorMetadata, parallelism: int
+) -> list[dict[str, tuple[str, tuple[Source, ...]]]]:
+    """Give each new subtask its elements of the operator states."""
+    holders: list[StateHandle] = []
+    subtasks: list[int] = []
+    states: dict[str, tuple[str, list[tuple[int, int]]]] = {}
+    for subtask, state in enumerate(operator.subtasks):
+        handle = state.handle
+        index = None if handle is None else handle.index.get(operator.operator_id)
+        if handle is None or index is None or not index.operator:
+            continue
+        place = len(holders)
+        holders.append(handle)
+        subtasks.append(subtask)
+        for name, (mode, count) in index.operator.items():
+            found = states.setdefault(name, (mode, []))
+            if found[0] != mode:
+                raise RestoreRefused(
+                    f"operator {_name(operator)}: state {name!r} is {found[0]} in one subtask and {mode} in "
+                    "another: the checkpoint is not consistent, restore another one"
+                )
+            found[1].append((place, count))
+    dealt = deal_out(
+        sorted((name, mode, counts) for name, (mode, counts) in states.items()),
+        subtasks,
+        operator.parallelism,
+        parallelism,
+    )
+    return [
+        {
+            name: (mode, tuple([(holders[place], elements) for place, elements in slices]))
+            for name, (mode, slices) in share.items()
+        }
+        for share in dealt
+    ]
+
+
+def deal_out(
+    states: Iterable[tuple[str, str, Sequence[tuple[int, int]]]],
+    subtasks: Sequence[int],
+    old_parallelism: int,
+    new_parallelism: int,
+) -> list[dict[str, tuple[str, list[Slice]]]]:
+    """Deal operator states out (Flink: RoundRobinOperatorStateRepartitioner).
+
+    ``states``: (name, mode, [(holder, number of elements)...]) in the order in which names are visited;
+    ``subtasks[holder]``: the old subtask that holder belongs to, in ascending order. Gives for each new
+    subtask: name -> (mode, [(holder, elements)...]), by ascending holder.
+    """
+    dealt: list[dict[str, tuple[str, list[Slice]]]] = [{} for _ in range(new_parallelism)]
+    in_place = old_parallelism == new_parallelism
+    start = 0
+    for name, mode, counts in states:
+        whole = [(place, tuple(range(count))) for place, count in counts]
+        if mode == UNION:
+            for share in dealt:
+                share[name] = (mode, whole)
+        elif mode == BROADCAST:
+            for subtask, share in enumerate(dealt):
+                copy = whole[subtask % len(whole)]
+                own = [item for item in whole if in_place and subtasks[item[0]] == subtask]
+                share[name] = (mode, own if copy in own else sorted([*own, copy]))
+        elif mode != SPLIT_DISTRIBUTE:
+            raise RestoreRefused(f"operator state {name!r} has the unknown mode {mode}: update onceproof")
+        elif in_place:
+            for item in whole:
+                share = dealt[subtasks[item[0]]]
+                share.setdefault(name, (mode, []))[1].append(item)
+        else:
+            start = _split(name, counts, dealt, start)
+    return dealt
+
+
+def _split(
+    name: str,
+    counts: Sequence[tuple[int, int]],
+    dealt: list[dict[str, tuple[str, list[Slice]]]],
+    start: int,
+) -> int:
+    """Cut the elements of one state into contiguous runs; give the subtask where the next state begins."""
+    parallelism = len(dealt)
+    elements = [(place, element) for place, count in counts for element in range(count)]
+    base, odd = divmod(len(elements), parallelism)
+    position = 0
+    for visit in range(parallelism):
+        length = base + (visit < odd)
+        if length:
+            slices: dict[int, list[int]] = {}
+            for place, element in elements[position : position + length]:
+                slices.setdefault(place, []).append(element)
+            dealt[(start + visit) % parallelism][name] = (
+                SPLIT_DISTRIBUTE,
+                [(place, tuple(taken)) for place, taken in slices.items()],
+            )
+            position += length
+    return (start + odd) % parallelism
+
+
+def read_assignment(
+    assignment: RestoreAssignment,
+    read: Callable[[str], bytes],
+    decoded: MutableMapping[str, DecodedSnapshot] | None = None,
+) -> RestoredState:
+    """Read what a subtask restores, checking each file against what the metadata lists.
+
+    ``decoded`` may be shared by the subtasks of a restore, so that each file is read and checked once.
+    Raises DamagedFile, and whatever ``read`` raises.
+    """
+    files: MutableMapping[str, DecodedSnapshot] = {} if decoded is None else decoded
+    keyed: dict[str, EncodedTable] = {}
+    for handle, (low, high) in assignment.keyed:
+        for name, table in _load(handle, read, files)[assignment.operator_id].keyed.items():
+            part = table.within(low, high)
+            found = keyed.get(name)
+            keyed[name] = part if found is None else _merge(handle.path, name, found, part)
+    lists: dict[str, EncodedList] = {}
+    for name, (mode, sources) in assignment.operator.items():
+        elements: list[bytes] = []
+        description = None
+        for handle, indexes in sources:
+            item = _load(handle, read, files)[assignment.operator_id].operator[name]
+            if description is None:
+                description = item.type
+            elif description != item.type:
+                raise DamagedFile(
+                    handle.path, f"operator state {name!r} has another type than in other files"
+                )
+            elements.extend([item.elements[index] for index in indexes])
+        lists[name] = EncodedList(mode, description, elements)
+    return RestoredState(keyed, lists)
+
+
+def _load(
+    handle: StateHandle, read: Callable[[str], bytes], files: MutableMapping[str, DecodedSnapshot]
+) -> DecodedSnapshot:
+    found = files.get(handle.path)
+    if found is None:
+        data = read(handle.path)
+        if len(data) != handle.length:
+            kind = "truncated" if len(data) < handle.length else "overlong"
+            raise DamagedFile(
+                handle.path, f"{kind}: {len(data)} bytes where the checkpoint lists {handle.length}"
+            )
+        found = files[handle.path] = decode_task_snapshot(data, handle.path, handle.sha256)
+    return found
+
+
+def _merge(path: str, name: str, one: EncodedTable, other: EncodedTable) -> EncodedTable:
+    if (one.kind, one.key_type, one.value_type) != (other.kind, other.key_type, other.value_type):
+        raise DamagedFile(path, f"state {name!r} has another type than in other files of the checkpoint")
+    return EncodedTable(
+        one.kind,
+        one.key_type,
+        one.value_type,
+        one.counts | other.counts,
+        one.groups | other.groups,
+    )
