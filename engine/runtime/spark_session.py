@@ -246,10 +246,11 @@ def _end(gateway: JavaGateway | None) -> None:
     process: subprocess.Popen[bytes] = gateway.proc
     with suppress(Py4JError, OSError):
         gateway.shutdown()
-    with suppress(OSError):
-        # Java waits for the end of its standard input, and exits.
-        if process.stdin is not None:
+    if process.stdin is not None:
+        with suppress(OSError):
             process.stdin.close()
+    # The end of its standard input would do, did not every process forked from this one hold it open as well.
+    process.terminate()
     try:
         process.wait(_SECONDS_TO_EXIT)
     except subprocess.TimeoutExpired:
