@@ -218,19 +218,6 @@ def default_max_parallelism(parallelism: int) -> int:
     return min(max(1 << (wanted - 1).bit_length(), DEFAULT_LOWER_BOUND), MAX_PARALLELISM_LIMIT)
 
 
-def check_max_parallelism(max_parallelism: int, parallelism: int, where: str) -> None:
-    """Refuse a max parallelism out of bounds or below the parallelism."""
-    if not 1 <= max_parallelism <= MAX_PARALLELISM_LIMIT:
-        raise ValueError(
-            f"{where}: max parallelism {max_parallelism} is out of bounds: 1 to {MAX_PARALLELISM_LIMIT}"
-        )
-    if parallelism > max_parallelism:
-        raise ValueError(
-            f"{where}: parallelism {parallelism} exceeds the max parallelism {max_parallelism}: "
-            "lower the one or raise the other"
-        )
-
-
 def operator_id(uid: str) -> str:
     """Derive Flink's operator id (32 hex digits) from an operator's uid."""
     return mmh3.hash_bytes(uid.encode()).hex()
