@@ -1,0 +1,170 @@
+"""A configuration: the options that were set, each checked as it is set."""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+
+from engine.configuration.options import NOT_SUPPORTED_YET, OPTIONS, ConfigOption, T
+
+
+class ConfigurationError(ValueError):
+    """An option that does not exist, a value it cannot have, or options that contradict each other."""
+
+
+_BY_KEY: Final = {option.key: option for option in OPTIONS}
+_BY_DEPRECATED_KEY: Final = {key: option for option in OPTIONS for key in option.deprecated}
+
+_warned: set[str] = set()
+
+
+def find_option(key: str) -> ConfigOption[Any]:
+    """Give the option of a key, which may be a deprecated spelling.
+
+    Raises ConfigurationError naming the nearest known key.
+    """
+    option = _BY_KEY.get(key)
+    if option is not None:
+        return option
+    option = _BY_DEPRECATED_KEY.get(key)
+    if option is not None:
+        if key not in _warned:
+            _warned.add(key)
+            warnings.warn(f"option {key!r} is now {option.key!r}", FutureWarning, stacklevel=4)
+        return option
+    if key in NOT_SUPPORTED_YET:
+        raise ConfigurationError(f"option {key!r} is not supported yet: remove it")
+    near = difflib.get_close_matches(key, [*_BY_KEY, *_BY_DEPRECATED_KEY], n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(_BY_KEY)}"
+    raise ConfigurationError(f"unknown option {key!r}: {hint}")
+
+
+class Configuration:
+    """The options of a job that were set (PyFlink: Configuration). Each is checked as it is set."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, other: Configuration | None = None) -> None:
+        self._values: dict[str, tuple[Any, Any]] = {} if other is None else dict(other._values)
+
+    @staticmethod
+    def from_mapping(options: Mapping[str, Any]) -> Configuration:
+        """Make a configuration of key -> value; the same option twice must mean the same."""
+        configuration = Configuration()
+        named: dict[str, str] = {}
+        for key, value in options.items():
+            option = find_option(key)
+            before = configuration._values.get(option.key)
+            configuration._set(option, key, value)
+            if before is not None and before[1] != configuration._values[option.key][1]:
+                raise ConfigurationError(
+                    f"options {named[option.key]!r} and {key!r} are the same option with two values, "
+                    f"{before[0]!r} and {value!r}: keep one"
+                )
+            named[option.key] = key
+        return configuration
+
+    def set(self, option: ConfigOption[Any], value: Any) -> Configuration:
+        """Set an option."""
+        self._set(option, option.key, value)
+        return self
+
+    def get(self, option: ConfigOption[T]) -> T:
+        """Give the value of an option, or its default."""
+        found = self._values.get(option.key)
+        if found is None:
+            return option.default
+        value: T = found[1]
+        return value
+
+    def is_set(self, option: ConfigOption[Any]) -> bool:
+        """Whether the option was set."""
+        return option.key in self._values
+
+    def _set(self, option: ConfigOption[Any], key: str, value: Any) -> None:
+        try:
+            self._values[option.key] = (value, option.parse(value))
+        except ValueError as error:
+            raise ConfigurationError(f"option {key!r} cannot be {value!r}: {error}") from error
+
+    def _found(self, key: str) -> Any:
+        return self._values.get(find_option(key).key)
+
+    # PyFlink's names.
+
+    def set_string(self, key: str, value: str) -> Configuration:
+        """Set an option by its key."""
+        self._set(find_option(key), key, value)
+        return self
+
+    def set_integer(self, key: str, value: int) -> Configuration:
+        """Set an option by its key."""
+        self._set(find_option(key), key, value)
+        return self
+
+    def set_boolean(self, key: str, value: bool) -> Configuration:
+        """Set an option by its key."""
+        self._set(find_option(key), key, value)
+        return self
+
+    def get_string(self, key: str, default_value: str) -> str:
+        """Give the value as it was set, as text."""
+        found = self._found(key)
+        return default_value if found is None else _text(found[0])
+
+    def get_integer(self, key: str, default_value: int) -> int:
+        """Give the value as a whole number; a duration in milliseconds."""
+        found = self._found(key)
+        if found is None:
+            return default_value
+        if type(found[1]) is not int:
+            raise ConfigurationError(f"option {key!r} is {found[0]!r}, which is no whole number")
+        return found[1]
+
+    def get_boolean(self, key: str, default_value: bool) -> bool:
+        """Give the value as true or false."""
+        found = self._found(key)
+        if found is None:
+            return default_value
+        if type(found[1]) is not bool:
+            raise ConfigurationError(f"option {key!r} is {found[0]!r}, which is not true or false")
+        return found[1]
+
+    def contains_key(self, key: str) -> bool:
+        """Whether the option was set."""
+        return self._found(key) is not None
+
+    def remove_config(self, key: str) -> bool:
+        """Forget the option; tell whether it was set."""
+        return self._values.pop(find_option(key).key, None) is not None
+
+    def key_set(self) -> AbstractSet[str]:
+        """Give the keys that are set, in today's spelling."""
+        return set(self._values)
+
+    def to_dict(self) -> dict[str, str]:
+        """Give what is set, as text, in today's spelling."""
+        return {key: _text(value) for key, (value, _) in self._values.items()}
+
+    def add_all(self, other: Configuration, prefix: str | None = None) -> None:
+        """Take over what is set in another configuration, its keys put behind ``prefix``."""
+        if prefix is None:
+            self._values.update(other._values)
+            return
+        for key, (value, _) in other._values.items():
+            self._set(find_option(prefix + key), prefix + key, value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Configuration) and self.to_dict() == other.to_dict()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Configuration({self.to_dict()})"
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

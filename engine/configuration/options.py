@@ -1,0 +1,230 @@
+"""The options, each with its key, default, check and a line of documentation.
+
+Keys, defaults and deprecated spellings are Flink's, except where the line begins with "Ours".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from engine.configuration.parsing import (
+    at_least,
+    one_of,
+    parse_boolean,
+    parse_duration_ms,
+    parse_interval_ms,
+    parse_max_parallelism,
+    parse_not_yet,
+    parse_text,
+    parse_timeout_ms,
+)
+
+T = TypeVar("T")
+
+EXACTLY_ONCE: Final = "EXACTLY_ONCE"
+FIXED_DELAY: Final = "fixed-delay"
+NO_RESTART: Final = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigOption(Generic[T]):
+    """One option. ``parse`` turns text or a plain value into the option's type, or raises ValueError."""
+
+    key: str
+    default: T
+    parse: Callable[[Any], T]
+    doc: str
+    deprecated: tuple[str, ...] = ()
+
+
+CHECKPOINT_INTERVAL: Final[ConfigOption[int | None]] = ConfigOption(
+    "execution.checkpointing.interval",
+    None,
+    parse_interval_ms,
+    "Time between the triggers of two checkpoints; unset: no periodic checkpoints.",
+)
+CHECKPOINT_INTERVAL_RECORDS: Final[ConfigOption[int | None]] = ConfigOption(
+    "execution.checkpointing.interval-records",
+    None,
+    at_least(1),
+    "Ours: trigger a checkpoint whenever the sources together have read so many records more.",
+)
+CHECKPOINT_MODE: Final[ConfigOption[str]] = ConfigOption(
+    "execution.checkpointing.mode",
+    EXACTLY_ONCE,
+    one_of({"EXACTLY_ONCE": EXACTLY_ONCE}, later=("AT_LEAST_ONCE",)),
+    "The effect of each record on state.",
+)
+CHECKPOINT_TIMEOUT: Final[ConfigOption[int]] = ConfigOption(
+    "execution.checkpointing.timeout",
+    600_000,
+    parse_timeout_ms,
+    "How long a checkpoint may take before it is aborted.",
+)
+CHECKPOINT_MIN_PAUSE: Final[ConfigOption[int]] = ConfigOption(
+    "execution.checkpointing.min-pause",
+    0,
+    parse_duration_ms,
+    "Least time between the completion of one checkpoint and the next periodic trigger.",
+)
+CHECKPOINT_MAX_CONCURRENT: Final[ConfigOption[int]] = ConfigOption(
+    "execution.checkpointing.max-concurrent-checkpoints",
+    1,
+    at_least(1),
+    "How many checkpoints may be pending at a time.",
+)
+CHECKPOINT_TOLERABLE_FAILURES: Final[ConfigOption[int]] = ConfigOption(
+    "execution.checkpointing.tolerable-failed-checkpoints",
+    0,
+    at_least(0),
+    "How many checkpoints in a row may fail before the job does.",
+)
+CHECKPOINT_NUM_RETAINED: Final[ConfigOption[int]] = ConfigOption(
+    "execution.checkpointing.num-retained",
+    1,
+    at_least(1),
+    "How many completed checkpoints are kept.",
+    ("state.checkpoints.num-retained",),
+)
+CHECKPOINT_DIRECTORY: Final[ConfigOption[str | None]] = ConfigOption(
+    "execution.checkpointing.dir",
+    None,
+    parse_text,
+    "Where checkpoints are stored; each job has a directory below it.",
+    ("state.checkpoints.dir",),
+)
+CHECKPOINT_RETENTION: Final[ConfigOption[str]] = ConfigOption(
+    "execution.checkpointing.externalized-checkpoint-retention",
+    "NO_EXTERNALIZED_CHECKPOINTS",
+    one_of(
+        {
+            "NO_EXTERNALIZED_CHECKPOINTS": "NO_EXTERNALIZED_CHECKPOINTS",
+            "RETAIN_ON_CANCELLATION": "RETAIN_ON_CANCELLATION",
+            "DELETE_ON_CANCELLATION": "DELETE_ON_CANCELLATION",
+        }
+    ),
+    "What happens to the checkpoints when the job ends.",
+)
+CHECKPOINT_UNALIGNED: Final[ConfigOption[bool]] = ConfigOption(
+    "execution.checkpointing.unaligned.enabled",
+    False,
+    parse_not_yet,
+    "Whether barriers overtake buffered records.",
+)
+STATE_BACKEND: Final[ConfigOption[str]] = ConfigOption(
+    "state.backend.type",
+    "hashmap",
+    one_of({"hashmap": "hashmap"}, later=("rocksdb", "forst")),
+    "Where keyed state lives while the job runs.",
+    ("state.backend",),
+)
+RESTART_STRATEGY: Final[ConfigOption[str | None]] = ConfigOption(
+    "restart-strategy.type",
+    None,
+    one_of(
+        {
+            "none": NO_RESTART,
+            "off": NO_RESTART,
+            "disable": NO_RESTART,
+            "fixed-delay": FIXED_DELAY,
+        },
+        later=("exponential-delay", "failure-rate"),
+    ),
+    "Whether and when a failed job is tried again.",
+    ("restart-strategy",),
+)
+RESTART_ATTEMPTS: Final[ConfigOption[int]] = ConfigOption(
+    "restart-strategy.fixed-delay.attempts",
+    1,
+    at_least(0),
+    "How many restarts in the life of the job.",
+)
+RESTART_DELAY: Final[ConfigOption[int]] = ConfigOption(
+    "restart-strategy.fixed-delay.delay",
+    1000,
+    parse_duration_ms,
+    "How long to wait before each restart.",
+)
+DEFAULT_PARALLELISM: Final[ConfigOption[int]] = ConfigOption(
+    "parallelism.default",
+    1,
+    at_least(1),
+    "Number of subtasks of each operator that says nothing else.",
+)
+MAX_PARALLELISM: Final[ConfigOption[int]] = ConfigOption(
+    "pipeline.max-parallelism",
+    -1,
+    parse_max_parallelism,
+    "Number of key groups of each operator that says nothing else; -1: derived from its parallelism.",
+)
+JOB_NAME: Final[ConfigOption[str | None]] = ConfigOption(
+    "pipeline.name",
+    None,
+    parse_text,
+    "Name of the job, from which its id is derived.",
+)
+OPERATOR_CHAINING: Final[ConfigOption[bool]] = ConfigOption(
+    "pipeline.operator-chaining.enabled",
+    True,
+    parse_boolean,
+    "Whether operators that can share a task do.",
+    ("pipeline.operator-chaining",),
+)
+BUFFER_RECORDS: Final[ConfigOption[int]] = ConfigOption(
+    "pipeline.buffer-records",
+    1000,
+    at_least(1),
+    "Ours: how many records a buffer holds; 1 is slow, several thousand are slow too.",
+)
+CHANNEL_BUFFERS: Final[ConfigOption[int]] = ConfigOption(
+    "pipeline.channel-buffers",
+    8,
+    at_least(1),
+    "Ours: how many buffers wait in a channel before its sender must pause.",
+)
+ALLOW_PICKLED_STATE: Final[ConfigOption[bool]] = ConfigOption(
+    "pipeline.allow-pickled-state",
+    False,
+    parse_boolean,
+    "Ours: whether a restore may read pickled state, which runs whatever code the checkpoint names.",
+)
+
+OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
+    CHECKPOINT_INTERVAL,
+    CHECKPOINT_INTERVAL_RECORDS,
+    CHECKPOINT_MODE,
+    CHECKPOINT_TIMEOUT,
+    CHECKPOINT_MIN_PAUSE,
+    CHECKPOINT_MAX_CONCURRENT,
+    CHECKPOINT_TOLERABLE_FAILURES,
+    CHECKPOINT_NUM_RETAINED,
+    CHECKPOINT_DIRECTORY,
+    CHECKPOINT_RETENTION,
+    CHECKPOINT_UNALIGNED,
+    STATE_BACKEND,
+    RESTART_STRATEGY,
+    RESTART_ATTEMPTS,
+    RESTART_DELAY,
+    DEFAULT_PARALLELISM,
+    MAX_PARALLELISM,
+    JOB_NAME,
+    OPERATOR_CHAINING,
+    BUFFER_RECORDS,
+    CHANNEL_BUFFERS,
+    ALLOW_PICKLED_STATE,
+)
+
+_BY_KEY: Final = {option.key: option for option in OPTIONS}
+_BY_DEPRECATED_KEY: Final = {key: option for option in OPTIONS for key in option.deprecated}
+
+NOT_SUPPORTED_YET: Final = (
+    "execution.checkpointing.savepoint-dir",
+    "execution.checkpointing.aligned-checkpoint-timeout",
+    "execution.state-recovery.path",
+    "execution.state-recovery.claim-mode",
+    "execution.state-recovery.ignore-unclaimed-state",
+    "state.savepoints.dir",
+)
+"""Options of Flink that are refused by name until they exist here."""

@@ -1,0 +1,124 @@
+"""How the values of options are read: each function gives the value or raises ValueError with what is needed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from engine.key_groups import MAX_PARALLELISM_LIMIT
+
+MIN_INTERVAL_MS: Final = 10
+
+
+def parse_integer(value: Any) -> int:
+    """Read a whole number."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError("a whole number is needed")
+    try:
+        return int(value)
+    except ValueError:
+        raise ValueError("a whole number is needed") from None
+
+
+def at_least(lowest: int) -> Callable[[Any], int]:
+    """Read a whole number with a lower bound."""
+
+    def parse(value: Any) -> int:
+        number = parse_integer(value)
+        if number < lowest:
+            raise ValueError(f"at least {lowest} is needed")
+        return number
+
+    return parse
+
+
+def parse_boolean(value: Any) -> bool:
+    """Read true or false."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
+        return value.strip().lower() == "true"
+    raise ValueError("true or false is needed")
+
+
+def parse_text(value: Any) -> str:
+    """Read a text that is not empty."""
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("a text that is not empty is needed")
+    return value
+
+
+_UNITS: Final = {
+    "": 1, "ms": 1, "milli": 1, "millis": 1, "millisecond": 1, "milliseconds": 1,
+    "s": 1000, "sec": 1000, "secs": 1000, "second": 1000, "seconds": 1000,
+    "m": 60_000, "min": 60_000, "minute": 60_000, "minutes": 60_000,
+    "h": 3_600_000, "hour": 3_600_000, "hours": 3_600_000,
+    "d": 86_400_000, "day": 86_400_000, "days": 86_400_000,
+}  # fmt: skip
+_DURATION: Final = re.compile(r"\s*(\d+)\s*([a-zA-Z]*)\s*")
+
+
+def parse_duration_ms(value: Any) -> int:
+    """Read a duration: ``10 s``, ``500 ms``, ``2 min``; a bare number is milliseconds."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if value < 0:
+            raise ValueError("a duration cannot be negative")
+        return value
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is None or match[2].lower() not in _UNITS:
+        raise ValueError("a duration is needed, such as '10 s', '500 ms' or '2 min'")
+    return int(match[1]) * _UNITS[match[2].lower()]
+
+
+def parse_interval_ms(value: Any) -> int:
+    """Read a checkpoint interval, for which Flink has a lower bound."""
+    interval_ms = parse_duration_ms(value)
+    if interval_ms < MIN_INTERVAL_MS:
+        raise ValueError(f"at least {MIN_INTERVAL_MS} ms is needed")
+    return interval_ms
+
+
+def parse_timeout_ms(value: Any) -> int:
+    """Read a duration that is not zero."""
+    timeout_ms = parse_duration_ms(value)
+    if timeout_ms == 0:
+        raise ValueError("a duration longer than zero is needed")
+    return timeout_ms
+
+
+def parse_max_parallelism(value: Any) -> int:
+    """Read a max parallelism; -1 derives it from the parallelism."""
+    number = parse_integer(value)
+    if number != -1 and not 1 <= number <= MAX_PARALLELISM_LIMIT:
+        raise ValueError(f"1 to {MAX_PARALLELISM_LIMIT} is needed, or -1 to derive it from the parallelism")
+    return number
+
+
+def one_of(words: Mapping[str, str], later: tuple[str, ...] = ()) -> Callable[[Any], str]:
+    """Read one of several words, however they are written; ``later`` names those not supported yet."""
+
+    def spelled(word: str) -> str:
+        return word.strip().lower().replace("_", "").replace("-", "")
+
+    known = {spelled(word): meaning for word, meaning in words.items()}
+    unsupported = {spelled(word): word for word in later}
+
+    def parse(value: Any) -> str:
+        choices = ", ".join(dict.fromkeys(words.values()))
+        if isinstance(value, str):
+            word = spelled(value)
+            if word in known:
+                return known[word]
+            if word in unsupported:
+                raise ValueError(f"not supported yet; the choice is {choices}")
+        raise ValueError(f"the choice is {choices}")
+
+    return parse
+
+
+def parse_not_yet(value: Any) -> bool:
+    """Read a switch that can only be off for now."""
+    if parse_boolean(value):
+        raise ValueError("not supported yet; leave it false")
+    return False
