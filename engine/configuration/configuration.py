@@ -38,7 +38,7 @@ def find_option(key: str) -> ConfigOption[Any]:
     if key in NOT_SUPPORTED_YET:
         raise ConfigurationError(f"option {key!r} is not supported yet: remove it")
     near = difflib.get_close_matches(key, [*_BY_KEY, *_BY_DEPRECATED_KEY], n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(_BY_KEY)}"
+    hint = f"did you mean {near[0]!r}?" if near else "engine.configuration.OPTIONS lists all"
     raise ConfigurationError(f"unknown option {key!r}: {hint}")
 
 

@@ -1,4 +1,4 @@
-"""How the values of options are read: each function gives the value or raises ValueError with what is needed."""
+"""How option values are read: each function gives the value, or raises ValueError with what is needed."""
 
 from __future__ import annotations
 
