@@ -1,1 +1,83 @@
-"""Stateful stream processing on Flink's model: the public API of onceproof, names as in PyFlink."""
+"""Stateful stream processing on Flink's model: the public API of onceproof, names as in PyFlink.
+
+A job is described in a StreamExecutionEnvironment and executed by it::
+
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.enable_checkpointing(1000)
+    words = env.from_collection(["a", "b", "a"], Types.STRING())
+    words.map(lambda word: (word, 1)).key_by(lambda pair: pair[0]).sum(1).print()
+    env.execute("word count")
+"""
+
+from engine.checkpoint_config import CheckpointConfig, CheckpointingMode, ExternalizedCheckpointRetention
+from engine.configuration import Configuration, ConfigurationError
+from engine.connectors.collection import CollectionSource
+from engine.connectors.encoders import Encoder
+from engine.connectors.file_sink import FileSink, OutputFileConfig
+from engine.connectors.print import PrintSinkFunction
+from engine.connectors.sink import Sink
+from engine.connectors.source import Source, SplitReader
+from engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
+from engine.datastream import CloseableIterator, DataStream, DataStreamSink, KeyedStream
+from engine.environment import StreamExecutionEnvironment
+from engine.functions import (
+    CheckpointedFunction,
+    CheckpointListener,
+    FilterFunction,
+    FlatMapFunction,
+    Function,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+    KeyedProcessFunction,
+    KeySelector,
+    MapFunction,
+    ProcessFunction,
+    ReduceFunction,
+    RuntimeContext,
+    SinkFunction,
+)
+from engine.graph import InvalidJob
+from engine.state.descriptors import ListStateDescriptor, ValueStateDescriptor
+from engine.types import TypeInformation, Types
+
+__all__ = [
+    "CheckpointConfig",
+    "CheckpointListener",
+    "CheckpointedFunction",
+    "CheckpointingMode",
+    "CloseableIterator",
+    "CollectionSource",
+    "Configuration",
+    "ConfigurationError",
+    "DataStream",
+    "DataStreamSink",
+    "Encoder",
+    "ExternalizedCheckpointRetention",
+    "FileSink",
+    "FilterFunction",
+    "FlatMapFunction",
+    "Function",
+    "FunctionInitializationContext",
+    "FunctionSnapshotContext",
+    "InvalidJob",
+    "KeySelector",
+    "KeyedProcessFunction",
+    "KeyedStream",
+    "ListStateDescriptor",
+    "MapFunction",
+    "OutputFileConfig",
+    "PrintSinkFunction",
+    "ProcessFunction",
+    "Recovery",
+    "ReduceFunction",
+    "RuntimeContext",
+    "Sink",
+    "SinkFunction",
+    "Source",
+    "SplitReader",
+    "StreamExecutionEnvironment",
+    "TwoPhaseCommitSinkFunction",
+    "TypeInformation",
+    "Types",
+    "ValueStateDescriptor",
+]

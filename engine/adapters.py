@@ -36,7 +36,7 @@ class CallableMap(MapFunction):
     """A callable as a MapFunction."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
-        self.map = function  # type: ignore[method-assign]
+        self.map = function  # type: ignore[method-assign,assignment]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CallableMap:
         return CallableMap(_copy_callable(self.map))
@@ -50,7 +50,7 @@ class CallableFilter(FilterFunction):
     """A callable as a FilterFunction."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
-        self.filter = function  # type: ignore[method-assign]
+        self.filter = function  # type: ignore[method-assign,assignment]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CallableFilter:
         return CallableFilter(_copy_callable(self.filter))
@@ -64,7 +64,7 @@ class CallableFlatMap(FlatMapFunction):
     """A callable as a FlatMapFunction."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
-        self.flat_map = function  # type: ignore[method-assign]
+        self.flat_map = function  # type: ignore[method-assign,assignment]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CallableFlatMap:
         return CallableFlatMap(_copy_callable(self.flat_map))
@@ -78,7 +78,7 @@ class CallableReduce(ReduceFunction):
     """A callable as a ReduceFunction."""
 
     def __init__(self, function: Callable[[Any, Any], Any]) -> None:
-        self.reduce = function  # type: ignore[method-assign]
+        self.reduce = function  # type: ignore[method-assign,assignment]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CallableReduce:
         return CallableReduce(_copy_callable(self.reduce))

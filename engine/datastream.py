@@ -24,7 +24,7 @@ from engine.adapters import (
     OperatorFactory,
     key_of,
 )
-from engine.aggregations import ExtremeElement, FieldAggregation, Position, add
+from engine.aggregations import ExtremeElement, FieldAggregation, add
 from engine.connectors.print import PrintSinkFunction
 from engine.connectors.sink import Sink
 from engine.functions import (
@@ -131,9 +131,10 @@ class DataStream:
 
     def uid(self, uid: str) -> Self:
         """Give the operator the id under which its state is found again. Unique in the job."""
-        if not isinstance(uid, str) or not uid:
-            raise InvalidJob(f"uid {uid!r} of {self.get_name()!r} must be a text that is not empty")
-        self._node("uid").uid = uid
+        node = self._node("uid")
+        if not uid:
+            raise InvalidJob(f"uid {uid!r} of {node.name!r} must not be empty")
+        node.uid = uid
         return self
 
     def set_parallelism(self, parallelism: int) -> Self:
@@ -201,8 +202,7 @@ class DataStream:
         """Take this stream and others as one, in no particular order."""
         upstreams = list(self._upstreams)
         for stream in streams:
-            if not isinstance(stream, DataStream):
-                raise InvalidJob(f"union takes streams, not {stream!r}")
+            _check("union", stream, DataStream, KeyedStream, "")
             if stream._environment is not self._environment:
                 raise InvalidJob("union of streams of two environments: build both in the same one")
             upstreams.extend(stream._upstreams)
@@ -253,28 +253,19 @@ class DataStream:
 
     def process(self, func: ProcessFunction, output_type: TypeInformation | None = None) -> DataStream:
         """Any number of values out for each value in, with access to timestamps."""
-        if isinstance(func, KeyedProcessFunction):
-            raise InvalidJob(
-                f"{type(func).__name__} is a KeyedProcessFunction and needs a keyed stream: call key_by first"
-            )
-        if not isinstance(func, ProcessFunction):
-            raise InvalidJob(f"process takes a ProcessFunction, not {func!r}")
+        _check("process", func, ProcessFunction, KeyedProcessFunction, "key_by first")
         return self._transform("Process", OperatorFactory(ProcessOperator, func), output_type)
 
     # ---- sinks
 
     def add_sink(self, sink_func: SinkFunction) -> DataStreamSink:
         """End the stream in a sink function."""
-        if not isinstance(sink_func, SinkFunction):
-            mend = ": use sink_to" if isinstance(sink_func, Sink) else ""
-            raise InvalidJob(f"add_sink takes a SinkFunction, not {sink_func!r}{mend}")
+        _check("add_sink", sink_func, SinkFunction, Sink, "sink_to")
         return DataStreamSink(self._transform("Sink", OperatorFactory(SinkOperator, sink_func), None))
 
     def sink_to(self, sink: Sink) -> DataStreamSink:
         """End the stream in a sink."""
-        if not isinstance(sink, Sink):
-            mend = ": use add_sink" if isinstance(sink, SinkFunction) else ""
-            raise InvalidJob(f"sink_to takes a Sink, not {sink!r}{mend}")
+        _check("sink_to", sink, Sink, SinkFunction, "add_sink")
         return DataStreamSink(self._transform("Sink", partial(_create_sink_operator, sink), None))
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
@@ -311,8 +302,7 @@ class KeyedStream(DataStream):
         self, func: KeyedProcessFunction, output_type: TypeInformation | None = None
     ) -> DataStream:
         """Any number of values out for each value in, with the state of the value's key."""
-        if not isinstance(func, KeyedProcessFunction):
-            raise InvalidJob(f"process on a keyed stream takes a KeyedProcessFunction, not {func!r}")
+        _check("process on a keyed stream", func, KeyedProcessFunction, ProcessFunction, "it before key_by")
         factory = OperatorFactory(KeyedProcessOperator, func, self._key_selector, self._key_type)
         return self._transform("KeyedProcess", factory, output_type)
 
@@ -325,23 +315,23 @@ class KeyedStream(DataStream):
         )
         return self._reduced("Reduce", function)
 
-    def sum(self, position_to_sum: Position = 0) -> DataStream:
+    def sum(self, position_to_sum: int = 0) -> DataStream:
         """Running sum of a field."""
         return self._reduced("Sum", FieldAggregation(position_to_sum, add))
 
-    def min(self, position_to_min: Position = 0) -> DataStream:
+    def min(self, position_to_min: int = 0) -> DataStream:
         """Running minimum of a field; the other fields are those of the key's first value."""
         return self._reduced("Min", FieldAggregation(position_to_min, min))
 
-    def max(self, position_to_max: Position = 0) -> DataStream:
+    def max(self, position_to_max: int = 0) -> DataStream:
         """Running maximum of a field; the other fields are those of the key's first value."""
         return self._reduced("Max", FieldAggregation(position_to_max, max))
 
-    def min_by(self, position_to_min_by: Position = 0) -> DataStream:
+    def min_by(self, position_to_min_by: int = 0) -> DataStream:
         """The value with the least field so far."""
         return self._reduced("Min By", ExtremeElement(position_to_min_by, greatest=False))
 
-    def max_by(self, position_to_max_by: Position = 0) -> DataStream:
+    def max_by(self, position_to_max_by: int = 0) -> DataStream:
         """The value with the greatest field so far."""
         return self._reduced("Max By", ExtremeElement(position_to_max_by, greatest=True))
 
@@ -389,6 +379,12 @@ class DataStreamSink:
 
 def _create_sink_operator(sink: Sink) -> SinkOperator:
     return SinkOperator(sink.create_function())
+
+
+def _check(method: str, value: object, expected: type, other: type, mend: str) -> None:
+    if not isinstance(value, expected):
+        use = f": call {mend}" if isinstance(value, other) else ""
+        raise InvalidJob(f"{method} takes a {expected.__name__}, not {value!r}{use}")
 
 
 def _callable(func: object, method: str, interface: str) -> Callable[..., Any]:

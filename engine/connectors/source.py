@@ -37,7 +37,7 @@ class SplitReader(ABC):
     def exhausted(self) -> bool:
         """Whether all records have been given."""
 
-    def close(self) -> None:  # noqa: B027
+    def close(self) -> None:
         """Let go of files and connections; called once, at the end or at cancellation."""
 
 

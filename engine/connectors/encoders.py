@@ -1,0 +1,81 @@
+"""How a file sink turns values into bytes (PyFlink: Encoder).
+
+An encoder turns a list of values into bytes in one call, because a sink gets whole buffers; a row always ends
+in a newline, so that files can be joined by appending. Encoders keep nothing between calls and are shared.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+_JSON = msgspec.json.Encoder()
+
+
+class Encoder(ABC):
+    """Turns values into bytes."""
+
+    @abstractmethod
+    def encode_batch(self, values: Sequence[Any]) -> bytes:
+        """The rows of ``values``, one after another."""
+
+    @staticmethod
+    def simple_string_encoder(charset_name: str = "UTF-8") -> Encoder:
+        """One line a value: its ``str``."""
+        return StringEncoder(charset_name)
+
+    @staticmethod
+    def csv_encoder(delimiter: str = ",") -> Encoder:
+        """One line a tuple or list (any other value is a line of one field), quoted where needed."""
+        return CsvEncoder(delimiter)
+
+    @staticmethod
+    def json_lines_encoder(field_names: Sequence[str] | None = None) -> Encoder:
+        """One JSON document a line; with field names, tuples become objects, else arrays."""
+        return JsonLinesEncoder(field_names)
+
+
+class StringEncoder(Encoder):
+    """``str(value)`` and a newline."""
+
+    def __init__(self, charset_name: str) -> None:
+        "".encode(charset_name)  # An unknown charset is an error here, not at the first row.
+        self._charset_name = charset_name
+
+    def encode_batch(self, values: Sequence[Any]) -> bytes:
+        """One line each."""
+        return "".join([f"{value}\n" for value in values]).encode(self._charset_name)
+
+
+class CsvEncoder(Encoder):
+    """Comma-separated values; None is an empty field, and so is an empty text."""
+
+    def __init__(self, delimiter: str) -> None:
+        csv.reader((), delimiter=delimiter)  # A delimiter that is none is an error here.
+        self._delimiter = delimiter
+
+    def encode_batch(self, values: Sequence[Any]) -> bytes:
+        """One line each, except where a text holds newlines."""
+        text = io.StringIO()
+        rows = [value if type(value) is tuple or type(value) is list else (value,) for value in values]
+        csv.writer(text, delimiter=self._delimiter, lineterminator="\n").writerows(rows)
+        return text.getvalue().encode()
+
+
+class JsonLinesEncoder(Encoder):
+    """JSON, a document a line."""
+
+    def __init__(self, field_names: Sequence[str] | None) -> None:
+        self._field_names = None if field_names is None else tuple(field_names)
+
+    def encode_batch(self, values: Sequence[Any]) -> bytes:
+        """One line each."""
+        names = self._field_names
+        if names is not None:
+            values = [dict(zip(names, value, strict=True)) for value in values]
+        return _JSON.encode_lines(values)

@@ -1,0 +1,203 @@
+"""Where a job begins: the environment (PyFlink: StreamExecutionEnvironment).
+
+The rules this module lives by:
+
+- The environment collects nodes in the order in which they are made and translates them when asked; it holds
+  no thread, file or process. What runs a job is picked inside ``execute``, the one place where this layer
+  looks up to a runtime.
+- As in Flink, executing forgets the nodes made so far; a stream that is used again brings its own back.
+- The configuration is read when the graph is built, so it may be changed until then; set_parallelism and its
+  like win over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from engine.checkpoint_config import CheckpointConfig, CheckpointingMode
+from engine.configuration import (
+    CHECKPOINT_INTERVAL,
+    CHECKPOINT_MODE,
+    DEFAULT_PARALLELISM,
+    JOB_NAME,
+    MAX_PARALLELISM,
+    OPERATOR_CHAINING,
+    Configuration,
+    job_settings,
+)
+from engine.connectors.collect import CollectedRows, CollectSink
+from engine.connectors.collection import CollectionSource
+from engine.connectors.source import Source
+from engine.datastream import DataStream, Upstreams
+from engine.graph import (
+    InvalidJob,
+    JobGraph,
+    StreamNode,
+    build_job_graph,
+    check_max_parallelism,
+    check_parallelism,
+)
+from engine.operators.source import SourceOperator
+
+if TYPE_CHECKING:
+    from engine.operators.base import Operator
+    from engine.types import TypeInformation
+
+DEFAULT_JOB_NAME = "Streaming Job"
+
+
+class StreamExecutionEnvironment:
+    """Where a job is described and executed."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._parallelism: int | None = None
+        self._max_parallelism: int | None = None
+        self._nodes: list[StreamNode] = []
+        self._next_number = 0
+
+    @staticmethod
+    def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:
+        """A new environment, with its own copy of the configuration."""
+        environment = StreamExecutionEnvironment(Configuration())
+        if configuration is not None:
+            environment.configure(configuration)
+        return environment
+
+    # ---- settings
+
+    def configure(self, configuration: Configuration) -> None:
+        """Take over every option that is set in ``configuration``."""
+        self._configuration.add_all(configuration)
+
+    def get_configuration(self) -> Configuration:
+        """The configuration of this environment; changes count until a graph is built."""
+        return self._configuration
+
+    def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
+        """Set the number of subtasks of every operator that says nothing else."""
+        self._parallelism = check_parallelism(parallelism, "the environment")
+        return self
+
+    def get_parallelism(self) -> int:
+        """Number of subtasks of every operator that says nothing else."""
+        if self._parallelism is not None:
+            return self._parallelism
+        return self._configuration.get(DEFAULT_PARALLELISM)
+
+    def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
+        """Set the number of key groups of every operator that says nothing else."""
+        self._max_parallelism = check_max_parallelism(max_parallelism, "the environment")
+        return self
+
+    def get_max_parallelism(self) -> int:
+        """Number of key groups of every operator that says nothing else; -1: from its parallelism."""
+        if self._max_parallelism is not None:
+            return self._max_parallelism
+        return self._configuration.get(MAX_PARALLELISM)
+
+    def disable_operator_chaining(self) -> StreamExecutionEnvironment:
+        """Give every operator a task of its own."""
+        self._configuration.set(OPERATOR_CHAINING, False)
+        return self
+
+    def is_chaining_enabled(self) -> bool:
+        """Whether operators that can share a task do."""
+        return self._configuration.get(OPERATOR_CHAINING)
+
+    def enable_checkpointing(
+        self, interval: int, mode: CheckpointingMode | None = None
+    ) -> StreamExecutionEnvironment:
+        """Take a checkpoint every ``interval`` milliseconds."""
+        self._configuration.set(CHECKPOINT_INTERVAL, interval)
+        if mode is not None:
+            self._configuration.set(CHECKPOINT_MODE, mode.value)
+        return self
+
+    def get_checkpoint_config(self) -> CheckpointConfig:
+        """The checkpoint settings, to read and to change."""
+        return CheckpointConfig(self._configuration)
+
+    def get_checkpoint_interval(self) -> int:
+        """Milliseconds between two checkpoints, or -1."""
+        return self.get_checkpoint_config().get_checkpoint_interval()
+
+    def get_checkpointing_mode(self) -> CheckpointingMode:
+        """The mode of checkpoints."""
+        return self.get_checkpoint_config().get_checkpointing_mode()
+
+    # ---- sources
+
+    def from_collection(
+        self, collection: Iterable[Any], type_info: TypeInformation | None = None
+    ) -> DataStream:
+        """A stream of the values in memory, read by one subtask; for tests and examples."""
+        values = list(collection)
+        stream = self._add_source(CollectionSource.of_values(values), "Collection Source", type_info)
+        return stream.force_non_parallel()
+
+    def from_source(
+        self,
+        source: Source,
+        watermark_strategy: None = None,
+        source_name: str = "source",
+        type_info: TypeInformation | None = None,
+    ) -> DataStream:
+        """A stream of what a source reads; watermarks do not exist yet, so their strategy must be None."""
+        _check_source(source, watermark_strategy)
+        return self._add_source(source, source_name, type_info)
+
+    def _add_source(self, source: Source, name: str, type_info: TypeInformation | None) -> DataStream:
+        node = self._add_node(name, partial(SourceOperator, source), ())
+        return DataStream(self, ((node, None),), type_info)
+
+    def _add_node(self, name: str, create: Callable[[], Operator], upstreams: Upstreams) -> StreamNode:
+        node = StreamNode(self._next_number, name, create, upstreams)
+        self._next_number += 1
+        self._nodes.append(node)
+        return node
+
+    # ---- execution
+
+    def get_job_graph(self, job_name: str | None = None) -> JobGraph:
+        """Translate what was described so far."""
+        configuration = self._configuration
+        max_parallelism = self.get_max_parallelism()
+        return build_job_graph(
+            self._job_name(job_name),
+            self._nodes,
+            job_settings(configuration),
+            parallelism=self.get_parallelism(),
+            max_parallelism=None if max_parallelism == -1 else max_parallelism,
+            chaining=configuration.get(OPERATOR_CHAINING),
+        )
+
+    def execute(self, job_name: str | None = None) -> Any:
+        """Run the job in this process until it has ended, and forget its description."""
+        from engine.runtime.local import execute
+
+        graph = self.get_job_graph(job_name)
+        self._nodes = []
+        return execute(graph)
+
+    def close(self) -> None:
+        """Nothing is held open between executions."""
+
+    def _execute_and_collect(self, stream: DataStream, job_name: str | None) -> list[Any]:
+        rows = CollectedRows()
+        sink = CollectSink(rows, transactional=job_settings(self._configuration).enabled)
+        stream.sink_to(sink).name("Data stream collect sink")
+        self.execute(job_name)
+        return rows.visible
+
+    def _job_name(self, job_name: str | None) -> str:
+        return job_name or self._configuration.get(JOB_NAME) or DEFAULT_JOB_NAME
+
+
+def _check_source(source: object, watermark_strategy: object) -> None:
+    if not isinstance(source, Source):
+        raise InvalidJob(f"from_source takes a Source, not {source!r}")
+    if watermark_strategy is not None:
+        raise InvalidJob("watermark strategies are not supported yet: pass None to from_source")

@@ -1,0 +1,239 @@
+"""Where checkpoints lie: a small set of files with a promise about each call.
+
+The rules this module lives by:
+
+- ``write`` returns when the content and the name of the file would survive a loss of power; ``publish`` makes
+  the whole content appear under its name at once or not at all, replacing what was there.
+- Deleting what is not there is fine: deletes are repeated after crashes.
+- Paths are relative to the root, with ``/``. They may come out of a file that somebody damaged or forged, so
+  one that leaves the root is refused before anything is touched.
+- Whatever the system answers becomes a StorageError: one line with the file, what failed and the mend.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from pathlib import Path
+from typing import Final, Protocol
+
+_MENDS: Final = {
+    errno.EACCES: "make the folder writable, or choose another execution.checkpointing.dir",
+    errno.EPERM: "make the folder writable, or choose another execution.checkpointing.dir",
+    errno.EROFS: "choose an execution.checkpointing.dir that can be written",
+    errno.ENOSPC: "free some space, or choose another execution.checkpointing.dir",
+    errno.EDQUOT: "free some space, or choose another execution.checkpointing.dir",
+    errno.ENOTDIR: "a file is in the way: choose another execution.checkpointing.dir",
+    errno.EEXIST: "a file is in the way: choose another execution.checkpointing.dir",
+    errno.ENOENT: "restore another checkpoint, or another copy of this one",
+    errno.EISDIR: "a folder is in the way: move it aside",
+}
+_OTHER_MEND: Final = "check the disk, or choose another execution.checkpointing.dir"
+
+
+class StorageError(OSError):
+    """A file of a checkpoint cannot be written, read or deleted. The message is one line."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class CheckpointStorage(Protocol):
+    """What the engine asks of a place for checkpoints; paths are relative to the job's folder in it."""
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a file durably."""
+        ...
+
+    def publish(self, path: str, data: bytes) -> None:
+        """Write a file durably, so that it is seen whole or not at all."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """Give the content of a file."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Delete a file; one that is not there is fine."""
+        ...
+
+    def delete_tree(self, path: str) -> None:
+        """Delete a folder with all that is in it; one that is not there is fine."""
+        ...
+
+    def list(self, prefix: str) -> list[str]:
+        """Give the paths of all files that begin with ``prefix``, sorted."""
+        ...
+
+    def create_exclusive(self, path: str) -> bool:
+        """Create an empty file durably; False where it exists already."""
+        ...
+
+
+class LocalCheckpointStorage:
+    """Checkpoints in a folder of the local file system, or of one that behaves like it."""
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = os.path.abspath(root)
+        try:
+            _make_folder(self.root)
+        except OSError as error:
+            raise _failure("folder", self.root, "cannot be created", error) from error
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write content, then the name."""
+        target = self._resolve(path)
+        try:
+            _write_file(target, data)
+            _sync_folder(os.path.dirname(target))
+        except OSError as error:
+            raise _failure("file", target, "cannot be written", error) from error
+
+    def publish(self, path: str, data: bytes) -> None:
+        """Write beside the target, then rename onto it."""
+        target = self._resolve(path)
+        folder, name = os.path.split(target)
+        temporary = os.path.join(folder, f".{name}.unpublished")
+        try:
+            _write_file(temporary, data)
+            os.rename(temporary, target)
+            _sync_folder(folder)
+        except OSError as error:
+            raise _failure("file", target, "cannot be written", error) from error
+
+    def read(self, path: str) -> bytes:
+        """Give the whole content."""
+        target = self._resolve(path)
+        try:
+            with open(target, "rb") as file:
+                return file.read()
+        except OSError as error:
+            raise _failure("file", target, "cannot be read", error) from error
+
+    def delete(self, path: str) -> None:
+        """Delete the file, and its folder when that becomes empty."""
+        target = self._resolve(path)
+        try:
+            os.unlink(target)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise _failure("file", target, "cannot be deleted", error) from error
+        folder = os.path.dirname(target)
+        if folder != self.root:
+            try:
+                os.rmdir(folder)
+            except OSError:
+                # Other files are in it, or it is gone already.
+                return
+
+    def delete_tree(self, path: str) -> None:
+        """Delete the folder with all that is in it."""
+        target = self._resolve(path)
+        try:
+            shutil.rmtree(target)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _failure("folder", target, "cannot be deleted", error) from error
+
+    def list(self, prefix: str) -> list[str]:
+        """Walk the part of the folder that can match."""
+        paths: list[str] = []
+        waiting = [prefix.rpartition("/")[0]]
+        try:
+            while waiting:
+                folder = waiting.pop()
+                for name, is_folder in _entries(self._resolve(folder) if folder else self.root):
+                    path = f"{folder}/{name}" if folder else name
+                    if is_folder:
+                        if path.startswith(prefix) or prefix.startswith(f"{path}/"):
+                            waiting.append(path)
+                    elif path.startswith(prefix):
+                        paths.append(path)
+        except OSError as error:
+            raise _failure("folder", self.root, "cannot be listed", error) from error
+        paths.sort()
+        return paths
+
+    def create_exclusive(self, path: str) -> bool:
+        """Create the file or find that it exists."""
+        target = self._resolve(path)
+        try:
+            os.close(_open_in_folder(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+            _sync_folder(os.path.dirname(target))
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise _failure("file", target, "cannot be created", error) from error
+        return True
+
+    def _resolve(self, path: str) -> str:
+        parts = path.split("/")
+        if path.startswith("/") or "\0" in path or any(part in ("", ".", "..") for part in parts):
+            raise StorageError(
+                f"checkpoint file {path!r} does not lie within {self.root}:"
+                " the checkpoint that names it is damaged or forged, restore another one"
+            )
+        return os.path.join(self.root, *parts)
+
+
+def _failure(kind: str, path: str, what: str, error: OSError) -> StorageError:
+    mend = _MENDS.get(error.errno or 0, _OTHER_MEND)
+    reason = error.strerror or str(error)
+    return StorageError(f"checkpoint {kind} {path} {what}: {reason}: {mend}")
+
+
+def _entries(folder: str) -> list[tuple[str, bool]]:
+    try:
+        with os.scandir(folder) as entries:
+            return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    except FileNotFoundError:
+        # Deleted since its parent was listed.
+        return []
+
+
+def _make_folder(folder: str) -> None:
+    """Create a folder and those above it, each durably."""
+    if os.path.isdir(folder):
+        return
+    parent = os.path.dirname(folder)
+    _make_folder(parent)
+    try:
+        os.mkdir(folder)
+    except FileExistsError:
+        if not os.path.isdir(folder):
+            raise
+        return
+    _sync_folder(parent)
+
+
+def _open_in_folder(path: str, flags: int) -> int:
+    """Open a file; its folder is made where it is missing, again where a delete has just removed it."""
+    for _ in range(3):
+        try:
+            return os.open(path, flags | os.O_CLOEXEC, 0o666)
+        except FileNotFoundError:
+            _make_folder(os.path.dirname(path))
+    return os.open(path, flags | os.O_CLOEXEC, 0o666)
+
+
+def _write_file(path: str, data: bytes) -> None:
+    descriptor = _open_in_folder(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_folder(folder: str) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
