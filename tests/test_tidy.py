@@ -31,7 +31,7 @@ ROOMS = (
     ("state",),
     ("functions", "watermarks"),
     ("operators", "windows", "connectors"),
-    ("graph", "datastream", "environment", "adapters", "aggregations"),
+    ("graph", "datastream", "environment", "adapters", "aggregations", "checkpoint_config"),
     ("task", "checkpoint"),
     ("job",),
     ("runtime",),
