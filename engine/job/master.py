@@ -1,0 +1,150 @@
+"""Runs a job from attempt to attempt (Flink: JobMaster with the scheduler's failover).
+
+The rules it lives by:
+
+- The restart scope is the whole job: whichever task fails, all are cancelled and a new attempt is deployed
+  from the latest completed checkpoint. Flink restarts pipelined regions; a job of keyed edges is one region.
+- Nothing is restored while the outcome of a checkpoint is open (see the coordinator).
+- Attempts are named ``incarnation.number``. The incarnation is drawn by the process from durable storage, so
+  two attempts never share a name, however often the process died.
+- Only what the job can survive by trying again is tried again; a checkpoint that cannot be read is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+from engine.checkpoint.coordinator import CheckpointCoordinator
+from engine.checkpoint.events import AttemptEnded, AttemptStarted, TooManyFailures
+from engine.job.events import (
+    AttemptDeployed,
+    CancelTasks,
+    Deploy,
+    DeploymentFailed,
+    JobFailed,
+    JobFinished,
+    MasterEffect,
+    MasterEvent,
+    RestartDue,
+    StartJob,
+    StartRestartTimer,
+)
+from engine.job.restart import RestartStrategy
+from engine.messages import AttemptId, TaskFailed, TaskFinished, TaskId
+
+
+class JobState(Enum):
+    """Where a job is in its life (Flink: JobStatus)."""
+
+    CREATED = "created"
+    RUNNING = "running"
+    FAILING = "failing"
+    """The attempt is over, but the outcome of a checkpoint is open."""
+    RESTARTING = "restarting"
+    FINISHED = "finished"
+    FAILED = "failed"
+
+
+class JobMaster:
+    """One job in one process."""
+
+    __slots__ = (
+        "_attempt_number",
+        "_finished",
+        "_incarnation",
+        "_restart",
+        "_tasks",
+        "attempt",
+        "coordinator",
+        "state",
+    )
+
+    def __init__(
+        self, coordinator: CheckpointCoordinator, restart: RestartStrategy, incarnation: int
+    ) -> None:
+        self.coordinator = coordinator
+        self._restart = restart
+        self._incarnation = incarnation
+        self._attempt_number = 0
+        self.attempt: AttemptId | None = None
+        self.state = JobState.CREATED
+        self._tasks = 0
+        self._finished: set[TaskId] = set()
+
+    def handle(self, event: MasterEvent, now: int) -> Sequence[MasterEffect]:
+        """Take one event at ``now`` (milliseconds)."""
+        if isinstance(event, TaskFailed):
+            if event.attempt != self.attempt or self.state is not JobState.RUNNING:
+                return ()
+            return self._end_attempt(event.cause, now)
+        if isinstance(event, StartJob):
+            return self._deploy()
+        if isinstance(event, AttemptDeployed):
+            self._tasks = len(event.plan.upstreams)
+            self._finished.clear()
+            return self.coordinator.handle(AttemptStarted(event.plan), now)
+        if isinstance(event, DeploymentFailed):
+            self.state = JobState.FAILED
+            return (JobFailed(event.cause),)
+        if isinstance(event, RestartDue):
+            if self.state is JobState.RESTARTING and event.attempt == self.attempt:
+                return self._deploy()
+            return ()
+        return self._pass_on(event, now)
+
+    def _pass_on(self, event: Any, now: int) -> Sequence[MasterEffect]:
+        """The coordinator's business, and what follows from it for the job."""
+        effects: list[MasterEffect] = list(self.coordinator.handle(event, now))
+        for effect in list(effects):
+            if isinstance(effect, TooManyFailures) and self.state is JobState.RUNNING:
+                effects.extend(self._end_attempt(effect.reason, now))
+        if isinstance(event, TaskFinished) and event.attempt == self.attempt:
+            self._finished.add(event.task)
+        if self.state is JobState.FAILING and not self.coordinator.is_finalizing:
+            effects.extend(self._schedule_restart(now))
+        elif (
+            self.state is JobState.RUNNING
+            and self._tasks
+            and len(self._finished) == self._tasks
+            and not self.coordinator.is_finalizing
+        ):
+            self.state = JobState.FINISHED
+            effects.append(JobFinished())
+        return effects
+
+    def _deploy(self) -> Sequence[MasterEffect]:
+        self._attempt_number += 1
+        self.attempt = AttemptId(f"{self._incarnation}.{self._attempt_number}")
+        self.state = JobState.RUNNING
+        self._tasks = 0
+        return (Deploy(self.attempt, self.coordinator.store.latest),)
+
+    def _end_attempt(self, cause: str, now: int) -> Sequence[MasterEffect]:
+        assert self.attempt is not None
+        effects: list[MasterEffect] = [CancelTasks(self.attempt)]
+        effects.extend(self.coordinator.handle(AttemptEnded(), now))
+        self._restart.notify_failure(now)
+        if not self._restart.can_restart():
+            self.state = JobState.FAILED
+            effects.append(JobFailed(cause))
+        elif self.coordinator.is_finalizing:
+            self.state = JobState.FAILING
+        else:
+            effects.extend(self._schedule_restart(now))
+        return effects
+
+    def _schedule_restart(self, now: int) -> Sequence[MasterEffect]:
+        assert self.attempt is not None
+        self.state = JobState.RESTARTING
+        return (StartRestartTimer(now + self._restart.backoff_ms(), RestartDue(self.attempt)),)
+
+    def validate(self) -> None:
+        """What must hold between any two events.
+
+        Raises AssertionError naming what does not.
+        """
+        self.coordinator.validate()
+        if self.state is JobState.RESTARTING:
+            assert not self.coordinator.pending, "a restart is planned while a checkpoint is pending"

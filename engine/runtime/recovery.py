@@ -1,0 +1,126 @@
+"""What a process finds of its predecessors in the job's checkpoint directory, and how it leaves it.
+
+The directory alone decides: no other memory of the job survives its process.
+
+- ``incarnation-<n>``: created exclusively by each process at its start, so that no two attempts of the job
+  ever share a name; older markers are deleted.
+- ``chk-<n>/_metadata``: checkpoint n is complete. It is deleted first when the checkpoint is discarded, so
+  that a half-deleted checkpoint is none.
+- ``finished``: the job has finished. It is written before the checkpoints are deleted, so that a restart in
+  between does not begin afresh.
+- Every other file that no complete checkpoint lists was left by a process that died, and is deleted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from engine.checkpoint.metadata import CheckpointMetadata, decode_metadata
+from engine.checkpoint.store import CompletedCheckpointStore
+
+FINISHED = "finished"
+INCARNATION = "incarnation-"
+METADATA = "_metadata"
+
+
+class RecoverableStorage(Protocol):
+    """The part of a checkpoint storage that recovery needs; paths are relative to the job's directory."""
+
+    def read(self, path: str) -> bytes:
+        """The content of a file."""
+        ...
+
+    def list(self, prefix: str) -> list[str]:
+        """All files under a prefix, sorted."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Delete a file; one that is not there is fine."""
+        ...
+
+    def create_exclusive(self, path: str) -> bool:
+        """Create an empty file; False where it exists."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What was found: who we are, and the complete checkpoints, oldest first."""
+
+    incarnation: int
+    checkpoints: tuple[CheckpointMetadata, ...]
+    finished: bool
+
+
+def metadata_path(checkpoint_id: int) -> str:
+    """Where the metadata of a checkpoint lies."""
+    return f"chk-{checkpoint_id}/{METADATA}"
+
+
+def discard_checkpoint(storage: RecoverableStorage, checkpoint_id: int) -> None:
+    """Delete a checkpoint, its metadata first."""
+    storage.delete(metadata_path(checkpoint_id))
+    for path in storage.list(f"chk-{checkpoint_id}/"):
+        storage.delete(path)
+
+
+def recover(storage: RecoverableStorage, num_retained: int) -> Recovered:
+    """Claim an incarnation, read what is complete, delete what nobody needs.
+
+    Raises DamagedFile where the metadata of a retained checkpoint cannot be read: going on from an older one
+    would commit again what the damaged one covers.
+    """
+    paths = storage.list("")
+    incarnation = _claim(storage, paths)
+    finished = FINISHED in paths
+    ids = sorted(
+        int(path[4 : -len(METADATA) - 1])
+        for path in paths
+        if path.startswith("chk-") and path.endswith("/" + METADATA)
+    )
+    store = CompletedCheckpointStore(num_retained)
+    for checkpoint_id in ids[-num_retained:]:
+        path = metadata_path(checkpoint_id)
+        store.add(decode_metadata(storage.read(path), path))
+    kept = tuple(store.retained)
+    for checkpoint_id in ids[:-num_retained]:
+        discard_checkpoint(storage, checkpoint_id)
+    sweep(storage, kept)
+    return Recovered(incarnation, kept, finished)
+
+
+def sweep(storage: RecoverableStorage, kept: tuple[CheckpointMetadata, ...]) -> None:
+    """Delete every file under ``chk-*`` that no kept checkpoint lists, metadata first."""
+    listed = {metadata_path(metadata.checkpoint_id) for metadata in kept}
+    for metadata in kept:
+        listed.update(files_of(metadata))
+    unlisted = [path for path in storage.list("chk-") if path not in listed]
+    for path in sorted(unlisted, key=lambda path: not path.endswith("/" + METADATA)):
+        storage.delete(path)
+
+
+def retire(storage: RecoverableStorage) -> None:
+    """The job has finished: say so durably, then delete all its checkpoints."""
+    storage.create_exclusive(FINISHED)
+    sweep(storage, ())
+
+
+def files_of(metadata: CheckpointMetadata) -> set[str]:
+    """The files that a checkpoint's metadata refers to."""
+    return {
+        subtask.handle.path
+        for operator in metadata.operators
+        for subtask in operator.subtasks
+        if subtask.handle is not None
+    }
+
+
+def _claim(storage: RecoverableStorage, paths: list[str]) -> int:
+    markers = [path for path in paths if path.startswith(INCARNATION)]
+    incarnation = max((int(path.removeprefix(INCARNATION)) for path in markers), default=0) + 1
+    while not storage.create_exclusive(f"{INCARNATION}{incarnation}"):
+        incarnation += 1
+    for path in markers:
+        storage.delete(path)
+    return incarnation

@@ -1,0 +1,1 @@
+"""One subtask as a machine: its chain of operators, its barriers, its outputs."""

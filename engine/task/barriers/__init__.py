@@ -1,0 +1,1 @@
+"""Barrier handlers: when a task with several inputs takes its snapshot."""

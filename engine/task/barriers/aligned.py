@@ -1,0 +1,160 @@
+"""Exactly-once alignment: a barrier blocks its channel until every other channel has delivered it too.
+
+Thereby each record is before the snapshot on every path or after it on every path. The rules are those of
+Flink's SingleCheckpointBarrierHandler in its aligned states:
+
+- one checkpoint is in alignment at a time; a barrier with a higher id subsumes it;
+- a barrier of a checkpoint that is completed, aborted or older is dropped and must not block its channel;
+- the end of a channel stands for its barrier, unless checkpoints after the end of tasks are switched off;
+- a channel that gave both its barrier and its end counts once, and is never resumed.
+"""
+
+from __future__ import annotations
+
+from engine.elements import CheckpointBarrier
+from engine.task.barriers.events import (
+    DECLINED_INPUT_END_OF_STREAM,
+    DECLINED_ON_CANCELLATION_BARRIER,
+    DECLINED_SUBSUMED,
+    AbortCheckpoint,
+    BarrierArrived,
+    BarrierEffect,
+    BarrierEvent,
+    CancellationArrived,
+    StartCheckpoint,
+)
+
+NO_CHECKPOINT = -1
+
+
+class AlignedBarrierHandler:
+    """The alignment of one task over ``channels`` input channels.
+
+    ``blocked[channel]`` tells whether the channel must wait, ``ended[channel]`` whether it is over;
+    ``latest_checkpoint_id`` is the highest id seen.
+    """
+
+    __slots__ = (
+        "_aligned",
+        "_barrier",
+        "_counts_ended_channels",
+        "_last_done",
+        "_open_channels",
+        "_target",
+        "_to_resume",
+        "blocked",
+        "ended",
+        "latest_checkpoint_id",
+    )
+
+    def __init__(self, channels: int, *, checkpoints_after_tasks_finish: bool = True) -> None:
+        self.blocked = [False] * channels
+        self.latest_checkpoint_id = NO_CHECKPOINT
+        self._last_done = NO_CHECKPOINT
+        self._open_channels = channels
+        self.ended = [False] * channels
+        self._aligned: set[int] = set()
+        self._to_resume: list[int] = []
+        self._target = 0
+        self._barrier: CheckpointBarrier | None = None
+        self._counts_ended_channels = checkpoints_after_tasks_finish
+
+    @property
+    def pending(self) -> bool:
+        """Whether a checkpoint is in alignment."""
+        return self.latest_checkpoint_id != self._last_done
+
+    def handle(self, event: BarrierEvent, now: int) -> list[BarrierEffect]:
+        """Take one event; ``now`` is unused here, alignment has no clock."""
+        if type(event) is BarrierArrived:
+            return self._barrier_arrived(event.channel, event.barrier)
+        if type(event) is CancellationArrived:
+            return self._cancelled(event.checkpoint_id)
+        return self._channel_ended(event.channel)
+
+    def trigger(self, barrier: CheckpointBarrier) -> list[BarrierEffect]:
+        """The coordinator triggers this task itself, because it has no running upstream.
+
+        The trigger stands for a barrier on every channel that has not ended; behind it there are only ends.
+        """
+        effects: list[BarrierEffect] = []
+        open_channels = [channel for channel, ended in enumerate(self.ended) if not ended]
+        if open_channels:
+            for channel in open_channels:
+                effects.extend(self._barrier_arrived(channel, barrier))
+        elif barrier.checkpoint_id > self.latest_checkpoint_id:
+            self.latest_checkpoint_id = self._last_done = barrier.checkpoint_id
+            effects.append(StartCheckpoint(barrier))
+        return effects
+
+    def _barrier_arrived(self, channel: int, barrier: CheckpointBarrier) -> list[BarrierEffect]:
+        checkpoint_id = barrier.checkpoint_id
+        effects: list[BarrierEffect] = []
+        if checkpoint_id < self.latest_checkpoint_id:
+            return effects
+        if checkpoint_id == self.latest_checkpoint_id:
+            if not self.pending:
+                return effects
+        else:
+            if self.pending:
+                effects.append(self._abort(self.latest_checkpoint_id, DECLINED_SUBSUMED))
+            self.latest_checkpoint_id = checkpoint_id
+            self._target = self._open_channels
+            self._barrier = barrier
+        self.blocked[channel] = True
+        self._to_resume.append(channel)
+        self._align(channel, effects)
+        return effects
+
+    def _channel_ended(self, channel: int) -> list[BarrierEffect]:
+        effects: list[BarrierEffect] = []
+        self._open_channels -= 1
+        self.ended[channel] = True
+        if channel in self._to_resume:
+            self._to_resume.remove(channel)
+        if not self.pending:
+            return effects
+        if self._counts_ended_channels:
+            self._align(channel, effects)
+        else:
+            effects.append(self._abort(self.latest_checkpoint_id, DECLINED_INPUT_END_OF_STREAM))
+        return effects
+
+    def _cancelled(self, checkpoint_id: int) -> list[BarrierEffect]:
+        if checkpoint_id > self.latest_checkpoint_id or (
+            checkpoint_id == self.latest_checkpoint_id and self.pending
+        ):
+            return [self._abort(checkpoint_id, DECLINED_ON_CANCELLATION_BARRIER)]
+        return []
+
+    def _align(self, channel: int, effects: list[BarrierEffect]) -> None:
+        self._aligned.add(channel)
+        if len(self._aligned) < self._target:
+            return
+        assert self._barrier is not None
+        effects.append(StartCheckpoint(self._barrier))
+        self._last_done = self.latest_checkpoint_id
+        self._release()
+
+    def _abort(self, checkpoint_id: int, reason: str) -> AbortCheckpoint:
+        self.latest_checkpoint_id = max(self.latest_checkpoint_id, checkpoint_id)
+        self._last_done = self.latest_checkpoint_id
+        self._release()
+        return AbortCheckpoint(checkpoint_id, reason)
+
+    def _release(self) -> None:
+        self._aligned.clear()
+        self._barrier = None
+        for channel in self._to_resume:
+            self.blocked[channel] = False
+        self._to_resume.clear()
+
+    def validate(self) -> None:
+        """What must hold between any two events.
+
+        Raises AssertionError naming what does not.
+        """
+        if not self._to_resume:
+            return
+        assert self.pending, "channels are blocked although no checkpoint is in alignment"
+        assert len(self._aligned) < self._target, "all channels are aligned, yet they stay blocked"

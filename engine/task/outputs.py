@@ -1,0 +1,155 @@
+"""Where the records of a task go: one output an edge, one queue a channel.
+
+Sending appends to the receiver's queue at once; a queue over its capacity stops the sender's task before its
+next buffer, so an append never fails. Partitioning is per record, batching per channel and buffer. The cache
+from key to queue saves murmur for keys already seen; it is dropped when it outgrows CACHED_KEYS.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from engine.elements import Element, Record
+from engine.graph import JobEdge, PartitionerKind
+from engine.key_groups import key_group_of, operator_index
+
+Queue: TypeAlias = deque[Element]
+
+CACHED_KEYS = 500_000
+
+
+class Output:
+    """One edge to all subtasks of a downstream vertex, or to the one that a forward edge leads to."""
+
+    __slots__ = ("queues",)
+
+    def __init__(self, queues: Sequence[Queue]) -> None:
+        self.queues = list(queues)
+
+    def emit(self, records: list[Record]) -> None:
+        """Append ``records`` to the queues they belong to."""
+        raise NotImplementedError
+
+    def broadcast(self, element: Element) -> None:
+        """Append a control element to every queue."""
+        for queue in self.queues:
+            queue.append(element)
+
+
+class SingleOutput(Output):
+    """All records to one queue: forward and global edges, and every edge to a single subtask."""
+
+    __slots__ = ("_append",)
+
+    def __init__(self, queues: Sequence[Queue], target: int = 0) -> None:
+        super().__init__(queues)
+        self._append = self.queues[target].append
+
+    def emit(self, records: list[Record]) -> None:
+        """The buffer goes on as it is."""
+        self._append(records)
+
+
+class HashOutput(Output):
+    """Each record to the subtask that owns its key group."""
+
+    __slots__ = ("_append_of_key", "_key_selector", "_queue_index_of")
+
+    def __init__(
+        self,
+        queues: Sequence[Queue],
+        key_selector: Callable[[Any], Any],
+        queue_index_of: Callable[[Any], int],
+    ) -> None:
+        super().__init__(queues)
+        self._key_selector = key_selector
+        self._queue_index_of = queue_index_of
+        self._append_of_key: dict[Any, int] = {}
+
+    def emit(self, records: list[Record]) -> None:
+        """Split the buffer by queue; the order within a queue is that of ``records``."""
+        select_key = self._key_selector
+        cache = self._append_of_key
+        queues = self.queues
+        if len(records) == 1:
+            key = select_key(records[0][0])
+            index = cache.get(key)
+            if index is None:
+                index = self._locate(key)
+            queues[index].append(records)
+            return
+        buffers: list[list[Record]] = [[] for _ in queues]
+        appends = [buffer.append for buffer in buffers]
+        for record in records:
+            key = select_key(record[0])
+            try:
+                appends[cache[key]](record)
+            except KeyError:
+                appends[self._locate(key)](record)
+        for queue, buffer in zip(queues, buffers, strict=True):
+            if buffer:
+                queue.append(buffer)
+
+    def _locate(self, key: Any) -> int:
+        cache = self._append_of_key
+        if len(cache) >= CACHED_KEYS:
+            cache.clear()
+        index = cache[key] = self._queue_index_of(key)
+        return index
+
+
+class RebalanceOutput(Output):
+    """Records in turn over the queues, starting with that of the sender's own index."""
+
+    __slots__ = ("_next",)
+
+    def __init__(self, queues: Sequence[Queue], start: int) -> None:
+        super().__init__(queues)
+        self._next = start % len(self.queues)
+
+    def emit(self, records: list[Record]) -> None:
+        """Deal the records out."""
+        count = len(self.queues)
+        start = self._next
+        for offset in range(min(count, len(records))):
+            self.queues[(start + offset) % count].append(records[offset::count])
+        self._next = (start + len(records)) % count
+
+
+class BroadcastOutput(Output):
+    """Every record to every queue."""
+
+    __slots__ = ()
+
+    def emit(self, records: list[Record]) -> None:
+        """Each receiver gets a list of its own."""
+        for queue in self.queues:
+            queue.append(list(records))
+
+
+def build_output(edge: JobEdge, subtask: int, queues: Sequence[Queue], max_parallelism: int) -> Output:
+    """The output of ``subtask`` over ``edge``.
+
+    ``queues`` are the queues towards the edge's target subtasks in order (towards the one subtask, where the
+    edge is a forward edge); ``max_parallelism`` is the target's.
+    """
+    partitioner = edge.partitioner
+    kind = partitioner.kind
+    if len(queues) == 1:
+        return SingleOutput(queues)
+    if kind is PartitionerKind.HASH:
+        parallelism = len(queues)
+        key_type = partitioner.key_type
+        assert partitioner.key_selector is not None
+
+        def queue_index_of(key: Any) -> int:
+            return operator_index(max_parallelism, parallelism, key_group_of(key, max_parallelism, key_type))
+
+        return HashOutput(queues, partitioner.key_selector, queue_index_of)
+    if kind is PartitionerKind.BROADCAST:
+        return BroadcastOutput(queues)
+    if kind is PartitionerKind.GLOBAL:
+        return SingleOutput(queues)
+    return RebalanceOutput(queues, subtask)

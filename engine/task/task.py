@@ -1,0 +1,450 @@
+"""One subtask: a chain of operators between input channels and outputs (Flink: StreamTask).
+
+The rules it lives by:
+
+- A snapshot is taken in Flink's order: records that operators emit before the barrier, the barrier on all
+  outputs, the synchronous snapshots from the tail to the head, then the upload as an effect. The task
+  acknowledges only when it is told that the upload is durable.
+- Notifications may be lost or late: ids at or below the last one notified are ignored. An abort notice for a
+  checkpoint not yet begun makes the task answer its barrier with a cancellation marker.
+- At the end of its data a task goes on answering barriers. It finishes when a checkpoint that it took after
+  that end is complete, for only then are its last records committed.
+- A snapshot that becomes durable after its checkpoint was aborted is thrown away: nobody will refer to it.
+- Messages of another attempt are dropped.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from engine.elements import (
+    END_OF_DATA,
+    END_OF_PARTITION,
+    CancelCheckpointMarker,
+    CheckpointBarrier,
+    EndOfData,
+    Record,
+)
+from engine.graph import JobVertex
+from engine.key_groups import key_group_range
+from engine.messages import (
+    AcknowledgeCheckpoint,
+    AttemptId,
+    DeclineCheckpoint,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
+    Send,
+    TaskFinished,
+    TaskId,
+    TaskRunning,
+    TriggerCheckpoint,
+)
+from engine.operators.base import Operator, OperatorContext
+from engine.operators.source import SourceOperator
+from engine.protocol_points import (
+    ACKNOWLEDGED,
+    ALIGNED,
+    BARRIER_RECEIVED,
+    ELEMENT,
+    NOTIFIED,
+    RESTORED,
+    RESTORING,
+    SNAPSHOTTED,
+    UPLOADED,
+    Probe,
+)
+from engine.protocol_points import END_OF_DATA as END_OF_DATA_POINT
+from engine.state.snapshot import OperatorSnapshot, TaskSnapshot
+from engine.task.barriers.aligned import AlignedBarrierHandler
+from engine.task.barriers.events import BarrierArrived, BarrierEffect, CancellationArrived, ChannelEnded, StartCheckpoint
+from engine.task.events import (
+    Cancel,
+    Deliver,
+    DiscardSnapshot,
+    Poll,
+    Restore,
+    SnapshotFailed,
+    SnapshotStored,
+    StoreSnapshot,
+    TaskEffect,
+    TaskEvent,
+)
+from engine.task.outputs import Output, Queue
+
+NOTHING: Final[tuple[TaskEffect, ...]] = ()
+REMEMBERED_ABORTED_CHECKPOINTS = 16
+
+
+class TaskState(Enum):
+    """Where a task is in its life."""
+
+    CREATED = "created"
+    RUNNING = "running"
+    ENDED_DATA = "ended data"
+    """All input is processed; barriers are still answered."""
+    FINISHED = "finished"
+    CANCELED = "canceled"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSettings:
+    """What all tasks of a job share."""
+
+    attempt: AttemptId
+    buffer_records: int
+    probe: Probe
+    checkpointing: bool
+    allow_pickle: bool = False
+
+
+class Task:
+    """A subtask of a vertex. ``queues[channel]`` is the queue of an input channel, owned by the task.
+
+    ``queue_input[channel]`` is the index of the input edge that the channel belongs to.
+    """
+
+    __slots__ = (
+        "_aborted_ids",
+        "_chain",
+        "_first_final_checkpoint_id",
+        "_in_flight",
+        "_last_notified",
+        "_open_inputs",
+        "_probe",
+        "_source",
+        "_upstream_data",
+        "attempt",
+        "barriers",
+        "id",
+        "name",
+        "now",
+        "operators",
+        "output_queues",
+        "outputs",
+        "queue_input",
+        "queues",
+        "settings",
+        "state",
+        "vertex",
+    )
+
+    def __init__(
+        self,
+        task_id: TaskId,
+        vertex: JobVertex,
+        settings: TaskSettings,
+        queue_input: Sequence[int],
+        operators: Sequence[Operator],
+    ) -> None:
+        self.id = task_id
+        self.vertex = vertex
+        self.name = f"{vertex.name}-{task_id.subtask}"
+        self.settings = settings
+        self.attempt = settings.attempt
+        self.operators = list(operators)
+        self.queue_input = list(queue_input)
+        self.queues: list[Queue] = [deque() for _ in queue_input]
+        self.outputs: list[Output] = []
+        self.output_queues: list[Queue] = []
+        self.barriers = AlignedBarrierHandler(len(self.queues))
+        self.state = TaskState.CREATED
+        self.now = 0
+        self._probe = settings.probe
+        head = self.operators[0]
+        self._source: SourceOperator | None = head if isinstance(head, SourceOperator) else None
+        self._chain = self.operators[1:] if self._source is not None else self.operators
+        self._open_inputs = len(self.queues)
+        self._upstream_data = len(self.queues)
+        self._last_notified = 0
+        self._first_final_checkpoint_id: int | None = None
+        self._in_flight: dict[int, bool] = {}
+        self._aborted_ids: list[int] = []
+
+    def connect(self, outputs: Sequence[Output]) -> None:
+        """Attach the outputs, once all tasks of the attempt exist."""
+        self.outputs = list(outputs)
+        self.output_queues = [queue for output in outputs for queue in output.queues]
+
+    @property
+    def is_source(self) -> bool:
+        """Whether the task reads from a source instead of channels."""
+        return self._source is not None
+
+    def handle(self, event: TaskEvent, now: int) -> Sequence[TaskEffect]:
+        """Take one event at processing time ``now`` (milliseconds); whatever the user's code raises passes."""
+        self.now = now
+        kind = type(event)
+        if kind is Deliver:
+            return self._deliver(event.channel)  # type: ignore[union-attr]
+        if kind is Poll:
+            return self._poll()
+        if isinstance(event, TriggerCheckpoint):
+            return self._trigger(event)
+        if isinstance(event, NotifyCheckpointComplete):
+            return self._completed(event)
+        if isinstance(event, SnapshotStored):
+            return self._stored(event)
+        if isinstance(event, SnapshotFailed):
+            return self._store_failed(event)
+        if isinstance(event, NotifyCheckpointAborted):
+            return self._aborted(event)
+        if isinstance(event, Restore):
+            return self._restore(event)
+        assert isinstance(event, Cancel)
+        return self._cancel()
+
+    # Records.
+
+    def _deliver(self, channel: int) -> Sequence[TaskEffect]:
+        element = self.queues[channel].popleft()
+        if type(element) is list:
+            self._probe(ELEMENT, self.name, 0)
+            records = element
+            input_index = self.queue_input[channel]
+            for operator in self._chain:
+                records = operator.process_batch(records, input_index)
+                if not records:
+                    return NOTHING
+            for output in self.outputs:
+                output.emit(records)
+            return NOTHING
+        return self._control(channel, element)
+
+    def _poll(self) -> Sequence[TaskEffect]:
+        source = self._source
+        assert source is not None
+        records = source.poll(self.settings.buffer_records)
+        if not records:
+            return self._end_data()
+        self._probe(ELEMENT, self.name, 0)
+        self._emit(records, 0)
+        return NOTHING
+
+    def _emit(self, records: list[Record], first_operator: int) -> None:
+        """Send ``records`` through the chain behind the source, from ``first_operator`` on, and out."""
+        for operator in self._chain[first_operator:]:
+            if not records:
+                return
+            records = operator.process_batch(records, 0)
+        if records:
+            for output in self.outputs:
+                output.emit(records)
+
+    # Control elements.
+
+    def _control(self, channel: int, element: object) -> Sequence[TaskEffect]:
+        if type(element) is CheckpointBarrier:
+            self._probe(BARRIER_RECEIVED, self.name, element.checkpoint_id)
+            return self._barrier_effects(self.barriers.handle(BarrierArrived(channel, element), self.now))
+        if type(element) is EndOfData:
+            self._upstream_data -= 1
+            return self._end_data() if self._upstream_data == 0 else NOTHING
+        if type(element) is CancelCheckpointMarker:
+            event = CancellationArrived(channel, element.checkpoint_id)
+            return self._barrier_effects(self.barriers.handle(event, self.now))
+        self._open_inputs -= 1
+        effects = self._barrier_effects(self.barriers.handle(ChannelEnded(channel), self.now))
+        if self._open_inputs == 0 and not self.settings.checkpointing:
+            return [*effects, *self._finish()]
+        return effects
+
+    def _barrier_effects(self, decisions: Sequence[BarrierEffect]) -> Sequence[TaskEffect]:
+        effects: list[TaskEffect] = []
+        for decision in decisions:
+            if isinstance(decision, StartCheckpoint):
+                self._probe(ALIGNED, self.name, decision.barrier.checkpoint_id)
+                self._checkpoint(decision.barrier, effects)
+            else:
+                self._decline(decision.checkpoint_id, decision.reason, effects)
+        return effects
+
+    def _decline(self, checkpoint_id: int, reason: str, effects: list[TaskEffect]) -> None:
+        marker = CancelCheckpointMarker(checkpoint_id)
+        for output in self.outputs:
+            output.broadcast(marker)
+        effects.append(Send(DeclineCheckpoint(self.attempt, self.id, checkpoint_id, reason)))
+
+    # Checkpoints.
+
+    def _trigger(self, message: TriggerCheckpoint) -> Sequence[TaskEffect]:
+        """The job master speaks to sources, and to tasks whose upstreams have all finished."""
+        if message.attempt != self.attempt or self.state not in (TaskState.RUNNING, TaskState.ENDED_DATA):
+            return NOTHING
+        barrier = CheckpointBarrier(message.checkpoint_id, message.timestamp_ms)
+        return self._barrier_effects(self.barriers.trigger(barrier))
+
+    def _checkpoint(self, barrier: CheckpointBarrier, effects: list[TaskEffect]) -> None:
+        checkpoint_id = barrier.checkpoint_id
+        if checkpoint_id in self._aborted_ids:
+            self._decline(checkpoint_id, "CHECKPOINT_DECLINED", effects)
+            return
+        for position, operator in enumerate(self._chain):
+            records = operator.prepare_snapshot(checkpoint_id)
+            if records:
+                self._emit(records, position + 1)
+        for output in self.outputs:
+            output.broadcast(barrier)
+        ended = self.state is TaskState.ENDED_DATA
+        if ended and self._first_final_checkpoint_id is None:
+            self._first_final_checkpoint_id = checkpoint_id
+        self._in_flight[checkpoint_id] = ended
+        snapshots: dict[str, OperatorSnapshot] = {}
+        nodes = self.vertex.operators
+        for position in range(len(nodes) - 1, -1, -1):
+            snapshot = self.operators[position].snapshot(checkpoint_id, barrier.timestamp_ms)
+            if snapshot is not None:
+                snapshots[nodes[position].operator_id] = snapshot
+        self._probe(SNAPSHOTTED, self.name, checkpoint_id)
+        if snapshots:
+            effects.append(
+                StoreSnapshot(checkpoint_id, self._snapshot_path(checkpoint_id), TaskSnapshot(snapshots))
+            )
+        else:
+            effects.append(self._acknowledge(checkpoint_id, None))
+
+    def _snapshot_path(self, checkpoint_id: int) -> str:
+        head = self.vertex.operators[0].operator_id
+        return f"chk-{checkpoint_id}/{head[:12]}-{self.id.subtask}-{self.attempt}"
+
+    def _acknowledge(self, checkpoint_id: int, handle: object | None) -> Send:
+        ended = self._in_flight.pop(checkpoint_id)
+        self._probe(ACKNOWLEDGED, self.name, checkpoint_id)
+        return Send(AcknowledgeCheckpoint(self.attempt, self.id, checkpoint_id, handle, ended))
+
+    def _stored(self, event: SnapshotStored) -> Sequence[TaskEffect]:
+        if event.checkpoint_id not in self._in_flight:
+            return (DiscardSnapshot(event.handle),)
+        self._probe(UPLOADED, self.name, event.checkpoint_id)
+        return (self._acknowledge(event.checkpoint_id, event.handle),)
+
+    def _store_failed(self, event: SnapshotFailed) -> Sequence[TaskEffect]:
+        if self._in_flight.pop(event.checkpoint_id, None) is None:
+            return NOTHING
+        return (Send(DeclineCheckpoint(self.attempt, self.id, event.checkpoint_id, event.reason)),)
+
+    def _completed(self, message: NotifyCheckpointComplete) -> Sequence[TaskEffect]:
+        checkpoint_id = message.checkpoint_id
+        if message.attempt != self.attempt or self.state not in (TaskState.RUNNING, TaskState.ENDED_DATA):
+            return NOTHING
+        if checkpoint_id <= self._last_notified:
+            return NOTHING
+        self._last_notified = checkpoint_id
+        self._probe(NOTIFIED, self.name, checkpoint_id)
+        for operator in self.operators:
+            operator.notify_checkpoint_complete(checkpoint_id)
+        final = self._first_final_checkpoint_id
+        if final is not None and checkpoint_id >= final:
+            return self._finish()
+        return NOTHING
+
+    def _aborted(self, message: NotifyCheckpointAborted) -> Sequence[TaskEffect]:
+        checkpoint_id = message.checkpoint_id
+        if message.attempt != self.attempt or self.state not in (TaskState.RUNNING, TaskState.ENDED_DATA):
+            return NOTHING
+        if self._in_flight.pop(checkpoint_id, None) is None:
+            self._aborted_ids.append(checkpoint_id)
+            del self._aborted_ids[:-REMEMBERED_ABORTED_CHECKPOINTS]
+        for operator in self.operators:
+            operator.notify_checkpoint_aborted(checkpoint_id)
+        return NOTHING
+
+    # Beginning and end.
+
+    def _restore(self, event: Restore) -> Sequence[TaskEffect]:
+        assert self.state is TaskState.CREATED, f"{self.name} is restored twice"
+        self._probe(RESTORING, self.name, event.checkpoint_id or 0)
+        self._last_notified = event.checkpoint_id or 0
+        for position in range(len(self.operators) - 1, -1, -1):
+            node = self.vertex.operators[position]
+            restored = event.operators.get(node.operator_id)
+            self.operators[position].open(
+                self._operator_context(
+                    event.checkpoint_id,
+                    None if restored is None else restored.keyed,
+                    None if restored is None else restored.operator,
+                )
+            )
+        self.state = TaskState.RUNNING
+        self._probe(RESTORED, self.name, event.checkpoint_id or 0)
+        effects: list[TaskEffect] = [Send(TaskRunning(self.attempt, self.id))]
+        return effects
+
+    def _operator_context(
+        self, checkpoint_id: int | None, keyed: object | None, operator: object | None
+    ) -> OperatorContext:
+        vertex = self.vertex
+        return OperatorContext(
+            task_name=vertex.name,
+            subtask=self.id.subtask,
+            parallelism=vertex.parallelism,
+            max_parallelism=vertex.max_parallelism,
+            key_groups=key_group_range(vertex.max_parallelism, vertex.parallelism, self.id.subtask),
+            attempt=self.attempt,
+            clock=self._clock,
+            probe=self._pass_point,
+            restored_checkpoint_id=checkpoint_id,
+            keyed=keyed,
+            operator=operator,
+            allow_pickle=self.settings.allow_pickle,
+        )
+
+    def _clock(self) -> int:
+        return self.now
+
+    def _pass_point(self, point: str, checkpoint_id: int) -> None:
+        self._probe(point, self.name, checkpoint_id)
+
+    def _end_data(self) -> Sequence[TaskEffect]:
+        assert self.state is TaskState.RUNNING, f"{self.name} ends its data in state {self.state.value}"
+        self._probe(END_OF_DATA_POINT, self.name, 0)
+        for position, operator in enumerate(self._chain):
+            records = operator.finish()
+            if records:
+                self._emit(records, position + 1)
+        self.state = TaskState.ENDED_DATA
+        for output in self.outputs:
+            output.broadcast(END_OF_DATA)
+        if not self.settings.checkpointing:
+            return self._commit_without_checkpoint()
+        return NOTHING
+
+    def _commit_without_checkpoint(self) -> Sequence[TaskEffect]:
+        """Without checkpointing nothing can be restored, so the end of the data is the one commit."""
+        for operator in reversed(self.operators):
+            operator.snapshot(1, self.now)
+        for operator in self.operators:
+            operator.notify_checkpoint_complete(1)
+        return self._finish() if self._open_inputs == 0 else NOTHING
+
+    def _finish(self) -> Sequence[TaskEffect]:
+        for operator in self.operators:
+            operator.close()
+        for output in self.outputs:
+            output.broadcast(END_OF_PARTITION)
+        self.state = TaskState.FINISHED
+        return (Send(TaskFinished(self.attempt, self.id)),)
+
+    def _cancel(self) -> Sequence[TaskEffect]:
+        if self.state in (TaskState.RUNNING, TaskState.ENDED_DATA):
+            self.state = TaskState.CANCELED
+            for operator in self.operators:
+                operator.close()
+        self.state = TaskState.CANCELED
+        return NOTHING
+
+    def validate(self) -> None:
+        """What must hold between any two events.
+
+        Raises AssertionError naming what does not.
+        """
+        self.barriers.validate()
+        if self.state is TaskState.RUNNING:
+            assert self._first_final_checkpoint_id is None, f"{self.name} has a final checkpoint before its end"
+        elif self.state is TaskState.FINISHED:
+            assert self._last_notified >= (self._first_final_checkpoint_id or 0), (
+                f"{self.name} finished before its final checkpoint completed"
+            )

@@ -1,0 +1,205 @@
+"""The outside of a simulated job: the log it reads and the transactional system it writes to.
+
+- The system knows every transaction that was ever begun and judges each call as a real one would: a commit
+  or an abort that is repeated is fine, a commit of what was aborted is an error, rows cannot be added to
+  what was prepared. What becomes visible goes into the history at that moment.
+- Sources and sinks reach it only through their calls, and these are made inside a task's ``handle``: so a
+  fault at a protocol point can end the task between two of them.
+- Ports are shared by all subtasks and attempts: copying a function for a subtask must not copy them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+from engine.connectors.source import Source, SplitReader
+from engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
+from engine.elements import Record
+from harness.history import History
+from harness.scenario import InputRecord
+
+OPEN = "open"
+PREPARED = "prepared"
+COMMITTED = "committed"
+ABORTED = "aborted"
+
+
+class InjectedError(Exception):
+    """An error that a fault made the outside answer with."""
+
+
+class TransactionError(Exception):
+    """The outside refuses a call, as a real system would."""
+
+
+class Transaction:
+    """One transaction of the external system."""
+
+    __slots__ = ("attempt", "epoch", "name", "rows", "state", "subtask")
+
+    def __init__(self, name: str, subtask: int, epoch: int, attempt: str) -> None:
+        self.name = name
+        self.subtask = subtask
+        self.epoch = epoch
+        self.attempt = attempt
+        self.state = OPEN
+        self.rows: list[Any] = []
+
+
+class TransactionalSystem:
+    """Transactions by name, and the rows that are visible."""
+
+    def __init__(self, history: History, step: Callable[[], int]) -> None:
+        self.transactions: dict[str, Transaction] = {}
+        self._history = history
+        self._step = step
+        self.fails_after_commit: Callable[[], bool] = lambda: False
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def begin(self, subtask: int, epoch: int, attempt: str) -> str:
+        """Begin a transaction; its name is unique or the call is refused."""
+        name = f"{subtask}/{epoch}/{attempt}"
+        if name in self.transactions:
+            raise TransactionError(f"transaction {name} exists already")
+        self.transactions[name] = Transaction(name, subtask, epoch, attempt)
+        return name
+
+    def write(self, name: str, row: Any) -> None:
+        """Add a row to an open transaction."""
+        transaction = self.transactions[name]
+        if transaction.state != OPEN:
+            raise TransactionError(f"transaction {name} is {transaction.state}, no row can be added")
+        transaction.rows.append(row)
+
+    def prepare(self, name: str) -> None:
+        """From now on the transaction survives any crash and can be committed."""
+        transaction = self.transactions[name]
+        if transaction.state not in (OPEN, PREPARED):
+            raise TransactionError(f"transaction {name} is {transaction.state}, it cannot be prepared")
+        transaction.state = PREPARED
+
+    def commit(self, name: str) -> None:
+        """Make the rows visible."""
+        transaction = self.transactions.get(name)
+        if transaction is None:
+            raise TransactionError(f"transaction {name} is unknown")
+        if transaction.state == ABORTED:
+            raise TransactionError(f"transaction {name} was aborted, it cannot be committed")
+        if transaction.state != COMMITTED:
+            transaction.state = COMMITTED
+            self._history.transaction_visible(
+                self._step(),
+                name,
+                transaction.subtask,
+                transaction.attempt,
+                transaction.epoch,
+                transaction.rows,
+            )
+        if self.fails_after_commit():
+            self._history.commit_failed(self._step(), name)
+            raise InjectedError(f"commit of {name} timed out")
+
+    def abort(self, name: str) -> None:
+        """Throw the rows away."""
+        transaction = self.transactions.get(name)
+        if transaction is None:
+            return
+        if transaction.state == COMMITTED:
+            raise TransactionError(f"transaction {name} was committed, it cannot be aborted")
+        transaction.state = ABORTED
+
+    def unsettled(self) -> list[Transaction]:
+        """Transactions that are neither committed nor aborted."""
+        return [each for each in self.transactions.values() if each.state in (OPEN, PREPARED)]
+
+
+class SimulatedSink(TwoPhaseCommitSinkFunction):
+    """The engine's two-phase-commit sink over the external system."""
+
+    def __init__(self, system: TransactionalSystem) -> None:
+        super().__init__()
+        self._system = system
+
+    def __deepcopy__(self, memo: object) -> SimulatedSink:
+        return SimulatedSink(self._system)
+
+    def begin_transaction(self) -> str:
+        """Begin under a name that carries subtask, epoch and attempt."""
+        return self._system.begin(self.subtask, self.epoch, self.attempt)
+
+    def invoke_transaction(self, transaction: str, value: Any, context: Any) -> None:
+        """Write one row."""
+        self._system.write(transaction, value)
+
+    def pre_commit(self, transaction: str) -> None:
+        """Prepare."""
+        self._system.prepare(transaction)
+
+    def commit(self, transaction: str) -> None:
+        """Commit."""
+        self._system.commit(transaction)
+
+    def abort(self, transaction: str) -> None:
+        """Abort."""
+        self._system.abort(transaction)
+
+    def abort_unknown(self, recovery: Recovery) -> None:
+        """Abort what nobody lists and this subtask may sweep."""
+        for transaction in self._system.unsettled():
+            if recovery.may_abort(transaction.subtask, transaction.epoch, transaction.attempt):
+                self._system.abort(transaction.name)
+
+
+class SimulatedReader(SplitReader):
+    """Reads one split of the scenario."""
+
+    __slots__ = ("_log", "_position", "_records", "_split")
+
+    def __init__(self, log: SimulatedLog, split: str, position: int) -> None:
+        self._log = log
+        self._split = split
+        self._records = log.records[split]
+        self._position = position
+
+    def read(self, limit: int) -> list[Record]:
+        """The next records."""
+        position = self._position
+        records = self._records[position : position + limit]
+        position += len(records)
+        self._position = position
+        self._log.read_up_to[self._split] = position
+        return records
+
+    @property
+    def position(self) -> int:
+        """Offset of the next record."""
+        return self._position
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the split is read out."""
+        return self._position >= len(self._records)
+
+
+class SimulatedLog(Source):
+    """The scenario's splits as a replayable source, and how far each was last read."""
+
+    def __init__(self, records: dict[str, tuple[InputRecord, ...]]) -> None:
+        self.records: dict[str, list[Record]] = {
+            split: [(value, timestamp) for timestamp, value in rows] for split, rows in records.items()
+        }
+        self.read_up_to: dict[str, int] = dict.fromkeys(records, 0)
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def splits(self) -> Sequence[str]:
+        """All splits."""
+        return list(self.records)
+
+    def open_split(self, split: str, position: Any | None) -> SimulatedReader:
+        """A reader from ``position``."""
+        return SimulatedReader(self, split, position or 0)

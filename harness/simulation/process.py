@@ -1,0 +1,291 @@
+"""One simulated process of the job: the engine's execution with the world's network, storage and clock.
+
+It dies as a whole and is made anew by the world; what it must not lose is in the world's storage and external
+system. Its tasks can die one by one. Everything that takes time in a real process is an action here, which
+the schedule performs when it likes: messages, writes, restores, timers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from engine.checkpoint.events import (
+    CheckpointAborted,
+    CheckpointCompleted,
+    CheckpointTriggered,
+    MetadataFailed,
+    MetadataStored,
+    StartTimer,
+    StoreMetadata,
+)
+from engine.checkpoint.metadata import StateHandle, encode_metadata
+from engine.graph import JobGraph
+from engine.job.events import Deploy, JobFailed, JobFinished, StartRestartTimer
+from engine.messages import (
+    AcknowledgeCheckpoint,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
+    Send,
+    TriggerCheckpoint,
+)
+from engine.protocol_points import (
+    ACKNOWLEDGED,
+    COORDINATOR,
+    METADATA_WRITTEN,
+    NOTIFIED,
+    SNAPSHOTTED,
+    TRIGGERED,
+)
+from engine.runtime.execution import Execution
+from engine.runtime.recovery import Recovered, metadata_path, retire
+from engine.state.snapshot import encode_task_snapshot
+from engine.task.events import Restore, SnapshotFailed, SnapshotStored, StoreSnapshot, TaskEvent
+from engine.task.task import Task
+from harness.scenario import Fault
+from harness.simulation.actions import CLASS_INDEX, Action
+from harness.simulation.faults import Killed
+
+if TYPE_CHECKING:
+    from harness.simulation.world import World
+
+_TRIGGER = CLASS_INDEX["message_trigger"]
+_ACKNOWLEDGE = CLASS_INDEX["message_acknowledge"]
+_NOTIFY = CLASS_INDEX["message_notify"]
+_CONTROL = CLASS_INDEX["message_control"]
+_STORE = CLASS_INDEX["store"]
+_METADATA = CLASS_INDEX["metadata"]
+_RESTORE = CLASS_INDEX["restore"]
+_TIMER = CLASS_INDEX["timer"]
+
+_TRAVEL = {
+    TriggerCheckpoint: (_TRIGGER, "trigger", TRIGGERED),
+    AcknowledgeCheckpoint: (_ACKNOWLEDGE, "acknowledge", ACKNOWLEDGED),
+    NotifyCheckpointComplete: (_NOTIFY, "notify", NOTIFIED),
+}
+_TO_TASK = (TriggerCheckpoint, NotifyCheckpointComplete, NotifyCheckpointAborted)
+
+WRITE_REFUSED = "the storage refused the write"
+
+
+class SimulatedProcess(Execution):
+    """The job master and the tasks of one simulated process."""
+
+    def __init__(self, world: World, graph: JobGraph, recovered: Recovered) -> None:
+        super().__init__(graph, world.storage, recovered, world.probe, buffer_records=1)
+        self.world = world
+        self.current_task: Task | None = None
+        self._names: dict[Any, str] = {}
+
+    def now(self) -> int:
+        """The world's clock."""
+        return self.world.clock
+
+    # Tasks.
+
+    def job_graph(self) -> JobGraph:
+        """The graph at the parallelism that the last rescale asked for."""
+        graph = self.world.build_graph()
+        self._names = {
+            (vertex.index, subtask): f"{vertex.name}-{subtask}"
+            for vertex in graph.vertices
+            for subtask in range(vertex.parallelism)
+        }
+        return graph
+
+    def attempt_started(self, effect: Deploy) -> None:
+        """Enter it into the history."""
+        self.world.attempt_started(effect)
+
+    def start_restoring(self, task: Task, event: Restore) -> None:
+        """Restoring is an action of its own, so that a crash can come between two tasks' restores."""
+        self.world.slots_are_stale = True
+        self.world.add(_RESTORE, f"restore {task.name}", self._restore, (task, event))
+
+    def _restore(self, argument: tuple[Task, Restore]) -> None:
+        task, event = argument
+        if self.is_current(task):
+            self.task_event(task, event)
+
+    def task_event(self, task: Task, event: TaskEvent) -> None:
+        """As every driver, and a task can be killed while it handles the event."""
+        outer = self.current_task
+        self.current_task = task
+        try:
+            super().task_event(task, event)
+        except Killed:
+            self.kill(task)
+        finally:
+            self.current_task = outer
+
+    def cancel(self, task: Task) -> None:
+        """As every driver; a task that is killed while it closes is over, too."""
+        self.world.slots_are_stale = True
+        try:
+            super().cancel(task)
+        except Killed:
+            self.world.task_failed(task, "killed while it closed", injected=True)
+
+    def kill(self, task: Task) -> None:
+        """The task is gone without a word of its own; whoever watches it tells the job master."""
+        if not self.is_current(task):
+            return
+        del self.tasks[task.id]
+        self.world.slots_are_stale = True
+        self.world.task_failed(task, "killed", injected=True)
+        self.send(Send(self.failure_message(task, Killed("killed"))))
+
+    def kill_all(self) -> None:
+        """All tasks are gone; the job master lives."""
+        for task in list(self.tasks.values()):
+            self.kill(task)
+
+    def task_died(self, task: Task, error: BaseException) -> None:
+        """A task raised: because a fault made a call of it fail, or because it has an error."""
+        self.world.slots_are_stale = True
+        self.world.task_raised(task, error)
+        self.send(Send(self.failure_message(task, error)))
+
+    # Messages.
+
+    def send(self, effect: Send) -> None:
+        """Put a message on the network, unless a fault has other plans."""
+        message = effect.message
+        travel = _TRAVEL.get(type(message))
+        name = self._names[message.task]
+        world = self.world
+        if travel is None:
+            world.add(_CONTROL, f"{type(message).__name__} {name}", world.deliver, message)
+            return
+        class_index, verb, point = travel
+        checkpoint_id = message.checkpoint_id
+        label = f"{verb} {name} {checkpoint_id}"
+        fault = world.fault_at(point, name, checkpoint_id)
+        if fault is None:
+            world.add(class_index, label, world.deliver, message)
+        elif fault.kind == "duplicate_message":
+            world.add(class_index, label, world.deliver, message)
+            world.add(class_index, label, world.deliver, message)
+        elif fault.kind == "delay_message":
+            world.add_later(world.clock + fault.delay, class_index, label, world.deliver, message)
+        else:
+            world.lost(class_index, label, message)
+
+    def receive(self, message: Any) -> None:
+        """A message has arrived."""
+        if isinstance(message, _TO_TASK):
+            task = self.tasks.get(message.task)
+            if task is not None:
+                self.task_event(task, message)
+        else:
+            self.master_event(message)
+
+    # Storage.
+
+    def store_snapshot(self, effect: StoreSnapshot) -> None:
+        """The upload is an action of its own."""
+        task = self.current_task
+        assert task is not None
+        world = self.world
+        world.note_snapshot(task, effect)
+        fault = world.fault_at(SNAPSHOTTED, task.name, effect.checkpoint_id)
+        world.add(_STORE, f"store {task.name} {effect.checkpoint_id}", self._store, (task, effect, fault))
+
+    def _store(self, argument: tuple[Task, StoreSnapshot, Fault | None]) -> None:
+        task, effect, fault = argument
+        encoded = encode_task_snapshot(effect.snapshot)
+        path = effect.path
+        kind = None if fault is None else fault.kind
+        if kind == "fail_write" or kind == "tear_write":
+            if kind == "tear_write":
+                self.world.storage.tear(path, encoded.data)
+            self._stored((task, path, SnapshotFailed(effect.checkpoint_id, WRITE_REFUSED)))
+            return
+        self.world.storage.write(path, encoded.data)
+        handle = StateHandle(path, len(encoded.data), encoded.sha256, encoded.operators)
+        report = (task, path, SnapshotStored(effect.checkpoint_id, handle))
+        if fault is None:
+            self._stored(report)
+        else:
+            label = f"store {task.name} {effect.checkpoint_id}"
+            self.world.add_later(self.world.clock + fault.delay, _STORE, label, self._stored, report)
+
+    def _stored(self, report: tuple[Task, str, SnapshotStored | SnapshotFailed]) -> None:
+        task, path, event = report
+        if self.is_current(task):
+            self.task_event(task, event)
+        else:
+            self.world.storage.delete(path)
+
+    def land(self, action: Action) -> None:
+        """The process has died with a write under way, which reached the storage nevertheless."""
+        if action.perform == self._store:
+            _, effect, fault = action.argument
+            if fault is None or fault.kind == "late_write":
+                self.world.storage.write(effect.path, encode_task_snapshot(effect.snapshot).data)
+        elif action.perform == self._publish:
+            metadata, fault = action.argument
+            if fault is None or fault.kind == "late_write":
+                self.world.storage.write(metadata_path(metadata.checkpoint_id), encode_metadata(metadata))
+
+    def store_metadata(self, effect: StoreMetadata) -> None:
+        """Publishing is an action of its own."""
+        world = self.world
+        checkpoint_id = effect.metadata.checkpoint_id
+        fault = world.fault_at(METADATA_WRITTEN, COORDINATOR, checkpoint_id)
+        world.add(_METADATA, f"metadata {checkpoint_id}", self._publish, (effect.metadata, fault))
+
+    def _publish(self, argument: tuple[Any, Fault | None]) -> None:
+        metadata, fault = argument
+        world = self.world
+        path = metadata_path(metadata.checkpoint_id)
+        data = encode_metadata(metadata)
+        kind = None if fault is None else fault.kind
+        if kind == "fail_write" or kind == "tear_write":
+            if kind == "tear_write":
+                world.storage.tear(path + ".tmp", data)
+            self.master_event(MetadataFailed(metadata.checkpoint_id, WRITE_REFUSED))
+            return
+        world.storage.write(path, data)
+        if fault is None:
+            self._published(metadata.checkpoint_id)
+        else:
+            label = f"metadata {metadata.checkpoint_id}"
+            world.add_later(
+                world.clock + fault.delay, _METADATA, label, self._published, metadata.checkpoint_id
+            )
+
+    def _published(self, checkpoint_id: int) -> None:
+        self.world.probe(METADATA_WRITTEN, COORDINATOR, checkpoint_id)
+        self.master_event(MetadataStored(checkpoint_id))
+
+    # Timers and the end.
+
+    def start_timer(self, effect: StartTimer | StartRestartTimer) -> None:
+        """A timer is an action once it is due."""
+        label = f"timer {type(effect.event).__name__}"
+        self.world.add_later(effect.due_ms, _TIMER, label, self.master_event, effect.event)
+
+    def checkpoint_triggered(self, effect: CheckpointTriggered) -> None:
+        """Enter it into the history."""
+        self.world.history.checkpoint_triggered(self.world.step, effect.checkpoint_id)
+
+    def checkpoint_completed(self, effect: CheckpointCompleted) -> None:
+        """Enter it into the history."""
+        latest = self.master.coordinator.store.latest
+        assert latest is not None
+        self.world.checkpoint_completed(latest)
+
+    def checkpoint_aborted(self, effect: CheckpointAborted) -> None:
+        """Enter it into the history."""
+        self.world.history.checkpoint_aborted(self.world.step, effect.checkpoint_id, effect.reason)
+
+    def job_finished(self, effect: JobFinished) -> None:
+        """All output is committed: once no write is under way any more, the checkpoints are deleted."""
+        for action in self.world.writes_under_way():
+            self.land(action)
+        retire(self.world.storage)
+        self.world.job_finished()
+
+    def job_failed(self, effect: JobFailed) -> None:
+        """The job is over."""
+        self.world.job_failed(effect.cause)

@@ -1,0 +1,168 @@
+"""Which of the possible actions comes next.
+
+What is possible stands in two places: slots (a source that may be polled, a channel that may be read) and
+the pending actions (messages under way, writes, timers that are due). A chooser returns an index: below
+``len(slots)`` a slot, from there on a pending action; or NOTHING.
+
+The uniform chooser draws blindly and draws again where the slot is not ready, which gives every ready action
+the same chance without listing them; only after some misses it lists them. The other choosers list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Protocol
+
+from harness.scenario import ACTION_CLASSES, Schedule
+from harness.simulation.actions import Action, Slot
+
+NOTHING = -1
+BLIND_DRAWS = 6
+
+
+class Chooser(Protocol):
+    """Picks the next action."""
+
+    def choose(self, slots: Sequence[Slot], pending: Sequence[Action], step: int) -> int:
+        """An index into slots and pending, or NOTHING."""
+        ...
+
+
+class FairChooser:
+    """Round robin: slots and pending actions in turn, slots from where it left off, pending ones in order."""
+
+    __slots__ = ("_cursor", "_prefers_pending")
+
+    def __init__(self) -> None:
+        self._cursor = 0
+        self._prefers_pending = False
+
+    def choose(self, slots: Sequence[Slot], pending: Sequence[Action], step: int) -> int:
+        """The next in turn."""
+        self._prefers_pending = not self._prefers_pending
+        if pending and self._prefers_pending:
+            return len(slots)
+        count = len(slots)
+        cursor = self._cursor
+        for offset in range(count):
+            index = cursor + offset
+            if index >= count:
+                index %= count
+            if slots[index].is_ready():
+                self._cursor = index + 1
+                return index
+        return count if pending else NOTHING
+
+
+class UniformChooser:
+    """Every possible action is as likely as the others."""
+
+    __slots__ = ("_random",)
+
+    def __init__(self, seed: int) -> None:
+        self._random = Random(seed).random
+
+    def choose(self, slots: Sequence[Slot], pending: Sequence[Action], step: int) -> int:
+        """One of the possible actions."""
+        count = len(slots)
+        total = count + len(pending)
+        if not total:
+            return NOTHING
+        random = self._random
+        for _ in range(BLIND_DRAWS):
+            index = int(random() * total)
+            if index >= count or slots[index].is_ready():
+                return index
+        ready = possible(slots, pending)
+        return ready[int(random() * len(ready))] if ready else NOTHING
+
+
+class PriorityChooser:
+    """The class with the highest number first; within it the seed decides."""
+
+    __slots__ = ("_changes", "_priorities", "_random")
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._random = Random(schedule.seed).random
+        self._priorities = [schedule.priorities.get(name, 0) for name in ACTION_CLASSES]
+        self._changes = sorted(schedule.changes)
+
+    def choose(self, slots: Sequence[Slot], pending: Sequence[Action], step: int) -> int:
+        """One of the possible actions of the highest class."""
+        while self._changes and self._changes[0][0] <= step:
+            _, name, priority = self._changes.pop(0)
+            self._priorities[ACTION_CLASSES.index(name)] = priority
+        priorities = self._priorities
+        count = len(slots)
+        best: list[int] = []
+        highest = None
+        for index in possible(slots, pending):
+            action = slots[index] if index < count else pending[index - count]
+            priority = priorities[action.class_index]
+            if highest is None or priority > highest:
+                highest = priority
+                best = [index]
+            elif priority == highest:
+                best.append(index)
+        return best[int(self._random() * len(best))] if best else NOTHING
+
+
+class PreemptingChooser:
+    """Fair, but at the listed steps the named action goes first if it is possible."""
+
+    __slots__ = ("_fair", "_preemptions")
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._fair = FairChooser()
+        self._preemptions = dict(schedule.preemptions)
+
+    def choose(self, slots: Sequence[Slot], pending: Sequence[Action], step: int) -> int:
+        """The named action, or the next in turn."""
+        label = self._preemptions.get(step)
+        if label is not None:
+            count = len(slots)
+            for index in possible(slots, pending):
+                action = slots[index] if index < count else pending[index - count]
+                if action.label == label:
+                    return index
+        return self._fair.choose(slots, pending, step)
+
+
+class RecordingChooser:
+    """Does what another chooser does, and notes where that differs from what the fair one would have done."""
+
+    __slots__ = ("_chooser", "_fair", "preemptions")
+
+    def __init__(self, chooser: Chooser) -> None:
+        self._chooser = chooser
+        self._fair = FairChooser()
+        self.preemptions: list[tuple[int, str]] = []
+
+    def choose(self, slots: Sequence[Slot], pending: Sequence[Action], step: int) -> int:
+        """The other's choice."""
+        choice = self._chooser.choose(slots, pending, step)
+        if choice != self._fair.choose(slots, pending, step) and choice != NOTHING:
+            count = len(slots)
+            action = slots[choice] if choice < count else pending[choice - count]
+            self.preemptions.append((step, action.label))
+        return choice
+
+
+def possible(slots: Sequence[Slot], pending: Sequence[Action]) -> list[int]:
+    """The indexes of all possible actions."""
+    ready = [index for index, slot in enumerate(slots) if slot.is_ready()]
+    count = len(slots)
+    ready.extend(range(count, count + len(pending)))
+    return ready
+
+
+def chooser_of(schedule: Schedule) -> Chooser:
+    """The chooser that a schedule describes."""
+    if schedule.kind == "uniform":
+        return UniformChooser(schedule.seed)
+    if schedule.kind == "priority":
+        return PriorityChooser(schedule)
+    if schedule.kind == "preemptions":
+        return PreemptingChooser(schedule)
+    return FairChooser()

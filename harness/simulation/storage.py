@@ -1,0 +1,50 @@
+"""Storage that outlives every process of the simulated world.
+
+A write is one step of the schedule; what a fault makes of it is decided there. Reads and deletions happen at
+once, inside the step that asks for them.
+"""
+
+from __future__ import annotations
+
+
+class FileMissing(Exception):
+    """A file that should be there is not."""
+
+
+class SimulatedStorage:
+    """Files by path, relative to the job's checkpoint directory."""
+
+    __slots__ = ("files",)
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+
+    def read(self, path: str) -> bytes:
+        """The content of a file; FileMissing where there is none."""
+        try:
+            return self.files[path]
+        except KeyError:
+            raise FileMissing(f"{path} is not there") from None
+
+    def write(self, path: str, data: bytes) -> None:
+        """Put a file in place, whole."""
+        self.files[path] = data
+
+    def tear(self, path: str, data: bytes) -> None:
+        """Put the first half of a file in place, as a crash in the middle of a write does."""
+        self.files[path] = data[: len(data) // 2]
+
+    def list(self, prefix: str) -> list[str]:
+        """All paths that begin with ``prefix``, sorted."""
+        return sorted(path for path in self.files if path.startswith(prefix))
+
+    def delete(self, path: str) -> None:
+        """Delete a file; one that is not there is fine."""
+        self.files.pop(path, None)
+
+    def create_exclusive(self, path: str) -> bool:
+        """Create an empty file; False where it exists."""
+        if path in self.files:
+            return False
+        self.files[path] = b""
+        return True

@@ -1,0 +1,31 @@
+"""The simulation as a system on trial."""
+
+from __future__ import annotations
+
+from harness.family import Family
+from harness.history import History
+from harness.scenario import Scenario, Schedule
+from harness.simulation.schedule import RecordingChooser, chooser_of
+from harness.simulation.tracing import NO_TRACER, Tracer
+from harness.simulation.world import World
+
+NAME = "simulated"
+
+
+class SimulatedSystem:
+    """Runs scenarios against the engine's machines in one thread."""
+
+    name = NAME
+
+    def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
+        """One run; with ``trace`` the history carries the full trace."""
+        return World(family, scenario, tracer=Tracer() if trace else NO_TRACER).run()
+
+
+def record_preemptions(family: Family, scenario: Scenario) -> Schedule:
+    """The scenario's schedule as preemptions of the fair one."""
+    recorder = RecordingChooser(chooser_of(scenario.schedule))
+    World(family, scenario, chooser=recorder).run()
+    return Schedule(
+        kind="preemptions", horizon=scenario.schedule.horizon, preemptions=tuple(recorder.preemptions)
+    )
