@@ -1,0 +1,215 @@
+"""Runs recorded facts about Flink against the engine: ``pytest tests/conformance [--vectors FILE]``.
+
+A vector is an input and what Flink's own classes answered to it. Each area of vectors needs an adapter: a
+function from a vector's input to an answer, which drives the engine's classes and implements nothing itself.
+Every module under ``adapters/`` offers a dict ADAPTERS of them. Areas without one are reported as not
+covered, in the summary and in the JSON, and never count as passed.
+
+What Flink leaves unspecified, such as the order of a hash map, the vectors state in their expected answer:
+an adapter is handed the names that it lists in its module's GIVEN.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+DEFAULT_VECTORS = HERE / "vectors.json"
+EXTREMES = {"MIN": -(1 << 63), "MAX": (1 << 63) - 1}
+OPTIONAL = ("stored_keys",)
+
+
+@dataclass(frozen=True)
+class Vector:
+    """One recorded fact."""
+
+    id: str
+    area: str
+    input: Any
+    expected: Any
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """How an area's inputs reach the engine; ``given``: parts of the expected answer that it is told."""
+
+    answer: Callable[..., Any]
+    given: tuple[str, ...] = ()
+
+    def __call__(self, vector: Vector) -> Any:
+        """Give the engine's answer."""
+        told = {name: vector.expected[name] for name in self.given if name in vector.expected}
+        return self.answer(vector.input, **told)
+
+
+@dataclass
+class Results:
+    """What came out, by area; filled on the process that reports."""
+
+    vectors: list[Vector]
+    covered: frozenset[str]
+    passed: set[str] = field(default_factory=set)
+    reported: bool = False
+
+    def by_area(self) -> dict[str, dict[str, Any]]:
+        """Give the figures of each area; what did not run has not passed."""
+        areas: dict[str, dict[str, Any]] = {}
+        for vector in self.vectors:
+            area = areas.setdefault(
+                vector.area,
+                {"passed": 0, "total": 0, "failed": [], "covered": vector.area in self.covered},
+            )
+            area["total"] += 1
+            if vector.id in self.passed:
+                area["passed"] += 1
+            else:
+                area["failed"].append(vector.id)
+        return dict(sorted(areas.items()))
+
+
+RESULTS: pytest.StashKey[Results] = pytest.StashKey()
+
+
+def load_vectors(path: Path) -> list[Vector]:
+    """Read a file of vectors; refuse one that cannot be read in a line that names it."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        vectors = [
+            Vector(item["id"], item["area"], item["input"], item["expected"]) for item in content["vectors"]
+        ]
+    except OSError as error:
+        raise pytest.UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise pytest.UsageError(f"{path}: no file of vectors: {type(error).__name__}: {error}") from error
+    seen: set[str] = set()
+    for vector in vectors:
+        if vector.id in seen:
+            raise pytest.UsageError(f"{path}: the id {vector.id!r} occurs twice")
+        seen.add(vector.id)
+    return vectors
+
+
+def load_adapters() -> dict[str, Adapter]:
+    """Collect the adapters of all modules under ``adapters/``."""
+    adapters: dict[str, Adapter] = {}
+    for path in sorted((HERE / "adapters").glob("*.py")):
+        spec = importlib.util.spec_from_file_location(f"conformance_adapters_{path.stem}", path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        given: Mapping[str, tuple[str, ...]] = getattr(module, "GIVEN", {})
+        for area, answer in module.ADAPTERS.items():
+            assert area not in adapters, f"{path}: a second adapter for {area}"
+            adapters[area] = Adapter(answer, given.get(area, ()))
+    return adapters
+
+
+def canonical(value: Any, other: Any = None) -> Any:
+    """Bring an answer into the form in which answers are compared, by the conventions of the vectors."""
+    if isinstance(value, str):
+        return EXTREMES.get(value, value)
+    if isinstance(value, list | tuple):
+        others = (
+            other if isinstance(other, list | tuple) and len(other) == len(value) else [None] * len(value)
+        )
+        return [canonical(item, peer) for item, peer in zip(value, others, strict=True)]
+    if isinstance(value, dict):
+        peers = other if isinstance(other, dict) else {}
+        return {
+            key: canonical(item, peers.get(key))
+            for key, item in value.items()
+            if key not in OPTIONAL or key in peers
+        }
+    return value
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("conformance")
+    group.addoption("--vectors", metavar="FILE", help="vectors to run, instead of the project's copy")
+    group.addoption("--conformance-json", metavar="FILE", help="write passed and failed by area to FILE")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    path = config.getoption("--vectors", default=None)
+    vectors = load_vectors(DEFAULT_VECTORS if path is None else Path(path))
+    results = config.stash[RESULTS] = Results(vectors, frozenset(load_adapters()))
+    if not hasattr(config, "workerinput"):
+        reporter = Reporter(results, config.getoption("--conformance-json", default=None))
+        config.pluginmanager.register(reporter, "conformance-reporter")
+
+
+@pytest.fixture(scope="session")
+def adapters() -> dict[str, Adapter]:
+    return load_adapters()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "vector" in metafunc.fixturenames:
+        results = metafunc.config.stash[RESULTS]
+        vectors = [vector for vector in results.vectors if vector.area in results.covered]
+        metafunc.parametrize(
+            "vector", vectors or [None], ids=[vector.id for vector in vectors] or ["no area is covered"]
+        )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out the placeholder that stands where no vector of the file can run."""
+    items[:] = [item for item in items if not item.name.endswith("[no area is covered]")]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    callspec = getattr(item, "callspec", None)
+    if callspec is not None and isinstance(callspec.params.get("vector"), Vector):
+        report.user_properties.append(("vector", callspec.params["vector"].id))
+    return report
+
+
+@pytest.fixture(scope="session")
+def canonical_forms() -> Callable[[Any, Any], tuple[Any, Any]]:
+    """Give both answers in the form in which they are compared."""
+    return lambda expected, actual: (canonical(expected, actual), canonical(actual, expected))
+
+
+class Reporter:
+    """Gathers what came out and tells it: here, or on the controller of pytest-xdist."""
+
+    def __init__(self, results: Results, json_path: str | None) -> None:
+        self.results = results
+        self.json_path = json_path
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        for name, value in report.user_properties:
+            if name == "vector" and report.when == "call":
+                self.results.reported = True
+                if report.passed:
+                    self.results.passed.add(str(value))
+
+    def pytest_sessionfinish(self) -> None:
+        if self.json_path is not None:
+            areas = self.results.by_area()
+            Path(self.json_path).write_text(json.dumps(areas, indent=1) + "\n", encoding="utf-8")
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if not self.results.reported and self.json_path is None:
+            return
+        areas = self.results.by_area()
+        terminalreporter.section("conformance to Flink")
+        for area, figures in areas.items():
+            if figures["covered"]:
+                failed = f"  failed: {', '.join(figures['failed'])}" if figures["failed"] else ""
+                terminalreporter.line(f"{area} {figures['passed']}/{figures['total']}{failed}")
+        missing = [
+            f"{area} 0/{figures['total']}" for area, figures in areas.items() if not figures["covered"]
+        ]
+        if missing:
+            terminalreporter.line(f"not covered: {', '.join(missing)}")
