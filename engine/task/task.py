@@ -10,6 +10,8 @@ The rules it lives by:
 - At the end of its data a task goes on answering barriers. It finishes when a checkpoint that it took after
   that end is complete, for only then are its last records committed.
 - A snapshot that becomes durable after its checkpoint was aborted is thrown away: nobody will refer to it.
+- A finished task drops what still arrives (barriers of checkpoints that it missed): left in its queues, it
+  would stop the upstream tasks that live on.
 - Messages of another attempt are dropped.
 """
 
@@ -201,6 +203,8 @@ class Task:
 
     def _deliver(self, channel: int) -> Sequence[TaskEffect]:
         element = self.queues[channel].popleft()
+        if self.state is TaskState.FINISHED:
+            return NOTHING
         if type(element) is list:
             self._probe(ELEMENT, self.name, 0)
             records = element

@@ -21,7 +21,7 @@ _POLL = CLASS_INDEX["poll"]
 _DELIVER = CLASS_INDEX["deliver"]
 _DELIVERIES = tuple(Deliver(channel) for channel in range(64))
 _RUNNING = TaskState.RUNNING
-_ENDED_DATA = TaskState.ENDED_DATA
+_CREATED = TaskState.CREATED
 
 
 class Slot:
@@ -64,10 +64,8 @@ class Slot:
                 return False
         elif not queue or self._blocked[self._channel]:
             return False
-        else:
-            state = self.task.state
-            if state is not _RUNNING and state is not _ENDED_DATA:
-                return False
+        elif self.task.state is _CREATED:
+            return False
         capacity = self._capacity
         for output in self._outputs:
             if len(output) >= capacity:
