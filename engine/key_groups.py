@@ -33,7 +33,8 @@ class InvalidKey(TypeError):
     """A value that cannot be a key."""
 
 
-def _signed(value: int) -> int:
+def signed(value: int) -> int:
+    """Read the lowest 32 bits as a signed integer, as Java does."""
     value &= _MASK
     return value - 0x100000000 if value & 0x80000000 else value
 
@@ -52,7 +53,7 @@ def hash_string(value: str) -> int:
     else:
         for unit in units:
             code = (code * 31 + unit) & _MASK
-    return _signed(code)
+    return signed(code)
 
 
 def hash_int(value: int) -> int:
@@ -66,7 +67,7 @@ def hash_long(value: int) -> int:
     """Compute ``Long.hashCode``, and ``BigInteger.hashCode`` beyond 64 bits."""
     if -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF:
         unsigned = value & 0xFFFFFFFFFFFFFFFF
-        return _signed(unsigned ^ (unsigned >> 32))
+        return signed(unsigned ^ (unsigned >> 32))
     return hash_big_integer(value)
 
 
@@ -77,7 +78,7 @@ def hash_big_integer(value: int) -> int:
     code = 0
     for (word,) in struct.iter_unpack(">I", words):
         code = (code * 31 + word) & _MASK
-    return _signed(-code if value < 0 else code)
+    return signed(-code if value < 0 else code)
 
 
 def hash_bool(value: bool) -> int:
@@ -88,13 +89,13 @@ def hash_bool(value: bool) -> int:
 def hash_double(value: float) -> int:
     """Compute ``Double.hashCode``."""
     bits: int = struct.unpack("<Q", struct.pack("<d", value))[0] if value == value else _CANONICAL_DOUBLE_NAN
-    return _signed(bits ^ (bits >> 32))
+    return signed(bits ^ (bits >> 32))
 
 
 def hash_float(value: float) -> int:
     """Compute ``Float.hashCode``."""
     bits: int = struct.unpack("<I", struct.pack("<f", value))[0] if value == value else _CANONICAL_FLOAT_NAN
-    return _signed(bits)
+    return signed(bits)
 
 
 def hash_bytes(value: bytes) -> int:
@@ -102,7 +103,7 @@ def hash_bytes(value: bytes) -> int:
     code = 1
     for byte in value:
         code = (code * 31 + (byte - 256 if byte > 127 else byte)) & _MASK
-    return _signed(code)
+    return signed(code)
 
 
 def hash_fields(values: Sequence[Any], hashers: Sequence[Callable[[Any], int]]) -> int:
@@ -110,14 +111,14 @@ def hash_fields(values: Sequence[Any], hashers: Sequence[Callable[[Any], int]]) 
     code = 0
     for value, hasher in zip(values, hashers, strict=True):
         code = code * 31 + (0 if value is None else hasher(value))
-    return _signed(code)
+    return signed(code)
 
 
 def _hash_tuple(value: Sequence[Any]) -> int:
     code = 0
     for field in value:
         code = code * 31 + (0 if field is None else hash_dynamic(field))
-    return _signed(code)
+    return signed(code)
 
 
 _BY_PYTHON_TYPE: dict[type, Callable[[Any], int]] = {

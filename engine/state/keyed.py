@@ -75,6 +75,13 @@ class _Registered:
         self.table: dict[Any, Any] = {}
         self.handle = ValueState(backend, self.table)
 
+    def isolated_table(self) -> dict[Any, Any]:
+        """Copy the table so that later changes do not reach the copy."""
+        try:
+            return self.value_type.copy_table(self.table)
+        except Exception as error:
+            raise StateError(f"state {self.name!r}: a value cannot be copied: {error}") from error
+
 
 class KeyedStateBackend:
     """The keyed state of one operator in one subtask."""
@@ -116,7 +123,7 @@ class KeyedStateBackend:
     def snapshot(self) -> KeyedSnapshot:
         """Copy all tables, isolated from later changes: the synchronous part of a snapshot."""
         tables = [
-            TableSnapshot(item.name, item.kind, item.value_type, item.value_type.copy_table(item.table))
+            TableSnapshot(item.name, item.kind, item.value_type, item.isolated_table())
             for item in self._registered.values()
         ]
         self._forget_old_keys()

@@ -66,7 +66,12 @@ class ListState:
         if element_type.immutable:
             elements = self._elements.copy()
         else:
-            elements = list(map(element_type.copy, self._elements))
+            try:
+                elements = list(map(element_type.copy, self._elements))
+            except Exception as error:
+                raise StateError(
+                    f"operator state {self.name!r}: an element cannot be copied: {error}"
+                ) from error
         return ListSnapshot(self.name, self.mode, element_type, elements)
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from engine.key_groups import InvalidKey, key_group_of
 from engine.state.files import SNAPSHOT_MAGIC, DamagedFile, StateError, seal, unseal
-from engine.types import NotDescribable, TypeInformation, WrongValue
+from engine.types import NotDescribable, TypeInformation, WrongValue, from_descriptor
 from engine.types.information import ENCODER, Descriptor, Packer
 
 SPLIT_DISTRIBUTE = "SPLIT_DISTRIBUTE"
@@ -277,9 +277,7 @@ class PickleRefused(StateError):
 
 def describe(descriptor: Descriptor) -> str:
     """Write a stored description of a type as a reader expects it."""
-    if isinstance(descriptor, str):
-        return descriptor
-    name, *parameters = descriptor
-    if name == "TUPLE":
-        return f"TUPLE([{', '.join(map(describe, parameters[0]))}])"
-    return f"{name}({', '.join(map(describe, parameters))})"
+    try:
+        return from_descriptor(descriptor).name
+    except ValueError:
+        return f"{descriptor} (a type that this onceproof does not know)"

@@ -12,9 +12,10 @@ from typing import Any
 from engine.types.composite import ListType, MapType, TupleType
 from engine.types.dynamic import NotDescribable
 from engine.types.information import Descriptor, TypeInformation, WrongValue
+from engine.types.row import Row, RowType
 from engine.types.scalars import SCALAR_TYPES
 
-__all__ = ["Descriptor", "NotDescribable", "TypeInformation", "Types", "WrongValue", "from_descriptor"]
+__all__ = ["Descriptor", "NotDescribable", "Row", "TypeInformation", "Types", "WrongValue", "from_descriptor"]
 
 _SCALARS: dict[str, TypeInformation] = {kind.name: kind for kind in SCALAR_TYPES}
 _INTERNED: dict[str, TypeInformation] = {}
@@ -36,6 +37,10 @@ def _build(descriptor: list[Any]) -> TypeInformation:
     match descriptor:
         case ["TUPLE", list() as fields]:
             built = TupleType(tuple(from_descriptor(field) for field in fields), descriptor)
+        case ["ROW", None, list() as fields]:
+            built = RowType(None, tuple(from_descriptor(field) for field in fields), descriptor)
+        case ["ROW", list() as names, list() as fields]:
+            built = RowType(tuple(names), tuple(from_descriptor(field) for field in fields), descriptor)
         case [("LIST" | "BASIC_ARRAY" | "PRIMITIVE_ARRAY" | "OBJECT_ARRAY") as name, element]:
             built = ListType(name, from_descriptor(element), descriptor)
         case ["MAP", key, value]:
@@ -132,6 +137,16 @@ class Types:
     def TUPLE(field_types: list[TypeInformation]) -> TypeInformation:
         """A tuple with a type for each field."""
         return from_descriptor(["TUPLE", [field.descriptor for field in field_types]])
+
+    @staticmethod
+    def ROW(field_types: list[TypeInformation]) -> TypeInformation:
+        """A Row with a type for each field; fields may be None."""
+        return from_descriptor(["ROW", None, [field.descriptor for field in field_types]])
+
+    @staticmethod
+    def ROW_NAMED(field_names: list[str], field_types: list[TypeInformation]) -> TypeInformation:
+        """A Row with a name and a type for each field; fields may be None."""
+        return from_descriptor(["ROW", list(field_names), [field.descriptor for field in field_types]])
 
     @staticmethod
     def LIST(element_type_info: TypeInformation) -> TypeInformation:

@@ -1,0 +1,167 @@
+"""Rows: tuples whose fields may be None and may have names (PyFlink: Row)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Optional
+
+from engine.key_groups import InvalidKey, hash_fields, signed
+from engine.types.information import Descriptor, Packer, TypeInformation, WrongValue
+
+
+class Row:
+    """A row. ``Row(1, "a")`` has positions, ``Row(id=1, name="a")`` has names as well."""
+
+    __slots__ = ("_names", "_values")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if args and kwargs:
+            raise ValueError("a row takes fields by position or by name, not both")
+        self._values: list[Any] = list(kwargs.values()) if kwargs else list(args)
+        self._names: tuple[str, ...] | None = tuple(kwargs) if kwargs else None
+
+    def set_field_names(self, field_names: Sequence[str]) -> None:
+        """Name the fields, in order."""
+        if len(field_names) != len(self._values):
+            raise ValueError(f"{len(field_names)} names for a row of {len(self._values)} fields")
+        self._names = tuple(field_names)
+
+    def get_fields_by_names(self, names: Sequence[str]) -> list[Any]:
+        """Give the fields of these names."""
+        return [self[name] for name in names]
+
+    def as_dict(self, recursive: bool = False) -> dict[str, Any]:
+        """Give name -> field; ``recursive``: rows within as well."""
+        if self._names is None:
+            raise TypeError("a row without names cannot become a dict")
+        return {
+            name: value.as_dict(True) if recursive and isinstance(value, Row) else value
+            for name, value in zip(self._names, self._values, strict=True)
+        }
+
+    def _place(self, key: int | str) -> int:
+        if isinstance(key, int):
+            return key
+        if self._names is None or key not in self._names:
+            known = "none" if self._names is None else ", ".join(self._names)
+            raise KeyError(f"the row has no field {key!r}: its names are {known}")
+        return self._names.index(key)
+
+    def __getitem__(self, key: int | str) -> Any:
+        return self._values[self._place(key)]
+
+    def __setitem__(self, key: int | str, value: Any) -> None:
+        self._values[self._place(key)] = value
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            return self[name]
+        except KeyError as error:
+            raise AttributeError(error.args[0]) from None
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Row):
+            return NotImplemented
+        return self._values == other._values and self._names == other._names
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._values))
+
+    def __repr__(self) -> str:
+        if self._names is None:
+            return f"Row({', '.join(map(repr, self._values))})"
+        fields = zip(self._names, self._values, strict=True)
+        return f"Row({', '.join(f'{name}={value!r}' for name, value in fields)})"
+
+    def __copy__(self) -> Row:
+        return make_row(self._names, self._values)
+
+    def __reduce__(self) -> tuple[Any, tuple[tuple[str, ...] | None, list[Any]]]:
+        return make_row, (self._names, self._values)
+
+
+def make_row(names: tuple[str, ...] | None, values: Collection[Any]) -> Row:
+    """Make a row of fields and, if it has them, their names."""
+    row = Row(*values)
+    row._names = names
+    return row
+
+
+class RowType(TypeInformation):
+    """A row with a type for each field, any of which may be None."""
+
+    __slots__ = ("fields", "names")
+
+    def __init__(
+        self, names: tuple[str, ...] | None, fields: tuple[TypeInformation, ...], descriptor: Descriptor
+    ) -> None:
+        if names is not None and len(names) != len(fields):
+            raise ValueError(f"{len(names)} names for {len(fields)} types of a row")
+        shown = (
+            [field.name for field in fields]
+            if names is None
+            else [f"{name}: {field.name}" for name, field in zip(names, fields, strict=True)]
+        )
+        super().__init__(
+            f"ROW({', '.join(shown)})",
+            descriptor=descriptor,
+            python_type=Row,
+            wire_type=tuple[tuple(Optional[field.wire_type] for field in fields)],  # type: ignore[misc]  # noqa: UP045
+            immutable=False,
+            contains_pickle=any(field.contains_pickle for field in fields),
+            java_hash_kind="row",
+        )
+        self.fields = fields
+        self.names = names
+
+    def prepare(self, values: Collection[Any]) -> Packer | None:
+        for value in values:
+            if type(value) is not Row or len(value) != len(self.fields) or value._names != self.names:
+                raise WrongValue(value, self.name)
+        packers: list[Packer | None] = [None] * len(self.fields)
+        for place, field in enumerate(self.fields):
+            column = [row._values[place] for row in values if row._values[place] is not None]
+            packers[place] = field.prepare(column)
+        if not any(packers):
+            return list
+        return lambda row: [
+            item if pack is None or item is None else pack(item)
+            for item, pack in zip(row, packers, strict=True)
+        ]
+
+    def unpacker(self) -> Packer | None:
+        names = self.names
+        unpackers = [field.unpacker() for field in self.fields]
+        if not any(unpackers):
+            return lambda fields: make_row(names, fields)
+        return lambda fields: make_row(
+            names,
+            [
+                item if unpack is None or item is None else unpack(item)
+                for item, unpack in zip(fields, unpackers, strict=True)
+            ],
+        )
+
+    def copy(self, value: Any) -> Any:
+        return make_row(
+            value._names,
+            [
+                item if item is None else field.copy(item)
+                for field, item in zip(self.fields, value, strict=False)
+            ],
+        )
+
+    def java_hash(self, key: Any) -> int:
+        """Compute ``Row.hashCode`` of a row by position: that of its fields as an array, and no names."""
+        if type(key) is not Row or len(key) != len(self.fields):
+            raise InvalidKey(str(WrongValue(key, self.name, "the key does not fit the key type")))
+        code = hash_fields(key._values, [field.java_hash for field in self.fields])
+        return signed((code + 31 ** len(self.fields)) * 961)
