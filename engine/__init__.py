@@ -14,6 +14,7 @@ from engine.configuration import Configuration, ConfigurationError
 from engine.connectors.collection import CollectionSource
 from engine.connectors.encoders import Encoder
 from engine.connectors.file_sink import FileSink, OutputFileConfig
+from engine.connectors.files import CsvSource, JsonLinesSource, MalformedRow
 from engine.connectors.print import PrintSinkFunction
 from engine.connectors.sink import Sink
 from engine.connectors.source import Source, SplitReader
@@ -49,6 +50,7 @@ __all__ = [
     "CollectionSource",
     "Configuration",
     "ConfigurationError",
+    "CsvSource",
     "DataStream",
     "DataStreamSink",
     "Encoder",
@@ -60,10 +62,12 @@ __all__ = [
     "FunctionInitializationContext",
     "FunctionSnapshotContext",
     "InvalidJob",
+    "JsonLinesSource",
     "KeySelector",
     "KeyedProcessFunction",
     "KeyedStream",
     "ListStateDescriptor",
+    "MalformedRow",
     "MapFunction",
     "OutputFileConfig",
     "PrintSinkFunction",

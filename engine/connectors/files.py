@@ -1,0 +1,374 @@
+"""Sources that read files: CSV and JSON lines, a split for each file or for each range of bytes.
+
+The rules this module lives by:
+
+- A record belongs to the range that its first byte lies in. A range begins at the first line that starts in
+  it and reads its last line to the end, so ranges cover a file exactly, whatever their size.
+- A position is (offset of a block, records given of it): a restore reads the block again and skips what was
+  given. It does not depend on how large blocks are.
+- Byte ranges need one record a line. A CSV file with a quoted field that spans lines is refused before
+  anything is read of it by ranges; read whole, such a file is fine.
+- A malformed row is an error that names file and line. The line is counted when it is needed.
+- Files must not change while a job lives; one that became shorter than a position is an error.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, BinaryIO, Final
+
+from engine.connectors.formats import (
+    CsvFormat,
+    Format,
+    JsonLinesFormat,
+    MalformedRow,
+    Parser,
+    Schema,
+    Unfinished,
+)
+from engine.connectors.source import Source, SplitReader
+from engine.elements import Record
+
+__all__ = ["CsvSource", "JsonLinesSource", "MalformedRow"]
+
+BLOCK_BYTES: Final = 1 << 16
+"""Small enough for the rows of a block to live in a processor's cache."""
+
+LONGEST_RECORD_BYTES: Final = 1 << 26
+
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_RANGE: Final = re.compile(r"(.*)@([0-9]{15})-([0-9]{15})", re.DOTALL)
+
+
+class UnreadableFile(OSError):
+    """A file that cannot be read as the job or its checkpoint needs it. The message is one line."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class FileSource(Source):
+    """Reads files in one format."""
+
+    def __init__(
+        self,
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        file_format: Format,
+        bytes_per_split: int | None,
+        block_bytes: int,
+    ) -> None:
+        given = [paths] if isinstance(paths, str | os.PathLike) else paths
+        self._paths = [os.fspath(path) for path in given]
+        for path in self._paths:
+            if self._paths.count(path) > 1:
+                raise ValueError(f"file {path} is given twice: its records would be read twice")
+        if bytes_per_split is not None and bytes_per_split < 1:
+            raise ValueError(f"bytes_per_split is {bytes_per_split}: give at least 1, or leave it out")
+        self._format = file_format
+        self._bytes_per_split = bytes_per_split
+        self._block_bytes = block_bytes
+
+    def splits(self) -> Sequence[str]:
+        """The paths, or ``path@begin-end`` for each range of bytes."""
+        splits: list[str] = []
+        for path in self._paths:
+            size = _size(path)
+            step = self._bytes_per_split
+            if step is None:
+                splits.append(path)
+                continue
+            self.check_ranges(path)
+            for begin in range(0, max(size, 1), step):
+                splits.append(f"{path}@{begin:015d}-{min(begin + step, size):015d}")
+        return splits
+
+    def check_ranges(self, path: str) -> None:
+        """Raises MalformedRow where a file cannot be read by byte ranges."""
+
+    def open_split(self, split: str, position: Any | None) -> FileReader:
+        """A reader of one file or range; it opens the file at its first read."""
+        path, begin, end = split, 0, None
+        if path not in self._paths:
+            match = _RANGE.fullmatch(split)
+            if match is None or match[1] not in self._paths:
+                raise UnreadableFile(
+                    f"split {split!r} is not of this source, which reads {', '.join(self._paths)}:"
+                    " restore with the files that the checkpoint was taken with"
+                )
+            path, begin, end = match[1], int(match[2]), int(match[3])
+        return FileReader(self._format, path, begin, end, position, self._block_bytes)
+
+
+class CsvSource(FileSource):
+    """Reads CSV files; a value is a tuple of the columns in ``schema``.
+
+    With a header the schema may name some of the columns, in any order. In columns named in ``nullable`` a
+    field that is one of ``null_values`` is None. ``timestamp_column`` gives records their timestamp. Quoting
+    is that of RFC 4180. With ``bytes_per_split`` no quoted field may span lines.
+    """
+
+    def __init__(
+        self,
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        schema: Schema,
+        *,
+        timestamp_column: str | None = None,
+        delimiter: str = ",",
+        header: bool = True,
+        nullable: Iterable[str] = (),
+        null_values: Iterable[str] = ("",),
+        bytes_per_split: int | None = None,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        csv_format = CsvFormat(
+            schema,
+            timestamp_column=timestamp_column,
+            delimiter=delimiter,
+            header=header,
+            nullable=tuple(nullable),
+            null_values=tuple(null_values),
+        )
+        super().__init__(paths, csv_format, bytes_per_split, block_bytes)
+        self._delimiter = delimiter
+        self._checked: dict[str, tuple[int, int]] = {}
+
+    def check_ranges(self, path: str) -> None:
+        """Look for a quoted field that spans lines, once for a file as it is."""
+        status = os.stat(path)
+        key = (status.st_size, status.st_mtime_ns)
+        if self._checked.get(path) == key:
+            return
+        with open(path, "rb") as file:
+            has_quotes = any(b'"' in block for block in iter(lambda: file.read(1 << 20), b""))
+        if has_quotes:
+            with open(path, encoding="utf-8", errors="replace", newline="\n") as text:
+                reader = csv.reader(text, delimiter=self._delimiter)
+                for count, _ in enumerate(reader, 1):
+                    if reader.line_num != count:
+                        raise MalformedRow(
+                            path,
+                            count,
+                            "a quoted field spans lines, so the file cannot be read by byte ranges:"
+                            " leave out bytes_per_split",
+                        )
+        self._checked[path] = key
+
+
+class JsonLinesSource(FileSource):
+    """Reads files with a JSON document a line.
+
+    With a schema a document is an object, and a value the tuple of the fields in ``schema``; fields it does
+    not name are ignored, those in ``nullable`` may be null or missing. Without one a value is the document.
+    """
+
+    def __init__(
+        self,
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        schema: Schema | None = None,
+        *,
+        timestamp_column: str | None = None,
+        nullable: Iterable[str] = (),
+        bytes_per_split: int | None = None,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        json_format = JsonLinesFormat(schema, timestamp_column=timestamp_column, nullable=tuple(nullable))
+        super().__init__(paths, json_format, bytes_per_split, block_bytes)
+
+
+class FileReader(SplitReader):
+    """Reads the records that begin from ``begin`` to before ``end`` (None: the end of the file)."""
+
+    __slots__ = (
+        "_begin",
+        "_block_bytes",
+        "_end",
+        "_exhausted",
+        "_file",
+        "_format",
+        "_given",
+        "_next_offset",
+        "_offset",
+        "_parser",
+        "_path",
+        "_records",
+        "_resume",
+    )
+
+    def __init__(
+        self, file_format: Format, path: str, begin: int, end: int | None, position: Any, block_bytes: int
+    ) -> None:
+        self._format = file_format
+        self._path = path
+        self._begin = begin
+        self._end = end
+        self._block_bytes = block_bytes
+        self._resume: tuple[int, int] | None = position
+        self._file: BinaryIO | None = None
+        self._parser: Parser | None = None
+        self._records: list[Record] = []
+        self._given = 0
+        self._offset = 0
+        self._next_offset = 0
+        self._exhausted = False
+
+    def read(self, limit: int) -> list[Record]:
+        """Records of the current block, or of the next one."""
+        records = self._records
+        given = self._given
+        if given == len(records):
+            if self._exhausted or not self._load():
+                return []
+            records = self._records
+            given = self._given
+        taken = records[given : given + limit]
+        self._given = given + len(taken)
+        if self._given == len(records) and self._next_offset >= self._limit():
+            self._finish()
+        return taken
+
+    @property
+    def position(self) -> tuple[int, int] | None:
+        """Offset of the current block and the records given of it."""
+        if self._parser is None:
+            return self._resume
+        return self._offset, self._given
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the end was reached; it takes a read to find out."""
+        return self._exhausted
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _limit(self) -> int:
+        if self._end is not None:
+            return self._end
+        assert self._file is not None
+        return os.fstat(self._file.fileno()).st_size
+
+    def _finish(self) -> None:
+        self._exhausted = True
+        self.close()
+
+    def _load(self) -> bool:
+        """Read blocks until one has records to give; False at the end."""
+        if self._parser is None:
+            self._open()
+        while True:
+            if self._next_offset >= self._limit():
+                self._finish()
+                return False
+            self._offset = self._next_offset
+            self._records = self._block()
+            self._given = 0
+            if self._records:
+                return True
+
+    def _open(self) -> None:
+        """Open the file, find the first line of the range, and skip what was given before."""
+        try:
+            file = self._file = open(self._path, "rb")  # noqa: SIM115
+        except OSError as error:
+            raise _unreadable(self._path, error) from error
+        start = len(_BYTE_ORDER_MARK) if file.read(3) == _BYTE_ORDER_MARK else 0
+        header = b""
+        file.seek(start)
+        if self._format.has_header:
+            header = file.readline(LONGEST_RECORD_BYTES)
+            start += len(header)
+        self._parser = self._format.parser(self._path, header, single_lines=self._end is not None)
+        if self._resume is not None:
+            self._skip(*self._resume)
+            return
+        if self._begin > start:
+            file.seek(self._begin - 1)
+            file.readline()
+            start = file.tell()
+        self._offset = self._next_offset = start
+
+    def _skip(self, offset: int, given: int) -> None:
+        """Read again from the block of a position to its record."""
+        self._offset = self._next_offset = offset
+        while True:
+            if self._next_offset >= self._limit():
+                self._records = []
+                self._given = 0
+                if given or self._next_offset > _size(self._path):
+                    raise UnreadableFile(
+                        f"file {self._path} is shorter than when the checkpoint was taken:"
+                        " restore with the files that it was taken with"
+                    )
+                return
+            self._offset = self._next_offset
+            self._records = self._block()
+            if given <= len(self._records):
+                self._given = given
+                return
+            given -= len(self._records)
+
+    def _block(self) -> list[Record]:
+        """Parse the next block: whole lines, and as many more as its last record needs."""
+        assert self._file is not None
+        assert self._parser is not None
+        self._file.seek(self._next_offset)
+        wanted = min(self._block_bytes, self._limit() - self._next_offset)
+        data = self._read_lines(wanted)
+        while True:
+            at_end = self._file.tell() >= os.fstat(self._file.fileno()).st_size
+            try:
+                records = self._parser.parse(data)
+                break
+            except Unfinished:
+                if at_end or len(data) > LONGEST_RECORD_BYTES:
+                    raise self._malformed(data) from None
+                data += self._read_lines(len(data))
+            except ValueError as error:
+                raise self._malformed(data, error) from error
+        self._next_offset = self._file.tell()
+        return records
+
+    def _read_lines(self, wanted: int) -> bytes:
+        assert self._file is not None
+        data = self._file.read(wanted)
+        if not data.endswith(b"\n"):
+            rest = self._file.readline(LONGEST_RECORD_BYTES)
+            if len(rest) == LONGEST_RECORD_BYTES:
+                line = self._line(self._next_offset) + data.count(b"\n")
+                raise MalformedRow(self._path, line, f"a line is longer than {LONGEST_RECORD_BYTES} bytes")
+            data += rest
+        return data
+
+    def _malformed(self, data: bytes, error: ValueError | None = None) -> MalformedRow:
+        assert self._parser is not None
+        line, what = self._parser.explain(data) or (1, str(error))
+        return MalformedRow(self._path, self._line(self._next_offset) + line - 1, what)
+
+    def _line(self, offset: int) -> int:
+        """Number of the line that begins at ``offset``."""
+        lines = 1
+        with open(self._path, "rb") as file:
+            while offset > 0:
+                block = file.read(min(offset, 1 << 20))
+                if not block:
+                    break
+                lines += block.count(b"\n")
+                offset -= len(block)
+        return lines
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: str, error: OSError) -> UnreadableFile:
+    return UnreadableFile(f"file {path} cannot be read: {error.strerror}: check the path")
