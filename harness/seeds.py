@@ -1,0 +1,31 @@
+"""Which scenarios a run consists of: the seed of each from the run's own seed.
+
+The rules this module lives by:
+
+- The seed of a scenario follows from the run's seed, the family's name and an index, and from nothing else:
+  not from how many workers there are, nor which other families run beside it, nor how long the run may take.
+  So a shorter run is the beginning of a longer one, and two families that share an index share nothing.
+- It comes from SHA-256 over the three: runs of neighbouring seeds have no scenario in common.
+- It fits a signed 64-bit column, because campaigns keep it in one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+
+LARGEST_SEED = 2**63 - 1
+
+
+def scenario_seed(run_seed: int, family: str, index: int) -> int:
+    """Return the seed of a family's scenario number ``index``, from 0 on, in a run."""
+    digest = sha256(f"{run_seed}/{family}/{index}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def numbered(run_seed: int, families: Sequence[str], first: int, count: int) -> Iterator[tuple[int, int]]:
+    """Yield (place of the family, seed) of ``count`` scenarios of a run; its families take turns."""
+    size = len(families)
+    for number in range(first, first + count):
+        place = number % size
+        yield place, scenario_seed(run_seed, families[place], number // size)
