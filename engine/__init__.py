@@ -39,7 +39,7 @@ from engine.functions import (
 )
 from engine.graph import InvalidJob
 from engine.state.descriptors import ListStateDescriptor, ValueStateDescriptor
-from engine.types import TypeInformation, Types
+from engine.types import Row, TypeInformation, Types
 
 __all__ = [
     "CheckpointConfig",
@@ -74,6 +74,7 @@ __all__ = [
     "ProcessFunction",
     "Recovery",
     "ReduceFunction",
+    "Row",
     "RuntimeContext",
     "Sink",
     "SinkFunction",

@@ -24,7 +24,7 @@ from engine.adapters import (
     OperatorFactory,
     key_of,
 )
-from engine.aggregations import ExtremeElement, FieldAggregation, add
+from engine.aggregations import ExtremeElement, FieldAggregation, Position, add
 from engine.connectors.print import PrintSinkFunction
 from engine.connectors.sink import Sink
 from engine.functions import (
@@ -315,23 +315,23 @@ class KeyedStream(DataStream):
         )
         return self._reduced("Reduce", function)
 
-    def sum(self, position_to_sum: int = 0) -> DataStream:
+    def sum(self, position_to_sum: Position = 0) -> DataStream:
         """Running sum of a field."""
         return self._reduced("Sum", FieldAggregation(position_to_sum, add))
 
-    def min(self, position_to_min: int = 0) -> DataStream:
+    def min(self, position_to_min: Position = 0) -> DataStream:
         """Running minimum of a field; the other fields are those of the key's first value."""
         return self._reduced("Min", FieldAggregation(position_to_min, min))
 
-    def max(self, position_to_max: int = 0) -> DataStream:
+    def max(self, position_to_max: Position = 0) -> DataStream:
         """Running maximum of a field; the other fields are those of the key's first value."""
         return self._reduced("Max", FieldAggregation(position_to_max, max))
 
-    def min_by(self, position_to_min_by: int = 0) -> DataStream:
+    def min_by(self, position_to_min_by: Position = 0) -> DataStream:
         """The value with the least field so far."""
         return self._reduced("Min By", ExtremeElement(position_to_min_by, greatest=False))
 
-    def max_by(self, position_to_max_by: int = 0) -> DataStream:
+    def max_by(self, position_to_max_by: Position = 0) -> DataStream:
         """The value with the greatest field so far."""
         return self._reduced("Max By", ExtremeElement(position_to_max_by, greatest=True))
 

@@ -10,11 +10,25 @@ import csv
 import io
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-_JSON = msgspec.json.Encoder()
+from engine.types import Row
+
+_WITH_FIELDS = frozenset((tuple, list, Row))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Row):
+        try:
+            return value.as_dict()
+        except TypeError:
+            return list(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+_JSON = msgspec.json.Encoder(enc_hook=_plain)
 
 
 class Encoder(ABC):
@@ -31,12 +45,12 @@ class Encoder(ABC):
 
     @staticmethod
     def csv_encoder(delimiter: str = ",") -> Encoder:
-        """One line a tuple or list (any other value is a line of one field), quoted where needed."""
+        """One line a tuple, list or Row (another value is a line of one field), quoted where needed."""
         return CsvEncoder(delimiter)
 
     @staticmethod
     def json_lines_encoder(field_names: Sequence[str] | None = None) -> Encoder:
-        """One JSON document a line; with field names, tuples become objects, else arrays."""
+        """One JSON document a line: a Row with names is an object, so are tuples with field names given."""
         return JsonLinesEncoder(field_names)
 
 
@@ -53,7 +67,7 @@ class StringEncoder(Encoder):
 
 
 class CsvEncoder(Encoder):
-    """Comma-separated values; None is an empty field, and so is an empty text."""
+    """Comma-separated values as RFC 4180 has them; None is an empty field, and so is an empty text."""
 
     def __init__(self, delimiter: str) -> None:
         csv.reader((), delimiter=delimiter)  # A delimiter that is none is an error here.
@@ -61,10 +75,17 @@ class CsvEncoder(Encoder):
 
     def encode_batch(self, values: Sequence[Any]) -> bytes:
         """One line each, except where a text holds newlines."""
+        rows = [value if type(value) in _WITH_FIELDS else (value,) for value in values]
+        text = self._text(rows, csv.QUOTE_MINIMAL)
+        if "\r" in text:
+            # The writer quotes only the line end that it is told of, but readers take \r for one as well.
+            text = self._text(rows, csv.QUOTE_NONNUMERIC)
+        return text.encode()
+
+    def _text(self, rows: list[Any], quoting: Literal[0, 2]) -> str:
         text = io.StringIO()
-        rows = [value if type(value) is tuple or type(value) is list else (value,) for value in values]
-        csv.writer(text, delimiter=self._delimiter, lineterminator="\n").writerows(rows)
-        return text.getvalue().encode()
+        csv.writer(text, delimiter=self._delimiter, lineterminator="\n", quoting=quoting).writerows(rows)
+        return text.getvalue()
 
 
 class JsonLinesEncoder(Encoder):
