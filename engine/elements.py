@@ -7,8 +7,9 @@ throughput. ``type(element) is list`` is the one test that tells data from contr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 Record: TypeAlias = tuple[Any, int | None]
 """A value and its event timestamp in milliseconds, or None where the source gave none."""
@@ -16,28 +17,24 @@ Record: TypeAlias = tuple[Any, int | None]
 Buffer: TypeAlias = list[Record]
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointBarrier:
+class CheckpointBarrier(Struct, frozen=True):
     """Divides the records before checkpoint ``checkpoint_id`` from those after it (Flink: CheckpointBarrier)."""
 
     checkpoint_id: int
     timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class CancelCheckpointMarker:
+class CancelCheckpointMarker(Struct, frozen=True):
     """Tells downstream that no barrier of ``checkpoint_id`` will come on this channel."""
 
     checkpoint_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class EndOfData:
+class EndOfData(Struct, frozen=True):
     """The input holds no more records; barriers may still follow until the channel is closed."""
 
 
-@dataclass(frozen=True, slots=True)
-class EndOfPartition:
+class EndOfPartition(Struct, frozen=True):
     """The last element of a channel: the upstream task has finished."""
 
 

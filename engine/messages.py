@@ -3,12 +3,16 @@
 Tasks and the checkpoint coordinator never import each other: they share only these values. Every message
 names its attempt, because a network may deliver what a dead attempt once sent; whoever receives a message
 of another attempt than his own drops it.
+
+Events, effects and messages are frozen msgspec structs: immutable and slotted as a frozen dataclass is, and
+made in a fifth of the time, which shows in the simulation.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple, NewType, TypeAlias
+
+from msgspec import Struct
 
 AttemptId = NewType("AttemptId", str)
 """``incarnation.number``: unique over all restarts of a job, those of its process included."""
@@ -21,8 +25,7 @@ class TaskId(NamedTuple):
     subtask: int
 
 
-@dataclass(frozen=True, slots=True)
-class TriggerCheckpoint:
+class TriggerCheckpoint(Struct, frozen=True):
     """Job master to a task without running upstreams: snapshot now and emit the barrier."""
 
     attempt: AttemptId
@@ -31,8 +34,7 @@ class TriggerCheckpoint:
     timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class NotifyCheckpointComplete:
+class NotifyCheckpointComplete(Struct, frozen=True):
     """Job master to a task: checkpoint ``checkpoint_id`` is durable. Best effort, never repeated."""
 
     attempt: AttemptId
@@ -40,8 +42,7 @@ class NotifyCheckpointComplete:
     checkpoint_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class NotifyCheckpointAborted:
+class NotifyCheckpointAborted(Struct, frozen=True):
     """Job master to a task: checkpoint ``checkpoint_id`` will never complete."""
 
     attempt: AttemptId
@@ -49,16 +50,14 @@ class NotifyCheckpointAborted:
     checkpoint_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class TaskRunning:
+class TaskRunning(Struct, frozen=True):
     """A task to the job master: state is restored, checkpoints may begin."""
 
     attempt: AttemptId
     task: TaskId
 
 
-@dataclass(frozen=True, slots=True)
-class AcknowledgeCheckpoint:
+class AcknowledgeCheckpoint(Struct, frozen=True):
     """A task to the job master: its part of the checkpoint is durable.
 
     ``handle`` is the StateHandle of what was stored, or None where the task has no state; ``finished`` says
@@ -72,8 +71,7 @@ class AcknowledgeCheckpoint:
     finished: bool
 
 
-@dataclass(frozen=True, slots=True)
-class DeclineCheckpoint:
+class DeclineCheckpoint(Struct, frozen=True):
     """A task to the job master: it cannot take part in the checkpoint."""
 
     attempt: AttemptId
@@ -82,16 +80,14 @@ class DeclineCheckpoint:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class TaskFinished:
+class TaskFinished(Struct, frozen=True):
     """A task to the job master: its final checkpoint is complete and committed, it has ended."""
 
     attempt: AttemptId
     task: TaskId
 
 
-@dataclass(frozen=True, slots=True)
-class TaskFailed:
+class TaskFailed(Struct, frozen=True):
     """A task, or whoever watches it, to the job master: it is dead. ``cause`` is one line."""
 
     attempt: AttemptId
@@ -100,6 +96,10 @@ class TaskFailed:
 
 
 ToTask: TypeAlias = TriggerCheckpoint | NotifyCheckpointComplete | NotifyCheckpointAborted
-ToMaster: TypeAlias = (
-    TaskRunning | AcknowledgeCheckpoint | DeclineCheckpoint | TaskFinished | TaskFailed
-)
+ToMaster: TypeAlias = TaskRunning | AcknowledgeCheckpoint | DeclineCheckpoint | TaskFinished | TaskFailed
+
+
+class Send(Struct, frozen=True):
+    """Effect of any machine: deliver a message to the task or the job master it is for."""
+
+    message: ToTask | ToMaster

@@ -197,9 +197,7 @@ class CheckpointCoordinator:
         )
         effects: list[CoordinatorEffect] = [
             CheckpointTriggered(checkpoint_id),
-            StartTimer(
-                self._now + self._settings.timeout_ms, CheckpointExpired(plan.attempt, checkpoint_id)
-            ),
+            StartTimer(self._now + self._settings.timeout_ms, CheckpointExpired(plan.attempt, checkpoint_id)),
         ]
         for task in answering:
             if all(upstream in finished for upstream in plan.upstreams[task]):

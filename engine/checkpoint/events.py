@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from engine.checkpoint.metadata import CheckpointMetadata
 from engine.graph import JobVertex
@@ -19,8 +20,7 @@ from engine.messages import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointPlan:
+class CheckpointPlan(Struct, frozen=True):
     """The tasks of an attempt and who feeds whom (Flink: CheckpointPlan).
 
     ``upstreams[task]`` are the tasks with a channel to ``task``: none for a source.
@@ -31,47 +31,40 @@ class CheckpointPlan:
     upstreams: Mapping[TaskId, tuple[TaskId, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptStarted:
+class AttemptStarted(Struct, frozen=True):
     """A new attempt is deployed: its tasks restore themselves and report that they run."""
 
     plan: CheckpointPlan
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptEnded:
+class AttemptEnded(Struct, frozen=True):
     """The attempt is over: what is pending and not yet being finalized is aborted."""
 
 
-@dataclass(frozen=True, slots=True)
-class TriggerRequested:
+class TriggerRequested(Struct, frozen=True):
     """Someone other than the interval wants a checkpoint now."""
 
 
-@dataclass(frozen=True, slots=True)
-class IntervalElapsed:
+class IntervalElapsed(Struct, frozen=True):
     """The periodic timer of an attempt is due."""
 
     attempt: AttemptId
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointExpired:
+class CheckpointExpired(Struct, frozen=True):
     """The time-out of a checkpoint is due."""
 
     attempt: AttemptId
     checkpoint_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataStored:
+class MetadataStored(Struct, frozen=True):
     """The metadata of the checkpoint is durable: from here on it is complete."""
 
     checkpoint_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataFailed:
+class MetadataFailed(Struct, frozen=True):
     """The metadata is certainly not there. Whoever stores it must make sure before saying so."""
 
     checkpoint_id: int
@@ -94,59 +87,51 @@ CoordinatorEvent: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class StartTimer:
+class StartTimer(Struct, frozen=True):
     """Effect: hand ``event`` back at ``due_ms``. A timer is never cancelled; a stale event is ignored."""
 
     due_ms: int
     event: CoordinatorTimer
 
 
-@dataclass(frozen=True, slots=True)
-class StoreMetadata:
+class StoreMetadata(Struct, frozen=True):
     """Effect: publish the metadata atomically under ``chk-<id>/_metadata``; nothing is written after it."""
 
     metadata: CheckpointMetadata
 
 
-@dataclass(frozen=True, slots=True)
-class DiscardCheckpoint:
+class DiscardCheckpoint(Struct, frozen=True):
     """Effect: delete all files of a checkpoint that was subsumed or aborted."""
 
     checkpoint_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class DiscardHandle:
+class DiscardHandle(Struct, frozen=True):
     """Effect: delete one stored snapshot whose acknowledgement came too late."""
 
     handle: object
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointTriggered:
+class CheckpointTriggered(Struct, frozen=True):
     """Effect for whoever watches: a checkpoint begins."""
 
     checkpoint_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointCompleted:
+class CheckpointCompleted(Struct, frozen=True):
     """Effect for whoever watches: a checkpoint is complete."""
 
     checkpoint_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointAborted:
+class CheckpointAborted(Struct, frozen=True):
     """Effect for whoever watches: a checkpoint will never complete."""
 
     checkpoint_id: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class TooManyFailures:
+class TooManyFailures(Struct, frozen=True):
     """Effect: more checkpoints failed in a row than the job tolerates; the attempt must end."""
 
     reason: str

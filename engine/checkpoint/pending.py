@@ -14,7 +14,6 @@ from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata, Sta
 from engine.messages import AcknowledgeCheckpoint, AttemptId, TaskId
 
 
-
 class Answer(Enum):
     """What an acknowledgement was to the checkpoint (Flink: TaskAcknowledgeResult)."""
 
@@ -69,7 +68,9 @@ class PendingCheckpoint:
 
     def metadata(self, plan: CheckpointPlan, job_id: str, job_name: str) -> CheckpointMetadata:
         """What is to be published: for every operator, the state of each of its subtasks."""
-        assert self.is_fully_acknowledged, f"checkpoint {self.checkpoint_id} lacks {len(self.missing)} answers"
+        assert self.is_fully_acknowledged, (
+            f"checkpoint {self.checkpoint_id} lacks {len(self.missing)} answers"
+        )
         operators = []
         for vertex in plan.vertices:
             subtasks = tuple(

@@ -7,12 +7,14 @@ Channels are numbered at the receiver: by input edge first, then by the sending 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from engine.checkpoint.events import CheckpointPlan
 from engine.checkpoint.metadata import CheckpointMetadata
-from engine.checkpoint.redistribution import read_assignment, redistribute
+from engine.checkpoint.redistribution import effective_max_parallelism, read_assignment, redistribute
 from engine.graph import JobEdge, JobGraph, JobVertex, PartitionerKind
 from engine.messages import AttemptId, TaskId
+from engine.state.snapshot import DecodedSnapshot
 from engine.task.events import Restore, RestoredOperator
 from engine.task.outputs import Queue, build_output
 from engine.task.task import Task, TaskSettings
@@ -93,6 +95,32 @@ def _build_task(
     return task
 
 
+def fit_max_parallelism(graph: JobGraph, metadata: CheckpointMetadata | None) -> JobGraph:
+    """The graph with the max parallelism that the state of ``metadata`` was written under.
+
+    One that was only derived gives way, for the key groups of the state cannot change. Raises RestoreRefused
+    where an explicit one differs.
+    """
+    if metadata is None:
+        return graph
+    effective = effective_max_parallelism(metadata, _operators(graph))
+    vertices = []
+    for vertex in graph.vertices:
+        highest = max([effective[node.operator_id] for node in vertex.operators])
+        vertices.append(
+            vertex if highest == vertex.max_parallelism else replace(vertex, max_parallelism=highest)
+        )
+    return graph if tuple(vertices) == graph.vertices else replace(graph, vertices=tuple(vertices))
+
+
+def _operators(graph: JobGraph) -> list[tuple[str, int, int, bool]]:
+    return [
+        (node.operator_id, vertex.parallelism, vertex.max_parallelism, vertex.max_parallelism_is_explicit)
+        for vertex in graph.vertices
+        for node in vertex.operators
+    ]
+
+
 def restore_events(
     graph: JobGraph, metadata: CheckpointMetadata | None, read: Callable[[str], bytes]
 ) -> dict[TaskId, Restore]:
@@ -107,22 +135,8 @@ def restore_events(
             for vertex in graph.vertices
             for subtask in range(vertex.parallelism)
         }
-    assignments = redistribute(
-        metadata,
-        [
-            (node.operator_id, vertex.parallelism, vertex.max_parallelism, vertex.max_parallelism_is_explicit)
-            for vertex in graph.vertices
-            for node in vertex.operators
-        ],
-    )
-    files: dict[str, bytes] = {}
-
-    def read_once(path: str) -> bytes:
-        data = files.get(path)
-        if data is None:
-            data = files[path] = read(path)
-        return data
-
+    assignments = redistribute(metadata, _operators(graph))
+    decoded: dict[str, DecodedSnapshot] = {}
     events: dict[TaskId, Restore] = {}
     for vertex in graph.vertices:
         for subtask in range(vertex.parallelism):
@@ -130,7 +144,7 @@ def restore_events(
             for node in vertex.operators:
                 assignment = assignments.get((node.operator_id, subtask))
                 if assignment is not None:
-                    restored = read_assignment(assignment, read_once)
+                    restored = read_assignment(assignment, read, decoded)
                     operators[node.operator_id] = RestoredOperator(restored.keyed, restored.operator)
             events[TaskId(vertex.index, subtask)] = Restore(metadata.checkpoint_id, operators)
     return events

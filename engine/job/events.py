@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from engine.checkpoint.events import CheckpointPlan, CoordinatorEffect, CoordinatorEvent
 from engine.checkpoint.metadata import CheckpointMetadata
 from engine.messages import AttemptId, TaskFailed
 
 
-@dataclass(frozen=True, slots=True)
-class StartJob:
+class StartJob(Struct, frozen=True):
     """The process is up and what its predecessors left has been read."""
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptDeployed:
+class AttemptDeployed(Struct, frozen=True):
     """The tasks of the attempt exist and are restoring themselves."""
 
     plan: CheckpointPlan
 
 
-@dataclass(frozen=True, slots=True)
-class DeploymentFailed:
-    """The attempt cannot be deployed, and no other could be: a damaged checkpoint, a job that does not fit it."""
+class DeploymentFailed(Struct, frozen=True):
+    """No attempt can be deployed: the checkpoint is damaged, or the job does not fit it."""
 
     cause: str
 
 
-@dataclass(frozen=True, slots=True)
-class RestartDue:
+class RestartDue(Struct, frozen=True):
     """The restart strategy's delay after the failure of ``attempt`` is over."""
 
     attempt: AttemptId
@@ -41,8 +38,7 @@ MasterEvent: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Deploy:
+class Deploy(Struct, frozen=True):
     """Effect: make the tasks of a new attempt and restore them from ``restored``, or afresh if None.
 
     Answered by AttemptDeployed or DeploymentFailed.
@@ -52,28 +48,24 @@ class Deploy:
     restored: CheckpointMetadata | None
 
 
-@dataclass(frozen=True, slots=True)
-class CancelTasks:
+class CancelTasks(Struct, frozen=True):
     """Effect: end every task of the attempt. Nothing of it may run once a later Deploy is carried out."""
 
     attempt: AttemptId
 
 
-@dataclass(frozen=True, slots=True)
-class StartRestartTimer:
+class StartRestartTimer(Struct, frozen=True):
     """Effect: hand ``event`` back at ``due_ms``."""
 
     due_ms: int
     event: RestartDue
 
 
-@dataclass(frozen=True, slots=True)
-class JobFinished:
+class JobFinished(Struct, frozen=True):
     """Effect: every task has finished, all output is committed."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobFailed:
+class JobFailed(Struct, frozen=True):
     """Effect: the job has ended for good, for a reason of one line."""
 
     cause: str

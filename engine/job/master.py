@@ -96,10 +96,10 @@ class JobMaster:
 
     def _pass_on(self, event: Any, now: int) -> Sequence[MasterEffect]:
         """The coordinator's business, and what follows from it for the job."""
-        effects: list[MasterEffect] = list(self.coordinator.handle(event, now))
-        for effect in list(effects):
-            if isinstance(effect, TooManyFailures) and self.state is JobState.RUNNING:
-                effects.extend(self._end_attempt(effect.reason, now))
+        decided = self.coordinator.handle(event, now)
+        effects: list[MasterEffect] = list(decided)
+        if effects and type(effects[-1]) is TooManyFailures and self.state is JobState.RUNNING:
+            effects.extend(self._end_attempt(effects[-1].reason, now))
         if isinstance(event, TaskFinished) and event.attempt == self.attempt:
             self._finished.add(event.task)
         if self.state is JobState.FAILING and not self.coordinator.is_finalizing:

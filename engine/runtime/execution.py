@@ -31,7 +31,7 @@ from engine.checkpoint.events import (
 from engine.checkpoint.metadata import StateHandle
 from engine.checkpoint.store import CompletedCheckpointStore
 from engine.graph import JobGraph
-from engine.job.deployment import build_tasks, plan_of, restore_events
+from engine.job.deployment import build_tasks, fit_max_parallelism, plan_of, restore_events
 from engine.job.events import (
     AttemptDeployed,
     CancelTasks,
@@ -186,7 +186,7 @@ class Execution(ABC):
     def _deploy(self, effect: Deploy) -> None:
         self.attempt_started(effect)
         try:
-            graph = self.graph = self.job_graph()
+            graph = self.graph = fit_max_parallelism(self.job_graph(), effect.restored)
             restores = restore_events(graph, effect.restored, self.storage.read)
         except Exception as error:
             self.master_event(DeploymentFailed(" ".join(str(error).split())))

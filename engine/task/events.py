@@ -7,70 +7,60 @@ used for every buffer, since it only says whose turn it is: the buffer waits in 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from engine.messages import Send, ToTask
 from engine.state.snapshot import TaskSnapshot
 
 
-@dataclass(frozen=True, slots=True)
-class RestoredOperator:
+class RestoredOperator(Struct, frozen=True):
     """The state that redistribution gave one operator of a subtask; None where there is none of the kind."""
 
     keyed: Any
     operator: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Restore:
-    """Open the operators, from checkpoint ``checkpoint_id`` or afresh where that is None.
-    """
+class Restore(Struct, frozen=True):
+    """Open the operators, from checkpoint ``checkpoint_id`` or afresh where that is None."""
 
     checkpoint_id: int | None
     operators: Mapping[str, RestoredOperator]
 
 
-@dataclass(frozen=True, slots=True)
-class Deliver:
+class Deliver(Struct, frozen=True):
     """Process the next element of an input channel."""
 
     channel: int
 
 
-@dataclass(frozen=True, slots=True)
-class Poll:
+class Poll(Struct, frozen=True):
     """Read the next buffer from the source at the head of the chain."""
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotStored:
+class SnapshotStored(Struct, frozen=True):
     """What StoreSnapshot asked for is durable under ``handle``."""
 
     checkpoint_id: int
     handle: object
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotFailed:
+class SnapshotFailed(Struct, frozen=True):
     """What StoreSnapshot asked for could not be stored; ``reason`` is one line."""
 
     checkpoint_id: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(Struct, frozen=True):
     """Close the operators: the attempt is over."""
 
 
-TaskEvent: TypeAlias = (
-    Restore | Deliver | Poll | SnapshotStored | SnapshotFailed | Cancel | ToTask
-)
+TaskEvent: TypeAlias = Restore | Deliver | Poll | SnapshotStored | SnapshotFailed | Cancel | ToTask
 
 
-@dataclass(frozen=True, slots=True)
-class StoreSnapshot:
+class StoreSnapshot(Struct, frozen=True):
     """Effect: encode and store the snapshot under ``path``, relative to the job's checkpoint directory."""
 
     checkpoint_id: int
@@ -78,8 +68,7 @@ class StoreSnapshot:
     snapshot: TaskSnapshot
 
 
-@dataclass(frozen=True, slots=True)
-class DiscardSnapshot:
+class DiscardSnapshot(Struct, frozen=True):
     """Effect: delete what was stored under ``handle``; its checkpoint will never refer to it."""
 
     handle: object

@@ -62,7 +62,13 @@ from engine.protocol_points import (
 from engine.protocol_points import END_OF_DATA as END_OF_DATA_POINT
 from engine.state.snapshot import OperatorSnapshot, TaskSnapshot
 from engine.task.barriers.aligned import AlignedBarrierHandler
-from engine.task.barriers.events import BarrierArrived, BarrierEffect, CancellationArrived, ChannelEnded, StartCheckpoint
+from engine.task.barriers.events import (
+    BarrierArrived,
+    BarrierEffect,
+    CancellationArrived,
+    ChannelEnded,
+    StartCheckpoint,
+)
 from engine.task.events import (
     Cancel,
     Deliver,
@@ -79,6 +85,16 @@ from engine.task.outputs import Output, Queue
 
 NOTHING: Final[tuple[TaskEffect, ...]] = ()
 REMEMBERED_ABORTED_CHECKPOINTS = 16
+
+_METHODS: Final[dict[type, str]] = {
+    TriggerCheckpoint: "_trigger",
+    NotifyCheckpointComplete: "_completed",
+    NotifyCheckpointAborted: "_aborted",
+    SnapshotStored: "_stored",
+    SnapshotFailed: "_store_failed",
+    Restore: "_restore",
+    Cancel: "_cancel",
+}
 
 
 class TaskState(Enum):
@@ -177,27 +193,14 @@ class Task:
         return self._source is not None
 
     def handle(self, event: TaskEvent, now: int) -> Sequence[TaskEffect]:
-        """Take one event at processing time ``now`` (milliseconds); whatever the user's code raises passes."""
+        """Take one event at processing time ``now`` (milliseconds); what the user's code raises passes."""
         self.now = now
         kind = type(event)
         if kind is Deliver:
             return self._deliver(event.channel)  # type: ignore[union-attr]
         if kind is Poll:
             return self._poll()
-        if isinstance(event, TriggerCheckpoint):
-            return self._trigger(event)
-        if isinstance(event, NotifyCheckpointComplete):
-            return self._completed(event)
-        if isinstance(event, SnapshotStored):
-            return self._stored(event)
-        if isinstance(event, SnapshotFailed):
-            return self._store_failed(event)
-        if isinstance(event, NotifyCheckpointAborted):
-            return self._aborted(event)
-        if isinstance(event, Restore):
-            return self._restore(event)
-        assert isinstance(event, Cancel)
-        return self._cancel()
+        return getattr(self, _METHODS[kind])(event)  # type: ignore[no-any-return]
 
     # Records.
 
@@ -432,7 +435,7 @@ class Task:
         self.state = TaskState.FINISHED
         return (Send(TaskFinished(self.attempt, self.id)),)
 
-    def _cancel(self) -> Sequence[TaskEffect]:
+    def _cancel(self, event: Cancel) -> Sequence[TaskEffect]:
         if self.state in (TaskState.RUNNING, TaskState.ENDED_DATA):
             self.state = TaskState.CANCELED
             for operator in self.operators:
@@ -445,9 +448,13 @@ class Task:
 
         Raises AssertionError naming what does not.
         """
-        self.barriers.validate()
+        barriers = self.barriers
+        if barriers.holds_channels:
+            barriers.validate()
         if self.state is TaskState.RUNNING:
-            assert self._first_final_checkpoint_id is None, f"{self.name} has a final checkpoint before its end"
+            assert self._first_final_checkpoint_id is None, (
+                f"{self.name} has a final checkpoint before its end"
+            )
         elif self.state is TaskState.FINISHED:
             assert self._last_notified >= (self._first_final_checkpoint_id or 0), (
                 f"{self.name} finished before its final checkpoint completed"

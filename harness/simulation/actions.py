@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import Struct
+
 from engine.task.events import POLL, Deliver
 from engine.task.outputs import Queue
 from engine.task.task import Task, TaskState
@@ -28,13 +30,13 @@ class Slot:
     """One input of one task: a channel, or its source where ``queue`` is None."""
 
     __slots__ = (
-        "_blocked",
-        "_capacity",
-        "_channel",
-        "_outputs",
+        "blocked",
+        "capacity",
+        "channel",
         "class_index",
         "event",
         "label",
+        "outputs",
         "queue",
         "task",
     )
@@ -45,16 +47,16 @@ class Slot:
         self.class_index = _POLL
         self.event: Any = POLL
         self.label = f"poll {task.name}"
-        self._channel = 0
+        self.channel = 0
         if channel is not None:
             self.queue = task.queues[channel]
             self.class_index = _DELIVER
             self.event = _DELIVERIES[channel] if channel < len(_DELIVERIES) else Deliver(channel)
             self.label = f"deliver {task.name}/{channel}"
-            self._channel = channel
-        self._blocked = task.barriers.blocked
-        self._outputs = task.output_queues
-        self._capacity = capacity
+            self.channel = channel
+        self.blocked = task.barriers.blocked
+        self.outputs = task.output_queues
+        self.capacity = capacity
 
     def is_ready(self) -> bool:
         """Whether the task runs, has something to read here, and room for what follows from it."""
@@ -62,30 +64,23 @@ class Slot:
         if queue is None:
             if self.task.state is not _RUNNING:
                 return False
-        elif not queue or self._blocked[self._channel]:
+        elif not queue or self.blocked[self.channel] or self.task.state is _CREATED:
             return False
-        elif self.task.state is _CREATED:
-            return False
-        capacity = self._capacity
-        for output in self._outputs:
+        capacity = self.capacity
+        for output in self.outputs:  # noqa: SIM110 (a generator would double the cost of the commonest question)
             if len(output) >= capacity:
                 return False
         return True
 
 
-class Action:
-    """Something under way: ``perform(argument)`` when its turn comes."""
+class Action(Struct):
+    """Something under way: ``perform(argument)`` when its turn comes; ``step`` is that of its beginning."""
 
-    __slots__ = ("argument", "class_index", "label", "perform", "step")
-
-    def __init__(
-        self, class_index: int, label: str, perform: Callable[[Any], None], argument: Any, step: int
-    ) -> None:
-        self.class_index = class_index
-        self.label = label
-        self.perform = perform
-        self.argument = argument
-        self.step = step
+    class_index: int
+    label: str
+    perform: Callable[[Any], None]
+    argument: Any
+    step: int
 
 
 def slots_of(tasks: list[Task], capacity: int) -> list[Slot]:

@@ -38,28 +38,28 @@ class WaitingFault:
 
 
 class Faults:
-    """The faults of one scenario, by the point at which they wait."""
+    """The faults of one scenario, by the point at which they wait.
 
-    __slots__ = ("_kills", "_others")
+    ``kills`` and ``others`` have a key for exactly those points at which something still waits: whoever
+    passes a point looks there first.
+    """
+
+    __slots__ = ("kills", "others")
 
     def __init__(self, faults: tuple[Fault, ...]) -> None:
-        self._kills: dict[str, list[WaitingFault]] = {}
-        self._others: dict[str, list[WaitingFault]] = {}
+        self.kills: dict[str, list[WaitingFault]] = {}
+        self.others: dict[str, list[WaitingFault]] = {}
         for fault in faults:
-            board = self._kills if fault.kind in KILLS else self._others
+            board = self.kills if fault.kind in KILLS else self.others
             board.setdefault(fault.point, []).append(WaitingFault(fault))
 
     def kill_at(self, point: str, task: str, checkpoint_id: int) -> Fault | None:
         """The kill whose turn it is as ``task`` passes ``point``, if any."""
-        return self._hit(self._kills, point, task, checkpoint_id)
+        return self._hit(self.kills, point, task, checkpoint_id)
 
     def other_at(self, point: str, task: str, checkpoint_id: int) -> Fault | None:
         """What is wrong with the message, write or commit at ``point``, if anything."""
-        return self._hit(self._others, point, task, checkpoint_id)
-
-    def waits_for_kill_at(self, point: str) -> bool:
-        """Whether any kill still waits at ``point``."""
-        return point in self._kills
+        return self._hit(self.others, point, task, checkpoint_id)
 
     def _hit(
         self, board: dict[str, list[WaitingFault]], point: str, task: str, checkpoint_id: int

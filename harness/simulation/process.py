@@ -20,7 +20,7 @@ from engine.checkpoint.events import (
 )
 from engine.checkpoint.metadata import StateHandle, encode_metadata
 from engine.graph import JobGraph
-from engine.job.events import Deploy, JobFailed, JobFinished, StartRestartTimer
+from engine.job.events import Deploy, JobFailed, JobFinished, MasterEvent, StartRestartTimer
 from engine.messages import (
     AcknowledgeCheckpoint,
     NotifyCheckpointAborted,
@@ -74,6 +74,7 @@ class SimulatedProcess(Execution):
         super().__init__(graph, world.storage, recovered, world.probe, buffer_records=1)
         self.world = world
         self.current_task: Task | None = None
+        self._keyed_parallelism = world.keyed_parallelism
         self._names: dict[Any, str] = {}
 
     def now(self) -> int:
@@ -84,7 +85,10 @@ class SimulatedProcess(Execution):
 
     def job_graph(self) -> JobGraph:
         """The graph at the parallelism that the last rescale asked for."""
-        graph = self.world.build_graph()
+        graph = self.graph
+        if self._keyed_parallelism != self.world.keyed_parallelism:
+            graph = self.world.build_graph()
+            self._keyed_parallelism = self.world.keyed_parallelism
         self._names = {
             (vertex.index, subtask): f"{vertex.name}-{subtask}"
             for vertex in graph.vertices
@@ -107,15 +111,32 @@ class SimulatedProcess(Execution):
             self.task_event(task, event)
 
     def task_event(self, task: Task, event: TaskEvent) -> None:
-        """As every driver, and a task can be killed while it handles the event."""
+        """As every driver; and a task can be killed while it handles the event, and is validated after it.
+
+        Written out instead of derived: this is half of what the simulation does all day.
+        """
         outer = self.current_task
         self.current_task = task
         try:
-            super().task_event(task, event)
+            effects = task.handle(event, self.world.clock)
+            task.validate()
         except Killed:
             self.kill(task)
+        except Exception as error:
+            self.tasks.pop(task.id, None)
+            self.task_died(task, error)
+        else:
+            if effects:
+                self.carry_out(effects)
         finally:
             self.current_task = outer
+
+    def master_event(self, event: MasterEvent) -> None:
+        """As every driver; the job master is validated after each event."""
+        effects = self.master.handle(event, self.world.clock)
+        self.master.validate()
+        if effects:
+            self.carry_out(effects)
 
     def cancel(self, task: Task) -> None:
         """As every driver; a task that is killed while it closes is over, too."""
@@ -159,7 +180,7 @@ class SimulatedProcess(Execution):
         class_index, verb, point = travel
         checkpoint_id = message.checkpoint_id
         label = f"{verb} {name} {checkpoint_id}"
-        fault = world.fault_at(point, name, checkpoint_id)
+        fault = world.fault_at(point, name, checkpoint_id) if point in world.other_faults else None
         if fault is None:
             world.add(class_index, label, world.deliver, message)
         elif fault.kind == "duplicate_message":

@@ -207,5 +207,5 @@ NO_TRACER = _NoTracer()
 
 
 def _short(value: Any) -> str:
-    text = value if isinstance(value, str) else "=".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    text = "=".join(map(str, value)) if isinstance(value, tuple) else str(value)
     return text if len(text) <= LABEL_LENGTH else text[: LABEL_LENGTH - 1] + "…"

@@ -1,4 +1,4 @@
-"""The simulated world: what outlives a process, the clock, and the loop that performs one action after another.
+"""The simulated world: what outlives a process, the clock, and the loop that performs action after action.
 
 The rules it lives by:
 
@@ -95,9 +95,12 @@ class World:
         self.slots: list[Slot] = []
         self.slots_are_stale = False
         self.tracer = tracer
+        self._tracing = tracer is not NO_TRACER
         self._settings = simulated_settings(scenario)
-        self._keyed_parallelism = scenario.parallelism
+        self.keyed_parallelism = scenario.parallelism
         self._faults = Faults(scenario.faults)
+        self._kills = self._faults.kills
+        self.other_faults = self._faults.others
         self._pending: list[Action] = []
         self._later: list[tuple[int, int, Action]] = []
         self._sequence = 0
@@ -148,25 +151,20 @@ class World:
 
     def _perform(self, choice: int) -> None:
         slots = self.slots
-        process = self.process
         try:
             if choice < len(slots):
                 slot = slots[choice]
                 self._labels.append(slot.label)
-                assert process is not None
-                if self.tracer is not NO_TRACER:
+                if self._tracing:
                     self.tracer.slot(self.step, slot)
-                process.task_event(slot.task, slot.event)
-                slot.task.validate()
+                self.process.task_event(slot.task, slot.event)  # type: ignore[union-attr]
             else:
                 action = self._pending.pop(choice - len(slots))
                 self._labels.append(action.label)
-                if self.tracer is not NO_TRACER:
+                if self._tracing:
                     self.tracer.action(self.step, action)
                 action.perform(action.argument)
-            if self.process is not None:
-                self.process.master.validate()
-            if self.tracer is not NO_TRACER:
+            if self._tracing:
                 self.tracer.after(self.step)
         except ProcessKilled:
             self._process_died()
@@ -186,7 +184,7 @@ class World:
         process = self.process
         tasks = [] if process is None else list(process.tasks.values())
         self.slots = slots_of(tasks, self.scenario.channel_capacity)
-        if tasks and self.tracer is not NO_TRACER:
+        if tasks and self._tracing:
             self.tracer.tasks(tasks)
 
     def add(self, class_index: int, label: str, perform: Callable[[Any], None], argument: Any) -> None:
@@ -207,14 +205,14 @@ class World:
         """A machine passes a protocol point; it may be killed there."""
         points = self._points
         points[point] = points.get(point, 0) + 1
-        if self._faults.waits_for_kill_at(point):
+        if point in self._kills:
             fault = self._faults.kill_at(point, task, checkpoint_id)
             if fault is not None:
                 if fault.after:
                     self.add_later(self.clock + fault.after, _TIMER, "", self._strike, (fault, task))
                 else:
                     self._strike((fault, task))
-        if self.tracer is not NO_TRACER:
+        if self._tracing:
             self.tracer.point(self.step, point, task, checkpoint_id)
 
     def fault_at(self, point: str, task: str, checkpoint_id: int) -> Fault | None:
@@ -236,7 +234,7 @@ class World:
         if process is None:
             return
         if fault.rescale_to:
-            self._keyed_parallelism = fault.rescale_to
+            self.keyed_parallelism = fault.rescale_to
         if fault.kind == "kill_process":
             self._fired(fault, name)
             if self._labels and process.current_task is None and not self._in_action(fault):
@@ -262,7 +260,7 @@ class World:
         coverage = self.history.statistics.coverage
         key = (fault.kind, fault.point)
         coverage[key] = coverage.get(key, 0) + 1
-        if self.tracer is not NO_TRACER:
+        if self._tracing:
             self.tracer.fault(self.step, fault, task)
 
     # Processes.
@@ -303,9 +301,8 @@ class World:
             if not entry[2].label or getattr(entry[2].perform, "__self__", None) is not process
         ]
         heapq.heapify(self._later)
-        self.add_later(
-            self.clock + self.scenario.restart_delay_ms + 1, _TIMER, "timer process", self._start_process, None
-        )
+        due = self.clock + self.scenario.restart_delay_ms + 1
+        self.add_later(due, _TIMER, "timer process", self._start_process, None)
 
     def writes_under_way(self) -> list[Action]:
         """Writes that have begun and not reached the storage."""
@@ -314,9 +311,9 @@ class World:
     def build_graph(self) -> JobGraph:
         """The family's job at the parallelism of the next attempt."""
         environment = StreamExecutionEnvironment.get_execution_environment()
-        environment.set_parallelism(self._keyed_parallelism)
+        environment.set_parallelism(self.keyed_parallelism)
         environment.set_max_parallelism(self.scenario.max_parallelism)
-        self.family.job(environment, SimulatedIO(self, self._keyed_parallelism))
+        self.family.job(environment, SimulatedIO(self, self.keyed_parallelism))
         return replace(environment.get_job_graph(self.family.name), settings=self._settings)
 
     def deliver(self, message: Any) -> None:
@@ -326,7 +323,7 @@ class World:
 
     def lost(self, class_index: int, label: str, message: Any) -> None:
         """A message will never arrive."""
-        if self.tracer is not NO_TRACER:
+        if self._tracing:
             self.tracer.lost(self.step, Action(class_index, label, self.deliver, message, self.step))
 
     # What goes into the history.
@@ -350,7 +347,7 @@ class World:
         self.history.checkpoint_completed(
             self.step, metadata.checkpoint_id, metadata.attempt, cut, transactions
         )
-        if self.tracer is not NO_TRACER:
+        if self._tracing:
             self.tracer.completed(self.step, metadata.checkpoint_id)
 
     def _covered(self, metadata: CheckpointMetadata) -> tuple[dict[str, int], list[str]]:
@@ -375,19 +372,19 @@ class World:
             read_up_to[split] = position
         statistics.attempts += 1
         restored_id = None if restored is None else restored.checkpoint_id
-        self.history.attempt_started(self.step, effect.attempt, self._keyed_parallelism, restored_id)
+        self.history.attempt_started(self.step, effect.attempt, self.keyed_parallelism, restored_id)
         if self._down_since is not None:
             statistics.recovery_steps += self.step - self._down_since
             self._down_since = None
-        if self.tracer is not NO_TRACER:
-            self.tracer.attempt(self.step, effect.attempt, self._keyed_parallelism, restored_id)
+        if self._tracing:
+            self.tracer.attempt(self.step, effect.attempt, self.keyed_parallelism, restored_id)
 
     def task_failed(self, task: Task, cause: str, injected: bool) -> None:
         """A task died."""
         if self._down_since is None:
             self._down_since = self.step
         self.history.task_failed(self.step, task.name, task.attempt, cause, injected)
-        if self.tracer is not NO_TRACER:
+        if self._tracing:
             self.tracer.killed(self.step, task.name)
 
     def task_raised(self, task: Task, error: BaseException) -> None:

@@ -31,7 +31,7 @@ class AlignedBarrierHandler:
     """The alignment of one task over ``channels`` input channels.
 
     ``blocked[channel]`` tells whether the channel must wait, ``ended[channel]`` whether it is over;
-    ``latest_checkpoint_id`` is the highest id seen.
+    ``latest_checkpoint_id`` is the highest id seen, ``holds_channels`` are those to resume with its outcome.
     """
 
     __slots__ = (
@@ -41,9 +41,9 @@ class AlignedBarrierHandler:
         "_last_done",
         "_open_channels",
         "_target",
-        "_to_resume",
         "blocked",
         "ended",
+        "holds_channels",
         "latest_checkpoint_id",
     )
 
@@ -54,7 +54,7 @@ class AlignedBarrierHandler:
         self._open_channels = channels
         self.ended = [False] * channels
         self._aligned: set[int] = set()
-        self._to_resume: list[int] = []
+        self.holds_channels: list[int] = []
         self._target = 0
         self._barrier: CheckpointBarrier | None = None
         self._counts_ended_channels = checkpoints_after_tasks_finish
@@ -102,7 +102,7 @@ class AlignedBarrierHandler:
             self._target = self._open_channels
             self._barrier = barrier
         self.blocked[channel] = True
-        self._to_resume.append(channel)
+        self.holds_channels.append(channel)
         self._align(channel, effects)
         return effects
 
@@ -110,8 +110,8 @@ class AlignedBarrierHandler:
         effects: list[BarrierEffect] = []
         self._open_channels -= 1
         self.ended[channel] = True
-        if channel in self._to_resume:
-            self._to_resume.remove(channel)
+        if channel in self.holds_channels:
+            self.holds_channels.remove(channel)
         if not self.pending:
             return effects
         if self._counts_ended_channels:
@@ -145,16 +145,16 @@ class AlignedBarrierHandler:
     def _release(self) -> None:
         self._aligned.clear()
         self._barrier = None
-        for channel in self._to_resume:
+        for channel in self.holds_channels:
             self.blocked[channel] = False
-        self._to_resume.clear()
+        self.holds_channels.clear()
 
     def validate(self) -> None:
         """What must hold between any two events.
 
         Raises AssertionError naming what does not.
         """
-        if not self._to_resume:
+        if not self.holds_channels:
             return
         assert self.pending, "channels are blocked although no checkpoint is in alignment"
         assert len(self._aligned) < self._target, "all channels are aligned, yet they stay blocked"

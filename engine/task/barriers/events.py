@@ -6,8 +6,9 @@ withholds what is queued on the channels that ``blocked`` names.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 from engine.elements import CheckpointBarrier
 
@@ -16,24 +17,21 @@ DECLINED_ON_CANCELLATION_BARRIER: Final = "CHECKPOINT_DECLINED_ON_CANCELLATION_B
 DECLINED_INPUT_END_OF_STREAM: Final = "CHECKPOINT_DECLINED_INPUT_END_OF_STREAM"
 
 
-@dataclass(frozen=True, slots=True)
-class BarrierArrived:
+class BarrierArrived(Struct, frozen=True):
     """A barrier is next on ``channel``."""
 
     channel: int
     barrier: CheckpointBarrier
 
 
-@dataclass(frozen=True, slots=True)
-class CancellationArrived:
+class CancellationArrived(Struct, frozen=True):
     """A cancellation marker is next on ``channel``."""
 
     channel: int
     checkpoint_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelEnded:
+class ChannelEnded(Struct, frozen=True):
     """``channel`` will bring nothing any more."""
 
     channel: int
@@ -42,15 +40,13 @@ class ChannelEnded:
 BarrierEvent: TypeAlias = BarrierArrived | CancellationArrived | ChannelEnded
 
 
-@dataclass(frozen=True, slots=True)
-class StartCheckpoint:
+class StartCheckpoint(Struct, frozen=True):
     """Effect: take the snapshot and forward the barrier, now."""
 
     barrier: CheckpointBarrier
 
 
-@dataclass(frozen=True, slots=True)
-class AbortCheckpoint:
+class AbortCheckpoint(Struct, frozen=True):
     """Effect: this task takes no snapshot for the checkpoint; say so downstream and to the coordinator."""
 
     checkpoint_id: int
