@@ -1,0 +1,167 @@
+"""The ground of a space-time diagram: its measures, attempts, lanes, time scale and deaths.
+
+The lane names are a picture of their own, so that they stay in sight while a long trace scrolls beneath them.
+"""
+
+from __future__ import annotations
+
+from xml.etree.ElementTree import Element
+
+from markupsafe import Markup
+
+from reports.layout import Space, TimeAxis
+from reports.svg import add, markup, picture
+from reports.text import shortened, visible, width
+from reports.trace import Attempt, Lane, Trace, all_steps, lane_indexes, lane_names
+from reports.wording import attempt_text, describe, kill_text, restored_text
+
+ATTEMPT_NAME_LINE = 17.0
+ATTEMPT_DETAIL_LINE = 32.0
+TICK_LINE = 52.0
+KILL_LINE = 72.0
+FIRST_LANE = 100.0
+BELOW_LANES = 32.0
+LONGEST_NAME = 26
+NAME_SIZE = 12.0
+LABEL_SIZE = 11.0
+CROSS = 6.0
+
+
+class Canvas:
+    """One diagram while it is drawn: where everything stands, and what is taken already."""
+
+    def __init__(self, trace: Trace, name: str) -> None:
+        self.trace = trace
+        self.name = name
+        self.names = lane_names(trace)
+        self.rows = lane_indexes(trace)
+        self.shown_names = [shortened(visible(name), LONGEST_NAME) for name in self.names]
+        self.names_width = max((width(name, NAME_SIZE) for name in self.shown_names), default=40.0) + 24.0
+        self.axis = TimeAxis(all_steps(trace), self.names_width)
+        self.spacing = 50.0 if len(self.names) <= 6 else 45.0 if len(self.names) <= 10 else 38.0
+        self.width = self.axis.width
+        self.height = FIRST_LANE + self.spacing * max(0, len(self.names) - 1) + BELOW_LANES
+        self.space = Space()
+        self.lines = Space()
+        self.picture = picture(name, self.width, self.height, "Space-time diagram", describe(trace))
+        # What is printed in strips refers to this group: styles must match from here downwards.
+        self.root = add(self.picture, "g", class_="space-time", id=f"{name}-all")
+
+    def y(self, lane: Lane) -> float:
+        """The height of a lane."""
+        return FIRST_LANE + self.spacing * self.rows[lane]
+
+    def write(
+        self,
+        group: Element,
+        text: str,
+        x: float,
+        y: float,
+        anchor: str,
+        class_: str = "",
+        crossings: int = 99,
+    ) -> bool:
+        """Write a text at (x, y) if that is free, and if no more lines than `crossings` run beneath it."""
+        wide = width(text, LABEL_SIZE)
+        left = x if anchor == "start" else x - wide if anchor == "end" else x - wide / 2
+        box = (left - 1, y - 9.5, left + wide + 1, y + 2.5)
+        if left < 0 or left + wide > self.width or not self.space.is_free(*box):
+            return False
+        if crossings < 99 and self.lines.overlaps(*box) > crossings:
+            return False
+        self.space.take(*box)
+        add(group, "text", text, x=x, y=y, text_anchor=anchor, class_=class_ or None)
+        return True
+
+
+def draw_lane_names(canvas: Canvas) -> Markup:
+    """The picture beside the diagram."""
+    wide = canvas.names_width
+    name = f"{canvas.name}-lanes"
+    root = picture(name, wide, canvas.height, "Lanes", ", ".join(canvas.names))
+    group = add(root, "g", class_="space-time lane-names", id=f"{name}-all")
+    for index, text in enumerate(canvas.shown_names):
+        y = FIRST_LANE + canvas.spacing * index
+        label = add(group, "text", text, x=wide - 12.0, y=y + 4.0, text_anchor="end")
+        if text != canvas.names[index]:
+            add(label, "title", canvas.names[index])
+    return markup(root)
+
+
+def attempt_span(canvas: Canvas, index: int) -> tuple[float, float, float]:
+    """From where to where an attempt is shaded, and where the next one begins."""
+    attempts = canvas.trace.attempts
+    left = 0.0 if index == 0 else canvas.axis.at(attempts[index].begin)
+    if index == len(attempts) - 1:
+        return left, canvas.width, canvas.width
+    following = canvas.axis.at(attempts[index + 1].begin)
+    end = attempts[index].end
+    return left, following if end is None else min(canvas.axis.at(end), following), following
+
+
+def attempt_details(attempt: Attempt) -> tuple[str, str, str]:
+    """The parallelism of an attempt and where it came from, in three lengths."""
+    if not attempt.parallelism:
+        return "", "", restored_text(attempt).removeprefix(", ")
+    origin = f" · checkpoint {attempt.restored}" if attempt.restored is not None else ""
+    long = f"parallelism {attempt.parallelism}"
+    return f"p {attempt.parallelism}", long + origin, long + restored_text(attempt)
+
+
+def draw_attempts(canvas: Canvas) -> None:
+    """A ground for each attempt, with its name, its parallelism and what it was restored from."""
+    group = add(canvas.root, "g", class_="attempts")
+    for index, attempt in enumerate(canvas.trace.attempts):
+        left, right, following = attempt_span(canvas, index)
+        tone = "attempt odd" if index % 2 else "attempt"
+        box = add(group, "rect", class_=tone, x=left, y=0, width=max(1.0, right - left), height=canvas.height)
+        add(box, "title", attempt_text(attempt))
+        if following - right > 1.0:
+            down = add(
+                group, "rect", class_="down", x=right, y=0, width=following - right, height=canvas.height
+            )
+            add(down, "title", "between two attempts: nothing runs")
+        if index:
+            add(group, "path", class_="border", d=f"M{left:.1f} 0V{canvas.height:.0f}")
+        short, long, full = attempt_details(attempt)
+        details = (full, long, short)
+        names = (f"attempt {attempt.name}", attempt.name)
+        lines = ((names, ATTEMPT_NAME_LINE, "name"), (details, ATTEMPT_DETAIL_LINE, "detail"))
+        for texts, y, class_ in lines:
+            fitting = next((text for text in texts if width(text, LABEL_SIZE) <= right - left - 14.0), "")
+            if fitting:
+                add(group, "text", fitting, class_=class_, x=left + 8.0, y=y)
+
+
+def draw_ground(canvas: Canvas) -> None:
+    """Lanes and time scale."""
+    ground = add(canvas.root, "g", class_="ground")
+    for lane in range(len(canvas.names)):
+        add(ground, "path", d=f"M0 {FIRST_LANE + canvas.spacing * lane:.0f}H{canvas.width:.0f}")
+    for step, x in canvas.axis.ticks():
+        add(ground, "text", f"{step}", x=x, y=TICK_LINE, text_anchor="middle")
+    for x in canvas.axis.cuts:
+        cut = add(ground, "text", "≈", class_="cut", x=x, y=TICK_LINE, text_anchor="middle")
+        add(cut, "title", "nothing happens here: the time between is cut short")
+
+
+def draw_kills(canvas: Canvas) -> None:
+    """A line for each death, with a cross on each lane that died."""
+    group = add(canvas.root, "g", class_="kills")
+    for kill in canvas.trace.kills:
+        x = canvas.axis.at(kill.step)
+        line = add(group, "path", class_="line", d=f"M{x:.1f} {KILL_LINE - 6:.0f}V{canvas.height:.0f}")
+        strokes = ""
+        for lane in kill.lanes:
+            y = canvas.y(lane)
+            strokes += f"M{x - CROSS:.1f} {y - CROSS:.1f}l12 12m0 -12l-12 12"
+            canvas.space.take(x - CROSS - 1, y - CROSS - 1, x + CROSS + 1, y + CROSS + 1)
+        crossed = add(group, "path", class_="cross", d=strokes) if strokes else line
+        add(crossed, "title", kill_text(canvas.trace, kill))
+        for text in (shortened(visible(kill.label), 40), "kill", "✕"):
+            if canvas.write(group, text, x + 5, KILL_LINE, "start") or canvas.write(
+                group, text, x - 5, KILL_LINE, "end"
+            ):
+                break
+        # No label is to run across it.
+        canvas.space.take(x - 1.5, KILL_LINE + 4, x + 1.5, canvas.height)

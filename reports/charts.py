@@ -1,0 +1,125 @@
+"""Small charts by hand: a distribution as histogram and box, shares as bars, nights as columns.
+
+Each is one picture with a title and a description that carry its numbers, so that nothing is told by shape or
+colour alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from reports.model import Distribution, Influence, Night
+from reports.svg import add, markup, picture
+from reports.text import counted, number, shortened, visible, width
+
+WIDTH = 460.0
+LEFT, RIGHT = 8.0, 452.0
+HISTOGRAM_TOP, HISTOGRAM_BOTTOM = 14.0, 118.0
+BOX_MIDDLE = 136.0
+AXIS_LINE = 166.0
+NIGHT_WIDTH = 26.0
+LABEL_SIZE = 11.0
+
+
+def distribution_text(cost: Distribution) -> str:
+    """The numbers of a distribution in words."""
+    return (
+        f"{counted(cost.count, 'scenario')}: half need at most {number(cost.median)} {cost.unit}, "
+        f"19 of 20 at most {number(cost.percentile_95)}, the worst {number(cost.maximum)}."
+    )
+
+
+def distribution_chart(cost: Distribution, name: str) -> Markup:
+    """A histogram over a box that spans the middle half, with the median and the 95th percentile."""
+    root = picture(name, WIDTH, 172, cost.name, distribution_text(cost), "chart")
+    low = min([cost.minimum, *(one.low for one in cost.bins)])
+    high = max([cost.maximum, *(one.high for one in cost.bins)])
+    span = (high - low) or 1.0
+
+    def x(value: float) -> float:
+        return LEFT + (value - low) / span * (RIGHT - LEFT)
+
+    tallest = max((one.count for one in cost.bins), default=1) or 1
+    bars = add(root, "g", class_="bars")
+    for one in cost.bins:
+        if one.count:
+            # A bin with one scenario is still seen.
+            height = max(1.5, one.count / tallest * (HISTOGRAM_BOTTOM - HISTOGRAM_TOP))
+            bar = add(
+                bars,
+                "rect",
+                x=x(one.low) + 0.5,
+                y=HISTOGRAM_BOTTOM - height,
+                width=max(1.0, x(one.high) - x(one.low) - 1.0),
+                height=height,
+            )
+            add(bar, "title", f"{number(one.low)} to {number(one.high)}: {counted(one.count, 'scenario')}")
+    add(root, "path", class_="axis", d=f"M{LEFT} {HISTOGRAM_BOTTOM}H{RIGHT}")
+    box = add(root, "g", class_="box")
+    add(box, "path", d=f"M{x(cost.minimum):.1f} {BOX_MIDDLE}H{x(cost.maximum):.1f}")
+    left, right = x(cost.lower_quartile), x(cost.upper_quartile)
+    add(box, "rect", x=left, y=BOX_MIDDLE - 7, width=max(1.0, right - left), height=14.0, rx=2)
+    add(box, "path", class_="median", d=f"M{x(cost.median):.1f} {BOX_MIDDLE - 9}v18")
+    add(box, "path", class_="tail", d=f"M{x(cost.percentile_95):.1f} {BOX_MIDDLE - 5}v10")
+    labels = add(root, "g", class_="labels")
+    add(labels, "text", number(low), x=LEFT, y=AXIS_LINE)
+    add(labels, "text", number(high), x=RIGHT, y=AXIS_LINE, text_anchor="end")
+    text = f"median {number(cost.median)}"
+    half = width(text, LABEL_SIZE) / 2
+    middle = min(max(x(cost.median), LEFT + half + 40), RIGHT - half - 60)
+    add(labels, "text", text, class_="strong", x=middle, y=AXIS_LINE, text_anchor="middle")
+    return markup(root)
+
+
+def influence_chart(influences: Sequence[Influence], name: str, output: str) -> Markup:
+    """One bar a parameter: the dark part alone, the light part with its interactions."""
+    height = 30.0 * len(influences) + 6
+    text = "; ".join(
+        f"{one.parameter} {number(one.first_order)} alone, {number(one.total)} in total" for one in influences
+    )
+    root = picture(name, WIDTH, height, f"What drives {output}", text, "chart influence")
+    start = 190.0
+    room = RIGHT - start - 44
+    for index, one in enumerate(influences):
+        y = 30.0 * index + 20
+        label = add(root, "text", shortened(visible(one.parameter), 28), x=start - 10, y=y, text_anchor="end")
+        add(label, "title", one.parameter)
+        total, alone = (min(1.0, max(0.0, share)) for share in (one.total, one.first_order))
+        add(root, "rect", class_="total", x=start, y=y - 11, width=total * room + 1, height=14)
+        add(root, "rect", class_="alone", x=start, y=y - 11, width=alone * room + 1, height=14)
+        add(root, "text", f"{one.total:.2f}", x=start + total * room + 8, y=y)
+    return markup(root)
+
+
+def trend_chart(nights: Sequence[Night], name: str) -> Markup:
+    """A column a night: its height the scenarios, a cross and a number above it the failures."""
+    wide = max(WIDTH, NIGHT_WIDTH * len(nights) + 2 * LEFT)
+    failed = sum(1 for night in nights if night.failed)
+    text = f"{counted(len(nights), 'night')}, {failed} of them with failures."
+    root = picture(name, wide, 132, "Nights", text, "chart trend")
+    tallest = max((night.scenarios for night in nights), default=1) or 1
+    for index, night in enumerate(nights):
+        x = LEFT + NIGHT_WIDTH * index
+        height = max(2.0, night.scenarios / tallest * 80)
+        column = add(root, "g", class_="bad" if night.failed else "good")
+        outcome = f"{counted(night.failed, 'scenario')} failed" if night.failed else "passed"
+        add(column, "title", f"{night.started}: {counted(night.scenarios, 'scenario')}, {outcome}")
+        add(column, "rect", x=x + 3, y=112 - height, width=NIGHT_WIDTH - 6, height=height, rx=2)
+        sign = f"✕{night.failed:,}" if night.failed else "✓"
+        add(column, "text", sign, x=x + NIGHT_WIDTH / 2, y=106 - height, text_anchor="middle")
+    add(root, "path", class_="axis", d=f"M{LEFT} 112.5H{wide - LEFT}")
+    if nights:
+        labels = add(root, "g", class_="labels")
+        add(labels, "text", nights[0].started, x=LEFT, y=127)
+        if len(nights) > 1:
+            add(
+                labels,
+                "text",
+                nights[-1].started,
+                x=LEFT + NIGHT_WIDTH * len(nights),
+                y=127,
+                text_anchor="end",
+            )
+    return markup(root)

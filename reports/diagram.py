@@ -1,0 +1,282 @@
+"""The space-time diagram: who sent what to whom, and what died in between, as SVG.
+
+Lanes are subtasks, time runs to the right. What is too crowded to be labelled keeps its words in a tooltip:
+where the eye must choose, marks win over callouts, those over deaths' and marks' labels, and records are
+labelled last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Final, TypeAlias
+from xml.etree.ElementTree import Element
+
+from markupsafe import Markup
+
+from reports.canvas import Canvas, draw_attempts, draw_ground, draw_kills, draw_lane_names
+from reports.layout import FIT_WIDTH
+from reports.svg import add, markup
+from reports.text import shortened, visible
+from reports.trace import Arrow, Mark, Place, Trace
+from reports.wording import ARROWS, MARKS, arrow_text, mark_text
+
+LABELLED_MARKS: Final = ("complete", "trigger", "restored", "visible", "aborted", "checkpoint_aborted")
+# Which marks stand on their lane, should several happen there at once.
+MARK_RANK: Final = ("complete", "visible", "restored", "trigger", "prepare", "aborted", "write", "snapshot")
+SMALL_MARKS: Final = ("snapshot", "stored", "finished")
+RADIUS = 8.5
+SMALL_RADIUS = 7.0
+LEVEL = 18.5
+LONGEST_LABEL = 18
+CALLOUT = 8.0
+CALLOUT_PLACES: Final = ((-18, -15), (18, -15), (-18, 15), (18, 15), (0, -22), (0, 22), (-26, 0), (26, 0))
+Line: TypeAlias = tuple[float, float, float, float]
+SHARES: Final = (0.5, 0.38, 0.62, 0.26, 0.74, 0.14, 0.86)
+# How many links of lines may run beneath a label: none, or else those of one line.
+CROSSINGS: Final = (0, 3)
+
+
+@dataclass(frozen=True)
+class Callout:
+    """A number that a text refers to, beside a place, or beside the middle of the way between two."""
+
+    number: int
+    place: Place
+    to: Place | None = None
+
+
+@dataclass(frozen=True)
+class Diagram:
+    """The two pictures that stand side by side, and what a legend must explain."""
+
+    lanes: Markup
+    lanes_width: float
+    body: Markup
+    body_width: float
+    height: float
+    strips: tuple[tuple[float, float], ...]
+    """How paper shows a diagram that is too wide for it: (from, width) of each strip."""
+    arrows: tuple[str, ...]
+    marks: tuple[str, ...]
+    has_kills: bool
+    has_losses: bool
+    unlabelled: int
+    """How many records found no place for their label."""
+
+
+def radius_of(mark: Mark) -> float:
+    """How big the circle of a mark is."""
+    return SMALL_RADIUS if mark.kind in SMALL_MARKS else RADIUS
+
+
+def place_marks(canvas: Canvas) -> dict[int, tuple[float, float]]:
+    """Where each mark stands: on its lane, or just above or below where another stands there."""
+    marks = canvas.trace.marks
+    ranks = {kind: rank for rank, kind in enumerate(MARK_RANK)}
+    places: dict[int, tuple[float, float]] = {}
+    for index in sorted(range(len(marks)), key=lambda i: (ranks.get(marks[i].kind, 99), marks[i].step)):
+        mark = marks[index]
+        x, y, radius = canvas.axis.at(mark.step), canvas.y(mark.lane), radius_of(mark)
+        for level in (0.0, -LEVEL, LEVEL):
+            middle = y + level
+            if canvas.space.take_if_free(x - radius, middle - radius, x + radius, middle + radius):
+                break
+        else:
+            middle = y - LEVEL / 2
+        places[index] = (x, middle)
+    return places
+
+
+def draw_marks(canvas: Canvas, places: dict[int, tuple[float, float]]) -> None:
+    """A circle with a letter for each mark, tied to its lane where it had to give way."""
+    group = add(canvas.root, "g", class_="marks")
+    for index, mark in enumerate(canvas.trace.marks):
+        (x, y), radius, lane = places[index], radius_of(mark), canvas.y(mark.lane)
+        circle = add(group, "g", class_=mark.kind)
+        add(circle, "title", mark_text(canvas.trace, mark))
+        if abs(lane - y) > radius:
+            edge = y + radius if lane > y else y - radius
+            add(circle, "path", class_="leader", d=f"M{x:.1f} {edge:.1f}V{lane:.1f}")
+        add(circle, "circle", cx=x, cy=y, r=radius)
+        add(circle, "text", MARKS[mark.kind][0], x=x, y=y + 3.7, text_anchor="middle")
+
+
+def label_marks(canvas: Canvas, group: Element, places: dict[int, tuple[float, float]]) -> None:
+    """Which checkpoint, which transaction: beside the mark, if there is room."""
+    for kind in LABELLED_MARKS:
+        for index, mark in enumerate(canvas.trace.marks):
+            if mark.kind != kind or not mark.label:
+                continue
+            x, y = places[index]
+            label = shortened(visible(mark.label), LONGEST_LABEL)
+            texts = (f"checkpoint {label}", label) if label.isdigit() else (label,)
+            for text in texts:
+                beside = radius_of(mark) + 4
+                if canvas.write(group, text, x + beside, y - 5, "start", kind) or canvas.write(
+                    group, text, x, y - 13, "middle", kind
+                ):
+                    break
+
+
+def arrow_ends(
+    canvas: Canvas, arrow: Arrow, places: set[tuple[float, float]]
+) -> tuple[float, float, float, float]:
+    """Where an arrow begins and ends; a message that never arrived ends on its way."""
+    x1, y1 = canvas.axis.at(arrow.sent[1]), canvas.y(arrow.sent[0])
+    if arrow.received is not None:
+        x2, y2 = canvas.axis.at(arrow.received[1]), canvas.y(arrow.received[0])
+        length = ((x2 - x1) ** 2 + (y2 - y1) ** 2) ** 0.5
+        if not arrow.lost and ((x2, y2) not in places or length < 2 * RADIUS):
+            return x1, y1, x2, y2
+        # Short of the mark that stands there, or of the cross on the lane that died.
+        trim = min(16.0, length / 2) / (length or 1.0) if arrow.lost else (RADIUS + 0.5) / length
+        return x1, y1, x2 - (x2 - x1) * trim, y2 - (y2 - y1) * trim
+    upward = arrow.kind == "acknowledge" or canvas.rows[arrow.sent[0]] == len(canvas.names) - 1
+    target = (
+        canvas.y(arrow.toward) if arrow.toward is not None else y1 + canvas.spacing * (-1 if upward else 1)
+    )
+    # It was on its way until somebody died, if somebody did soon.
+    reach = x1 + 8 * canvas.axis.unit
+    deaths = [canvas.axis.at(kill.step) for kill in canvas.trace.kills if kill.step >= arrow.sent[1]]
+    x2 = min((x for x in deaths if x <= reach), default=min(canvas.width - 8, x1 + 2 * canvas.axis.unit))
+    return x1, y1, x2, y1 + (target - y1) * 0.8
+
+
+def draw_arrows(canvas: Canvas, places: set[tuple[float, float]]) -> list[tuple[Arrow, Line]]:
+    """The messages, kind by kind; a message that never arrived ends in a cross."""
+    definitions = add(canvas.root, "defs")
+    drawn: list[tuple[Arrow, Line]] = []
+    for kind in ARROWS:
+        arrows = [arrow for arrow in canvas.trace.arrows if arrow.kind == kind]
+        if not arrows:
+            continue
+        head = f"{canvas.name}-{kind}"
+        draw_head(definitions, head, kind)
+        group = add(canvas.root, "g", class_=f"arrows {kind}")
+        for arrow in arrows:
+            ends = arrow_ends(canvas, arrow, places)
+            x1, y1, x2, y2 = ends
+            is_lost = arrow.lost or arrow.received is None
+            path = f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}".replace(".0", "")
+            line = add(group, "path", d=path, marker_end=None if is_lost else f"url(#{head})")
+            add(line, "title", arrow_text(canvas.trace, arrow))
+            if is_lost:
+                add(group, "path", class_="miss", d=f"M{x2 - 4.5:.1f} {y2 - 4.5:.1f}l9 9m0 -9l-9 9")
+            canvas.lines.take_line(*ends)
+            drawn.append((arrow, ends))
+    return drawn
+
+
+def draw_head(definitions: Element, name: str, kind: str) -> None:
+    """The head of one kind of arrow."""
+    size = 11 if kind == "notify" else 9
+    head = add(
+        definitions,
+        "marker",
+        id=name,
+        class_=f"head {kind}",
+        viewBox="0 0 10 10",
+        refX=9,
+        refY=5,
+        markerWidth=size,
+        markerHeight=size,
+        markerUnits="userSpaceOnUse",
+        orient="auto",
+    )
+    add(head, "path", d="M0 1L10 5L0 9Z")
+
+
+def label_places(line: Line) -> list[tuple[float, float, str]]:
+    """Where beside an arrow its label may stand: near its middle first, and on its upper right side first.
+
+    An arrow of records runs down and to the right, so what is up and right of a point on it, or down and
+    left, is clear of it; a steep one lets the label stand level with the point.
+    """
+    x1, y1, x2, y2 = line
+    is_steep = abs(y2 - y1) > abs(x2 - x1)
+    over, under = ((6.0, 2.0), (-6.0, 8.0)) if is_steep else ((2.0, -4.0), (-2.0, 13.0))
+    return [
+        (x1 + (x2 - x1) * share + dx, y1 + (y2 - y1) * share + dy, anchor)
+        for (dx, dy), anchor in ((over, "start"), (under, "end"))
+        for share in SHARES
+    ]
+
+
+def label_records(canvas: Canvas, group: Element, drawn: Sequence[tuple[Arrow, Line]]) -> int:
+    """Write what each record is, where there is room; return how many found none."""
+    unlabelled = 0
+    for arrow, line in drawn:
+        if arrow.kind != "record" or not arrow.label:
+            continue
+        text = shortened(visible(arrow.label), LONGEST_LABEL)
+        unlabelled += not any(
+            canvas.write(group, text, x, y, anchor, "record", crossings)
+            for crossings in CROSSINGS
+            for x, y, anchor in label_places(line)
+        )
+    return unlabelled
+
+
+def draw_callouts(canvas: Canvas, callouts: Sequence[Callout]) -> None:
+    """The numbers that a text refers to."""
+    if not callouts:
+        return
+    group = add(canvas.root, "g", class_="callouts")
+    for callout in callouts:
+        (x, y), half = callout_anchor(canvas, callout), CALLOUT
+        for right, down in CALLOUT_PLACES:
+            left, top = x + right - half, y + down - half
+            if left > 0 and canvas.space.take_if_free(left, top, left + 2 * half, top + 2 * half):
+                break
+        else:
+            left, top = x - half, y - 3 * half
+        add(group, "rect", x=left, y=top, width=2 * half, height=2 * half, rx=3)
+        add(group, "text", f"{callout.number}", x=left + half, y=top + half + 4, text_anchor="middle")
+
+
+def callout_anchor(canvas: Canvas, callout: Callout) -> tuple[float, float]:
+    """The place that a callout points at."""
+    x, y = canvas.axis.at(callout.place[1]), canvas.y(callout.place[0])
+    if callout.to is None:
+        return x, y
+    return (x + canvas.axis.at(callout.to[1])) / 2, (y + canvas.y(callout.to[0])) / 2
+
+
+def strips(wide: float) -> tuple[tuple[float, float], ...]:
+    """The strips that a diagram is cut into for paper; none where it fits."""
+    if wide <= 1.5 * FIT_WIDTH:
+        return ()
+    count = ceil(wide / FIT_WIDTH)
+    return tuple((index * wide / count, wide / count) for index in range(count))
+
+
+def draw(trace: Trace, name: str, callouts: Sequence[Callout] = ()) -> Diagram:
+    """Draw a trace; `name` becomes the prefix of the ids, unique on its page."""
+    canvas = Canvas(trace, name)
+    draw_attempts(canvas)
+    draw_ground(canvas)
+    places = place_marks(canvas)
+    drawn = draw_arrows(canvas, set(places.values()))
+    draw_kills(canvas)
+    draw_marks(canvas, places)
+    draw_callouts(canvas, callouts)
+    labels = add(canvas.root, "g", class_="labels")
+    label_marks(canvas, labels, places)
+    unlabelled = label_records(canvas, labels, drawn)
+    used_arrows = {arrow.kind for arrow in trace.arrows}
+    used_marks = {mark.kind for mark in trace.marks}
+    return Diagram(
+        lanes=draw_lane_names(canvas),
+        lanes_width=canvas.names_width,
+        body=markup(canvas.picture),
+        body_width=canvas.width,
+        height=canvas.height,
+        strips=strips(canvas.width),
+        arrows=tuple(kind for kind in reversed(ARROWS) if kind in used_arrows),
+        marks=tuple(kind for kind in MARKS if kind in used_marks),
+        has_kills=bool(trace.kills),
+        has_losses=any(arrow.lost or arrow.received is None for arrow in trace.arrows),
+        unlabelled=unlabelled,
+    )

@@ -1,0 +1,171 @@
+"""The parts of a report beyond its verdict and its failures: real input, coverage, mutants, costs, trend.
+
+The rules are those of `reports/model.py`, through which everything here is imported.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+Cell: TypeAlias = str | int | float | bool | None
+Row: TypeAlias = tuple[Cell, ...]
+DifferenceMark: TypeAlias = Literal["equal", "lost", "duplicated", "phantom", "wrong value"]
+
+
+class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The base of every part: immutable, strict about its fields, short as JSON."""
+
+
+class Sizes(Value, frozen=True):
+    """How big a scenario is."""
+
+    records: int = 0
+    faults: int = 0
+    schedule: int = 0
+
+
+class RowDifference(Value, frozen=True):
+    """One row, as it should be and as it was; a side that has no such row is null."""
+
+    mark: DifferenceMark
+    expected: Row | None = None
+    actual: Row | None = None
+    times: int = 1
+    """How many such rows there are too many, too few, or equal."""
+
+
+class RealKill(Value, frozen=True, kw_only=True):
+    """One death of a real job, and its recovery."""
+
+    point: str
+    task: str = ""
+    checkpoint: int | None = None
+    """The checkpoint from which it recovered; null: from the start."""
+    position: int | None = None
+    """How many records had been read when it died."""
+    replayed: int | None = None
+    recovery_seconds: float | None = None
+    parallelism_before: int = 0
+    parallelism_after: int = 0
+
+
+class RealInput(Value, frozen=True, kw_only=True):
+    """A real data set, run through a real runtime under real kills, compared with an oracle row by row."""
+
+    name: str
+    source: str = ""
+    """Where the data comes from, in a sentence."""
+    runtime: str = ""
+    oracle: str = ""
+    records: int = 0
+    kills: tuple[RealKill, ...] = ()
+    rescales: int = 0
+    checkpoints: int = 0
+    seconds: float = 0.0
+    rows_expected: int = 0
+    rows_actual: int = 0
+    rows_different: int = 0
+    columns: tuple[str, ...] = ()
+    differences: tuple[RowDifference, ...] = ()
+    error: str = ""
+    """Why it did not come to a comparison."""
+    command: str = ""
+
+
+class CoverageCell(Value, frozen=True):
+    """One fault kind at one protocol point: in how many places it was planned, and how often it fired."""
+
+    kind: str
+    point: str
+    planned: int = 0
+    fired: int = 0
+
+
+class Coverage(Value, frozen=True):
+    """Fault kinds by protocol points; a pair that makes no sense has no cell."""
+
+    cells: tuple[CoverageCell, ...] = ()
+    points: tuple[str, ...] = ()
+    """The order of the points; points that it does not name follow as they appear."""
+    required: bool = False
+    """The campaign is big enough that a pair that never fired fails it."""
+
+
+class Mutant(Value, frozen=True, kw_only=True):
+    """A planted bug, as `onceproof mutants --json` writes it."""
+
+    id: str
+    origin: str = ""
+    breaks: str = ""
+    reached: bool | int = False
+    killed: bool = False
+    property: str | None = None
+    scenarios: int | None = None
+    shrunk: Sizes | None = None
+    seconds: float = 0.0
+    summary: str = ""
+
+
+class Bin(Value, frozen=True):
+    """How many values lie in [low, high); the last bin of a distribution includes its end."""
+
+    low: float
+    high: float
+    count: int
+
+
+class Distribution(Value, frozen=True, kw_only=True):
+    """How a cost of recovery spreads over the scenarios (`reports/summaries.py` makes one from values)."""
+
+    name: str
+    unit: str
+    count: int
+    minimum: float
+    lower_quartile: float
+    median: float
+    upper_quartile: float
+    percentile_95: float
+    maximum: float
+    bins: tuple[Bin, ...] = ()
+    note: str = ""
+
+
+class Influence(Value, frozen=True):
+    """How much of a cost's variance one parameter explains, alone and in all its interactions."""
+
+    parameter: str
+    first_order: float
+    total: float
+
+
+class Sensitivity(Value, frozen=True, kw_only=True):
+    """Which scenario parameters drive a cost; shown only where the model predicts (Q² of 0.5 or more)."""
+
+    output: str
+    q2: float
+    scenarios: int = 0
+    influences: tuple[Influence, ...] = ()
+
+
+class Night(Value, frozen=True, kw_only=True):
+    """One earlier run, for the trend."""
+
+    started: str
+    scenarios: int = 0
+    failed: int = 0
+    seconds: float = 0.0
+    engine_version: str = ""
+    new_signatures: int = 0
+
+
+class OracleAgreement(Value, frozen=True, kw_only=True):
+    """Two oracles, written apart, over the same scenarios."""
+
+    scenarios: int
+    disagreed: int = 0
+    seconds: float | None = None
+    first: str = "Python"
+    second: str = "Spark SQL"
+    witnesses: tuple[str, ...] = ()

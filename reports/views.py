@@ -1,0 +1,268 @@
+"""What the templates show, made ready: the model's values, arranged; templates only lay them out.
+
+Long lists are cut here, with a count of what was left out, so that one bad night cannot make a page of a
+hundred megabytes: report.json has the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from reports.charts import distribution_chart, distribution_text, influence_chart, trend_chart
+from reports.diagram import Diagram, draw
+from reports.headline import (
+    Headline,
+    conclude,
+    failed_scenarios,
+    fired_faults,
+    never_fired,
+    real_input_failed,
+    survivors,
+    total_scenarios,
+)
+from reports.lesson import Lesson, lessons
+from reports.model import (
+    Coverage,
+    CoverageCell,
+    Distribution,
+    Failure,
+    Mutant,
+    Night,
+    RealInput,
+    Report,
+    RowDifference,
+    Sensitivity,
+)
+from reports.text import counted, duration, number
+
+MOST_FAILURES = 25
+MOST_OPEN = 3
+MOST_ROWS = 40
+MOST_RECORDS = 60
+MOST_NIGHTS = 60
+LEAST_Q2 = 0.5
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One figure of the night, big enough to read from afar."""
+
+    label: str
+    value: str
+    note: str
+    status: str
+    anchor: str
+
+
+@dataclass(frozen=True)
+class FailureView:
+    """A failure with its picture; what was cut is counted."""
+
+    number: int
+    failure: Failure
+    diagram: Diagram | None
+    rows: Sequence[RowDifference]
+    rows_left_out: int
+    records_left_out: int
+    is_open: bool
+
+
+@dataclass(frozen=True)
+class RealView:
+    """A real input with its verdict."""
+
+    real: RealInput
+    failed: bool
+    rows_left_out: int
+
+
+@dataclass(frozen=True)
+class CoverageView:
+    """The coverage cells as a grid of points by kinds."""
+
+    kinds: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[CoverageCell | None, ...]], ...]
+    never: tuple[str, ...]
+    pairs: int
+    required: bool
+
+
+@dataclass(frozen=True)
+class CostView:
+    """A cost with its chart."""
+
+    cost: Distribution
+    text: str
+    chart: Markup
+
+
+@dataclass(frozen=True)
+class SensitivityView:
+    """What drives a cost, if the model that says so predicts well enough."""
+
+    sensitivity: Sensitivity
+    chart: Markup | None
+
+
+@dataclass(frozen=True)
+class Page:
+    """Everything on the page."""
+
+    report: Report
+    headline: Headline
+    tiles: tuple[Tile, ...]
+    properties: tuple[str, ...]
+    table: tuple[tuple[str, int, tuple[tuple[int, int] | None, ...]], ...]
+    """Family, scenarios, and per property (passed, failed), None where it was not checked."""
+    failures: tuple[FailureView, ...]
+    failures_left_out: tuple[Failure, ...]
+    example: Diagram | None
+    lessons: tuple[Lesson, ...]
+    reals: tuple[RealView, ...]
+    coverage: CoverageView | None
+    mutants: tuple[Mutant, ...]
+    survivors: tuple[str, ...]
+    costs: tuple[CostView, ...]
+    sensitivity: tuple[SensitivityView, ...]
+    nights: tuple[Night, ...]
+    trend: Markup | None
+
+
+def failure_view(failure: Failure, position: int) -> FailureView:
+    """One failure, its diagram drawn."""
+    has_trace = failure.trace is not None and (failure.trace.arrows or failure.trace.marks)
+    different = [row for row in failure.rows if row.mark != "equal"]
+    equal = [row for row in failure.rows if row.mark == "equal"]
+    rows = [*different[:MOST_ROWS], *equal[: max(0, MOST_ROWS - len(different))]]
+    return FailureView(
+        number=position,
+        failure=failure,
+        diagram=draw(failure.trace, f"failure-{position}-diagram") if failure.trace and has_trace else None,
+        rows=rows,
+        rows_left_out=len(failure.rows) - len(rows),
+        records_left_out=max(0, len(failure.records) - MOST_RECORDS),
+        is_open=position <= MOST_OPEN,
+    )
+
+
+def ordered_failures(failures: Sequence[Failure]) -> list[Failure]:
+    """What is new before what is known; then as they came."""
+    return sorted(failures, key=lambda failure: failure.known)
+
+
+def family_table(
+    report: Report,
+) -> tuple[tuple[str, ...], tuple[tuple[str, int, tuple[tuple[int, int] | None, ...]], ...]]:
+    """The properties in order of appearance, and a row for each family."""
+    names: dict[str, None] = {}
+    for family in report.families:
+        for result in family.properties:
+            names.setdefault(result.property)
+    rows = []
+    for family in report.families:
+        results = {result.property: (result.passed, result.failed) for result in family.properties}
+        cells = tuple(results[name] if sum(results.get(name, (0, 0))) else None for name in names)
+        rows.append((family.family, family.scenarios, cells))
+    return tuple(names), tuple(rows)
+
+
+def coverage_view(coverage: Coverage) -> CoverageView:
+    """The grid: points in the protocol's order down, fault kinds across."""
+    points: dict[str, None] = dict.fromkeys(coverage.points)
+    kinds: dict[str, None] = {}
+    cells: dict[tuple[str, str], CoverageCell] = {}
+    for cell in coverage.cells:
+        points.setdefault(cell.point)
+        kinds.setdefault(cell.kind)
+        cells[cell.point, cell.kind] = cell
+    rows = [(point, tuple(cells.get((point, kind)) for kind in kinds)) for point in points]
+    return CoverageView(
+        kinds=tuple(kinds),
+        rows=tuple(row for row in rows if any(row[1])),
+        never=tuple(f"{cell.kind} at {cell.point}" for cell in coverage.cells if not cell.fired),
+        pairs=len(cells),
+        required=coverage.required,
+    )
+
+
+def campaign_tiles(report: Report) -> list[Tile]:
+    """The figures of the generated scenarios."""
+    tiles = []
+    scenarios, failed = total_scenarios(report), failed_scenarios(report)
+    if scenarios:
+        note = f"{failed:,} failed" if failed else "none failed"
+        tiles.append(Tile("scenarios", number(scenarios), note, "bad" if failed else "good", "results"))
+    if report.coverage and report.coverage.cells:
+        pairs, never = len(report.coverage.cells), len(never_fired(report))
+        status = "good" if not never else "bad" if report.coverage.required else "plain"
+        note = f"{pairs - never} of {pairs} kinds × points hit"
+        tiles.append(Tile("faults fired", number(fired_faults(report)), note, status, "coverage"))
+    return tiles
+
+
+def tiles_of(report: Report) -> tuple[Tile, ...]:
+    """The figures of the night."""
+    tiles = campaign_tiles(report)
+    for index, real in enumerate(report.real_inputs, 1):
+        failed = real_input_failed(real)
+        note = f"{counted(len(real.kills), 'kill')}: {'differs' if failed else 'equal to the row'}"
+        status = "bad" if failed else "good"
+        tiles.append(Tile(f"{real.name}: records", number(real.records), note, status, f"real-{index}"))
+    if report.mutants:
+        alive = len(survivors(report))
+        value = f"{len(report.mutants) - alive} of {len(report.mutants)}"
+        note = f"{alive} survived" if alive else "none survived"
+        tiles.append(Tile("planted bugs caught", value, note, "warn" if alive else "good", "mutants"))
+    if report.facts.seconds:
+        speed = total_scenarios(report) / report.facts.seconds
+        note = f"{number(float(round(speed)))} scenarios a second" if speed >= 1 else "in all"
+        tiles.append(Tile("took", duration(report.facts.seconds), note, "plain", "facts"))
+    return tuple(tiles)
+
+
+def sensitivity_view(sensitivity: Sensitivity, position: int) -> SensitivityView:
+    """The strongest influences first."""
+    if sensitivity.q2 < LEAST_Q2 or not sensitivity.influences:
+        return SensitivityView(sensitivity, None)
+    ordered = sorted(sensitivity.influences, key=lambda one: -one.total)
+    return SensitivityView(
+        sensitivity, influence_chart(ordered, f"sensitivity-{position}-chart", sensitivity.output)
+    )
+
+
+def arrange(report: Report) -> Page:
+    """Make the page ready."""
+    properties, table = family_table(report)
+    failures = ordered_failures(report.failures)
+    taught = lessons(report.example.trace) if report.example else ()
+    nights = report.nights[-MOST_NIGHTS:]
+    return Page(
+        report=report,
+        headline=conclude(report),
+        tiles=tiles_of(report),
+        properties=properties,
+        table=table,
+        failures=tuple(failure_view(one, index) for index, one in enumerate(failures[:MOST_FAILURES], 1)),
+        failures_left_out=tuple(failures[MOST_FAILURES:]),
+        example=draw(report.example.trace, "example-diagram", [lesson.callout for lesson in taught])
+        if report.example
+        else None,
+        lessons=taught,
+        reals=tuple(
+            RealView(real, real_input_failed(real), max(0, len(real.differences) - MOST_ROWS))
+            for real in report.real_inputs
+        ),
+        coverage=coverage_view(report.coverage) if report.coverage and report.coverage.cells else None,
+        mutants=report.mutants,
+        survivors=survivors(report),
+        costs=tuple(
+            CostView(cost, distribution_text(cost), distribution_chart(cost, f"cost-{index}-chart"))
+            for index, cost in enumerate(report.costs, 1)
+        ),
+        sensitivity=tuple(sensitivity_view(one, index) for index, one in enumerate(report.sensitivity, 1)),
+        nights=nights,
+        trend=trend_chart(nights, "trend-chart") if len(nights) > 1 else None,
+    )

@@ -1,0 +1,102 @@
+"""The verdict follows from the contents, and the worst of them wins."""
+
+import pytest
+
+from reports.headline import conclude
+from reports.model import (
+    Coverage,
+    CoverageCell,
+    Facts,
+    FamilyResult,
+    Mutant,
+    OracleAgreement,
+    PropertyResult,
+    Report,
+)
+
+
+def test_a_good_night_says_so(made):
+    headline = conclude(made.report())
+    assert headline.status == "passed"
+    assert headline.word == "Every record exactly once"
+    assert "12,000 scenarios" in headline.sentence
+    assert "336,776 real records" in headline.sentence
+    assert headline.reasons == headline.gaps == ()
+
+
+def test_nothing_run_is_no_pass():
+    assert conclude(Report()).status == "empty"
+    assert conclude(Report(interrupted="Interrupted at once")).status == "empty"
+
+
+def test_only_planted_bugs_tried():
+    headline = conclude(Report(mutants=(Mutant(id="m", killed=True),)))
+    assert headline.status == "passed"
+    assert "no campaign" in headline.sentence
+
+
+def failing_reports(made):
+    never = Coverage((CoverageCell("kill_task", "aligned", 3, 0),), required=True)
+    family = FamilyResult("word_count", 10, 1, (PropertyResult("liveness", 9, 1),))
+    return {
+        "failure": ({"failures": (made.failure(),)}, ""),
+        "family": ({"families": (family,)}, "liveness failed in 1 scenario"),
+        "count": ({"families": (FamilyResult("word_count", 10, 1),)}, "1 scenario failed"),
+        "different rows": ({"real_inputs": (made.flights(rows_different=2),)}, "2 rows differ"),
+        "missing rows": ({"real_inputs": (made.flights(rows_actual=336770),)}, "6 rows differ"),
+        "no comparison": (
+            {"real_inputs": (made.flights(error="flights.csv:7: no carrier"),)},
+            "flights.csv:7",
+        ),
+        "oracles": ({"oracles": OracleAgreement(scenarios=9, disagreed=1)}, "disagree on 1 scenario"),
+        "never fired": ({"coverage": never}, "kill task at aligned"),
+        "problem": ({"problems": ("the disk was full",)}, "the disk was full"),
+    }
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        "failure",
+        "family",
+        "count",
+        "different rows",
+        "missing rows",
+        "no comparison",
+        "oracles",
+        "never fired",
+        "problem",
+    ],
+)
+def test_each_of_these_fails_the_night(made, why):
+    changes, told = failing_reports(made)[why]
+    headline = conclude(made.report(**changes) if why != "failure" else made.report([made.failure()]))
+    assert headline.status == "failed"
+    assert told in " ".join(headline.reasons)
+    # Even a run cut short, with survivors, is first of all failed.
+    worse = made.report(**changes, interrupted="Interrupted", mutants=made.mutants(True))
+    assert conclude(worse).status == "failed"
+
+
+def test_a_surviving_bug_is_a_gap_and_a_small_campaign_may_miss_a_fault(made):
+    headline = conclude(made.report(mutants=made.mutants(True)))
+    assert headline.status == "gaps"
+    assert "old-acknowledgement" in headline.gaps[0]
+    small = Coverage((CoverageCell("kill_task", "aligned", 3, 0),), required=False)
+    assert conclude(made.report(coverage=small)).status == "passed"
+
+
+def test_cut_short_is_told(made):
+    headline = conclude(made.report(interrupted="Interrupted after 12 s"))
+    assert headline.status == "interrupted"
+    assert "Interrupted after 12 s" in headline.gaps
+
+
+def test_known_failures_fail_the_night_but_are_no_news(made):
+    assert "nothing of it is new" in conclude(made.report([made.failure(known=True)])).sentence
+    assert "new" not in conclude(made.report([made.failure()])).sentence
+
+
+def test_the_sentence_counts_scenarios_and_ways(made):
+    sentence = conclude(Report(facts=Facts(scenarios=4000), failures=(made.failure(),))).sentence
+    assert sentence == "3 of 4,000 scenarios broke a guarantee, in 1 way."

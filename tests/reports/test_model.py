@@ -1,0 +1,80 @@
+"""The model: JSON both ways, strict about what it reads."""
+
+import msgspec
+import pytest
+
+from reports.model import FORMAT_VERSION, Facts, InputRecord, Report, ReportUnreadable, decode, encode
+from reports.trace import Trace, lane_indexes, lane_names
+
+
+def test_a_full_report_comes_back_the_same(made):
+    report = made.report([made.failure()])
+    text = encode(report)
+    assert decode(text, "report.json") == report
+    assert encode(decode(text, "report.json")) == text
+
+
+def test_the_version_is_written_even_though_defaults_are_not():
+    assert msgspec.json.decode(encode(Report()))["format_version"] == FORMAT_VERSION
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (b'{"format_version": 999, "unheard_of": 1}', "version 999"),
+        (b'{"format_version": 1, "failuers": []}', "failuers"),
+        (b'{"format_version": 1, "facts": {"scenarios": "many"}}', "$.facts.scenarios"),
+        (b'{"format_version": 1', "report.json"),
+        (b"\xff\xfe", "report.json"),
+        (b"[]", "report.json"),
+        (b'{"verdict": "passed"}', "format_version"),
+    ],
+)
+def test_what_is_no_report_is_one_line_that_names_the_place(text, told):
+    with pytest.raises(ReportUnreadable) as caught:
+        decode(text, "nights/report.json")
+    message = str(caught.value)
+    assert "nights/report.json" in message
+    assert told in message
+    assert "\n" not in message
+
+
+def test_values_keep_their_types(made):
+    record = InputRecord("s", 0, (1, 1.5, "1", True, None, 2**63 + 5))
+    report = Report(facts=Facts(seed=2**64 - 1), failures=(made.failure(records=(record,)),))
+    back = decode(encode(report), "report.json").failures[0].records[0]
+    assert [(type(value), value) for value in back.value] == [(type(v), v) for v in record.value]
+
+
+def test_half_a_surrogate_does_not_cost_the_report():
+    report = Report(title="half \ud800 of it", problems=("fine ü",))
+    back = decode(encode(report), "report.json")
+    assert back.title == "half \\ud800 of it"
+    assert back.problems == ("fine ü",)
+
+
+def test_a_trace_is_taken_as_the_harness_writes_it():
+    trace = msgspec.convert(
+        {
+            "lanes": ["coordinator", "source-0"],
+            "arrows": [
+                {"kind": "record", "from": [1, 0], "to": ["count-0", 2], "label": "k1", "lost": False},
+                {"kind": "notify", "from": ["coordinator", 3], "to": None, "label": "", "lost": True},
+            ],
+            "marks": [{"kind": "checkpoint_aborted", "lane": 0, "step": 1, "label": ""}],
+            "kills": [{"step": 4, "lanes": ["source-0"], "label": "kill"}],
+            "attempts": [{"name": "1.1", "from": 0, "to": 4, "parallelism": 2, "restored": None}],
+            "steps": 5,
+        },
+        Trace,
+    )
+    assert lane_names(trace) == ("coordinator", "source-0", "count-0")
+    rows = lane_indexes(trace)
+    assert rows[1] == rows["source-0"] == 1
+    assert rows["count-0"] == 2
+    assert msgspec.to_builtins(trace)["arrows"][0]["from"] == (1, 0)
+
+
+def test_a_trace_with_an_unknown_kind_is_refused():
+    with pytest.raises(msgspec.ValidationError, match="smoke"):
+        msgspec.convert({"arrows": [{"kind": "smoke", "from": ["a", 0]}]}, Trace)

@@ -1,0 +1,346 @@
+"""The page: well-formed, self-contained, accessible, and harmless whatever the data holds."""
+
+import base64
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+
+from reports.model import Report, encode
+from reports.render import TEMPLATES, read, render, write
+
+VOID = {"meta", "link", "br"}
+HOSTILE = (
+    "\"'><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7*7 }}\x00\u202e&amp;</style></svg>北京"
+)
+
+
+class Page(HTMLParser):
+    """The elements of a page, with a check that they nest."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.elements, self.open, self.texts, self.faults = [], [], [], []
+        self.feed(text)
+        self.close()
+        self.faults += [f"never closed: {tag}" for tag in self.open]
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        names = [name for name, _ in attributes]
+        if len(names) != len(set(names)):
+            self.faults.append(f"attribute twice: {tag} {names}")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open[-1] != tag:
+            self.faults.append(f"</{tag}> closes {self.open[-3:]} at {self.getpos()}")
+        else:
+            self.open.pop()
+
+    def handle_data(self, data):
+        if not self.open or self.open[-1] not in ("style", "script"):
+            self.texts.append(data)
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.texts).split())
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def hostile_report(made):
+    """A full report whose every free text is hostile."""
+    plain = msgspec.to_builtins(made.report([made.failure()], interrupted="x", problems=("x",)))
+    words = {"kind", "mark"}
+
+    def poison(value, key=""):
+        if isinstance(value, dict):
+            return {name: poison(member, name) for name, member in value.items()}
+        if isinstance(value, list | tuple):
+            return [poison(member, key) for member in value]
+        return HOSTILE if isinstance(value, str) and key not in words else value
+
+    return msgspec.convert(poison(plain), Report)
+
+
+def hostile_kinds(report):
+    """Coverage names its kinds freely: poison those too."""
+    cells = tuple(msgspec.structs.replace(cell, kind=HOSTILE) for cell in report.coverage.cells[:3])
+    return msgspec.structs.replace(report, coverage=msgspec.structs.replace(report.coverage, cells=cells))
+
+
+@pytest.fixture
+def reports(made):
+    long = made.trace(records=60, keys=["k1", "k2", "k3"], seed=2, kill_at=150, rescale_to=3, interval=40)
+    return {
+        "empty": Report(),
+        "passed": made.report(),
+        "failed": made.report([made.failure()]),
+        "many": made.report([made.failure(known=index % 2 == 0) for index in range(30)]),
+        "bare": made.report([made.failure(trace=None, records=(), rows=(), story=(), shrinking=None)]),
+        "long": made.report([made.failure(trace=long)]),
+        "gap": made.report(mutants=made.mutants(True), interrupted="Interrupted"),
+        "broken": made.report(real_inputs=(made.flights(error="flights.csv:7: no carrier"),)),
+        "hostile": hostile_kinds(hostile_report(made)),
+    }
+
+
+NAMES = ["empty", "passed", "failed", "many", "bare", "long", "gap", "broken", "hostile"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_is_well_formed(reports, name):
+    page = Page(render(reports[name]))
+    assert page.faults == []
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    for _, attributes in page.elements:
+        for reference in (attributes.get("aria-labelledby") or "").split():
+            assert reference in ids
+        link = attributes.get("href") or ""
+        if link.startswith("#"):
+            assert link[1:] in ids
+    assert len(page.all("h1")) == 1
+    assert len(page.all("main")) == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_needs_no_network(reports, name):
+    text = render(reports[name])
+    page = Page(text)
+    for tag, attributes in page.elements:
+        assert tag not in {"iframe", "img", "object", "embed", "base", "form", "audio", "video", "source"}
+        assert "src" not in attributes
+        assert "srcset" not in attributes
+        if "href" in attributes:
+            assert attributes["href"].startswith("#") or attributes["href"] == "data:,"
+    style = re.search(r"<style>(.*?)</style>", text, re.S)[1]
+    assert "@import" not in style
+    assert "url(" not in style
+    assert "@font-face" not in style
+    assert "http" not in re.sub(r"http-equiv", "", text)
+    for target in re.findall(r"url\(([^)]*)\)", text):
+        assert target.startswith("#")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_our_own_script_may_run_and_the_policy_names_it(reports, name):
+    text = render(reports[name])
+    scripts = re.findall(r"<script\b[^>]*>(.*?)</script>", text, re.S)
+    assert len(scripts) == len(re.findall(r"<script\b", text, re.I)) == 1
+    digest = base64.b64encode(hashlib.sha256(scripts[0].encode()).digest()).decode()
+    page = Page(text)
+    policy = next(attributes["content"] for attributes in page.all("meta") if "http-equiv" in attributes)
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert policy.startswith("default-src 'none'")
+    for _, attributes in page.elements:
+        assert not [attribute for attribute in attributes if attribute.startswith("on")]
+
+
+def test_hostile_texts_are_shown_and_never_become_markup(reports):
+    text = render(reports["hostile"])
+    page = Page(text)
+    assert "<img" not in text
+    assert "{{ 7*7 }}" in page.text
+    assert "<script>alert(1)</script>" in page.text
+    assert "&amp;" in page.text
+    assert "\x00" not in text
+    assert "\u202e" not in text
+    assert "\\u202e" in page.text
+    assert "北京" in page.text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_picture_is_valid_and_says_what_it_shows(reports, name):
+    text = render(reports[name])
+    pictures = re.findall(r"<svg\b.*?</svg>", text, re.S)
+    assert pictures
+    for picture in pictures:
+        root = ElementTree.fromstring(picture)
+        if root.get("role") == "img":
+            assert root.find("title").text
+            assert root.find("desc").text
+        else:
+            assert root.get("aria-hidden") == "true" or 'class="strips" aria-hidden="true"' in text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tables_have_captions_and_scoped_headers(reports, name):
+    page = Page(render(reports[name]))
+    assert len(page.all("caption")) == len(page.all("table"))
+    assert all(attributes.get("scope") in ("col", "row") for attributes in page.all("th"))
+    assert all(attributes.get("type") == "button" for attributes in page.all("button"))
+    html = page.all("html")
+    assert html == [{"lang": "en"}]
+
+
+def test_a_failed_night_leads_with_the_failure(reports):
+    text = render(reports["failed"])
+    page = Page(text)
+    assert "<title>Failed" in text
+    replay = text.index("onceproof replay 8273645120938 --family word_count")
+    assert replay < text.index('class="tiles"') < text.index('id="failures"') < text.index('id="results"')
+    for told in (
+        "3 of 12,000 scenarios broke a guarantee, in 1 way.",
+        "3 of 5,200 failed",
+        "onceproof shrink failures/word_count-3f9a1c.json",
+        "Row (k1, 1) was prepared for checkpoint 1, which completed, but never became visible.",
+        "sink-1 died before the commit notification",
+        "82 → 2 records 6 → 1 fault 228 → 2 schedule choices",
+        "391 runs",
+        "− lost (k1, 1) absent",
+        "= equal (k1, 2) (k1, 2)",
+        "step 20: commit of sink-1-1 expected on restore, not seen",
+        "everything is killed before either sink learns of it",
+        "consistent cut and no leaks",
+    ):
+        assert told in page.text, told
+
+
+def test_a_good_night_looks_like_one(reports):
+    text = render(reports["passed"])
+    page = Page(text)
+    assert "Every record exactly once" in page.text
+    assert 'class="verdict good"' in text
+    assert 'id="failures"' not in text
+    results = text[text.index('id="results"') : text.index('id="real"')]
+    assert "bad" not in results
+    assert results.count("passed</td>") == 21
+    for told in (
+        "All 55 pairs of kind and point fired",
+        "All 8 were caught",
+        "Equal to the oracle, row by row: all 336,776 rows",
+        "2 → 3 rescaled",
+        "agree on all 12,000 scenarios",
+        "4,000 scenarios: half need at most",
+        "at least 0.50 is asked",
+        "onceproof campaign --seed 20261120 --max-time 60",
+    ):
+        assert told in page.text, told
+
+
+def test_what_never_fired_and_what_survived_is_marked(made):
+    coverage = made.coverage({("kill_all", "aligned")})
+    page = Page(render(made.report(coverage=coverage, mutants=made.mutants(True))))
+    assert "1 of 55 never fired" in page.text
+    assert len([tag for tag in page.all("td") if "never" in (tag.get("class") or "")]) == 1
+    assert "1 of 8 survived: old-acknowledgement" in page.text
+    assert "Passed" not in page.text
+
+
+def test_sections_without_contents_read_well(reports):
+    page = Page(render(reports["empty"]))
+    for told in (
+        "Nothing ran",
+        "No generated scenarios in this run",
+        "No faults were counted",
+        "No planted bugs were tried",
+        "No recovery was measured",
+    ):
+        assert told in page.text
+    assert "None" not in page.text
+    assert "none failed" not in page.text
+
+
+def test_new_failures_come_first_and_a_flood_is_cut_with_a_count(made):
+    known = made.failure(known=True, family="page_views")
+    page = Page(render(made.report([known, made.failure()])))
+    assert page.text.index("word_count: exactly once") < page.text.index("page_views: exactly once")
+    text = render(made.report([made.failure(seed=index) for index in range(300)]))
+    assert "What broke, in 300 ways" in text
+    assert len(text) < 2_000_000
+    rows = made.failure().rows * 500
+    assert "more rows in report.json" in render(made.report([made.failure(rows=rows)]))
+
+
+def test_the_same_report_gives_the_same_bytes_in_any_process(reports, tmp_path):
+    report = reports["long"]
+    (tmp_path / "report.json").write_bytes(encode(report))
+    program = (
+        "import sys, pathlib; from reports.render import read, render;"
+        "sys.stdout.buffer.write(render(read(pathlib.Path(sys.argv[1]))).encode())"
+    )
+    root = Path(TEMPLATES).parent.parent
+    pages = {
+        subprocess.run(
+            [sys.executable, "-c", program, str(tmp_path)],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(root)},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert pages == {render(report).encode()}
+
+
+def test_the_page_and_its_model_are_written_side_by_side(reports, tmp_path):
+    path = write(reports["failed"], tmp_path / "new" / "folder")
+    assert path.name == "index.html"
+    assert path.read_text(encoding="utf-8") == render(reports["failed"])
+    assert read(path.parent) == reports["failed"]
+    assert sorted(entry.name for entry in path.parent.iterdir()) == ["index.html", "report.json"]
+
+
+def test_a_folder_that_cannot_be_written_is_the_callers_to_tell(reports, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        write(reports["empty"], tmp_path / "file" / "out")
+
+
+def test_sizes_stay_small(reports):
+    sizes = {name: len(render(report)) for name, report in reports.items()}
+    assert sizes["empty"] < 40_000
+    assert sizes["passed"] < 150_000
+    assert sizes["long"] < 260_000
+
+
+def luminance(colour):
+    channels = [int(colour[index : index + 2], 16) / 255 for index in (1, 3, 5)]
+    linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one, other):
+    bright, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (bright + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_and_lines_stand_out_from_their_ground(scheme):
+    style = (TEMPLATES / "style.css").read_text(encoding="utf-8")
+    blocks = [dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block)) for block in style.split("@media")[:2]]
+    colours = blocks[0] if scheme == "light" else blocks[0] | blocks[1]
+    texts = ["ink", "muted", "link", "good", "bad", "warn"]
+    grounds = ["page", "panel", "raised", "attempt", "attempt-odd"]
+    pairs = [(text, ground, 4.5) for text in texts for ground in grounds]
+    pairs += [(name, f"{name}-ground", 4.5) for name in ("good", "bad", "warn")]
+    lines = ["record", "barrier", "acknowledge", "notify", "bad", "quiet"]
+    pairs += [(line, ground, 3.0) for line in lines for ground in ("attempt", "attempt-odd")]
+    for text, ground, least in pairs:
+        assert contrast(colours[text], colours[ground]) >= least, (text, ground)
+
+
+def test_the_room_imports_nothing_of_the_others():
+    for module in TEMPLATES.parent.glob("*.py"):
+        source = module.read_text(encoding="utf-8")
+        assert not re.search(r"^\s*(from|import) (engine|harness|scenarios)\b", source, re.M), module.name
+
+
+def test_json_of_the_model_is_plain(made):
+    plain = json.loads(encode(made.report([made.failure()])))
+    assert plain["failures"][0]["shrinking"]["after"] == {"records": 2, "faults": 1, "schedule": 2}
+    assert plain["failures"][0]["records"][1] == {"split": "source-0", "offset": 1, "value": ["k1"]}
+    assert set(plain["costs"][0]["bins"][0]) == {"low", "high", "count"}
