@@ -1,0 +1,103 @@
+"""A small stand-in for task and coordinator: drives sink functions through attempts and checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from engine.functions import (
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+    RuntimeContext,
+    SinkFunction,
+)
+from engine.state.operator import OperatorStateStore
+from engine.state.snapshot import (
+    EncodedList,
+    OperatorSnapshot,
+    TaskSnapshot,
+    decode_task_snapshot,
+    encode_task_snapshot,
+)
+
+
+class SinkJob:
+    """All subtasks of one sink, over attempts. ``states`` of a checkpoint go through their stored form."""
+
+    def __init__(self, create_function: Callable[[], Any]) -> None:
+        self.create_function = create_function
+        self.attempt = 0
+        self.functions: list[Any] = []
+        self.stores: list[OperatorStateStore] = []
+        self.checkpoints: dict[int, list[dict[str, EncodedList]]] = {}
+        self.passed: list[tuple[str, int]] = []
+        self.probe: Callable[[str, int], None] = lambda point, checkpoint_id: self.passed.append(
+            (point, checkpoint_id)
+        )
+        self.now_ms = 0
+
+    def start(self, parallelism: int = 1, restored: int | None = None, attempt: str | None = None) -> Any:
+        """Begin an attempt; the functions of a former one are left as a crash would leave them."""
+        self.attempt += 1
+        self.functions = []
+        self.stores = []
+        for subtask in range(parallelism):
+            store = OperatorStateStore()
+            if restored is not None:
+                store.restore(self._dealt(restored, subtask, parallelism))
+            function: SinkFunction = self.create_function()
+            context = RuntimeContext(
+                task_name="sink",
+                subtask=subtask,
+                parallelism=parallelism,
+                max_parallelism=128,
+                attempt=attempt or f"1.{self.attempt}",
+                clock=lambda: self.now_ms,
+                probe=lambda point, checkpoint_id: self.probe(point, checkpoint_id),
+            )
+            function.set_runtime_context(context)
+            if hasattr(function, "initialize_state"):
+                function.initialize_state(FunctionInitializationContext(restored, store))
+            function.open(context)
+            self.functions.append(function)
+            self.stores.append(store)
+        return self.functions[0]
+
+    def snapshot(self, checkpoint_id: int) -> None:
+        """Take a checkpoint in all subtasks; it counts as completed from here on."""
+        states = []
+        for function, store in zip(self.functions, self.stores, strict=True):
+            function.snapshot_state(FunctionSnapshotContext(checkpoint_id, self.now_ms))
+            task = TaskSnapshot({"sink": OperatorSnapshot(None, store.snapshot())})
+            encoded = encode_task_snapshot(task)
+            states.append(decode_task_snapshot(encoded.data, "snapshot")["sink"].operator)
+        self.checkpoints[checkpoint_id] = states
+
+    def notify(self, checkpoint_id: int) -> None:
+        """Tell every subtask that the checkpoint is complete."""
+        for function in self.functions:
+            function.notify_checkpoint_complete(checkpoint_id)
+
+    def _dealt(self, checkpoint_id: int, subtask: int, parallelism: int) -> dict[str, EncodedList]:
+        dealt: dict[str, EncodedList] = {}
+        for state in self.checkpoints[checkpoint_id]:
+            for name, part in state.items():
+                before = dealt.get(name)
+                elements = [*(before.elements if before else []), *part.elements]
+                dealt[name] = EncodedList(part.mode, part.type, elements)
+        restored = {}
+        for name, part in dealt.items():
+            # Contiguous runs, the first of them longer: as redistribution deals split state.
+            size, longer = divmod(len(part.elements), parallelism)
+            begin = subtask * size + min(subtask, longer)
+            elements = part.elements[begin : begin + size + (subtask < longer)]
+            restored[name] = EncodedList(part.mode, part.type, elements)
+        return restored
+
+
+@pytest.fixture
+def sink_job() -> type[SinkJob]:
+    """The class, because each test has its own sink."""
+    return SinkJob

@@ -1,0 +1,228 @@
+"""The file sink, call by call; its crashes are in test_file_sink_crashes."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from engine.connectors import file_sink
+from engine.connectors.encoders import Encoder
+from engine.connectors.file_sink import FileSink, FileSinkFailed, OutputFileConfig
+
+
+def lines_sink(folder, prefix="part", suffix=""):
+    config = OutputFileConfig.builder().with_part_prefix(prefix).with_part_suffix(suffix).build()
+    builder = FileSink.for_row_format(str(folder), Encoder.simple_string_encoder())
+    return builder.with_output_file_config(config).build()
+
+
+@pytest.fixture
+def job(sink_job, tmp_path):
+    return sink_job(lines_sink(tmp_path / "out").create_function)
+
+
+def visible(folder):
+    return {
+        name: (folder / name).read_text() for name in sorted(os.listdir(folder)) if not name.startswith(".")
+    }
+
+
+def hidden(folder):
+    return sorted(name for name in os.listdir(folder) if name.startswith("."))
+
+
+def test_rows_are_hidden_until_their_checkpoint_is_complete(job, tmp_path):
+    out = tmp_path / "out"
+    job.start().invoke("a", None)
+    assert visible(out) == {}
+    job.snapshot(1)
+    assert visible(out) == {}
+    assert hidden(out) == [".part-0-0-1.1.inprogress"]
+    assert (out / ".part-0-0-1.1.inprogress").read_text() == "a\n"
+    job.notify(1)
+    assert visible(out) == {"part-0-0-1.1": "a\n"}
+    assert hidden(out) == []
+
+
+def test_a_checkpoint_without_rows_makes_no_file_and_can_be_committed_and_restored(job, tmp_path):
+    job.start()
+    job.snapshot(1)
+    job.notify(1)
+    job.start(restored=1)
+    assert os.listdir(tmp_path / "out") == []
+
+
+def test_a_batch_and_single_rows_keep_their_order(job, tmp_path):
+    sink = job.start()
+    assert sink.invoke_batch(["a", "b"])
+    sink.invoke("c", None)
+    assert sink.invoke_batch(["d"])
+    job.snapshot(1)
+    job.notify(1)
+    assert visible(tmp_path / "out") == {"part-0-0-1.1": "a\nb\nc\nd\n"}
+
+
+def test_more_rows_than_a_block_are_all_written(job, tmp_path, monkeypatch):
+    monkeypatch.setattr(file_sink, "BLOCK_BYTES", 64)
+    sink = job.start()
+    for begin in range(0, 1000, 10):
+        sink.invoke_batch(list(range(begin, begin + 10)))
+    job.snapshot(1)
+    job.notify(1)
+    assert visible(tmp_path / "out") == {"part-0-0-1.1": "".join(f"{n}\n" for n in range(1000))}
+
+
+def test_a_write_that_takes_only_part_of_a_block_goes_on_with_the_rest(job, tmp_path, monkeypatch):
+    write = os.write
+    monkeypatch.setattr(file_sink.os, "write", lambda file, data: write(file, bytes(data[:3])))
+    job.start().invoke_batch(["abcdef", "ghi"])
+    job.snapshot(1)
+    job.notify(1)
+    assert visible(tmp_path / "out") == {"part-0-0-1.1": "abcdef\nghi\n"}
+
+
+def test_prefix_and_suffix_are_those_of_the_configuration(sink_job, tmp_path):
+    job = sink_job(lines_sink(tmp_path, "flights", ".csv").create_function)
+    job.start().invoke("a", None)
+    assert hidden(tmp_path) == [".flights-0-0-1.1.csv.inprogress"]
+    job.snapshot(1)
+    job.notify(1)
+    assert visible(tmp_path) == {"flights-0-0-1.1.csv": "a\n"}
+
+
+def test_a_close_deletes_what_is_open_and_keeps_what_is_pre_committed(job, tmp_path):
+    sink = job.start()
+    sink.invoke("a", None)
+    job.snapshot(1)
+    sink.invoke("b", None)
+    sink.close()
+    assert hidden(tmp_path / "out") == [".part-0-0-1.1.inprogress"]
+
+
+def test_a_commit_is_done_once_however_often_it_is_asked_for(job, tmp_path):
+    job.start().invoke("a", None)
+    job.snapshot(1)
+    job.notify(1)
+    job.start(restored=1)
+    job.start(restored=1)
+    assert visible(tmp_path / "out") == {"part-0-0-1.1": "a\n"}
+
+
+def test_a_lost_file_is_an_error_that_names_the_transaction(job, tmp_path):
+    job.start().invoke("a", None)
+    job.snapshot(1)
+    os.unlink(tmp_path / "out" / ".part-0-0-1.1.inprogress")
+    with pytest.raises(FileSinkFailed, match=r"transaction part-0-0-1\.1 is lost: .*lists it with 2 bytes"):
+        job.start(restored=1)
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_torn_file_is_an_error_never_a_silent_loss(job, tmp_path, committed):
+    job.start().invoke("abc", None)
+    job.snapshot(1)
+    if committed:
+        job.notify(1)
+    name = "part-0-0-1.1" if committed else ".part-0-0-1.1.inprogress"
+    (tmp_path / "out" / name).write_text("ab")
+    with pytest.raises(FileSinkFailed, match=rf"is damaged: .*/{name} has 2 bytes, the checkpoint lists 4"):
+        job.start(restored=1)
+
+
+def test_the_output_of_an_earlier_run_is_never_overwritten(sink_job, tmp_path):
+    first = sink_job(lines_sink(tmp_path).create_function)
+    first.start().invoke("first", None)
+    first.snapshot(1)
+    first.notify(1)
+    second = sink_job(lines_sink(tmp_path).create_function)
+    sink = second.start()
+    with pytest.raises(FileSinkFailed, match=r"earlier run of a job.*folder of its own"):
+        sink.invoke("second", None)
+    assert visible(tmp_path) == {"part-0-0-1.1": "first\n"}
+
+
+def test_a_target_that_appears_before_the_commit_is_not_overwritten(job, tmp_path):
+    job.start().invoke("mine", None)
+    job.snapshot(1)
+    (tmp_path / "out" / "part-0-0-1.1").write_text("theirs")
+    with pytest.raises(RuntimeError, match="exists already, but is not what transaction part-0-0-1"):
+        job.notify(1)
+    assert (tmp_path / "out" / "part-0-0-1.1").read_text() == "theirs"
+
+
+def test_leftovers_of_dead_attempts_are_swept_and_other_files_are_not(job, tmp_path):
+    out = tmp_path / "out"
+    sink = job.start()
+    sink.invoke("kept", None)
+    job.snapshot(3)
+    sink.invoke("open", None)
+    job.snapshot(4)  # never completes
+    others = [
+        ".part-0-2-1.1.inprogress",  # begun before the restored checkpoint: maybe another subtask's to commit
+        ".other-0-9-1.1.inprogress",  # another prefix
+        ".part-0-9-1.1.csv.inprogress.bak",
+        ".part-x-9-1.1.inprogress",
+        "part-0-9-1.1",
+    ]
+    for name in others:
+        (out / name).write_text("x")
+    (out / ".part-7-9-1.1.inprogress").write_text("x")  # of a subtask that no longer exists
+    job.start(restored=3)
+    assert sorted(os.listdir(out)) == sorted([*others, "part-0-0-1.1"])
+
+
+def test_an_old_name_is_committed_after_the_prefix_has_changed(sink_job, tmp_path):
+    job = sink_job(lines_sink(tmp_path, "old").create_function)
+    job.start().invoke("a", None)
+    job.snapshot(1)
+    job.create_function = lines_sink(tmp_path, "new").create_function
+    job.start(restored=1)
+    assert visible(tmp_path) == {"old-0-0-1.1": "a\n"}
+
+
+def test_a_folder_that_cannot_be_made_is_one_clear_line(sink_job, tmp_path):
+    (tmp_path / "file").write_text("")
+    job = sink_job(lines_sink(tmp_path / "file" / "out").create_function)
+    with pytest.raises(FileSinkFailed, match=r"folder .*/file/out of the file sink cannot be used") as caught:
+        job.start()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_full_disk_is_one_clear_line(job, monkeypatch):
+    def full(file, data):
+        raise OSError(28, "No space left on device")
+
+    job.start().invoke("a", None)
+    monkeypatch.setattr(file_sink.os, "write", full)
+    with pytest.raises(FileSinkFailed, match=r"part-0-0-1\.1 cannot be written: No space left on device"):
+        job.snapshot(1)
+
+
+def test_a_value_that_cannot_be_encoded_is_named(sink_job, tmp_path):
+    sink = FileSink.for_row_format(str(tmp_path), Encoder.json_lines_encoder()).build()
+    function = sink_job(sink.create_function).start()
+    with pytest.raises(ValueError, match=r"value <object .*> cannot be written to .*object has no JSON form"):
+        function.invoke_batch([1, object(), 2])
+
+
+def test_a_name_that_leaves_the_folder_is_refused(job, tmp_path):
+    sink = job.start()
+    with pytest.raises(FileSinkFailed, match="is no file name"):
+        sink.commit(["../part", 3])
+
+
+@pytest.mark.parametrize("prefix", ["", ".part", "_part", "a/b"])
+def test_a_prefix_that_readers_would_skip_is_refused(prefix):
+    with pytest.raises(ValueError, match="part prefix"):
+        OutputFileConfig(prefix, "")
+
+
+def test_a_dead_attempt_leaves_no_open_file_behind(job):
+    sink = job.start()
+    sink.invoke_batch(["x" * file_sink.BLOCK_BYTES])
+    descriptor = sink._file._descriptor
+    os.fstat(descriptor)
+    del sink
+    job.functions.clear()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
