@@ -30,6 +30,7 @@ from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from engine.runtime.java import JavaInstallation, find_java
@@ -50,6 +51,10 @@ _FOREIGN_VARIABLES = (
     "SPARK_REMOTE",
     "SPARK_TESTING",
 )
+
+# Each error in a query is also written to the standard error, with tens of kilobytes of Java's stack traces;
+# the exception says the same in a line.
+_TALKATIVE = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 _SECONDS_TO_EXIT = 10
 
@@ -213,6 +218,8 @@ def _settings(folder: Path, python_path: Sequence[Path]) -> dict[str, str]:
 
 def _launch(settings: Mapping[str, str], folder: Path) -> tuple[SparkSession, JavaGateway]:
     """Start Java and in it Spark, or leave nothing behind."""
+    for name in _TALKATIVE:
+        PySparkLogger.getLogger(name).disabled = True
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     gateway = None
     try:
