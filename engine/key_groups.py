@@ -4,9 +4,9 @@ A key's Java hash code goes through Flink's murmur into one of ``max_parallelism
 owns a contiguous range of groups. State is stored per group, so a job can be restored at any parallelism
 up to its max parallelism. Python's ``hash()`` is salted per process and never used.
 
-Two rules hold because state lives in a Python dict: keys that compare equal must land in the same group
-(therefore -0.0 is keyed as 0.0, and NaN, which equals nothing, is refused), and only immutable values with
-a stable hash code can be keys.
+State lives in Python dicts, therefore keys that compare equal must land in the same group: -0.0 is keyed as
+0.0, an untyped True or 1.0 as 1, and NaN, which equals nothing, is refused. Only immutable values with a
+stable hash code can be keys.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import mmh3
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 MAX_PARALLELISM_LIMIT = 32768
 DEFAULT_LOWER_BOUND = 128
+CACHED_HASHES = 1 << 16
+"""The same keys are hashed again by every task of every attempt: remembering saves most of the time."""
 _MASK = 0xFFFFFFFF
 _NATIVE_UTF16 = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
 _CANONICAL_DOUBLE_NAN = 0x7FF8000000000000
@@ -39,6 +42,7 @@ def signed(value: int) -> int:
     return value - 0x100000000 if value & 0x80000000 else value
 
 
+@lru_cache(maxsize=CACHED_HASHES)
 def hash_string(value: str) -> int:
     """Compute ``String.hashCode``: the polynomial in 31 over UTF-16 units."""
     units: Sequence[int]
@@ -121,11 +125,23 @@ def _hash_tuple(value: Sequence[Any]) -> int:
     return signed(code)
 
 
+def check_number(value: float) -> None:
+    """Refuse NaN as a key."""
+    if value != value:
+        raise InvalidKey("NaN cannot be a key: it does not equal itself, its state would never be found")
+
+
+def _hash_number(value: float) -> int:
+    """Hash an untyped float so that it shares its group with the integer it equals."""
+    check_number(value)
+    return hash_long(int(value)) if value.is_integer() else hash_double(value)
+
+
 _BY_PYTHON_TYPE: dict[type, Callable[[Any], int]] = {
     str: hash_string,
     int: hash_long,
-    bool: hash_bool,
-    float: hash_double,
+    bool: hash_int,
+    float: _hash_number,
     bytes: hash_bytes,
     tuple: _hash_tuple,
 }
@@ -147,7 +163,7 @@ _BY_KIND: dict[str, Callable[[Any], int]] = {
 
 
 def hash_dynamic(value: Any) -> int:
-    """Hash a key whose type was not declared: a Python int is a Java Long, a float a Double."""
+    """Hash a key whose type was not declared: a Python int is a Java Long, a broken number a Double."""
     hasher = _BY_PYTHON_TYPE.get(type(value))
     if hasher is None:
         raise InvalidKey(
@@ -167,6 +183,7 @@ def java_hash(value: Any, kind: str | None = None) -> int:
     return hasher(value)
 
 
+@lru_cache(maxsize=CACHED_HASHES)
 def murmur(code: int) -> int:
     """Compute Flink's ``MathUtils.murmurHash``: never negative."""
     code &= _MASK
@@ -191,13 +208,19 @@ def key_group(key_hash: int, max_parallelism: int) -> int:
     return murmur(key_hash) % max_parallelism
 
 
-def key_group_of(key: Any, max_parallelism: int, key_type: TypeInformation | None) -> int:
-    """Give the key group of a key; ``key_type`` None hashes by its Python type."""
-    if type(key) is float:
-        if key != key:
-            raise InvalidKey("NaN cannot be a key: it does not equal itself, its state would never be found")
-        key = key + 0.0  # -0.0 equals 0.0 and therefore shares its group
+def _key_group_of(key: Any, max_parallelism: int, key_type: TypeInformation | None) -> int:
     return murmur(hash_dynamic(key) if key_type is None else key_type.java_hash(key)) % max_parallelism
+
+
+_remembered_key_group = lru_cache(maxsize=1 << 16)(_key_group_of)
+
+
+def key_group_of(key: Any, max_parallelism: int, key_type: TypeInformation | None) -> int:
+    """Give the key group of a key; ``key_type`` None hashes by its Python type. Recent answers are kept."""
+    try:
+        return _remembered_key_group(key, max_parallelism, key_type)
+    except TypeError:
+        return _key_group_of(key, max_parallelism, key_type)
 
 
 def operator_index(max_parallelism: int, parallelism: int, group: int) -> int:

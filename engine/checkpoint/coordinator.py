@@ -118,7 +118,10 @@ class CheckpointCoordinator:
     @property
     def is_finalizing(self) -> bool:
         """Whether the outcome of a checkpoint is open because its metadata is being written."""
-        return any(pending.finalizing for pending in self.pending.values())
+        for pending in self.pending.values():
+            if pending.finalizing:
+                return True
+        return False
 
     # Attempts.
 
@@ -200,7 +203,8 @@ class CheckpointCoordinator:
             StartTimer(self._now + self._settings.timeout_ms, CheckpointExpired(plan.attempt, checkpoint_id)),
         ]
         for task in answering:
-            if all(upstream in finished for upstream in plan.upstreams[task]):
+            upstreams = plan.upstreams[task]
+            if not upstreams or finished.keys() >= set(upstreams):
                 effects.append(Send(TriggerCheckpoint(plan.attempt, task, checkpoint_id, self._now)))
         return effects
 
@@ -303,6 +307,8 @@ class CheckpointCoordinator:
 
         Raises AssertionError naming what does not.
         """
+        if not self.pending:
+            return
         latest = self.store.latest
         for checkpoint_id, pending in self.pending.items():
             assert checkpoint_id < self._next_id, f"checkpoint {checkpoint_id} is pending before its time"

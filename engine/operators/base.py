@@ -192,5 +192,3 @@ class FunctionOperator(Operator):
     def close(self) -> None:
         """Close the function."""
         self.function.close()
-
-

@@ -38,9 +38,7 @@ class SourceOperator(Operator):
     def open(self, context: OperatorContext) -> None:
         """Open every split at its position."""
         self._store: OperatorStateStore = context.operator_store()
-        self._state: ListState = self._store.get_list_state(
-            ListStateDescriptor(STATE_NAME, Types.DYNAMIC())
-        )
+        self._state: ListState = self._store.get_list_state(ListStateDescriptor(STATE_NAME, Types.DYNAMIC()))
         if context.restored_checkpoint_id is None:
             splits = sorted(self.source.splits())[context.subtask :: context.parallelism]
             owned: list[tuple[str, Any]] = [(split, None) for split in splits]

@@ -40,6 +40,4 @@ class FlatMapOperator(FunctionOperator):
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         """Any number of records for each."""
         apply = self.function.flat_map
-        return [
-            (result, timestamp) for value, timestamp in records for result in (apply(value) or ())
-        ]
+        return [(result, timestamp) for value, timestamp in records for result in (apply(value) or ())]

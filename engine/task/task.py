@@ -228,11 +228,16 @@ class Task:
         if not records:
             return self._end_data()
         self._probe(ELEMENT, self.name, 0)
-        self._emit(records, 0)
+        for operator in self._chain:
+            records = operator.process_batch(records, 0)
+            if not records:
+                return NOTHING
+        for output in self.outputs:
+            output.emit(records)
         return NOTHING
 
     def _emit(self, records: list[Record], first_operator: int) -> None:
-        """Send ``records`` through the chain behind the source, from ``first_operator`` on, and out."""
+        """Send records that operator ``first_operator - 1`` of the chain gave of itself through the rest."""
         for operator in self._chain[first_operator:]:
             if not records:
                 return

@@ -72,7 +72,11 @@ class UniformChooser:
         random = self._random
         for _ in range(BLIND_DRAWS):
             index = int(random() * total)
-            if index >= count or slots[index].is_ready():
+            if index >= count:
+                return index
+            slot = slots[index]
+            # Most misses are empty channels: seeing that here saves the call.
+            if (slot.queue is None or slot.queue) and slot.is_ready():
                 return index
         ready = possible(slots, pending)
         return ready[int(random() * len(ready))] if ready else NOTHING

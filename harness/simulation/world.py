@@ -32,6 +32,7 @@ from engine.graph import JobGraph
 from engine.job.events import Deploy, StartJob
 from engine.operators.sink import SinkOperator
 from engine.operators.source import SourceOperator
+from engine.protocol_points import POINTS
 from engine.runtime.recovery import METADATA, recover
 from engine.task.events import StoreSnapshot
 from engine.task.task import Task, TaskState
@@ -106,7 +107,7 @@ class World:
         self._sequence = 0
         self._chooser = chooser or chooser_of(scenario.schedule)
         self._labels: list[str] = []
-        self._points: dict[str, int] = {}
+        self._points = dict.fromkeys(POINTS, 0)
         self._cuts: dict[str, dict[str, int]] = {}
         self._listed: dict[str, list[str]] = {}
         self._known_complete: set[int] = set()
@@ -203,8 +204,7 @@ class World:
 
     def probe(self, point: str, task: str, checkpoint_id: int) -> None:
         """A machine passes a protocol point; it may be killed there."""
-        points = self._points
-        points[point] = points.get(point, 0) + 1
+        self._points[point] += 1
         if point in self._kills:
             fault = self._faults.kill_at(point, task, checkpoint_id)
             if fault is not None:
@@ -421,7 +421,7 @@ class World:
             self._look_for_leaks()
         statistics = history.statistics
         statistics.steps = self.step
-        statistics.points = self._points
+        statistics.points = {point: count for point, count in self._points.items() if count}
         digest = blake2b(_ENCODER.encode(self._labels), digest_size=16)
         digest.update(_ENCODER.encode(history.events))
         history.trace_hash = digest.hexdigest()
