@@ -16,6 +16,9 @@ from hashlib import sha256
 
 LARGEST_SEED = 2**63 - 1
 
+CHECKED_TWICE = 64
+"""One scenario in so many is run a second time, to see that it gives the same trace."""
+
 
 def scenario_seed(run_seed: int, family: str, index: int) -> int:
     """Return the seed of a family's scenario number ``index``, from 0 on, in a run."""
@@ -29,3 +32,8 @@ def numbered(run_seed: int, families: Sequence[str], first: int, count: int) -> 
     for number in range(first, first + count):
         place = number % size
         yield place, scenario_seed(run_seed, families[place], number // size)
+
+
+def is_checked_twice(seed: int | None) -> bool:
+    """Return whether the scenario of a seed is run a second time; one without a seed is not."""
+    return seed is not None and seed % CHECKED_TWICE == 0

@@ -1,0 +1,110 @@
+"""One scenario, run and judged: what a desk, a worker, a campaign and a replay all call.
+
+The rules this module lives by:
+
+- There is one way from a scenario to a verdict, ``try_scenario``. Whoever judged a scenario in another way
+  could disagree with the replay of the seed that it prints.
+- Some scenarios, as their seeds decide, are run a second time, for the property determinism: every replay
+  stands on it. A replay checks the same ones.
+- A mistake in a family's own file is the user's to mend and is told with its line; anything else that a
+  scenario raises here is a mistake of ours.
+"""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+
+from harness.checkers.determinism import check_determinism
+from harness.family import NOTHING_DECLARED, Family, FamilyError
+from harness.generation import generate
+from harness.history import History
+from harness.oracle import PythonOracle
+from harness.outcome import Outcome, outcome_of
+from harness.scenario import Scenario, ScenarioError, from_json, to_json
+from harness.seeds import is_checked_twice
+from harness.simulation.system import SimulatedSystem
+from harness.simulation.world import World
+from harness.verdict import Verdict, judge
+
+_SYSTEM = SimulatedSystem()
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A scenario's run and what the checkers say of it."""
+
+    history: History
+    verdict: Verdict
+
+
+def try_scenario(family: Family, scenario: Scenario, trace: bool = False, twice: bool | None = None) -> Trial:
+    """Run a scenario and judge it; with ``trace`` the history carries the full trace.
+
+    ``twice`` asks for the second run, or for none, whatever the seed says.
+    """
+    try:
+        history = _SYSTEM.run(family, scenario, trace)
+        verdict = judge(scenario, history, PythonOracle(family, scenario))
+    except Exception as error:
+        _blame(family, error, f"seed {scenario.seed}")
+        raise
+    if is_checked_twice(scenario.seed) if twice is None else twice:
+        differences = check_determinism(history, _SYSTEM.run(family, scenario))
+        if differences:
+            verdict = Verdict((*verdict.violations, *differences))
+    return Trial(history, verdict)
+
+
+def run_scenario(family: Family, scenario: Scenario) -> tuple[Outcome, History]:
+    """Run a scenario and judge it."""
+    trial = try_scenario(family, scenario)
+    return outcome_of(scenario, trial.history, trial.verdict), trial.history
+
+
+def scenario_of(family: Family, seed: int) -> Scenario:
+    """Return the scenario of a seed; FamilyError where the family's own code raises."""
+    try:
+        return generate(family, seed)
+    except Exception as error:
+        _blame(family, error, f"seed {seed}")
+        raise
+
+
+def check_family(family: Family) -> None:
+    """Raise FamilyError for what would spoil every scenario: looked for once, before there are thousands."""
+    place = getattr(family, "__file__", family.name)
+    scenario = scenario_of(family, 0)
+    try:
+        read_back = from_json(to_json(scenario))
+    except (ScenarioError, TypeError) as error:
+        raise FamilyError(f"{place}: generate() gives what a scenario cannot hold: {error}") from None
+    if read_back != scenario:
+        raise FamilyError(
+            f"{place}: generate() gives values that JSON changes; a record is (timestamp, value), a value is"
+            " a string, a whole number, a finite float, a bool, None or a tuple of these"
+        )
+    try:
+        rows = family.expected(scenario.records, NOTHING_DECLARED)
+        vertices = [vertex.name for vertex in World(family, scenario).build_graph().vertices]
+    except Exception as error:
+        _blame(family, error, "seed 0")
+        raise
+    for row in rows:
+        if type(row) is not tuple:
+            raise FamilyError(f"{place}: expected() gives {row!r}, but a row is a tuple")
+    if set(vertices) != set(family.tasks):
+        said, true = ", ".join(family.tasks), ", ".join(vertices)
+        raise FamilyError(f"{place}: 'tasks' names {said}, but the vertices of job() are {true}")
+
+
+def _blame(family: Family, error: Exception, where: str) -> None:
+    """Raise the error as the family's, if it came out of the family's file."""
+    path = getattr(family, "__file__", None)
+    if path is None or isinstance(error, FamilyError):
+        return
+    frames = traceback.extract_tb(error.__traceback__)
+    line = next((frame.lineno for frame in reversed(frames) if frame.filename == path), None)
+    if line is not None:
+        said = " ".join(str(error).split())
+        raise FamilyError(f"{path}:{line}: {where}: {type(error).__name__}: {said}") from error
