@@ -33,7 +33,7 @@ def find_option(key: str) -> ConfigOption[Any]:
     if option is not None:
         if key not in _warned:
             _warned.add(key)
-            warnings.warn(f"option {key!r} is now {option.key!r}", FutureWarning, stacklevel=4)
+            warnings.warn(f"option {key!r} is now {option.key!r}", FutureWarning, stacklevel=3)
         return option
     if key in NOT_SUPPORTED_YET:
         raise ConfigurationError(f"option {key!r} is not supported yet: remove it")

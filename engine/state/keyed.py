@@ -183,8 +183,8 @@ class KeyedStateBackend:
             expected += len(pairs)
         if len(table) != expected:
             raise StateError(
-                f"{what} holds keys of different types that are equal in Python (such as 1 and True): "
-                "declare a key type in key_by"
+                f"{what} was stored with {expected - len(table)} keys that occur twice: "
+                "restore another checkpoint"
             )
 
     def _forget_old_keys(self) -> None:

@@ -9,7 +9,7 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
-from engine.key_groups import hash_dynamic
+from engine.key_groups import check_number, hash_dynamic
 from engine.types import dynamic
 from engine.types.information import Packer, TypeInformation, WrongValue
 
@@ -52,6 +52,21 @@ class IntegerType(ScalarType):
                 wrong = smallest if smallest < self._smallest else largest
                 raise WrongValue(wrong, self.name, f"it holds {self._smallest} to {self._largest}")
         return None
+
+
+class FloatType(ScalarType):
+    """A float. As a key, 0.0 and -0.0 are one, for they are equal; NaN is none."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str, java_hash_kind: str) -> None:
+        super().__init__(name, float, java_hash_kind=java_hash_kind)
+
+    def java_hash(self, key: Any) -> int:
+        if type(key) is float:
+            check_number(key)
+            key = key + 0.0
+        return super().java_hash(key)
 
 
 class BigIntegerType(ScalarType):
@@ -177,8 +192,8 @@ SCALAR_TYPES: tuple[TypeInformation, ...] = (
     IntegerType("INT", 32, "int"),
     IntegerType("LONG", 64, "long"),
     BigIntegerType(),
-    ScalarType("FLOAT", float, java_hash_kind="float"),
-    ScalarType("DOUBLE", float, java_hash_kind="double"),
+    FloatType("FLOAT", "float"),
+    FloatType("DOUBLE", "double"),
     CharType(),
     ScalarType("BIG_DEC", Decimal),
     ScalarType("SQL_DATE", date),

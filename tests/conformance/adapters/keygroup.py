@@ -4,6 +4,7 @@ from typing import Any
 
 from engine.key_groups import (
     default_max_parallelism,
+    java_hash,
     key_group,
     key_group_range,
     murmur,
@@ -40,8 +41,13 @@ def typed(key: list[Any]) -> tuple[TypeInformation, Any]:
     return SCALARS[name], value
 
 
+def java_code(kind: TypeInformation, key: Any) -> int:
+    """Ask for Java's hash code, before the engine makes equal floats one key."""
+    return java_hash(key, kind.java_hash_kind) if kind in SCALARS.values() else kind.java_hash(key)
+
+
 def assign(given: dict[str, Any]) -> dict[str, Any]:
-    hashes = [kind.java_hash(key) for kind, key in map(typed, given["keys"])]
+    hashes = [java_code(kind, key) for kind, key in map(typed, given["keys"])]
     groups = [key_group(code, given["max_parallelism"]) for code in hashes]
     return {
         "java_hash": hashes,

@@ -1,0 +1,208 @@
+"""Configuration: a mistake is told where it is made, with the option's name and the way out."""
+
+import warnings
+
+import pytest
+
+from engine.configuration import (
+    CHECKPOINT_INTERVAL,
+    CHECKPOINT_NUM_RETAINED,
+    NOT_SUPPORTED_YET,
+    OPTIONS,
+    UNLIMITED_RESTARTS,
+    Configuration,
+    ConfigurationError,
+    job_settings,
+)
+from engine.configuration import configuration as module
+
+
+@pytest.fixture(autouse=True)
+def nothing_warned(monkeypatch):
+    monkeypatch.setattr(module, "_warned", set())
+
+
+def settings_of(**options):
+    return job_settings(Configuration.from_mapping({key.replace("__", "."): v for key, v in options.items()}))
+
+
+def refused(key, value):
+    with pytest.raises(ConfigurationError) as raised:
+        Configuration().set_string(key, value)
+    message = str(raised.value)
+    assert "\n" not in message
+    assert repr(key) in message
+    return message
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=[option.key for option in OPTIONS])
+def test_default_is_a_value_the_option_could_be_set_to(option):
+    if option.default is not None:
+        assert option.parse(option.default) == option.default
+    assert option.doc.endswith(".")
+
+
+def test_settings_without_any_option_are_flinks_defaults():
+    settings = job_settings(Configuration())
+    assert not settings.enabled
+    assert settings.timeout_ms == 600_000
+    assert settings.max_concurrent == 1
+    assert settings.tolerable_failures == 0
+    assert settings.num_retained == 1
+    assert settings.mode == "EXACTLY_ONCE"
+    assert settings.restart_attempts is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ms"),
+    [
+        ("10 s", 10_000),
+        ("500ms", 500),
+        ("2 min", 120_000),
+        ("1 h", 3_600_000),
+        ("1d", 86_400_000),
+        ("77", 77),
+        (78, 78),
+    ],
+)
+def test_durations_are_read_as_flink_reads_them(text, expected_ms):
+    assert Configuration().set(CHECKPOINT_INTERVAL, text).get(CHECKPOINT_INTERVAL) == expected_ms
+
+
+@pytest.mark.parametrize("text", ["ten s", "10 parsecs", "", "-5 s", "1.5 s"])
+def test_what_is_no_duration_is_refused_with_examples(text):
+    assert "'10 s', '500 ms' or '2 min'" in refused("execution.checkpointing.timeout", text)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("execution.checkpointing.interval", "9 ms", "at least 10 ms"),
+        ("execution.checkpointing.timeout", "0", "longer than zero"),
+        ("execution.checkpointing.num-retained", "0", "at least 1"),
+        ("execution.checkpointing.num-retained", "many", "a whole number"),
+        ("execution.checkpointing.mode", "AT_LEAST_ONCE", "not supported yet"),
+        ("execution.checkpointing.mode", "often", "the choice is EXACTLY_ONCE"),
+        ("execution.checkpointing.unaligned.enabled", "true", "not supported yet"),
+        ("execution.checkpointing.dir", " ", "a text"),
+        ("state.backend.type", "rocksdb", "not supported yet; the choice is hashmap"),
+        ("restart-strategy.type", "exponential-delay", "not supported yet; the choice is none, fixed-delay"),
+        ("pipeline.max-parallelism", "32769", "1 to 32768"),
+        ("pipeline.allow-pickled-state", "yes", "true or false"),
+        ("parallelism.default", "0", "at least 1"),
+    ],
+)
+def test_value_that_an_option_cannot_have_is_refused_with_what_it_can(key, value, words):
+    assert words in refused(key, value)
+
+
+def test_unknown_option_is_refused_with_the_nearest_known_name():
+    message = refused("execution.checkpointing.intervall", "1 s")
+    assert "did you mean 'execution.checkpointing.interval'?" in message
+    assert "OPTIONS lists all" in refused("zzz", "1")
+
+
+@pytest.mark.parametrize(
+    "read", [Configuration.get_string, Configuration.get_integer, Configuration.contains_key]
+)
+def test_unknown_option_is_refused_when_read_too(read):
+    arguments = ("parallelism.defualt",) if read is Configuration.contains_key else ("parallelism.defualt", 1)
+    with pytest.raises(ConfigurationError, match=r"did you mean 'parallelism\.default'"):
+        read(Configuration(), *arguments)
+
+
+@pytest.mark.parametrize("key", NOT_SUPPORTED_YET)
+def test_option_of_flink_that_does_not_exist_yet_is_not_called_unknown(key):
+    assert "not supported yet" in refused(key, "x")
+
+
+def test_deprecated_spelling_is_accepted_and_warned_of_once():
+    configuration = Configuration()
+    with pytest.warns(FutureWarning, match=r"'state\.checkpoints\.num-retained' is now 'execution"):
+        configuration.set_integer("state.checkpoints.num-retained", 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        configuration.set_integer("state.checkpoints.num-retained", 4)
+    assert configuration.get(CHECKPOINT_NUM_RETAINED) == 4
+    assert configuration.to_dict() == {"execution.checkpointing.num-retained": "4"}
+
+
+def test_warning_points_at_the_line_that_used_the_spelling():
+    with pytest.warns(FutureWarning) as caught:
+        Configuration().set_string("state.backend", "hashmap")
+    assert caught[0].filename == __file__
+
+
+def test_same_option_in_two_spellings_with_two_values_is_refused():
+    options = {"state.checkpoints.num-retained": 2, "execution.checkpointing.num-retained": 3}
+    with pytest.warns(FutureWarning), pytest.raises(ConfigurationError, match="keep one"):
+        Configuration.from_mapping(options)
+    options["execution.checkpointing.num-retained"] = "2"
+    assert Configuration.from_mapping(options).get(CHECKPOINT_NUM_RETAINED) == 2
+
+
+@pytest.mark.parametrize("strategy", [{}, {"restart-strategy__type": "none"}])
+def test_delay_or_attempts_without_fixed_delay_contradict(strategy):
+    with pytest.raises(ConfigurationError, match=r"'restart-strategy\.fixed-delay\.attempts' is set but"):
+        settings_of(**strategy, **{"restart-strategy__fixed-delay__attempts": 3})
+
+
+@pytest.mark.parametrize(
+    ("options", "attempts", "delay_ms"),
+    [
+        ({}, None, 1000),
+        ({"execution.checkpointing.interval": "1 s"}, UNLIMITED_RESTARTS, 1000),
+        ({"execution.checkpointing.interval-records": 10}, UNLIMITED_RESTARTS, 1000),
+        ({"execution.checkpointing.interval": "1 s", "restart-strategy.type": "off"}, None, 1000),
+        ({"restart-strategy.type": "fixeddelay"}, 1, 1000),
+        (
+            {
+                "restart-strategy.type": "fixed-delay",
+                "restart-strategy.fixed-delay.attempts": 7,
+                "restart-strategy.fixed-delay.delay": "50 ms",
+            },
+            7,
+            50,
+        ),
+    ],
+)
+def test_restart_strategy_and_its_defaults(options, attempts, delay_ms):
+    settings = job_settings(Configuration.from_mapping(options))
+    assert (settings.restart_attempts, settings.restart_delay_ms) == (attempts, delay_ms)
+
+
+def test_interval_is_raised_to_the_min_pause():
+    assert (
+        settings_of(
+            execution__checkpointing__interval="1 s", **{"execution__checkpointing__min-pause": "3 s"}
+        ).interval_ms
+        == 3000
+    )
+
+
+def test_pyflinks_accessors():
+    configuration = Configuration()
+    assert configuration.set_integer("parallelism.default", 4) is configuration
+    configuration.set_boolean("pipeline.operator-chaining.enabled", False)
+    configuration.set_string("execution.checkpointing.interval", "10 s")
+    assert configuration.get_integer("parallelism.default", 1) == 4
+    assert configuration.get_integer("execution.checkpointing.interval", 0) == 10_000
+    assert configuration.get_string("execution.checkpointing.interval", "") == "10 s"
+    assert configuration.get_string("pipeline.name", "none") == "none"
+    assert configuration.get_boolean("pipeline.operator-chaining.enabled", True) is False
+    assert configuration.contains_key("parallelism.default")
+    assert configuration.key_set() == configuration.to_dict().keys()
+    assert configuration.remove_config("parallelism.default")
+    assert not configuration.remove_config("parallelism.default")
+    with pytest.raises(ConfigurationError, match="no whole number"):
+        configuration.get_integer("pipeline.operator-chaining.enabled", 0)
+    with pytest.raises(ConfigurationError, match="not true or false"):
+        configuration.get_boolean("execution.checkpointing.interval", True)
+
+
+def test_copy_is_independent_and_add_all_takes_over():
+    first = Configuration().set_integer("parallelism.default", 4)
+    second = Configuration(first).set_integer("parallelism.default", 5)
+    assert first.get_integer("parallelism.default", 0) == 4
+    first.add_all(second)
+    assert first == second

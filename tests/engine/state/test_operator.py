@@ -1,0 +1,132 @@
+"""Operator state: lists that are isolated, stored element by element, and restored as they were."""
+
+import pytest
+
+from engine.state.descriptors import ListStateDescriptor
+from engine.state.files import StateError
+from engine.state.operator import OperatorStateStore
+from engine.state.snapshot import (
+    OperatorSnapshot,
+    PickleRefused,
+    TaskSnapshot,
+    decode_task_snapshot,
+    encode_task_snapshot,
+)
+from engine.types import Types
+
+OFFSETS = ListStateDescriptor("offsets", Types.TUPLE([Types.STRING(), Types.LONG()]))
+
+
+def stored(store):
+    encoded = encode_task_snapshot(TaskSnapshot({"op": OperatorSnapshot(None, store.snapshot())}))
+    return decode_task_snapshot(encoded.data, "file", encoded.sha256)["op"].operator
+
+
+def restored(lists, **settings):
+    store = OperatorStateStore()
+    store.restore(lists, **settings)
+    return store
+
+
+def test_list_is_empty_at_first_and_never_none():
+    assert OperatorStateStore().get_list_state(OFFSETS).get() == []
+
+
+def test_elements_are_added_replaced_and_removed():
+    state = OperatorStateStore().get_list_state(ListStateDescriptor("l"))
+    state.add(1)
+    state.add_all([2, 3])
+    assert state.get() == [1, 2, 3]
+    state.update([4])
+    assert state.get() == [4]
+    state.clear()
+    assert state.get() == []
+
+
+@pytest.mark.parametrize(
+    "put",
+    [lambda s: s.add(None), lambda s: s.add_all([1, None]), lambda s: s.update([None])],
+    ids=["add", "add_all", "update"],
+)
+def test_none_is_no_element(put):
+    state = OperatorStateStore().get_list_state(ListStateDescriptor("l"))
+    with pytest.raises(StateError, match="'l': None"):
+        put(state)
+    assert state.get() == []
+
+
+def test_what_get_gives_is_no_handle_on_the_state():
+    state = OperatorStateStore().get_list_state(ListStateDescriptor("l"))
+    state.add(1)
+    state.get().append(2)
+    assert state.get() == [1]
+
+
+def test_snapshot_does_not_see_later_changes():
+    store = OperatorStateStore()
+    state = store.get_list_state(ListStateDescriptor("l"))
+    inner = [1]
+    state.add(inner)
+    snapshot = store.snapshot()
+    inner.append(2)
+    state.add(3)
+    assert snapshot.lists[0].elements == [[1]]
+
+
+def test_restore_gives_back_both_modes_and_the_order_of_elements():
+    store = OperatorStateStore()
+    store.get_list_state(OFFSETS).update([("b", 2), ("a", 1)])
+    store.get_union_list_state(ListStateDescriptor("all")).update([{"x": (1,)}])
+    second = restored(stored(store))
+    assert second.get_list_state(OFFSETS).get() == [("b", 2), ("a", 1)]
+    assert second.get_union_list_state(ListStateDescriptor("all")).get() == [{"x": (1,)}]
+
+
+def test_state_that_the_job_no_longer_registers_is_written_again():
+    store = OperatorStateStore()
+    store.get_list_state(OFFSETS).update([("a", 1)])
+    assert restored(stored(restored(stored(store)))).get_list_state(OFFSETS).get() == [("a", 1)]
+
+
+def test_registered_state_is_not_carried_a_second_time():
+    store = OperatorStateStore()
+    store.get_list_state(OFFSETS).update([("a", 1)])
+    second = restored(stored(store))
+    second.get_list_state(OFFSETS).clear()
+    assert restored(stored(second)).get_list_state(OFFSETS).get() == []
+
+
+def test_name_has_one_mode_and_one_type():
+    store = OperatorStateStore()
+    assert store.get_list_state(OFFSETS) is store.get_list_state(OFFSETS)
+    with pytest.raises(StateError, match="again as UNION"):
+        store.get_union_list_state(OFFSETS)
+    with pytest.raises(StateError, match="again as SPLIT_DISTRIBUTE of LONG"):
+        store.get_list_state(ListStateDescriptor("offsets", Types.LONG()))
+
+
+def test_restoring_into_another_mode_or_type_is_refused():
+    store = OperatorStateStore()
+    store.get_list_state(OFFSETS).update([("a", 1)])
+    with pytest.raises(StateError, match="was stored as SPLIT_DISTRIBUTE but the job declares UNION"):
+        restored(stored(store)).get_union_list_state(OFFSETS)
+    with pytest.raises(
+        StateError, match=r"was stored as TUPLE\(\[STRING, LONG\]\) but the job declares LONG"
+    ):
+        restored(stored(store)).get_list_state(ListStateDescriptor("offsets", Types.LONG()))
+
+
+def test_pickled_elements_are_read_only_on_permission():
+    held = ListStateDescriptor("held", Types.PICKLED_BYTE_ARRAY())
+    store = OperatorStateStore()
+    store.get_list_state(held).add({1})
+    with pytest.raises(PickleRefused, match="held"):
+        restored(stored(store)).get_list_state(held)
+    assert restored(stored(store), allow_pickle=True).get_list_state(held).get() == [{1}]
+
+
+def test_wrong_element_is_refused_naming_the_state():
+    store = OperatorStateStore()
+    store.get_list_state(OFFSETS).update([("a", "b")])
+    with pytest.raises(StateError, match=r"operator state 'offsets': 'b' \(str\) is no LONG"):
+        stored(store)
