@@ -214,6 +214,10 @@ class FileReader(SplitReader):
         self._next_offset = 0
         self._exhausted = False
 
+    def __del__(self) -> None:
+        # The task may have died without closing.
+        self.close()
+
     def read(self, limit: int) -> list[Record]:
         """Records of the current block, or of the next one."""
         records = self._records
@@ -261,6 +265,8 @@ class FileReader(SplitReader):
         """Read blocks until one has records to give; False at the end."""
         if self._parser is None:
             self._open()
+            if self._given < len(self._records):
+                return True
         while True:
             if self._next_offset >= self._limit():
                 self._finish()

@@ -398,6 +398,7 @@ class JsonLinesParser(Parser):
             if not line.strip():
                 continue
             try:
+                self._decoder.decode(line)
                 self.parse(line)
             except UnicodeDecodeError as error:
                 return number, f"byte 0x{error.object[error.start]:02x} is no UTF-8"

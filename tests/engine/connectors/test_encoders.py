@@ -7,7 +7,7 @@ import io
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.connectors.encoders import Encoder
@@ -36,6 +36,7 @@ def test_a_csv_encoder_takes_tuples_lists_rows_and_single_values():
     assert Encoder.csv_encoder().encode_batch(values) == b"a,1\nb,\nc,2\nd\n"
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(TEXTS, min_size=2, max_size=4), min_size=1), st.sampled_from(",;\t|"))
 def test_what_a_csv_encoder_writes_a_csv_reader_reads(rows, delimiter):
     written = Encoder.csv_encoder(delimiter).encode_batch(rows).decode()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -117,6 +118,7 @@ def check(folder: Path) -> None:
         assert not name.startswith("."), f"{name} is left over"
         rows.update(int(line) for line in (folder / name).read_text().splitlines())
     assert rows == Counter(range(ROWS))
+    shutil.rmtree(folder)
 
 
 def test_an_undisturbed_run_writes_every_row_once(new_run, tmp_path):
