@@ -2,8 +2,8 @@
 
 The rules this module lives by:
 
-- ``generate(family, seed)`` is pure: the seed, the family's version decide the scenario to the
-  last bit, on any machine, in any Python. Golden hashes in the tests pin it.
+- ``generate(family, seed)`` is pure: the seed, the family's version and ours decide the scenario to the last
+  bit, on any machine, in any Python. Golden hashes in the tests pin it.
 - The sizes follow what finds bugs: several checkpoints complete, failures leave enough input behind them, and
   every corner that once hid a bug (one key, an empty split, a channel of one buffer, a subtask without a
   split) has a share of its own.
@@ -22,6 +22,9 @@ from harness.chance import Chance
 from harness.family import Family, Role, Workload
 from harness.nemesis.plots import HIGHEST_PARALLELISM, Stage, draw_faults, draw_kinds
 from harness.scenario import ACTION_CLASSES, ActionClass, InputRecord, Scenario, Schedule, ScheduleKind
+
+GENERATION: Final = 1
+"""Raised whenever the same seed begins to give another scenario with the same records."""
 
 PARALLELISMS: Final = ((1, 2), (2, 5), (3, 2), (4, 2))
 MAX_PARALLELISMS: Final = ((4, 3), (5, 1), (7, 1), (8, 3), (16, 2), (128, 1))
@@ -78,7 +81,7 @@ def generate(family: Family, seed: int) -> Scenario:
     timeout = chance.integer(4 * steps, 10 * steps) + 20 if hurried else ample
     return Scenario(
         family=family.name,
-        generator_version=family.generator_version,
+        generator_version=generator_version(family),
         seed=seed,
         parameters=dict(workload.parameters),
         records=_records(workload),
@@ -98,6 +101,11 @@ def generate(family: Family, seed: int) -> Scenario:
     )
 
 
+def generator_version(family: Family) -> int:
+    """Return what a seed of the family depends on besides itself: our version and the family's in one."""
+    return GENERATION * 1000 + family.generator_version
+
+
 def draw_schedule(chance: Chance, natural: int) -> Schedule:
     """Draw a schedule for a run of about ``natural`` steps."""
     kind = chance.weighted(SCHEDULE_KINDS)
@@ -107,13 +115,18 @@ def draw_schedule(chance: Chance, natural: int) -> Schedule:
     horizon = 3 * natural + 300
     if kind == "uniform":
         return Schedule(kind, seed, {}, (), horizon)
-    order = sorted((chance.unit(), action) for action in ACTION_CLASSES)
-    priorities: dict[ActionClass, int] = {action: rank for rank, (_, action) in enumerate(order)}
+    priorities = draw_priorities(chance)
     changes = sorted(
         (chance.integer(0, natural), chance.choice(ACTION_CLASSES), chance.integer(-1, len(ACTION_CLASSES)))
         for _ in range(chance.integer(0, 4))
     )
     return Schedule(kind, seed, priorities, tuple(changes), horizon)
+
+
+def draw_priorities(chance: Chance) -> dict[ActionClass, int]:
+    """Draw an order of all action classes."""
+    order = sorted((chance.unit(), action) for action in ACTION_CLASSES)
+    return {action: rank for rank, (_, action) in enumerate(order)}
 
 
 def checkpoint_steps(source: int, keyed: int, sink: int) -> int:

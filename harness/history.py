@@ -95,15 +95,27 @@ class History:
         self.events.append((step, CHECKPOINT_TRIGGERED, checkpoint, {}))
 
     def checkpoint_completed(
-        self, step: int, checkpoint: int, attempt: str, cut: Cut, transactions: Sequence[str]
+        self,
+        step: int,
+        checkpoint: int,
+        attempt: str,
+        cut: Cut,
+        transactions: Sequence[str],
+        writers: Sequence[str] = (),
     ) -> None:
         """A checkpoint became one that is restored from now on.
 
         Recorded once for each checkpoint: when the coordinator declares it complete, or, where the process
         died between writing the metadata and saying so, when a new process finds it and before it restores.
-        ``transactions`` are the pre-committed ones that the sinks' states in it list, in their order.
+        ``transactions`` are the pre-committed ones that the sinks' states in it list, in their order;
+        ``writers`` the attempts whose snapshots it is made of, each once.
         """
-        payload = {"attempt": attempt, "cut": cut, "transactions": tuple(transactions)}
+        payload = {
+            "attempt": attempt,
+            "cut": cut,
+            "transactions": tuple(transactions),
+            "writers": tuple(writers),
+        }
         self.events.append((step, CHECKPOINT_COMPLETED, checkpoint, payload))
 
     def checkpoint_aborted(self, step: int, checkpoint: int, reason: str) -> None:

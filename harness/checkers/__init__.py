@@ -1,0 +1,31 @@
+"""One checker for each property that a run is judged by.
+
+Their order is that of signatures: a failure is known by its first violation, so what explains the others
+comes first. A machine that raised may spoil everything after it; wrong output outranks the commits and
+attempts it came through; a job that is stuck has its leaks from that.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from harness.checkers.base import Checker, Signature, Violation
+from harness.checkers.consistent_cut import ConsistentCut
+from harness.checkers.exactly_once import ExactlyOnce
+from harness.checkers.fencing import Fencing
+from harness.checkers.liveness import Liveness
+from harness.checkers.no_error import NoError
+from harness.checkers.no_leaks import NoLeaks
+
+CHECKERS: Final[tuple[Checker, ...]] = (
+    NoError(),
+    ExactlyOnce(),
+    ConsistentCut(),
+    Fencing(),
+    Liveness(),
+    NoLeaks(),
+)
+
+PROPERTIES: Final = tuple(checker.property for checker in CHECKERS)
+
+__all__ = ["CHECKERS", "PROPERTIES", "Checker", "Signature", "Violation"]

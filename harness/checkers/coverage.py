@@ -1,0 +1,46 @@
+"""coverage: a large campaign meets every planned kind of fault at every point it can happen at.
+
+A fault that is planned and never strikes is a hole that looks like safety, so a campaign of CAMPAIGN
+scenarios or more fails for it. Smaller ones are not asked: chance alone leaves gaps in them.
+
+Anomalies:
+
+- fault never fired: a (kind, point) of VALID did not strike once.
+- point never passed: no task passed a protocol point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from harness.checkers.base import Violation
+from harness.scenario import POINTS, VALID, FaultKind
+
+PROPERTY = "coverage"
+FAULT_NEVER_FIRED = "fault never fired"
+POINT_NEVER_PASSED = "point never passed"
+
+CAMPAIGN = 10_000
+
+
+def check_coverage(
+    scenarios: int,
+    fired: Mapping[tuple[str, str], int],
+    passed: Mapping[str, int],
+    kinds: Sequence[FaultKind] = tuple(VALID),
+) -> Sequence[Violation]:
+    """Return what a campaign has missed, of the fault kinds that the system on trial can take."""
+    if scenarios < CAMPAIGN:
+        return ()
+    violations = [
+        Violation(PROPERTY, FAULT_NEVER_FIRED, f"{kind} at {point}", {"kind": kind, "point": point})
+        for kind in kinds
+        for point in VALID[kind]
+        if not fired.get((kind, point))
+    ]
+    violations += [
+        Violation(PROPERTY, POINT_NEVER_PASSED, point, {"point": point})
+        for point in POINTS
+        if not passed.get(point)
+    ]
+    return violations

@@ -1,0 +1,32 @@
+"""determinism: the same scenario gives the same trace, on any machine.
+
+The one anomaly is "trace differs". The hashes cover every step; the events, where they differ as well, give
+the witness: the first one that is not the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Any
+
+from harness.checkers.base import Violation
+from harness.history import History
+
+PROPERTY = "determinism"
+TRACE_DIFFERS = "trace differs"
+
+
+def check_determinism(first: History, second: History) -> Sequence[Violation]:
+    """Compare two runs of one scenario."""
+    if first.trace_hash == second.trace_hash and first.events == second.events:
+        return ()
+    witness: dict[str, Any] = {"hashes": [first.trace_hash, second.trace_hash]}
+    where = "between two visible events"
+    for index, (one, other) in enumerate(zip_longest(first.events, second.events)):
+        if one != other:
+            step = (one or other)[0]
+            where = f"event {index}, step {step}"
+            witness["events"] = [repr(one), repr(other)]
+            break
+    return [Violation(PROPERTY, TRACE_DIFFERS, where, witness)]

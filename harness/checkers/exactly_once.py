@@ -1,0 +1,97 @@
+"""exactly_once: at the end, the committed rows are the oracle's rows, each as often as it should be.
+
+Anomalies:
+
+- lost: a row is there less often than it should be.
+- duplicated: a row that should be there is there too often.
+- wrong value: a row is there in the place of a lost one; the two differ in their last column only.
+- phantom: a row is there that nothing in the input explains.
+
+What is not there yet is lost only if the job has finished: a run that was cut off is the matter of liveness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from harness.checkers.base import WITNESS_ROWS, Violation
+from harness.history import JOB_FINISHED, TRANSACTION_VISIBLE, History, Row
+from harness.oracle import Oracle, RowCounts, count_rows
+from harness.scenario import Scenario
+
+LOST = "lost"
+DUPLICATED = "duplicated"
+WRONG_VALUE = "wrong value"
+PHANTOM = "phantom"
+
+
+class ExactlyOnce:
+    """Compares all visible rows with the oracle's, once, at the end."""
+
+    property = "exactly_once"
+
+    def check(self, scenario: Scenario, history: History, oracle: Oracle) -> Sequence[Violation]:
+        """Return a violation for each anomaly that occurs."""
+        visible: list[Row] = []
+        finished = False
+        for _, kind, _, payload in history.events:
+            if kind == TRANSACTION_VISIBLE:
+                visible += payload["rows"]
+            elif kind == JOB_FINISHED:
+                finished = True
+        actual = count_rows(visible)
+        expected = oracle.rows()
+        if actual == expected:
+            return ()
+        return [
+            self._violation(anomaly, rows, expected, actual, history)
+            for anomaly, rows in _sorted_out(expected, actual, finished)
+            if rows
+        ]
+
+    def _violation(
+        self, anomaly: str, rows: list[Row], expected: RowCounts, actual: RowCounts, history: History
+    ) -> Violation:
+        shown: list[dict[str, Any]] = [
+            {
+                "row": list(row),
+                "expected": expected.get(row, 0),
+                "visible": actual.get(row, 0),
+                "transactions": _transactions_with(row, history),
+            }
+            for row in rows[:WITNESS_ROWS]
+        ]
+        transactions = shown[0]["transactions"]
+        where = f"transaction {transactions[-1]}" if transactions else "the end of the run"
+        return Violation(self.property, anomaly, where, {"rows": shown, "count": len(rows)})
+
+
+def _sorted_out(expected: RowCounts, actual: RowCounts, finished: bool) -> tuple[tuple[str, list[Row]], ...]:
+    """Return the rows of each anomaly, each row once, those that weigh most first."""
+    missing = [row for row, count in expected.items() if actual.get(row, 0) < count] if finished else []
+    duplicated = [row for row, count in actual.items() if 0 < expected.get(row, 0) < count]
+    unexplained = [row for row in actual if row not in expected]
+    # A row that only its last column tells from a missing one has taken that one's place.
+    places: dict[Row, int] = {}
+    for row in missing:
+        places[row[:-1]] = places.get(row[:-1], 0) + 1
+    wrong, phantom = [], []
+    for row in unexplained:
+        if places.get(row[:-1], 0):
+            places[row[:-1]] -= 1
+            wrong.append(row)
+        else:
+            phantom.append(row)
+    taken = {row[:-1] for row in wrong}
+    lost = [row for row in missing if row[:-1] not in taken or places[row[:-1]] > 0]
+    return (LOST, lost), (DUPLICATED, duplicated), (WRONG_VALUE, wrong), (PHANTOM, phantom)
+
+
+def _transactions_with(row: Row, history: History) -> list[str]:
+    """Return the transactions in which a row became visible."""
+    return [
+        subject
+        for _, kind, subject, payload in history.events
+        if kind == TRANSACTION_VISIBLE and row in payload["rows"]
+    ]

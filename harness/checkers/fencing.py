@@ -1,0 +1,79 @@
+"""fencing: nothing of a dead attempt becomes visible, or destroys what is visible.
+
+Anomalies:
+
+- zombie commit: a transaction of an older attempt becomes visible although, when the newer attempt started,
+  no completed checkpoint listed it. What a checkpoint did list before then is every attempt's to commit.
+- zombie checkpoint: a checkpoint is completed in the name of an attempt that is not the running one.
+- foreign snapshot: a checkpoint that is completed holds a snapshot that another attempt has written. What
+  it covers is not what the other parts cover, and its file may be gone when a restore asks for it.
+- visible twice: one transaction becomes visible a second time.
+- hidden: rows that could be read are gone or were replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from harness.checkers.base import Violation
+from harness.history import (
+    ATTEMPT_STARTED,
+    CHECKPOINT_COMPLETED,
+    TRANSACTION_HIDDEN,
+    TRANSACTION_VISIBLE,
+    History,
+)
+from harness.oracle import Oracle
+from harness.scenario import Scenario
+
+ZOMBIE_COMMIT = "zombie commit"
+ZOMBIE_CHECKPOINT = "zombie checkpoint"
+FOREIGN_SNAPSHOT = "foreign snapshot"
+VISIBLE_TWICE = "visible twice"
+HIDDEN = "hidden"
+
+
+class Fencing:
+    """Compares the attempt that each visible act belongs to with the one that runs."""
+
+    property = "fencing"
+
+    def check(self, scenario: Scenario, history: History, oracle: Oracle) -> Sequence[Violation]:
+        """Return the violations in the order of their steps."""
+        violations: list[Violation] = []
+
+        def violate(anomaly: str, what: str, step: int, **witness: Any) -> None:
+            where = f"{what}, step {step}"
+            violations.append(Violation(self.property, anomaly, where, {"step": step, **witness}))
+
+        running = ""
+        listed: set[str] = set()
+        # What an older attempt may still make visible: listed before the running one started.
+        inherited: set[str] = set()
+        visible: set[str] = set()
+        for step, kind, subject, payload in history.events:
+            if kind == TRANSACTION_VISIBLE:
+                attempt = payload["attempt"]
+                if attempt != running and subject not in inherited:
+                    violate(ZOMBIE_COMMIT, f"transaction {subject}", step, attempt=attempt, running=running)
+                if subject in visible:
+                    violate(VISIBLE_TWICE, f"transaction {subject}", step, attempt=attempt)
+                visible.add(subject)
+            elif kind == CHECKPOINT_COMPLETED:
+                attempt = payload["attempt"]
+                if attempt != running:
+                    violate(
+                        ZOMBIE_CHECKPOINT, f"checkpoint {subject}", step, attempt=attempt, running=running
+                    )
+                foreign = [writer for writer in payload["writers"] if writer != attempt]
+                if foreign:
+                    where = f"checkpoint {subject}"
+                    violate(FOREIGN_SNAPSHOT, where, step, attempt=attempt, writers=foreign)
+                listed.update(payload["transactions"])
+            elif kind == ATTEMPT_STARTED:
+                running = subject
+                inherited = set(listed)
+            elif kind == TRANSACTION_HIDDEN:
+                violate(HIDDEN, f"transaction {subject}", step, transaction=subject)
+        return violations

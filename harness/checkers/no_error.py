@@ -1,0 +1,58 @@
+"""no_error: no machine raises or fails its ``validate()``, and restarts are spent on injected faults only.
+
+Anomalies:
+
+- an exception that a machine raised: its signature is (exception type, function), wherever it was raised.
+- failure without a fault: a task fails in an attempt in which no fault has struck. What follows from a fault
+  in the same attempt is excused, as a checkpoint that fails because a message was lost.
+- restart without a fault: there are more restarts than faults that have struck, since each fault ends one
+  attempt at the most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.checkers.base import Violation
+from harness.history import ATTEMPT_STARTED, ERROR, FAULT_FIRED, TASK_FAILED, History
+from harness.oracle import Oracle
+from harness.scenario import Scenario
+
+EXCEPTION = "exception"
+FAILURE_WITHOUT_FAULT = "failure without a fault"
+RESTART_WITHOUT_FAULT = "restart without a fault"
+
+
+class NoError:
+    """Follows faults, failures and restarts."""
+
+    property = "no_error"
+
+    def check(self, scenario: Scenario, history: History, oracle: Oracle) -> Sequence[Violation]:
+        """Return the violations in the order of their steps."""
+        violations: list[Violation] = []
+        faults, faults_at_start, restarts = 0, 0, -1
+        for step, kind, subject, payload in history.events:
+            if kind == FAULT_FIRED:
+                faults += 1
+            elif kind == ATTEMPT_STARTED:
+                restarts += 1
+                if restarts > faults:
+                    witness = {"step": step, "attempt": subject, "restarts": restarts, "faults": faults}
+                    where = f"attempt {subject}, step {step}"
+                    violations.append(Violation(self.property, RESTART_WITHOUT_FAULT, where, witness))
+                faults_at_start = faults
+            elif kind == TASK_FAILED:
+                if not payload["injected"] and faults == faults_at_start:
+                    witness = {"step": step, "task": subject, "cause": payload["cause"]}
+                    where = f"task {subject}, step {step}"
+                    violations.append(Violation(self.property, FAILURE_WITHOUT_FAULT, where, witness))
+            elif kind == ERROR:
+                witness = {
+                    "step": step,
+                    "exception": payload["type"],
+                    "function": payload["function"],
+                    "text": payload["text"],
+                }
+                violations.append(Violation(self.property, EXCEPTION, f"{subject}, step {step}", witness))
+        return violations

@@ -1,0 +1,259 @@
+"""Ways to make a scenario smaller: the measure of size, and the candidates that come before a failing one.
+
+The rules this module lives by:
+
+- One number says how large a scenario is to the person who has to read it. Faults weigh most, since each is
+  a thing to understand; then records; then what the schedule does unlike a fair one; then subtasks; then
+  every number that is not the plainest. The shrinker only ever goes down in this number, so it ends.
+- Candidates are plain values made from a value, without running anything and without chance: what a shrink
+  does can be done again.
+- A reduction keeps a scenario valid, and never makes its limits tighter than the generator would: a failure
+  that a short budget or timeout invents is not the failure that was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Final, TypeVar
+
+from msgspec.structs import replace
+
+from harness.scenario import (
+    ACTION_CLASSES,
+    ANY_TASK,
+    COORDINATOR_POINTS,
+    LATE_FAULTS,
+    Fault,
+    InputRecord,
+    Scenario,
+    Schedule,
+)
+
+Item = TypeVar("Item")
+
+PLAIN_SETTINGS: Final = {"channel_capacity": 8, "retained": 1, "restart_delay_ms": 1}
+PLAIN_MAX_PARALLELISM: Final = 4
+PART: Final = 10
+"""What each part of a scenario costs, in the units in which a doubled number costs 8."""
+UNIFORM_PARTS: Final = 2000
+PRIORITY_PARTS: Final = 1000
+FEW_PRIORITIES: Final = 2
+"""A schedule that favours or hinders so few classes of action says it in a line: "storage is slow"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What a report says of a scenario's size."""
+
+    records: int
+    faults: int
+    schedule: int
+    """Choices that a fair schedule would not have made."""
+
+
+READABLE: Final = Size(records=6, faults=2, schedule=6)
+
+
+def size_of(scenario: Scenario, choices: int | None = None) -> Size:
+    """Return the size of a scenario; ``choices`` counts those of a schedule that does not list them."""
+    schedule = scenario.schedule
+    if choices is None:
+        listed = len(schedule.preemptions) + len(schedule.priorities) + len(schedule.changes)
+        choices = listed + (schedule.seed > 0)
+    return Size(scenario.record_count(), len(scenario.faults), choices)
+
+
+def is_readable(scenario: Scenario) -> bool:
+    """Return whether a person can follow the scenario on a page."""
+    size = size_of(scenario)
+    return (
+        size.records <= READABLE.records
+        and size.faults <= READABLE.faults
+        and size.schedule <= READABLE.schedule
+        and not draws_steps(scenario.schedule)
+    )
+
+
+def cost_of(scenario: Scenario) -> int:
+    """Return the one number that shrinking lowers."""
+    values = {value for records in scenario.records.values() for _, value in records}
+    parts = 6 * len(scenario.faults) + 3 * scenario.record_count() + len(values) + len(scenario.records)
+    parts += 2 * sum(scenario.parallelisms())
+    parts += sum(1 for name, plain in PLAIN_SETTINGS.items() if getattr(scenario, name) != plain)
+    numbers = _magnitude(scenario.max_parallelism - PLAIN_MAX_PARALLELISM)
+    numbers += _magnitude(scenario.checkpoint_interval_ms)
+    numbers += sum(_cost_of_fault(fault) for fault in scenario.faults)
+    schedule = scenario.schedule
+    if schedule.kind == "uniform":
+        parts += UNIFORM_PARTS
+    elif draws_steps(schedule):
+        parts += PRIORITY_PARTS + len(schedule.changes)
+    else:
+        parts += size_of(scenario).schedule + 4 * (schedule.seed > 0)
+    return PART * parts + numbers
+
+
+def draws_steps(schedule: Schedule) -> bool:
+    """Return whether a schedule says too little for a reader to follow it, or too much."""
+    if schedule.kind == "priority":
+        return len(schedule.priorities) > FEW_PRIORITIES
+    return schedule.kind == "uniform"
+
+
+def _cost_of_fault(fault: Fault) -> int:
+    numbers = (fault.after, fault.delay, fault.occurrence - 1, fault.checkpoint, fault.rescale_to)
+    return sum(_magnitude(number) for number in numbers) + PART * (fault.task != ANY_TASK)
+
+
+def _magnitude(number: int) -> int:
+    """Return a number that grows with the logarithm of the given one, 8 for each doubling."""
+    if number <= 0:
+        return 0
+    bits = number.bit_length()
+    return 8 * bits + ((8 * number) >> bits)
+
+
+def without_items(items: Sequence[Item], still_fails: Callable[[list[Item]], bool]) -> list[Item]:
+    """Return a smaller list that still fails: chunks are left out, large ones first, until no item can be."""
+    kept = list(items)
+    size = max(1, len(kept) // 2)
+    while kept:
+        begin = 0
+        shorter = False
+        while begin < len(kept):
+            rest = kept[:begin] + kept[begin + size :]
+            if still_fails(rest):
+                kept, shorter = rest, True
+            else:
+                begin += size
+        if size > 1:
+            size = max(1, size // 2)
+        elif not shorter:
+            break
+    return kept
+
+
+def with_records(scenario: Scenario, kept: Sequence[tuple[str, InputRecord]]) -> Scenario:
+    """Return the scenario with some of its records, each in its split."""
+    records: dict[str, list[InputRecord]] = {split: [] for split in scenario.records}
+    for split, record in kept:
+        records[split].append(record)
+    return replace(scenario, records={split: tuple(rest) for split, rest in records.items()})
+
+
+def beginnings(scenario: Scenario) -> Iterator[Scenario]:
+    """Yield the scenario with its first records only, the fewest first: short runs are cheap to try."""
+    pairs = listed_records(scenario)
+    count = 0
+    while count < len(pairs):
+        yield with_records(scenario, pairs[:count])
+        count = count + max(1, count // 2)
+
+
+def listed_records(scenario: Scenario) -> list[tuple[str, InputRecord]]:
+    """Return the records with their splits, all of them in the order of their timestamps."""
+    pairs = [(split, record) for split, records in scenario.records.items() for record in records]
+    return sorted(pairs, key=lambda pair: pair[1][0])
+
+
+def schedules(scenario: Scenario) -> Iterator[Scenario]:
+    """Yield the scenario under simpler schedules."""
+    schedule = scenario.schedule
+    if schedule.kind == "fair":
+        return
+    yield replace(scenario, schedule=Schedule())
+    for action in ACTION_CLASSES:
+        for priority in (-1, 1):
+            few = Schedule("priority", 0, {action: priority}, (), schedule.horizon)
+            yield replace(scenario, schedule=few)
+    if schedule.changes:
+        yield replace(scenario, schedule=replace(schedule, changes=()))
+
+
+def fault_subsets(scenario: Scenario) -> Iterator[Scenario]:
+    """Yield the scenario with none of its faults, one, two, and so on."""
+    for count in range(len(scenario.faults)):
+        for faults in combinations(scenario.faults, count):
+            yield replace(scenario, faults=faults)
+
+
+def fewer_subtasks(scenario: Scenario) -> Iterator[Scenario]:
+    """Yield the scenario with lower parallelism, the lowest first, and without splits that are empty."""
+    full = {split: records for split, records in scenario.records.items() if records}
+    if len(full) < len(scenario.records):
+        yield replace(scenario, records=full or {"only": ()})
+    if len(full) > 1:
+        merged = tuple(record for _, record in listed_records(scenario))
+        yield replace(scenario, records={next(iter(full)): merged})
+    source, keyed, sink = scenario.parallelisms()
+    yield replace(scenario, parallelism=1, source_parallelism=1, sink_parallelism=1)
+    for field, now in (("source_parallelism", source), ("parallelism", keyed), ("sink_parallelism", sink)):
+        for lower in range(1, now):
+            # What followed the keyed operators keeps its own number: one thing changes at a time.
+            fixed = {"source_parallelism": source, "sink_parallelism": sink, field: lower}
+            yield replace(scenario, **fixed)
+    highest = max(source, keyed, sink, *(fault.rescale_to for fault in scenario.faults), 1)
+    if scenario.max_parallelism > PLAIN_MAX_PARALLELISM >= highest:
+        yield replace(scenario, max_parallelism=PLAIN_MAX_PARALLELISM)
+
+
+def plainer_settings(scenario: Scenario) -> Iterator[Scenario]:
+    """Yield the scenario with plain settings, all of them and one by one."""
+    yield replace(scenario, **PLAIN_SETTINGS)
+    for name, plain in PLAIN_SETTINGS.items():
+        if getattr(scenario, name) != plain:
+            yield replace(scenario, **{name: plain})
+    for interval in (10, 15, 20, 30, 60):
+        if interval < scenario.checkpoint_interval_ms:
+            yield replace(scenario, checkpoint_interval_ms=interval)
+
+
+def plainer_faults(scenario: Scenario) -> Iterator[Scenario]:
+    """Yield the scenario with one number of one fault lower, the lowest first."""
+    for index, fault in enumerate(scenario.faults):
+        for plainer in _plainer(fault):
+            faults = (*scenario.faults[:index], plainer, *scenario.faults[index + 1 :])
+            yield replace(scenario, faults=faults)
+
+
+def _plainer(fault: Fault) -> Iterator[Fault]:
+    if fault.task != ANY_TASK:
+        yield replace(fault, task=ANY_TASK)
+    elif fault.point in COORDINATOR_POINTS and fault.occurrence > 1:
+        yield replace(fault, occurrence=1)
+    for field, lowest in (
+        ("rescale_to", 0),
+        ("after", 0),
+        ("occurrence", 1),
+        ("checkpoint", 0),
+        ("delay", 0),
+    ):
+        if field == "delay" and fault.kind in LATE_FAULTS:
+            lowest = 1
+        now: int = getattr(fault, field)
+        for lower in dict.fromkeys((lowest, lowest + (now - lowest) // 2, now - 1)):
+            if lowest <= lower < now:
+                changed: dict[str, Any] = {field: lower}
+                yield replace(fault, **changed)
+
+
+def plainer_values(scenario: Scenario) -> Iterator[Scenario]:
+    """Yield the scenario with all values equal, or with one kind of value turned into the first."""
+    pairs = listed_records(scenario)
+    values = list(dict.fromkeys(value for _, (_, value) in pairs))
+    if len(values) < 2:
+        return
+    first = values[0]
+    for replaced in (set(values), *({value} for value in values[1:])):
+        changed = [
+            (split, (timestamp, first if value in replaced else value)) for split, (timestamp, value) in pairs
+        ]
+        yield with_records(scenario, changed)
+
+
+def renumbered(scenario: Scenario) -> Scenario:
+    """Return the scenario with timestamps 0, 1, 2 over all splits, in the order they had."""
+    pairs = listed_records(scenario)
+    return with_records(scenario, [(split, (time, record[1])) for time, (split, record) in enumerate(pairs)])

@@ -1,0 +1,116 @@
+"""Small-scope search: most failures have a small cause, so small scenarios around a failing one are drawn.
+
+Leaving out parts of a failing scenario ends where every part is needed, which is seldom the smallest failure
+there is: two records may do where six do and none of these can be left out. So scenarios of 1 to 6 records
+and at most two faults are drawn, half of them from the material of the failing one, half from the plots that
+all scenarios come from, until one fails in the same way.
+
+The draws come from a seed that is derived from the scenario: what a shrink does can be done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import sha256
+from random import Random
+from typing import Final
+
+from msgspec.structs import replace
+
+from harness.chance import Chance
+from harness.generation import checkpoint_steps, draw_priorities
+from harness.nemesis.plots import Stage, draw_faults
+from harness.scenario import (
+    ACTION_CLASSES,
+    ANY_TASK,
+    COORDINATOR_POINTS,
+    FAULT_KINDS,
+    LATE_FAULTS,
+    Fault,
+    InputRecord,
+    Parallelism,
+    Scenario,
+    Schedule,
+    to_json,
+)
+
+MOST_RECORDS: Final = 6
+MOST_FAULTS: Final = 2
+HORIZON: Final = 600
+
+
+def small_scenarios(scenario: Scenario) -> Iterator[Scenario]:
+    """Yield small scenarios without end, made from the faults and values of the given one."""
+    digest = sha256(to_json(scenario).encode()).digest()
+    chance = Chance(Random(int.from_bytes(digest[:8], "big")))
+    values = [value for records in scenario.records.values() for _, value in records][:20]
+    while True:
+        count = chance.integer(1, max(1, min(MOST_RECORDS, scenario.record_count())))
+        kept = chance.sample(values, chance.integer(1, 2)) or values[:1]
+        splits: dict[str, list[InputRecord]] = {
+            split: [] for split in list(scenario.records)[: chance.integer(1, 2)]
+        }
+        for time in range(count if kept else 0):
+            splits[chance.choice(list(splits))].append((time, chance.choice(kept)))
+        source, keyed, sink = (chance.integer(1, min(2, most)) for most in scenario.parallelisms())
+        interval = chance.choice((10, 15, 20, scenario.checkpoint_interval_ms))
+        if chance.chance(0.5):
+            material = chance.sample(scenario.faults, chance.integer(0, MOST_FAULTS))
+            faults = tuple([_moved(chance, fault) for fault in material])
+        else:
+            faults = draw_faults(chance, _stage(scenario, Parallelism(source, keyed, sink), count, interval))
+        yield replace(
+            scenario,
+            seed=None,
+            records={split: tuple(records) for split, records in splits.items()},
+            parallelism=keyed,
+            source_parallelism=source,
+            sink_parallelism=sink,
+            checkpoint_interval_ms=interval,
+            faults=faults[:MOST_FAULTS],
+            schedule=_schedule(chance, scenario.schedule),
+        )
+
+
+def _stage(scenario: Scenario, parallelism: Parallelism, records: int, interval: int) -> Stage:
+    """Return the stage of a small job; whose subtasks have what names is not known here and not needed."""
+    return Stage(
+        tasks=(ANY_TASK,) * sum(parallelism),
+        sinks=(ANY_TASK,) * parallelism.sink,
+        records=records,
+        checkpoints=2,
+        checkpoint_steps=checkpoint_steps(*parallelism),
+        interval=interval,
+        restart_delay=scenario.restart_delay_ms,
+        max_parallelism=min(scenario.max_parallelism, 2),
+        kinds=frozenset(FAULT_KINDS),
+        rescales=any(fault.rescale_to for fault in scenario.faults),
+    )
+
+
+def _moved(chance: Chance, fault: Fault) -> Fault:
+    """Return the fault as it is, or a little earlier or later."""
+    if chance.chance(0.4):
+        return fault
+    return replace(
+        fault,
+        checkpoint=chance.integer(0, 3) if fault.checkpoint else 0,
+        occurrence=1 if fault.point in COORDINATOR_POINTS else chance.integer(1, 4),
+        after=chance.choice((0, 1, 2, 4, 8, 16, fault.after)),
+        delay=max(1, fault.delay // chance.integer(1, 4)) if fault.kind in LATE_FAULTS else fault.delay,
+    )
+
+
+def _schedule(chance: Chance, failing: Schedule) -> Schedule:
+    """Return a schedule that can be told in a line, or one that draws its steps and will be listed later."""
+    seed = chance.integer(1, 999_999)
+    kind = chance.weighted((("fair", 3), ("few", 3), ("own", 2), ("uniform", 4), ("priority", 2)))
+    if kind == "fair":
+        return Schedule()
+    if kind == "few":
+        return Schedule("priority", 0, {chance.choice(ACTION_CLASSES): chance.choice((-1, 1))}, (), HORIZON)
+    if kind == "own":
+        return failing
+    if kind == "uniform":
+        return Schedule("uniform", seed, {}, (), HORIZON)
+    return Schedule("priority", seed, draw_priorities(chance), (), HORIZON)

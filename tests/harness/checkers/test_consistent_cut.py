@@ -1,0 +1,131 @@
+"""consistent_cut, on histories told by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.checkers.consistent_cut import ConsistentCut
+
+if TYPE_CHECKING:
+    from tests.harness.conftest import Run
+
+CHECKER = ConsistentCut()
+
+
+def test_a_run_with_kills_in_which_nothing_went_wrong_passes(sound_run: Run) -> None:
+    assert sound_run.check(CHECKER) == []
+
+
+def test_sinks_that_commit_one_after_another_show_no_cut_in_between_and_pass(run: Run) -> None:
+    run.start("1.1").checkpoint(1, 2).checkpoint(2, 6)
+    # Sink 1 commits both of its transactions before sink 0 commits its first.
+    run.commit("t1-0-1.1", "t1-1-1.1", "t0-0-1.1", "t0-1-1.1").finish()
+    assert run.check(CHECKER) == []
+
+
+def test_a_lost_notification_made_up_for_by_the_next_checkpoint_passes(run: Run) -> None:
+    run.start("1.1").checkpoint(1, 2).commit("t0-0-1.1").checkpoint(2, 4).commit().checkpoint(3, 6).commit()
+    assert run.finish().check(CHECKER) == []
+
+
+def test_a_transaction_visible_before_any_checkpoint_completed_is_an_early_commit(run: Run) -> None:
+    run.start("1.1")
+    run.history.transaction_visible(run.tick(), "t0-0-1.1", 0, "1.1", 0, [("bee", 1)])
+    run.checkpoint(1, 2)
+    assert run.check(CHECKER) == [("early commit", "transaction t0-0-1.1")]
+
+
+def test_a_transaction_that_only_a_later_checkpoint_lists_is_an_early_commit(run: Run) -> None:
+    run.start("1.1").checkpoint(1, 2).commit()
+    run.history.transaction_visible(run.tick(), "t0-1-1.1", 0, "1.1", 1, [("bee", 2)])
+    run.checkpoint(2, 3)
+    assert run.check(CHECKER) == [("early commit", "transaction t0-1-1.1")]
+
+
+def test_an_early_commit_does_not_raise_a_string_of_wrong_cuts_behind_it(run: Run) -> None:
+    run.start("1.1")
+    run.history.transaction_visible(run.tick(), "t0-0-1.1", 0, "1.1", 0, [("bee", 1)])
+    run.checkpoint(1, 2).commit("t1-0-1.1").checkpoint(2, 6).commit().finish()
+    assert [anomaly for anomaly, _ in run.check(CHECKER)].count("wrong cut") == 0
+
+
+def test_a_sink_subtask_that_commits_its_later_transaction_first_is_out_of_order(run: Run) -> None:
+    run.start("1.1").checkpoint(1, 2).checkpoint(2, 6).commit("t0-1-1.1", "t0-0-1.1")
+    assert run.check(CHECKER) == [("out of order", "transaction t0-0-1.1")]
+
+
+def test_two_sink_subtasks_need_not_commit_in_the_order_of_epochs(run: Run) -> None:
+    run.start("1.1").checkpoint(1, 2).checkpoint(2, 6).commit("t0-0-1.1", "t0-1-1.1", "t1-0-1.1", "t1-1-1.1")
+    assert run.check(CHECKER) == []
+
+
+def test_a_commit_that_was_answered_with_an_error_may_follow_later_ones(run: Run) -> None:
+    run.start("1.1").checkpoint(1, 2).checkpoint(2, 6).commit_failed("t0-0-1.1")
+    run.commit("t0-1-1.1", "t1-0-1.1", "t1-1-1.1", "t0-0-1.1")
+    assert run.check(CHECKER) == []
+
+
+def test_only_the_failed_commit_itself_is_excused(run: Run) -> None:
+    run.start("1.1").checkpoint(1, 2).checkpoint(2, 6).commit_failed("t1-0-1.1").commit(
+        "t0-1-1.1", "t0-0-1.1"
+    )
+    assert run.check(CHECKER) == [("out of order", "transaction t0-0-1.1")]
+
+
+def test_an_attempt_that_commits_its_own_before_what_its_restore_owes_has_skipped_it(run: Run) -> None:
+    run.start("1.1").checkpoint(1, 2).commit("t0-0-1.1").fault().start("1.2", restored=1)
+    run.pending.clear()
+    run.checkpoint(2, 6).commit("t0-1-1.2")
+    assert run.check(CHECKER) == [("skipped commit", "transaction t0-1-1.2")]
+
+
+def test_a_restore_may_commit_in_any_order_before_the_attempt_commits_its_own(run: Run) -> None:
+    run.start("1.1").checkpoint(1, 2).fault().start("1.2", restored=1).commit("t1-0-1.1", "t0-0-1.1")
+    assert run.checkpoint(2, 6).commit("t1-1-1.2", "t0-1-1.2").check(CHECKER) == []
+
+
+def test_a_restore_from_an_older_checkpoint_than_the_latest_is_stale(run: Run) -> None:
+    run.start("1.1").checkpoint(1, 2).checkpoint(2, 3).start("1.2", restored=1)
+    assert run.check(CHECKER) == [("stale restore", "attempt 1.2")]
+
+
+def test_a_restart_from_nothing_after_a_completed_checkpoint_is_stale(run: Run) -> None:
+    run.start("1.1").checkpoint(1, 2).start("1.2")
+    assert run.check(CHECKER) == [("stale restore", "attempt 1.2")]
+
+
+def test_a_restart_from_nothing_before_any_checkpoint_passes(run: Run) -> None:
+    run.start("1.1").fault().start("1.2").checkpoint(1, 6).commit().finish()
+    assert run.check(CHECKER) == []
+
+
+def test_rows_of_records_behind_the_barrier_make_a_wrong_cut(run: Run) -> None:
+    # The record at offset 2 overtook the barrier: its row is in the transaction, the cut is before it.
+    run.start("1.1").checkpoint(1, 2, [("bee", 1), ("owl", 1), ("bee", 2)]).commit()
+    assert run.check(CHECKER) == [("wrong cut", "checkpoint 1")]
+    (violation,) = CHECKER.check(run.scenario, run.history, run.oracle)
+    assert violation.witness["not of the cut"] == [["bee", 2]]
+    assert violation.witness["cut"] == {"words": 2}
+
+
+def test_a_row_missing_from_the_transactions_of_a_checkpoint_makes_a_wrong_cut(run: Run) -> None:
+    run.start("1.1").checkpoint(1, 3, [("bee", 1), ("owl", 1)]).commit()
+    assert run.check(CHECKER) == [("wrong cut", "checkpoint 1")]
+
+
+def test_a_checkpoint_whose_input_moved_on_without_any_new_transaction_makes_a_wrong_cut(run: Run) -> None:
+    run.start("1.1").checkpoint(1, 2).commit()
+    run.history.checkpoint_completed(run.tick(), 2, "1.1", {"words": 4}, ())
+    assert run.check(CHECKER) == [("wrong cut", "checkpoint 2")]
+
+
+def test_a_checkpoint_without_new_input_and_without_transactions_passes(run: Run) -> None:
+    run.start("1.1").checkpoint(1, 2).commit()
+    run.history.checkpoint_completed(run.tick(), 2, "1.1", {"words": 2}, ())
+    assert run.check(CHECKER) == []
+
+
+def test_a_wrong_cut_is_seen_when_the_last_of_its_transactions_becomes_visible(run: Run) -> None:
+    run.start("1.1").checkpoint(1, 2, [("bee", 1)]).commit("t0-0-1.1")
+    assert run.check(CHECKER) == []
+    assert run.commit("t1-0-1.1").check(CHECKER) == [("wrong cut", "checkpoint 1")]

@@ -1,0 +1,56 @@
+"""no_error, on histories told by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.checkers.no_error import NoError
+
+if TYPE_CHECKING:
+    from tests.harness.conftest import Run
+
+CHECKER = NoError()
+
+
+def test_a_run_with_injected_kills_passes(sound_run: Run) -> None:
+    assert sound_run.check(CHECKER) == []
+
+
+def test_a_task_killed_by_a_fault_passes(run: Run) -> None:
+    run.start("1.1").fault("kill_task", "element")
+    run.history.task_failed(run.tick(), "count-0", "1.1", "killed", True)
+    assert run.start("1.2").check(CHECKER) == []
+
+
+def test_a_checkpoint_that_failed_for_a_lost_message_may_restart_the_job(run: Run) -> None:
+    run.start("1.1").fault("lose_message", "acknowledged")
+    run.history.checkpoint_aborted(run.tick(), 1, "expired")
+    run.history.task_failed(run.tick(), "coordinator", "1.1", "checkpoint 1 expired", False)
+    assert run.start("1.2").check(CHECKER) == []
+
+
+def test_a_failure_in_an_attempt_without_a_fault_is_an_anomaly(run: Run) -> None:
+    run.start("1.1").fault().start("1.2")
+    run.history.task_failed(run.tick(), "sink-1", "1.2", "transaction t is unknown", False)
+    assert run.check(CHECKER) == [("failure without a fault", "task sink-1")]
+
+
+def test_a_restart_that_no_fault_explains_is_an_anomaly(run: Run) -> None:
+    assert run.start("1.1").start("1.2").check(CHECKER) == [("restart without a fault", "attempt 1.2")]
+
+
+def test_one_fault_does_not_explain_two_restarts(run: Run) -> None:
+    run.start("1.1").fault().start("1.2").start("1.3")
+    assert run.check(CHECKER) == [("restart without a fault", "attempt 1.3")]
+
+
+def test_two_faults_in_one_attempt_may_cause_one_restart_each(run: Run) -> None:
+    assert run.start("1.1").fault().fault().start("1.2").start("1.3").check(CHECKER) == []
+
+
+def test_an_exception_of_a_machine_is_known_by_its_type_and_its_function(run: Run) -> None:
+    run.start("1.1")
+    run.history.error(run.tick(), "count-0", "KeyError", "restore", "'state'")
+    assert run.check(CHECKER) == [("exception", "count-0")]
+    (violation,) = CHECKER.check(run.scenario, run.history, run.oracle)
+    assert violation.signature() == ("KeyError", "restore")

@@ -1,0 +1,148 @@
+"""What the harness's tests share: a small scenario, its oracle, and a run of it to be told by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from harness.family import Declared, Records, Rows
+from harness.history import History, Row
+from harness.oracle import PythonOracle
+from harness.scenario import Scenario, Schedule
+
+
+class WordCount:
+    """The oracle's half of a family, written a third time so that these tests need no engine."""
+
+    def expected(self, records: Records, declared: Declared) -> Rows:
+        counts: dict[Any, int] = {}
+        rows: list[Row] = []
+        for split in records.values():
+            for _, word in split:
+                counts[word] = counts.get(word, 0) + 1
+                rows.append((word, counts[word]))
+        return rows
+
+
+class Run:
+    """Tells a run of the job source -> count -> sink over one split, with two sink subtasks.
+
+    ``commit`` makes a transaction visible; the rows in it are those of the records between two checkpoints,
+    the words of the first half of the alphabet in sink 0, the others in sink 1.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.history = History()
+        self.oracle = PythonOracle(WordCount(), scenario)
+        self.scenario = scenario
+        self.step = 0
+        self.attempt = ""
+        self.offset = 0
+        self.epoch = 0
+        self.contents: dict[str, tuple[int, str, int, list[Row]]] = {}
+        """By transaction: subtask, attempt, epoch, rows."""
+        self.pending: list[str] = []
+        self.words = [value for _, value in scenario.records["words"]]
+        self.offsets: dict[int | None, int] = {None: 0}
+        """By checkpoint."""
+
+    def tick(self) -> int:
+        self.step += 1
+        return self.step
+
+    def start(self, attempt: str, restored: int | None = None) -> Run:
+        self.attempt, self.epoch, self.offset = attempt, restored or 0, self.offsets[restored]
+        self.history.attempt_started(self.tick(), attempt, 2, restored)
+        return self
+
+    def fault(self, kind: str = "kill_all", point: str = "completed") -> Run:
+        self.history.fault_fired(self.tick(), kind, point, "*")
+        return self
+
+    def checkpoint(self, checkpoint: int, offset: int, rows: Sequence[Row] | None = None) -> Run:
+        """Complete a checkpoint at an offset; what is pre-committed and not committed stays listed."""
+        if rows is None:
+            numbered = self.scenario.records["words"][:offset]
+            all_rows = WordCount().expected({"words": numbered}, Declared())
+            rows = all_rows[self.offset : offset]
+        for subtask in (0, 1):
+            own = [row for row in rows if (str(row[0]) < "m") == (subtask == 0)]
+            name = f"t{subtask}-{self.epoch}-{self.attempt}"
+            self.contents[name] = (subtask, self.attempt, self.epoch, own)
+            self.pending.append(name)
+        self.history.checkpoint_completed(
+            self.tick(), checkpoint, self.attempt, {"words": offset}, tuple(self.pending), (self.attempt,)
+        )
+        self.offsets[checkpoint], self.epoch, self.offset = offset, checkpoint, offset
+        return self
+
+    def commit(self, *transactions: str) -> Run:
+        """Make transactions visible, all pending ones if none is named."""
+        for name in transactions or tuple(self.pending):
+            subtask, attempt, epoch, rows = self.contents[name]
+            self.history.transaction_visible(self.tick(), name, subtask, attempt, epoch, rows)
+            if name in self.pending:
+                self.pending.remove(name)
+        return self
+
+    def commit_failed(self, transaction: str) -> Run:
+        self.history.commit_failed(self.tick(), transaction)
+        return self
+
+    def finish(self) -> Run:
+        self.history.job_finished(self.tick())
+        return self
+
+    def check(self, checker: Any) -> list[tuple[str, str]]:
+        """Return (anomaly, where) of what a checker finds, steps left out."""
+        found = checker.check(self.scenario, self.history, self.oracle)
+        assert all(violation.property == checker.property for violation in found)
+        return [(violation.anomaly, violation.where.split(", step")[0]) for violation in found]
+
+
+@pytest.fixture
+def make_scenario() -> Callable[..., Scenario]:
+    """Return a function that makes a small scenario, with fields of its own where the test names them."""
+
+    def make(**changes: Any) -> Scenario:
+        words = ("bee", "owl", "bee", "toad", "ant", "owl")
+        fields: dict[str, Any] = {
+            "family": "word_count",
+            "generator_version": 1,
+            "seed": None,
+            "parameters": {},
+            "records": {"words": tuple(enumerate(words))},
+            "parallelism": 2,
+            "max_parallelism": 8,
+            "source_parallelism": 1,
+            "sink_parallelism": 2,
+            "channel_capacity": 2,
+            "checkpoint_interval_ms": 20,
+            "checkpoint_timeout_ms": 1000,
+            "tolerable_failures": 0,
+            "retained": 1,
+            "restart_delay_ms": 5,
+            "faults": (),
+            "schedule": Schedule(),
+            "step_budget": 1000,
+        }
+        return Scenario(**{**fields, **changes})
+
+    return make
+
+
+@pytest.fixture
+def run(make_scenario: Callable[..., Scenario]) -> Run:
+    """Return a run of the small scenario, not begun."""
+    return Run(make_scenario())
+
+
+@pytest.fixture
+def sound_run(run: Run) -> Run:
+    """Return a finished run with two kills and a rescale, in which nothing went wrong."""
+    run.start("1.1").checkpoint(1, 2).commit().checkpoint(2, 3).fault()
+    # The process dies with checkpoint 2 complete and not committed: the new attempt commits it.
+    run.start("2.1", restored=2).commit().fault("kill_task", "element")
+    return run.start("2.2", restored=2).checkpoint(3, 4).commit().checkpoint(4, 6).commit().finish()
