@@ -88,11 +88,15 @@ class TaskFinished(Struct, frozen=True):
 
 
 class TaskFailed(Struct, frozen=True):
-    """A task, or whoever watches it, to the job master: it is dead. ``cause`` is one line."""
+    """A task, or whoever watches it, to the job master: it is dead. ``cause`` is one line.
+
+    ``unrecoverable`` says that a restart would end in the same way.
+    """
 
     attempt: AttemptId
     task: TaskId
     cause: str
+    unrecoverable: bool = False
 
 
 ToTask: TypeAlias = TriggerCheckpoint | NotifyCheckpointComplete | NotifyCheckpointAborted

@@ -78,7 +78,7 @@ class JobMaster:
         if isinstance(event, TaskFailed):
             if event.attempt != self.attempt or self.state is not JobState.RUNNING:
                 return ()
-            return self._end_attempt(event.cause, now)
+            return self._end_attempt(event.cause, now, unrecoverable=event.unrecoverable)
         if isinstance(event, StartJob):
             return self._deploy()
         if isinstance(event, AttemptDeployed):
@@ -121,12 +121,12 @@ class JobMaster:
         self._tasks = 0
         return (Deploy(self.attempt, self.coordinator.store.latest),)
 
-    def _end_attempt(self, cause: str, now: int) -> Sequence[MasterEffect]:
+    def _end_attempt(self, cause: str, now: int, *, unrecoverable: bool = False) -> Sequence[MasterEffect]:
         assert self.attempt is not None
         effects: list[MasterEffect] = [CancelTasks(self.attempt)]
         effects.extend(self.coordinator.handle(AttemptEnded(), now))
         self._restart.notify_failure(now)
-        if not self._restart.can_restart():
+        if unrecoverable or not self._restart.can_restart():
             self.state = JobState.FAILED
             effects.append(JobFailed(cause))
         elif self.coordinator.is_finalizing:

@@ -7,7 +7,7 @@ the cost of a call is spread over the buffer. State changes happen inside these 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from engine.elements import Record

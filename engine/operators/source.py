@@ -34,6 +34,8 @@ class SourceOperator(Operator):
         self._readers: list[tuple[str, SplitReader]] = []
         self._next = 0
         self._unfinished = 0
+        self.records_read = 0
+        """By this subtask in this attempt."""
 
     def open(self, context: OperatorContext) -> None:
         """Open every split at its position."""
@@ -59,13 +61,12 @@ class SourceOperator(Operator):
         while self._unfinished:
             _, reader = readers[self._next]
             self._next = (self._next + 1) % count
-            if reader.exhausted:
-                continue
-            records = reader.read(limit)
-            if reader.exhausted:
-                self._unfinished -= 1
-            if records:
-                return records
+            if not reader.exhausted:
+                records = reader.read(limit)
+                self._unfinished = sum([not each.exhausted for _, each in readers])
+                if records:
+                    self.records_read += len(records)
+                    return records
         return []
 
     def positions(self) -> dict[str, Any]:

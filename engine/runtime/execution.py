@@ -30,6 +30,7 @@ from engine.checkpoint.events import (
 )
 from engine.checkpoint.metadata import StateHandle
 from engine.checkpoint.store import CompletedCheckpointStore
+from engine.errors import UnrecoverableError
 from engine.graph import JobGraph
 from engine.job.deployment import build_tasks, fit_max_parallelism, plan_of, restore_events
 from engine.job.events import (
@@ -46,7 +47,7 @@ from engine.job.master import JobMaster
 from engine.job.restart import restart_strategy
 from engine.messages import Send, TaskFailed, TaskId
 from engine.protocol_points import COMPLETED, COORDINATOR, TRIGGERED, Probe
-from engine.runtime.recovery import Recovered, RecoverableStorage, discard_checkpoint
+from engine.runtime.recovery import RecoverableStorage, Recovered, discard_checkpoint
 from engine.task.events import CANCEL, DiscardSnapshot, Restore, StoreSnapshot, TaskEvent
 from engine.task.task import Task, TaskSettings
 
@@ -76,6 +77,8 @@ class Execution(ABC):
             recovered.incarnation,
         )
         self.tasks: dict[TaskId, Task] = {}
+        self.current_task: Task | None = None
+        """The task that is handling an event, while its effects are carried out, too."""
         self._buffer_records = buffer_records
         self._allow_pickle = allow_pickle
         self._effects: dict[type, Callable[[Any], None]] = {
@@ -159,14 +162,18 @@ class Execution(ABC):
 
     def task_event(self, task: Task, event: TaskEvent) -> None:
         """Hand an event to a task and carry out what follows; a task that raises is dead."""
+        outer = self.current_task
+        self.current_task = task
         try:
             effects = task.handle(event, self.now())
         except Exception as error:
             self.tasks.pop(task.id, None)
             self.task_died(task, error)
-            return
-        if effects:
-            self.carry_out(effects)
+        else:
+            if effects:
+                self.carry_out(effects)
+        finally:
+            self.current_task = outer
 
     def carry_out(self, effects: Iterable[Any]) -> None:
         """Carry effects out, in order."""
@@ -177,7 +184,9 @@ class Execution(ABC):
     def failure_message(self, task: Task, error: BaseException) -> TaskFailed:
         """What the job master is told of a dead task."""
         text = " ".join(str(error).split())
-        return TaskFailed(task.attempt, task.id, f"{task.name}: {type(error).__name__}: {text}")
+        unrecoverable = isinstance(error, UnrecoverableError)
+        cause = text if unrecoverable else f"{task.name}: {type(error).__name__}: {text}"
+        return TaskFailed(task.attempt, task.id, cause, unrecoverable)
 
     def is_current(self, task: Task) -> bool:
         """Whether ``task`` is a living task of the current attempt."""

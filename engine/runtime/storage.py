@@ -179,6 +179,48 @@ class LocalCheckpointStorage:
         return os.path.join(self.root, *parts)
 
 
+class MemoryCheckpointStorage:
+    """Checkpoints in this process's memory: they survive a failed task (Flink: JobManager storage)."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, bytes] = {}
+
+    def write(self, path: str, data: bytes) -> None:
+        """Keep a file."""
+        self._files[path] = data
+
+    def publish(self, path: str, data: bytes) -> None:
+        """Keep a file."""
+        self._files[path] = data
+
+    def read(self, path: str) -> bytes:
+        """Give the content."""
+        try:
+            return self._files[path]
+        except KeyError:
+            raise StorageError(f"checkpoint file {path} is not in memory: restart the job") from None
+
+    def delete(self, path: str) -> None:
+        """Forget a file."""
+        self._files.pop(path, None)
+
+    def delete_tree(self, path: str) -> None:
+        """Forget all files below a path."""
+        for name in self.list(f"{path}/"):
+            self.delete(name)
+
+    def list(self, prefix: str) -> list[str]:
+        """Give the paths that begin with ``prefix``, sorted."""
+        return sorted([path for path in list(self._files) if path.startswith(prefix)])
+
+    def create_exclusive(self, path: str) -> bool:
+        """Keep an empty file, unless there is one."""
+        if path in self._files:
+            return False
+        self._files[path] = b""
+        return True
+
+
 def _failure(kind: str, path: str, what: str, error: OSError) -> StorageError:
     mend = _MENDS.get(error.errno or 0, _OTHER_MEND)
     reason = error.strerror or str(error)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import struct
 from hashlib import sha256
 
+from engine.errors import UnrecoverableError
+
 SNAPSHOT_MAGIC = b"\x89OPSTATE"
 METADATA_MAGIC = b"\x89OPMETA\n"
 FORMAT_VERSION = 1
@@ -20,7 +22,7 @@ _NAMES = {SNAPSHOT_MAGIC: "state file", METADATA_MAGIC: "checkpoint metadata fil
 _OTHER_COPY = "restore an older checkpoint or another copy of this one"
 
 
-class StateError(Exception):
+class StateError(UnrecoverableError):
     """State cannot be used as the job wants to use it. The message is one line."""
 
 

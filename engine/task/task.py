@@ -192,6 +192,11 @@ class Task:
         """Whether the task reads from a source instead of channels."""
         return self._source is not None
 
+    @property
+    def records_read(self) -> int:
+        """By this task in this attempt; 0 where it is no source."""
+        return 0 if self._source is None else self._source.records_read
+
     def handle(self, event: TaskEvent, now: int) -> Sequence[TaskEffect]:
         """Take one event at processing time ``now`` (milliseconds); what the user's code raises passes."""
         self.now = now

@@ -57,7 +57,7 @@ _METADATA = CLASS_INDEX["metadata"]
 _RESTORE = CLASS_INDEX["restore"]
 _TIMER = CLASS_INDEX["timer"]
 
-_TRAVEL = {
+_TRAVEL: dict[Any, tuple[int, str, str]] = {
     TriggerCheckpoint: (_TRIGGER, "trigger", TRIGGERED),
     AcknowledgeCheckpoint: (_ACKNOWLEDGE, "acknowledge", ACKNOWLEDGED),
     NotifyCheckpointComplete: (_NOTIFY, "notify", NOTIFIED),
@@ -73,7 +73,6 @@ class SimulatedProcess(Execution):
     def __init__(self, world: World, graph: JobGraph, recovered: Recovered) -> None:
         super().__init__(graph, world.storage, recovered, world.probe, buffer_records=1)
         self.world = world
-        self.current_task: Task | None = None
         self._keyed_parallelism = world.keyed_parallelism
         self._names: dict[Any, str] = {}
 
@@ -170,7 +169,7 @@ class SimulatedProcess(Execution):
 
     def send(self, effect: Send) -> None:
         """Put a message on the network, unless a fault has other plans."""
-        message = effect.message
+        message: Any = effect.message
         travel = _TRAVEL.get(type(message))
         name = self._names[message.task]
         world = self.world

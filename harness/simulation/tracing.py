@@ -44,7 +44,7 @@ _MARKS = {
     RESTORED: "restored",
     ABORTED: "aborted",
 }
-_ARROWS = {
+_ARROWS: dict[Any, str] = {
     TriggerCheckpoint: "trigger",
     AcknowledgeCheckpoint: "acknowledge",
     NotifyCheckpointComplete: "notify",

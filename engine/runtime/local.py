@@ -1,0 +1,397 @@
+"""Runs a job in this process: the machines under a fair schedule, the wall clock, and real files.
+
+The rules this module lives by:
+
+- One thread runs all machines, so user code needs no locks. Snapshots and metadata are written by a second
+  thread, and what became of a write comes back into the loop as an event.
+- Fair means in turn: every task with something to read and room for what follows processes one buffer, then
+  messages, finished writes and due timers get theirs.
+- The process may be killed at any instruction. What a later one finds in the checkpoint directory decides;
+  therefore nothing is reported before it is durable, and nothing is deleted before its successor is.
+- A job that has finished says so durably in its checkpoint directory. Run again over the same directory it
+  does nothing: its output is complete, and a second run would repeat it.
+- Without a checkpoint directory checkpoints live in memory: they survive a failed task, not the process.
+"""
+
+from __future__ import annotations
+
+import gc
+import heapq
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any, Final
+
+from engine.checkpoint.events import (
+    CheckpointCompleted,
+    MetadataFailed,
+    MetadataStored,
+    StartTimer,
+    StoreMetadata,
+    TriggerRequested,
+)
+from engine.checkpoint.metadata import encode_metadata, handle_of
+from engine.graph import JobGraph
+from engine.job.events import Deploy, JobFailed, JobFinished, StartJob, StartRestartTimer
+from engine.job.master import JobState
+from engine.messages import NotifyCheckpointAborted, NotifyCheckpointComplete, Send, TriggerCheckpoint
+from engine.protocol_points import COORDINATOR, METADATA_WRITTEN, Probe, no_probe
+from engine.runtime.execution import Execution
+from engine.runtime.recovery import Recovered, metadata_path, recover, retire
+from engine.runtime.storage import CheckpointStorage, LocalCheckpointStorage, MemoryCheckpointStorage
+from engine.state.snapshot import encode_task_snapshot
+from engine.task.events import POLL, Deliver, Restore, SnapshotFailed, SnapshotStored, StoreSnapshot
+from engine.task.task import Task, TaskState
+
+_logger = logging.getLogger(__name__)
+
+_TO_TASK: Final = (TriggerCheckpoint, NotifyCheckpointComplete, NotifyCheckpointAborted)
+LONGEST_WAIT_SECONDS: Final = 0.5
+GARBAGE_THRESHOLD: Final = 100_000
+"""Buffers are many young objects that die young; the default of 700 spends a third of the time looking."""
+
+
+class JobExecutionFailed(RuntimeError):
+    """The job has ended for good without finishing. The message is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobExecutionResult:
+    """What a run of a job came to (PyFlink: JobExecutionResult)."""
+
+    job_id: str
+    job_name: str
+    net_runtime_ms: int
+    attempts: int
+    checkpoints: int
+    records_read: int
+    already_finished: bool = False
+    """An earlier process had finished the job; this one did nothing."""
+
+    def get_job_id(self) -> str:
+        """The id under which the job's checkpoints lie."""
+        return self.job_id
+
+    def get_net_runtime(self) -> int:
+        """Milliseconds from start to end."""
+        return self.net_runtime_ms
+
+
+def execute(graph: JobGraph, probe: Probe = no_probe) -> JobExecutionResult:
+    """Run a job to its end, from its checkpoint directory if it has one.
+
+    ``probe`` is called at every protocol point and may kill the process or raise to kill the task. Raises
+    JobExecutionFailed, and what reading the checkpoint directory raises.
+    """
+    directory = graph.settings.directory
+    storage: CheckpointStorage = (
+        MemoryCheckpointStorage()
+        if directory is None
+        else LocalCheckpointStorage(f"{directory.removeprefix('file://')}/{graph.job_id}")
+    )
+    recovered = recover(storage, graph.settings.num_retained)
+    if recovered.finished:
+        _logger.warning(
+            "job %r has finished already: nothing is done; to run it again give it another name or another"
+            " execution.checkpointing.dir than %s",
+            graph.name,
+            directory,
+        )
+        return JobExecutionResult(graph.job_id, graph.name, 0, 0, 0, 0, already_finished=True)
+    return LocalExecution(graph, storage, recovered, probe).run()
+
+
+class LocalExecution(Execution):
+    """One run of a job in this process."""
+
+    def __init__(
+        self, graph: JobGraph, storage: CheckpointStorage, recovered: Recovered, probe: Probe = no_probe
+    ) -> None:
+        settings = graph.settings
+        super().__init__(
+            graph, storage, recovered, probe, settings.buffer_records, settings.allow_pickled_state
+        )
+        self.attempts = 0
+        self.checkpoints = 0
+        self._storage = storage
+        self._capacity = settings.channel_buffers
+        self._interval_records = settings.interval_records
+        self._records_at_trigger = 0
+        self._records_before = 0
+        self._mailbox: deque[Any] = deque()
+        self._timers: list[tuple[int, int, Any]] = []
+        self._sequence = 0
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint-writer")
+        self._written: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._writes = 0
+        self._running: list[Task] = []
+        self._now = 0
+        self._failure: str | None = None
+
+    # The loop.
+
+    def run(self) -> JobExecutionResult:
+        """Run until the job has finished or failed."""
+        started = time.monotonic_ns()
+        try:
+            with _few_garbage_collections():
+                self._now = _wall_clock_ms()
+                self.master_event(StartJob())
+                while self.master.state not in (JobState.FINISHED, JobState.FAILED):
+                    if not self._round():
+                        self._wait()
+        except BaseException:
+            self._cancel_all()
+            raise
+        finally:
+            self._writer.shutdown(wait=True)
+        if self._failure is not None:
+            raise JobExecutionFailed(f"job {self.graph.name!r} failed: {self._failure}")
+        return JobExecutionResult(
+            self.graph.job_id,
+            self.graph.name,
+            (time.monotonic_ns() - started) // 1_000_000,
+            self.attempts,
+            self.checkpoints,
+            self._records_before + self._records_read(),
+        )
+
+    def _round(self) -> bool:
+        """Give everyone one turn; whether anyone had use for it."""
+        self._now = _wall_clock_ms()
+        progress = self._handle_events()
+        capacity = self._capacity
+        for task in self._running:
+            for queue in task.output_queues:
+                if len(queue) >= capacity:
+                    break
+            else:
+                if task.is_source:
+                    if task.state is TaskState.RUNNING:
+                        self.task_event(task, POLL)
+                        progress = True
+                elif task.state is not TaskState.CREATED:
+                    progress |= self._deliver(task)
+        if self._interval_records is not None:
+            self._trigger_by_records(self._interval_records)
+        return progress
+
+    def _deliver(self, task: Task) -> bool:
+        progress = False
+        blocked = task.barriers.blocked
+        for channel, queue in enumerate(task.queues):
+            if queue and not blocked[channel]:
+                self.task_event(task, _delivery(channel))
+                progress = True
+        return progress
+
+    def _handle_events(self) -> bool:
+        """Messages, finished writes and due timers."""
+        progress = False
+        while not self._written.empty():
+            self._written.get()()
+            progress = True
+        while self._timers and self._timers[0][0] <= self._now:
+            self.master_event(heapq.heappop(self._timers)[2])
+            progress = True
+        mailbox = self._mailbox
+        while mailbox:
+            message = mailbox.popleft()
+            progress = True
+            if not isinstance(message, _TO_TASK):
+                self.master_event(message)
+            elif (task := self.tasks.get(message.task)) is not None:
+                self.task_event(task, message)
+        return progress
+
+    def _wait(self) -> None:
+        """Nothing can happen before a write finishes or a timer is due."""
+        if self._request_final_checkpoint():
+            return
+        seconds = LONGEST_WAIT_SECONDS
+        if self._timers:
+            seconds = min(seconds, max(0, self._timers[0][0] - _wall_clock_ms()) / 1000)
+        try:
+            finished = self._written.get(timeout=seconds) if seconds else self._written.get_nowait()
+        except Empty:
+            return
+        self._now = _wall_clock_ms()
+        finished()
+
+    def _request_final_checkpoint(self) -> bool:
+        """All input is processed: the last checkpoint need not wait for the interval."""
+        coordinator = self.master.coordinator
+        if not self.tasks or coordinator.pending or self._writes or not self.graph.settings.enabled:
+            return False
+        if any(task.state not in (TaskState.ENDED_DATA, TaskState.FINISHED) for task in self.tasks.values()):
+            return False
+        self.master_event(TriggerRequested())
+        return bool(coordinator.pending)
+
+    def _records_read(self) -> int:
+        return sum(task.records_read for task in self.tasks.values())
+
+    def _trigger_by_records(self, interval_records: int) -> None:
+        read = self._records_read()
+        if read - self._records_at_trigger >= interval_records and not self.master.coordinator.pending:
+            self._records_at_trigger = read
+            self.master_event(TriggerRequested())
+
+    # What drivers provide.
+
+    def now(self) -> int:
+        """Wall clock in milliseconds, as of this round."""
+        return self._now
+
+    def send(self, effect: Send) -> None:
+        """Messages are handled between two turns of the tasks."""
+        self._mailbox.append(effect.message)
+
+    def attempt_started(self, effect: Deploy) -> None:
+        """Count it; what the attempt before had read is kept for the result."""
+        self.attempts += 1
+        self._records_at_trigger = 0
+
+    def start_restoring(self, task: Task, event: Restore) -> None:
+        """Restore at once."""
+        self._running = list(self.tasks.values())
+        self.task_event(task, event)
+
+    def task_died(self, task: Task, error: BaseException) -> None:
+        """Tell the job master, and whoever reads the log."""
+        self._running = list(self.tasks.values())
+        message = self.failure_message(task, error)
+        _logger.warning("attempt %s: %s", task.attempt, message.cause)
+        self._mailbox.append(message)
+
+    def cancel(self, task: Task) -> None:
+        """Count what it had read."""
+        self._records_before += task.records_read
+        self._running = []
+        super().cancel(task)
+
+    def store_snapshot(self, effect: StoreSnapshot) -> None:
+        """Encode and write in the second thread."""
+        task = self.current_task
+        assert task is not None
+
+        def write() -> Callable[[], None]:
+            try:
+                encoded = encode_task_snapshot(effect.snapshot)
+            except Exception as error:
+                failure = error
+                return lambda: self._encoding_failed(task, failure)
+            try:
+                self._storage.write(effect.path, encoded.data)
+            except OSError as error:
+                reason = str(error)
+                return lambda: self._stored(task, effect.path, SnapshotFailed(effect.checkpoint_id, reason))
+            handle = handle_of(effect.path, encoded)
+            return lambda: self._stored(task, effect.path, SnapshotStored(effect.checkpoint_id, handle))
+
+        self._submit(write)
+
+    def _stored(self, task: Task, path: str, event: SnapshotStored | SnapshotFailed) -> None:
+        if self.is_current(task):
+            self.task_event(task, event)
+        else:
+            self._storage.delete(path)
+
+    def _encoding_failed(self, task: Task, error: Exception) -> None:
+        """State that cannot be written is an error of the job, not of the storage."""
+        if self.is_current(task):
+            del self.tasks[task.id]
+            self.task_died(task, error)
+
+    def store_metadata(self, effect: StoreMetadata) -> None:
+        """Publish in the second thread; a failure is reported once the metadata is certainly not there."""
+        checkpoint_id = effect.metadata.checkpoint_id
+        path = metadata_path(checkpoint_id)
+
+        def publish() -> Callable[[], None]:
+            try:
+                self._storage.publish(path, encode_metadata(effect.metadata))
+            except OSError as error:
+                reason = str(error)
+                self._storage.delete(path)
+                return lambda: self.master_event(MetadataFailed(checkpoint_id, reason))
+            return lambda: self._published(checkpoint_id)
+
+        self._submit(publish)
+
+    def _published(self, checkpoint_id: int) -> None:
+        self.probe(METADATA_WRITTEN, COORDINATOR, checkpoint_id)
+        self.master_event(MetadataStored(checkpoint_id))
+
+    def _submit(self, work: Callable[[], Callable[[], None]]) -> None:
+        self._writes += 1
+
+        def run() -> None:
+            try:
+                report = work()
+            except BaseException as error:
+                report = _raiser(error)
+            self._written.put(lambda: self._report(report))
+
+        self._writer.submit(run)
+
+    def _report(self, report: Callable[[], None]) -> None:
+        self._writes -= 1
+        report()
+
+    def start_timer(self, effect: StartTimer | StartRestartTimer) -> None:
+        """Wall clock."""
+        self._sequence += 1
+        heapq.heappush(self._timers, (effect.due_ms, self._sequence, effect.event))
+
+    def checkpoint_completed(self, effect: CheckpointCompleted) -> None:
+        """Count it."""
+        self.checkpoints += 1
+
+    def job_finished(self, effect: JobFinished) -> None:
+        """Say so durably, once no write is under way any more; then the checkpoints are not needed."""
+        while self._writes:
+            self._written.get()()
+        retire(self._storage)
+
+    def job_failed(self, effect: JobFailed) -> None:
+        """The checkpoints stay: a mended job goes on from them."""
+        self._failure = effect.cause
+
+    def _cancel_all(self) -> None:
+        """The loop is left by an exception: let go of files and open transactions."""
+        for task in list(self.tasks.values()):
+            self.cancel(task)
+
+
+_DELIVERIES: Final = tuple(Deliver(channel) for channel in range(256))
+
+
+def _delivery(channel: int) -> Deliver:
+    return _DELIVERIES[channel] if channel < len(_DELIVERIES) else Deliver(channel)
+
+
+def _raiser(error: BaseException) -> Callable[[], None]:
+    def raise_it() -> None:
+        raise error
+
+    return raise_it
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@contextmanager
+def _few_garbage_collections() -> Iterator[None]:
+    before = gc.get_threshold()
+    gc.set_threshold(GARBAGE_THRESHOLD, before[1], before[2])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
