@@ -214,9 +214,9 @@ def _storage_fails(chance: Chance, stage: Stage) -> list[Fault]:
 
 def _commit_answers_wrongly(chance: Chance, stage: Stage) -> list[Fault]:
     """A commit takes place and is reported as failed; it will be repeated, perhaps after a kill."""
-    checkpoint = _checkpoint(chance, stage)
-    nth = _occurrence(chance, stage, "committing", ANY_TASK, checkpoint)
-    faults = [Fault("commit_error_after_success", "committing", ANY_TASK, checkpoint, nth)]
+    # The outside, which answers wrongly, knows nothing of checkpoints.
+    nth = _occurrence(chance, stage, "committing", ANY_TASK, 0)
+    faults = [Fault("commit_error_after_success", "committing", ANY_TASK, 0, nth)]
     if chance.chance(0.5):
         point = chance.choice(_RECOVERY_POINTS)
         faults.append(_kill(chance, stage, point, 0))
@@ -241,7 +241,7 @@ def _anything(chance: Chance, stage: Stage) -> list[Fault]:
     if kind in KILLS:
         drawn = _kill(chance, stage, point, 0)
         return [Fault(kind, point, ANY_TASK, 0, drawn.occurrence, drawn.after, 0, drawn.rescale_to)]
-    checkpoint = 0 if chance.chance(0.5) else _checkpoint(chance, stage)
+    checkpoint = 0 if chance.chance(0.5) or point == "committing" else _checkpoint(chance, stage)
     task = ANY_TASK if kind in MESSAGE_FAULTS and point == "triggered" else _task(chance, stage, point)
     delay = chance.integer(1, 120) if kind in LATE_FAULTS or kind == "duplicate_message" else 0
     return [

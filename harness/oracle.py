@@ -1,0 +1,76 @@
+"""The rows that a scenario should commit, from plain Python written apart from the engine.
+
+The rules this module lives by:
+
+- Rows are a multiset: exactly-once says how often a row is there, not in which order.
+- The oracle sees the records and what the run declared of its own choices, never the engine.
+- What is asked twice is computed once: consistent_cut asks for the input as of each checkpoint, and the last
+  checkpoint is at the end of the input, where exactly_once asks again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Protocol, TypeAlias
+
+from harness.family import NOTHING_DECLARED, Declared, Records, Rows
+from harness.history import Cut, Row
+from harness.scenario import Scenario
+
+RowCounts: TypeAlias = Mapping[Row, int]
+"""A multiset: each row with how often it is there."""
+
+
+class Oracle(Protocol):
+    """Knows what should come out."""
+
+    def rows(self) -> RowCounts:
+        """Return the rows for the whole input."""
+
+    def rows_at(self, cut: Cut) -> RowCounts:
+        """Return the rows for the input before a cut."""
+
+
+class Expecting(Protocol):
+    """The part of a family that an oracle needs."""
+
+    def expected(self, records: Records, declared: Declared) -> Rows:
+        """Return the rows that the records should give."""
+
+
+class PythonOracle:
+    """Asks the family's ``expected``."""
+
+    __slots__ = ("_declared", "_family", "_known", "_lengths", "_records")
+
+    def __init__(self, family: Expecting, scenario: Scenario, declared: Declared = NOTHING_DECLARED) -> None:
+        self._family = family
+        self._records = scenario.records
+        self._declared = declared
+        self._lengths = tuple([len(records) for records in scenario.records.values()])
+        self._known: dict[tuple[int, ...], RowCounts] = {}
+
+    def rows(self) -> RowCounts:
+        """Return the rows for the whole input."""
+        return self._rows(self._lengths)
+
+    def rows_at(self, cut: Cut) -> RowCounts:
+        """Return the rows for the input before a cut; a split that the cut does not name is not begun."""
+        return self._rows(tuple([cut.get(split, 0) for split in self._records]))
+
+    def _rows(self, lengths: tuple[int, ...]) -> RowCounts:
+        known = self._known.get(lengths)
+        if known is None:
+            records: Records = self._records
+            if lengths != self._lengths:
+                pairs = zip(self._records.items(), lengths, strict=True)
+                records = {split: all_of_it[:length] for (split, all_of_it), length in pairs}
+            known = count_rows(self._family.expected(records, self._declared))
+            self._known[lengths] = known
+        return known
+
+
+def count_rows(rows: Iterable[Row]) -> RowCounts:
+    """Return a multiset of rows, as a plain dict: comparing two of them is one call into C."""
+    return dict(Counter(rows))

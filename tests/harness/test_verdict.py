@@ -1,0 +1,81 @@
+"""The verdict: what all checkers say, and the signature of a failure."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from harness.checkers import CHECKERS, PROPERTIES
+from harness.oracle import PythonOracle
+from harness.verdict import judge
+
+if TYPE_CHECKING:
+    from tests.harness.conftest import Run
+
+
+def test_a_sound_run_passes_every_property(sound_run: Run) -> None:
+    verdict = judge(sound_run.scenario, sound_run.history, sound_run.oracle)
+    assert verdict.passed
+    assert verdict.signature is None
+    assert verdict.failed_properties() == ()
+
+
+def test_a_failure_is_known_by_its_first_property_and_shows_in_all(run: Run) -> None:
+    run.start("1.1").checkpoint(1, 6).commit().checkpoint(2, 6, [("owl", 2)]).commit(
+        "t1-1-1.1"
+    ).commit().finish()
+    run.history.leak(run.tick(), "open transaction", "t0-2-1.1")
+    verdict = judge(run.scenario, run.history, run.oracle)
+    assert not verdict.passed
+    assert verdict.signature == ("exactly_once", "duplicated")
+    assert verdict.failed_properties() == ("exactly_once", "consistent_cut", "no_leaks")
+
+
+def test_an_exception_is_the_signature_whatever_it_led_to(run: Run) -> None:
+    run.start("1.1").finish()
+    run.history.error(run.tick(), "sink-0", "AssertionError", "validate", "two open transactions")
+    assert judge(run.scenario, run.history, run.oracle).signature == ("AssertionError", "validate")
+
+
+def test_the_property_of_each_checker_is_named_once() -> None:
+    assert len(set(PROPERTIES)) == len(CHECKERS)
+
+
+def test_all_checkers_together_judge_a_run_in_a_fraction_of_what_it_takes_to_simulate_it(
+    sound_run: Run,
+) -> None:
+    # A step is simulated in some 3 µs, so a run of 300 steps in about a millisecond. The limit leaves room
+    # for a machine that does other work; the figure on a quiet one is below 60 µs a checker.
+    def seconds() -> float:
+        begin = perf_counter()
+        for _ in range(100):
+            judge(
+                sound_run.scenario,
+                sound_run.history,
+                PythonOracle(sound_run.oracle._family, sound_run.scenario),
+            )
+        return perf_counter() - begin
+
+    assert min(seconds() for _ in range(3)) / 100 < 0.001
+
+
+def test_the_oracle_knows_the_input_before_a_cut(sound_run: Run) -> None:
+    oracle = sound_run.oracle
+    assert oracle.rows_at({"words": 3}) == {("bee", 1): 1, ("owl", 1): 1, ("bee", 2): 1}
+    assert oracle.rows_at({}) == {}
+    assert oracle.rows_at({"words": 6}) is oracle.rows()
+
+
+def test_the_oracle_of_a_family_is_asked_once_for_each_cut(sound_run: Run) -> None:
+    asked = []
+
+    class Counting:
+        def expected(self, records: object, declared: object) -> list[tuple[int, ...]]:
+            asked.append(records)
+            return []
+
+    oracle = PythonOracle(Counting(), sound_run.scenario)
+    for _ in range(3):
+        oracle.rows()
+        oracle.rows_at({"words": 2})
+    assert len(asked) == 2
