@@ -1,0 +1,78 @@
+"""The sinks that give rows back to the program and to the terminal."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from engine.connectors.collect import CollectedRows, CollectSink
+from engine.connectors.print import PrintSinkFunction
+
+
+def collecting(sink_job, transactional):
+    rows = CollectedRows()
+    return rows, sink_job(CollectSink(rows, transactional=transactional).create_function)
+
+
+def test_without_checkpoints_rows_come_as_they_arrive(sink_job):
+    rows, job = collecting(sink_job, transactional=False)
+    sink = job.start()
+    sink.invoke("a", None)
+    assert sink.invoke_batch(["b", "c"])
+    assert rows.visible == ["a", "b", "c"]
+
+
+def test_with_checkpoints_rows_come_when_theirs_is_complete(sink_job):
+    rows, job = collecting(sink_job, transactional=True)
+    sink = job.start()
+    sink.invoke("a", None)
+    job.snapshot(1)
+    sink.invoke("b", None)
+    assert rows.visible == []
+    job.notify(1)
+    assert rows.visible == ["a"]
+
+
+def test_a_restart_neither_loses_nor_repeats_rows_and_leaves_nothing(sink_job):
+    rows, job = collecting(sink_job, transactional=True)
+    for subtask, function in enumerate(job.start(parallelism=3) and job.functions):
+        function.invoke(subtask, None)
+    job.snapshot(1)
+    for function in job.functions:
+        function.invoke("lost", None)
+    job.snapshot(2)  # never completes
+    job.start(parallelism=2, restored=1)
+    assert rows.visible == [0, 1, 2]
+    assert sorted(rows.transactions) == [(0, 1, "1.2"), (1, 1, "1.2")]
+    for function in job.functions:
+        function.close()
+    assert rows.transactions == {}
+
+
+def test_copies_of_the_function_share_the_rows(sink_job):
+    rows, _ = collecting(sink_job, transactional=False)
+    assert copy.deepcopy(rows) is rows
+
+
+@pytest.mark.parametrize(
+    ("identifier", "parallelism", "expected"),
+    [
+        (None, 1, "x\n('y', 1)\n"),
+        ("totals", 1, "totals> x\ntotals> ('y', 1)\n"),
+        (None, 2, "1> x\n2> ('y', 1)\n"),
+        ("totals", 2, "totals:1> x\ntotals:2> ('y', 1)\n"),
+    ],
+)
+@pytest.mark.parametrize("batched", [False, True])
+def test_printed_lines_begin_with_identifier_and_subtask(
+    sink_job, capsys, identifier, parallelism, expected, batched
+):
+    job = sink_job(lambda: PrintSinkFunction(identifier))
+    job.start(parallelism)
+    for value, function in zip(["x", ("y", 1)], [job.functions[0], job.functions[-1]], strict=True):
+        if batched:
+            function.invoke_batch([value])
+        else:
+            function.invoke(value, None)
+    assert capsys.readouterr().out == expected

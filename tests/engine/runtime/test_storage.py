@@ -1,0 +1,216 @@
+"""The checkpoint storage in a local folder: its promises, its crashes, its errors."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+
+import pytest
+
+from engine.runtime import storage as module
+from engine.runtime.storage import LocalCheckpointStorage, StorageError
+
+
+@pytest.fixture
+def root(tmp_path):
+    return tmp_path / "checkpoints" / "job"
+
+
+@pytest.fixture
+def storage(root):
+    return LocalCheckpointStorage(root)
+
+
+def test_what_was_written_is_read_back(storage):
+    storage.write("chk-1/a", b"one")
+    storage.publish("chk-1/_metadata", b"two")
+    assert storage.read("chk-1/a") == b"one"
+    assert storage.read("chk-1/_metadata") == b"two"
+
+
+def test_both_writes_replace_what_was_there(storage):
+    for write in (storage.write, storage.publish):
+        write("file", b"a longer content")
+        write("file", b"short")
+        assert storage.read("file") == b"short"
+
+
+def test_an_empty_file_is_a_file(storage):
+    storage.write("chk-1/empty", b"")
+    assert storage.read("chk-1/empty") == b""
+    assert storage.list("") == ["chk-1/empty"]
+
+
+def test_files_are_listed_by_prefix_sorted(storage):
+    for path in ("chk-10/a", "chk-1/b", "chk-1/_metadata", "chk-1/deep/c", "finished", "shared/x"):
+        storage.write(path, b"")
+    assert storage.list("") == sorted(
+        ["chk-1/_metadata", "chk-1/b", "chk-1/deep/c", "chk-10/a", "finished", "shared/x"]
+    )
+    assert storage.list("chk-1") == ["chk-1/_metadata", "chk-1/b", "chk-1/deep/c", "chk-10/a"]
+    assert storage.list("chk-1/") == ["chk-1/_metadata", "chk-1/b", "chk-1/deep/c"]
+    assert storage.list("chk-1/d") == ["chk-1/deep/c"]
+    assert storage.list("none/") == []
+
+
+def test_deleting_what_is_not_there_is_fine(storage):
+    storage.delete("chk-1/a")
+    storage.delete_tree("chk-1")
+
+
+def test_the_folder_of_the_last_deleted_file_goes_with_it(storage, root):
+    storage.write("chk-1/a", b"")
+    storage.write("chk-1/b", b"")
+    storage.delete("chk-1/a")
+    assert storage.list("") == ["chk-1/b"]
+    storage.delete("chk-1/b")
+    assert os.listdir(root) == []
+
+
+def test_the_root_stays_when_its_last_file_is_deleted(storage, root):
+    storage.write("file", b"")
+    storage.delete("file")
+    assert root.is_dir()
+
+
+def test_a_tree_is_deleted_with_all_that_is_in_it(storage):
+    storage.write("chk-1/deep/a", b"")
+    storage.write("chk-10/a", b"")
+    storage.delete_tree("chk-1")
+    assert storage.list("") == ["chk-10/a"]
+
+
+def test_only_one_process_creates_a_file_exclusively(storage):
+    assert storage.create_exclusive("incarnation-1") is True
+    assert storage.create_exclusive("incarnation-1") is False
+    assert storage.read("incarnation-1") == b""
+
+
+class Died(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("call", ["open", "write", "fsync", "rename"])
+def test_a_crash_while_publishing_leaves_the_old_content_whole(storage, monkeypatch, call):
+    storage.publish("file", b"old content")
+    real = getattr(os, call)
+
+    def die(*arguments, **named):
+        if call == "write":
+            real(arguments[0], bytes(arguments[1])[:3])
+        raise Died
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module.os, call, die)
+        with pytest.raises(Died):
+            storage.publish("file", b"new content")
+    assert storage.read("file") == b"old content"
+    storage.publish("file", b"new content")
+    assert storage.read("file") == b"new content"
+    assert storage.list("") == ["file"]
+
+
+def test_what_a_crash_leaves_beside_a_published_file_is_listed_and_can_be_deleted(storage, monkeypatch):
+    def die(*arguments):
+        raise Died
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module.os, "rename", die)
+        with pytest.raises(Died):
+            storage.publish("chk-3/_metadata", b"x")
+    (left,) = storage.list("chk-")
+    assert left != "chk-3/_metadata"
+    storage.delete(left)
+    assert storage.list("") == []
+
+
+@pytest.mark.parametrize("method", ["write", "publish"])
+def test_content_is_synced_before_its_name_and_folders_after_it(storage, monkeypatch, method):
+    calls = []
+
+    def fsync(descriptor):
+        is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        calls.append("sync folder" if is_folder else "sync file")
+
+    def rename(source, target):
+        calls.append("rename")
+        real_rename(source, target)
+
+    real_rename = os.rename
+    monkeypatch.setattr(module.os, "fsync", fsync)
+    monkeypatch.setattr(module.os, "rename", rename)
+    getattr(storage, method)("chk-1/a", b"x")
+    assert calls[0] == "sync folder", "the folder chk-1 has a name too"
+    renamed = ["rename"] if method == "publish" else []
+    assert calls[1:] == ["sync file", *renamed, "sync folder"]
+
+
+def test_writes_and_deletes_in_one_folder_by_several_threads_do_not_disturb_each_other(storage):
+    errors = []
+
+    def work(name):
+        try:
+            for _ in range(100):
+                storage.write(f"chk-1/{name}", b"x")
+                storage.delete(f"chk-1/{name}")
+        except StorageError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(str(number),)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert storage.list("") == []
+
+
+@pytest.mark.parametrize(
+    "path", ["../outside", "chk-1/../../outside", "/etc/passwd", "a//b", "./a", "a/", "a\0b", ""]
+)
+@pytest.mark.parametrize("method", ["read", "delete", "delete_tree", "create_exclusive"])
+def test_a_path_that_leaves_the_root_is_refused(storage, root, path, method):
+    outside = root.parent / "outside"
+    outside.write_text("untouched")
+    with pytest.raises(StorageError, match="does not lie within"):
+        getattr(storage, method)(path)
+    assert outside.read_text() == "untouched"
+
+
+def test_a_missing_file_is_one_clear_line(storage, root):
+    with pytest.raises(StorageError) as caught:
+        storage.read("chk-1/_metadata")
+    assert str(caught.value) == (
+        f"checkpoint file {root}/chk-1/_metadata cannot be read: No such file or directory:"
+        " restore another checkpoint, or another copy of this one"
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (28, "No space left on device: free some space"),
+        (13, "Permission denied: make the folder writable"),
+        (30, "Read-only file system: choose an execution.checkpointing.dir that can be written"),
+        (5, "Input/output error: check the disk"),
+    ],
+)
+@pytest.mark.parametrize("method", ["write", "publish"])
+def test_a_disk_that_refuses_is_one_clear_line(storage, root, monkeypatch, method, number, words):
+    def refuse(*arguments):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(module.os, "write", refuse)
+    with pytest.raises(StorageError, match=words) as caught:
+        getattr(storage, method)("chk-1/a", b"x")
+    assert str(caught.value).startswith(f"checkpoint file {root}/chk-1/a cannot be written: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_in_the_way_of_the_root_is_one_clear_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(
+        StorageError, match=r"checkpoint folder .*/file/job cannot be created: .*a file is in the way"
+    ):
+        LocalCheckpointStorage(tmp_path / "file" / "job")

@@ -1,0 +1,93 @@
+"""What we offer under PyFlink's names has PyFlink's parameters, in PyFlink's order.
+
+``pyflink_api.json`` is the needed part of an introspection of PyFlink 2.3.0. Ours may take fewer parameters,
+from the first on; a method that PyFlink does not have must be named here, with the reason.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+
+import pytest
+
+import engine
+from engine.state.keyed import ValueState
+from engine.state.operator import ListState
+
+PYFLINK = json.loads(Path(__file__).with_name("pyflink_api.json").read_text())["classes"]
+
+JAVA = "Flink's Java API has it, PyFlink lacks it"
+OURS = "has no counterpart in Flink"
+
+EXTRA = {
+    ("StreamExecutionEnvironment", "get_configuration"): JAVA,
+    ("StreamExecutionEnvironment", "get_job_graph"): JAVA,
+    ("DataStream", "global_"): JAVA,
+    ("KeyedStream", "global_"): JAVA,
+    ("DataStreamSink", "set_max_parallelism"): JAVA,
+    ("Configuration", "get"): JAVA,
+    ("Configuration", "set"): JAVA,
+    ("Configuration", "from_mapping"): OURS,
+    ("Configuration", "is_set"): OURS,
+    ("FileSink", "create_function"): OURS,
+    ("Sink", "create_function"): OURS,
+    ("Source", "splits"): OURS,
+    ("Source", "open_split"): OURS,
+    ("RuntimeContext", "get_attempt_id"): OURS,
+    ("RuntimeContext", "get_current_processing_time"): OURS,
+    ("RuntimeContext", "probe"): OURS,
+    ("SinkFunction", "invoke"): JAVA,
+    ("SinkFunction", "finish"): JAVA,
+    ("SinkFunction", "invoke_batch"): OURS,
+    ("SinkFunction", "open"): JAVA,
+    ("SinkFunction", "close"): JAVA,
+    ("Types", "DYNAMIC"): OURS,
+    ("ListState", "snapshot"): OURS,
+}
+EVERYWHERE = ("get_runtime_context", "set_runtime_context")
+"""Of Java's RichFunction, on every function."""
+
+OFFERED = {
+    **{name: getattr(engine, name) for name in engine.__all__ if name in PYFLINK},
+    "ListState": ListState,
+    "ValueState": ValueState,
+}
+
+
+def methods(cls):
+    for name, member in inspect.getmembers(cls):
+        if not name.startswith("_") and callable(member):
+            yield name, member
+
+
+def parameters(method):
+    return [name for name in inspect.signature(method).parameters if name != "self"]
+
+
+def test_the_public_api_is_compared():
+    assert len(OFFERED) > 20
+
+
+@pytest.mark.parametrize("name", sorted(OFFERED))
+def test_methods_have_the_parameters_of_pyflink_in_its_order(name):
+    known = PYFLINK[name]
+    wrong = []
+    for method, member in methods(OFFERED[name]):
+        if inspect.isclass(member):
+            continue
+        if method not in known:
+            if (name, method) not in EXTRA and method not in EVERYWHERE:
+                wrong.append(f"{name}.{method} is not in PyFlink: rename it, or name it in EXTRA")
+            continue
+        ours = parameters(member)
+        if ours != known[method][: len(ours)]:
+            wrong.append(f"{name}.{method} takes {ours}, PyFlink's takes {known[method]}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(("name", "method"), sorted(EXTRA))
+def test_what_is_named_as_extra_is_really_extra(name, method):
+    assert hasattr(OFFERED[name], method), f"{name}.{method} no longer exists: remove it from EXTRA"
+    assert method not in PYFLINK[name], f"{name}.{method} is in PyFlink: remove it from EXTRA"

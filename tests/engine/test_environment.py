@@ -1,0 +1,119 @@
+"""The environment: its settings, its sources, and that it forgets what it has executed."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine import (
+    CheckpointingMode,
+    Configuration,
+    ConfigurationError,
+    ExternalizedCheckpointRetention,
+    InvalidJob,
+    StreamExecutionEnvironment,
+    Types,
+)
+from engine.configuration import CHECKPOINT_INTERVAL, DEFAULT_PARALLELISM
+
+
+def new_environment(**options):
+    configuration = Configuration.from_mapping(options) if options else None
+    return StreamExecutionEnvironment.get_execution_environment(configuration)
+
+
+def test_defaults_are_those_of_flink():
+    env = new_environment()
+    assert env.get_parallelism() == 1
+    assert env.get_max_parallelism() == -1
+    assert env.get_checkpoint_interval() == -1
+    assert env.get_checkpointing_mode() is CheckpointingMode.EXACTLY_ONCE
+    assert env.is_chaining_enabled()
+    assert not env.get_checkpoint_config().is_checkpointing_enabled()
+
+
+def test_an_environment_has_its_own_copy_of_the_configuration():
+    configuration = Configuration().set(DEFAULT_PARALLELISM, 3)
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.enable_checkpointing(500)
+    assert env.get_parallelism() == 3
+    assert not configuration.is_set(CHECKPOINT_INTERVAL)
+
+
+def test_set_parallelism_wins_over_the_configuration():
+    env = new_environment(**{"parallelism.default": 3, "pipeline.max-parallelism": 64})
+    assert (env.get_parallelism(), env.get_max_parallelism()) == (3, 64)
+    env.set_parallelism(5).set_max_parallelism(32)
+    assert (env.get_parallelism(), env.get_max_parallelism()) == (5, 32)
+
+
+def test_checkpoints_are_enabled_with_interval_and_mode():
+    env = new_environment().enable_checkpointing(1000, CheckpointingMode.EXACTLY_ONCE)
+    assert env.get_checkpoint_interval() == 1000
+    assert env.get_checkpoint_config().is_checkpointing_enabled()
+
+
+def test_a_mode_that_does_not_exist_yet_is_refused():
+    with pytest.raises(ConfigurationError, match="not supported yet"):
+        new_environment().enable_checkpointing(1000, CheckpointingMode.AT_LEAST_ONCE)
+
+
+def test_an_interval_below_flinks_bound_is_refused():
+    with pytest.raises(ConfigurationError, match="at least 10 ms"):
+        new_environment().enable_checkpointing(9)
+
+
+def test_the_checkpoint_configuration_reads_back_what_it_sets():
+    env = new_environment()
+    config = env.get_checkpoint_config()
+    config.set_checkpoint_interval(700).set_checkpoint_timeout(5000).set_min_pause_between_checkpoints(30)
+    config.set_max_concurrent_checkpoints(2).set_tolerable_checkpoint_failure_number(4)
+    config.set_checkpointing_mode(CheckpointingMode.EXACTLY_ONCE)
+    config.set_externalized_checkpoint_retention(ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION)
+    again = env.get_checkpoint_config()
+    assert again.get_checkpoint_interval() == 700
+    assert again.get_checkpoint_timeout() == 5000
+    assert again.get_min_pause_between_checkpoints() == 30
+    assert again.get_max_concurrent_checkpoints() == 2
+    assert again.get_tolerable_checkpoint_failure_number() == 4
+    assert again.get_checkpointing_mode() is CheckpointingMode.EXACTLY_ONCE
+    retention = again.get_externalized_checkpoint_retention()
+    assert retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
+    env.from_collection([1])
+    assert env.get_job_graph().settings.timeout_ms == 5000
+
+
+def test_a_collection_may_be_any_iterable_and_is_taken_as_it_is_now():
+    values = ["a", "b"]
+    env = new_environment()
+    streams = [env.from_collection(values, Types.STRING()), env.from_collection(iter(values))]
+    values.clear()
+    for stream in streams:
+        source = stream._upstreams[0][0].create().source
+        assert source.open_split("0", None).read(10) == [("a", None), ("b", None)]
+
+
+def test_something_else_than_a_source_is_refused():
+    with pytest.raises(InvalidJob, match=r"from_source takes a Source, not 'file\.csv'"):
+        new_environment().from_source("file.csv")
+
+
+def test_a_watermark_strategy_is_refused_until_there_are_watermarks():
+    env = new_environment()
+    stream = env.from_collection([1])
+    source = stream._upstreams[0][0].create().source
+    with pytest.raises(InvalidJob, match="watermark strategies are not supported yet"):
+        env.from_source(source, "strategy")
+
+
+def test_a_stream_used_after_an_execution_brings_its_operators_back():
+    env = new_environment()
+    mapped = env.from_collection([1]).map(str).name("text")
+    first = env.get_job_graph()
+    env._nodes = []  # as execute does
+    with pytest.raises(InvalidJob, match="has no operators"):
+        env.get_job_graph()
+    mapped.filter(bool).name("later")
+    second = env.get_job_graph()
+    assert [node.name for node in second.vertices[0].operators] == ["Collection Source", "text", "later"]
+    ids = [node.operator_id for node in first.vertices[0].operators]
+    assert [node.operator_id for node in second.vertices[0].operators][:2] == ids
