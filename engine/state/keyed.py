@@ -15,7 +15,13 @@ import msgspec
 
 from engine.state.descriptors import VALUE, StateDescriptor, ValueStateDescriptor
 from engine.state.files import StateError
-from engine.state.snapshot import EncodedTable, KeyedSnapshot, TableSnapshot, check_restored_type
+from engine.state.snapshot import (
+    EncodedTable,
+    KeyedSnapshot,
+    TableSnapshot,
+    check_restored_type,
+    wrong_entry,
+)
 from engine.types import TypeInformation, Types
 
 
@@ -75,12 +81,14 @@ class _Registered:
         self.table: dict[Any, Any] = {}
         self.handle = ValueState(backend, self.table)
 
-    def isolated_table(self) -> dict[Any, Any]:
+    def snapshot(self, key_type: TypeInformation) -> TableSnapshot:
         """Copy the table so that later changes do not reach the copy."""
         try:
-            return self.value_type.copy_table(self.table)
+            table = self.value_type.copy_table(self.table)
         except Exception as error:
-            raise StateError(f"state {self.name!r}: a value cannot be copied: {error}") from error
+            live = TableSnapshot(self.name, self.kind, self.value_type, self.table)
+            raise wrong_entry(live, key_type, error) from error
+        return TableSnapshot(self.name, self.kind, self.value_type, table)
 
 
 class KeyedStateBackend:
@@ -122,10 +130,7 @@ class KeyedStateBackend:
 
     def snapshot(self) -> KeyedSnapshot:
         """Copy all tables, isolated from later changes: the synchronous part of a snapshot."""
-        tables = [
-            TableSnapshot(item.name, item.kind, item.value_type, item.isolated_table())
-            for item in self._registered.values()
-        ]
+        tables = [item.snapshot(self.key_type) for item in self._registered.values()]
         self._forget_old_keys()
         return KeyedSnapshot(self.max_parallelism, self.key_type, tables, self._restored, self._key_groups)
 

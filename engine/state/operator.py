@@ -20,6 +20,7 @@ from engine.state.snapshot import (
     ListSnapshot,
     OperatorStateSnapshot,
     check_restored_type,
+    wrong_element,
 )
 from engine.types import TypeInformation
 
@@ -69,9 +70,8 @@ class ListState:
             try:
                 elements = list(map(element_type.copy, self._elements))
             except Exception as error:
-                raise StateError(
-                    f"operator state {self.name!r}: an element cannot be copied: {error}"
-                ) from error
+                live = ListSnapshot(self.name, self.mode, element_type, self._elements)
+                raise wrong_element(live, error) from error
         return ListSnapshot(self.name, self.mode, element_type, elements)
 
 

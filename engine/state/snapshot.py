@@ -192,7 +192,7 @@ def _encode_table(table: TableSnapshot, snapshot: KeyedSnapshot) -> EncodedTable
                 pairs = _pack_pairs(pairs, pack_key, pack_value)
             groups[group] = ENCODER.encode(pairs)
     except _WRONG as error:
-        raise _wrong_entry(table, key_type, error) from error
+        raise wrong_entry(table, key_type, error) from error
     return EncodedTable(table.kind, key_type.descriptor, value_type.descriptor, counts, groups)
 
 
@@ -224,7 +224,7 @@ def _pack_pairs(
     return [(pack_key(key), pack_value(value)) for key, value in pairs]
 
 
-def _wrong_entry(table: TableSnapshot, key_type: TypeInformation, error: Exception) -> StateError:
+def wrong_entry(table: TableSnapshot, key_type: TypeInformation, error: Exception) -> StateError:
     """Find the entry that does not fit, for the message."""
     for key, value in table.entries.items():
         try:
@@ -250,11 +250,22 @@ def _encode_operator(snapshot: OperatorStateSnapshot) -> dict[str, EncodedList]:
             else:
                 elements = [encode(pack(element)) for element in item.elements]
         except _WRONG as error:
-            raise StateError(f"operator state {item.name!r}: {error}") from error
+            raise wrong_element(item, error) from error
         encoded[item.name] = EncodedList(item.mode, item.element_type.descriptor, elements)
     if snapshot.carried:
         encoded.update(snapshot.carried)
     return encoded
+
+
+def wrong_element(snapshot: ListSnapshot, error: Exception) -> StateError:
+    """Find the element that does not fit, for the message."""
+    for element in snapshot.elements:
+        try:
+            snapshot.element_type.encode(element)
+        except _WRONG as found:
+            error = found
+            break
+    return StateError(f"operator state {snapshot.name!r}: {error}")
 
 
 def check_restored_type(what: str, stored: Descriptor, declared: TypeInformation, allow_pickle: bool) -> None:

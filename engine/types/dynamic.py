@@ -94,6 +94,6 @@ def copy(value: Any) -> Any:
         return [copy(item) for item in value]
     if kind is dict:
         return {key: copy(item) for key, item in value.items()}
-    if kind is tuple:
+    if kind is tuple and not SCALARS.issuperset(map(type, value)):
         return tuple([copy(item) for item in value])
     return value

@@ -207,6 +207,27 @@ def test_stateless_operator_that_is_gone_is_no_reason_to_refuse():
     assert redistribute(metadata, []) == {}
 
 
+def test_each_file_is_read_for_no_more_than_the_groups_that_are_in_it():
+    assignments = redistribute(Job(2).metadata, [("op", 3, 128, False)])
+    ranges = [
+        [(handle.path, key_groups) for handle, key_groups in assignments["op", subtask].keyed]
+        for subtask in range(3)
+    ]
+    assert ranges == [
+        [("chk-1/op-0", (0, 42))],
+        [("chk-1/op-0", (43, 63)), ("chk-1/op-1", (64, 85))],
+        [("chk-1/op-1", (86, 127))],
+    ]
+
+
+def test_stateless_operator_takes_the_parallelism_of_the_job():
+    plain = OperatorMetadata("map", "m", "Map", 1, 8, (SubtaskState(None, False),))
+    metadata = CheckpointMetadata(1, "j", "job", 0, "checkpoint", "1.1", (plain,))
+    assert effective_max_parallelism(metadata, [("map", 9, 128, False)]) == {"map": 128}
+    with pytest.raises(RestoreRefused, match="the job sets 128"):
+        effective_max_parallelism(metadata, [("map", 9, 128, True)])
+
+
 def test_derived_max_parallelism_gives_way_to_that_of_the_checkpoint():
     assert effective_max_parallelism(Job(1, 64).metadata, [("op", 4, 128, False)]) == {"op": 64}
     assert effective_max_parallelism(Job(1, 64).metadata, [("op", 4, 64, True)]) == {"op": 64}
@@ -220,8 +241,8 @@ def test_state_with_two_modes_in_one_checkpoint_is_refused():
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (lambda data: data[:-1], "truncated"),
-        (lambda data: data + b"x", "overlong"),
+        (lambda data: data[:-1], r"truncated: \d+ bytes where the checkpoint lists \d+"),
+        (lambda data: data + b"x", "overlong: .* the checkpoint lists"),
         (lambda data: data[:60] + bytes([data[60] ^ 1]) + data[61:], "does not match its checksum"),
         (lambda data: b"", "truncated"),
     ],

@@ -18,6 +18,7 @@ from engine.types import Types
 
 COUNT = ValueStateDescriptor("count", Types.LONG())
 EVERYTHING = (0, 127)
+GOOD = {Types.LONG(): 1, Types.LIST(Types.LONG()): [1]}
 
 
 def backend(key_type=None, key_groups=EVERYTHING):
@@ -104,9 +105,10 @@ def test_snapshot_does_not_see_later_changes_of_its_values(value_type, before, c
     assert repr(snapshot.tables[0].entries["k"]) == unchanged
 
 
-def test_snapshot_does_not_see_later_updates_and_removals():
+@pytest.mark.parametrize("value_type", [Types.LONG(), Types.DYNAMIC(), Types.PICKLED_BYTE_ARRAY()], ids=repr)
+def test_snapshot_does_not_see_later_updates_and_removals(value_type):
     keyed = backend()
-    table = keyed.table(COUNT)
+    table = keyed.table(ValueStateDescriptor("held", value_type))
     table.update({"a": 1, "b": 2})
     snapshot = keyed.snapshot()
     table["a"] = 9
@@ -192,6 +194,12 @@ def test_restoring_into_another_type_is_refused(descriptor, key_type, words):
         restored(stored(source), key_type).table(descriptor)
 
 
+def test_restoring_another_kind_of_state_is_refused():
+    other = EncodedTable("list", "DYNAMIC", "LONG", {}, {})
+    with pytest.raises(StateError, match="'count' was stored as list state but the job declares value"):
+        restored({"count": other}).table(COUNT)
+
+
 def test_pickled_state_is_read_only_on_permission():
     held = ValueStateDescriptor("held", Types.TUPLE([Types.PICKLED_BYTE_ARRAY()]))
     source = backend()
@@ -207,13 +215,14 @@ def test_pickled_state_is_read_only_on_permission():
         (Types.LONG(), "x", r"state 'held', key 'bad': 'x' \(str\) is no LONG"),
         (Types.LONG(), 1 << 63, r"state 'held', key 'bad': .* is no LONG: it holds"),
         (None, {1}, r"state 'held', key 'bad': a value of type set"),
+        (Types.LIST(Types.LONG()), 7, r"state 'held', key 'bad': 7 \(int\) is no LIST\(LONG\)"),
         (Types.STRING(), "\ud800", r"state 'held', key 'bad': .*surrogate"),
     ],
 )
 def test_wrong_value_is_refused_naming_state_and_key(value_type, value, words):
     source = backend()
     source.table(ValueStateDescriptor("held", value_type)).update(
-        {"good": 1 if value_type is Types.LONG() else "a", "bad": value}
+        {"good": GOOD.get(value_type, "a"), "bad": value}
     )
     with pytest.raises(StateError, match=words) as raised:
         stored(source)
@@ -230,7 +239,9 @@ def test_key_that_does_not_fit_its_type_is_refused_by_name():
 def test_value_that_cannot_be_copied_is_refused_naming_the_state():
     source = backend()
     source.table(ValueStateDescriptor("held", Types.PICKLED_BYTE_ARRAY()))["a"] = (n for n in ())
-    with pytest.raises(StateError, match="state 'held': a value cannot be copied"):
+    with pytest.raises(
+        StateError, match=r"state 'held', key 'a': <generator .* is no PICKLED_BYTE_ARRAY: pickle refuses it"
+    ):
         source.snapshot()
 
 

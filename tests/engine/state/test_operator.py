@@ -62,7 +62,16 @@ def test_what_get_gives_is_no_handle_on_the_state():
     assert state.get() == [1]
 
 
-def test_snapshot_does_not_see_later_changes():
+def test_snapshot_does_not_see_later_elements():
+    store = OperatorStateStore()
+    state = store.get_list_state(OFFSETS)
+    state.add(("a", 1))
+    snapshot = store.snapshot()
+    state.add(("b", 2))
+    assert snapshot.lists[0].elements == [("a", 1)]
+
+
+def test_snapshot_does_not_see_later_changes_of_an_element():
     store = OperatorStateStore()
     state = store.get_list_state(ListStateDescriptor("l"))
     inner = [1]
