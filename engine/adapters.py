@@ -99,6 +99,17 @@ def key_of(key_selector: object) -> Callable[[Any], Any]:
     )
 
 
+def _is_bare(function: object) -> bool:
+    """Whether an object consists of its class alone, so that a new one is a copy."""
+    kind = type(function)
+    return (
+        kind.__init__ is object.__init__
+        and kind.__new__ is object.__new__
+        and not hasattr(kind, "__deepcopy__")
+        and getattr(function, "__dict__", None) == {}
+    )
+
+
 class OperatorFactory:
     """Makes operators of one class, each around its own copy of the function."""
 
@@ -109,10 +120,14 @@ class OperatorFactory:
         self._function = function
         self._arguments = arguments
 
+    def _copy(self) -> Any:
+        function = self._function
+        return type(function)() if _is_bare(function) else copy.deepcopy(function)
+
     def __call__(self) -> Operator:
         """A new operator."""
         try:
-            function = copy.deepcopy(self._function)
+            function = self._copy()
         except Exception as error:
             raise InvalidJob(
                 f"function {type(self._function).__name__} cannot be copied for a subtask ({error}):"

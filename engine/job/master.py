@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from engine.checkpoint.coordinator import CheckpointCoordinator
 from engine.checkpoint.events import AttemptEnded, AttemptStarted, TooManyFailures
@@ -75,43 +75,48 @@ class JobMaster:
 
     def handle(self, event: MasterEvent, now: int) -> Sequence[MasterEffect]:
         """Take one event at ``now`` (milliseconds)."""
-        if isinstance(event, TaskFailed):
-            if event.attempt != self.attempt or self.state is not JobState.RUNNING:
-                return ()
-            return self._end_attempt(event.cause, now, unrecoverable=event.unrecoverable)
-        if isinstance(event, StartJob):
+        own = _METHODS.get(type(event))
+        if own is None:
+            return self._pass_on(event, now)
+        return getattr(self, own)(event, now)  # type: ignore[no-any-return]
+
+    def _start(self, event: StartJob, now: int) -> Sequence[MasterEffect]:
+        return self._deploy()
+
+    def _attempt_deployed(self, event: AttemptDeployed, now: int) -> Sequence[MasterEffect]:
+        self._tasks = len(event.plan.upstreams)
+        self._finished.clear()
+        return self.coordinator.handle(AttemptStarted(event.plan), now)
+
+    def _deployment_failed(self, event: DeploymentFailed, now: int) -> Sequence[MasterEffect]:
+        self.state = JobState.FAILED
+        return (JobFailed(event.cause),)
+
+    def _restart_due(self, event: RestartDue, now: int) -> Sequence[MasterEffect]:
+        if self.state is JobState.RESTARTING and event.attempt == self.attempt:
             return self._deploy()
-        if isinstance(event, AttemptDeployed):
-            self._tasks = len(event.plan.upstreams)
-            self._finished.clear()
-            return self.coordinator.handle(AttemptStarted(event.plan), now)
-        if isinstance(event, DeploymentFailed):
-            self.state = JobState.FAILED
-            return (JobFailed(event.cause),)
-        if isinstance(event, RestartDue):
-            if self.state is JobState.RESTARTING and event.attempt == self.attempt:
-                return self._deploy()
+        return ()
+
+    def _task_failed(self, event: TaskFailed, now: int) -> Sequence[MasterEffect]:
+        if event.attempt != self.attempt or self.state is not JobState.RUNNING:
             return ()
-        return self._pass_on(event, now)
+        return self._end_attempt(event.cause, now, unrecoverable=event.unrecoverable)
 
     def _pass_on(self, event: Any, now: int) -> Sequence[MasterEffect]:
         """The coordinator's business, and what follows from it for the job."""
-        decided = self.coordinator.handle(event, now)
-        effects: list[MasterEffect] = list(decided)
-        if effects and type(effects[-1]) is TooManyFailures and self.state is JobState.RUNNING:
-            effects.extend(self._end_attempt(effects[-1].reason, now))
-        if isinstance(event, TaskFinished) and event.attempt == self.attempt:
-            self._finished.add(event.task)
-        if self.state is JobState.FAILING and not self.coordinator.is_finalizing:
-            effects.extend(self._schedule_restart(now))
-        elif (
-            self.state is JobState.RUNNING
-            and self._tasks
-            and len(self._finished) == self._tasks
-            and not self.coordinator.is_finalizing
-        ):
-            self.state = JobState.FINISHED
-            effects.append(JobFinished())
+        effects = self.coordinator.handle(event, now)
+        state = self.state
+        if state is JobState.RUNNING:
+            last = effects[-1] if effects else None
+            if type(last) is TooManyFailures:
+                return [*effects, *self._end_attempt(last.reason, now)]
+            if type(event) is TaskFinished and event.attempt == self.attempt:
+                self._finished.add(event.task)
+            if len(self._finished) == self._tasks and self._tasks and not self.coordinator.is_finalizing:
+                self.state = JobState.FINISHED
+                return [*effects, JobFinished()]
+        elif state is JobState.FAILING and not self.coordinator.is_finalizing:
+            return [*effects, *self._schedule_restart(now)]
         return effects
 
     def _deploy(self) -> Sequence[MasterEffect]:
@@ -148,3 +153,13 @@ class JobMaster:
         self.coordinator.validate()
         if self.state is JobState.RESTARTING:
             assert not self.coordinator.pending, "a restart is planned while a checkpoint is pending"
+
+
+_METHODS: Final[dict[type, str]] = {
+    StartJob: "_start",
+    AttemptDeployed: "_attempt_deployed",
+    DeploymentFailed: "_deployment_failed",
+    RestartDue: "_restart_due",
+    TaskFailed: "_task_failed",
+}
+"""What is the master's own business; everything else is the coordinator's first."""

@@ -148,6 +148,8 @@ class FunctionOperator(Operator):
         self.function = function
         self._store: OperatorStateStore | None = None
         self._backend: KeyedStateBackend | None = None
+        self._checkpointed: CheckpointedFunction | None = None
+        self._listener: CheckpointListener | None = None
 
     def open(self, context: OperatorContext) -> None:
         """Set the context, initialise state, open: Flink's order."""
@@ -155,7 +157,9 @@ class FunctionOperator(Operator):
         function = self.function
         runtime_context = context.runtime_context(self._backend)
         function.set_runtime_context(runtime_context)
+        self._listener = function if isinstance(function, CheckpointListener) else None
         if isinstance(function, CheckpointedFunction):
+            self._checkpointed = function
             self._store = context.operator_store()
             function.initialize_state(
                 FunctionInitializationContext(context.restored_checkpoint_id, self._store)
@@ -170,9 +174,8 @@ class FunctionOperator(Operator):
         """The function brings its state up to date, then both kinds of state are copied."""
         operator_state = None
         if self._store is not None:
-            function = self.function
-            assert isinstance(function, CheckpointedFunction)
-            function.snapshot_state(FunctionSnapshotContext(checkpoint_id, timestamp_ms))
+            assert self._checkpointed is not None
+            self._checkpointed.snapshot_state(FunctionSnapshotContext(checkpoint_id, timestamp_ms))
             operator_state = self._store.snapshot()
         keyed_state = None if self._backend is None else self._backend.snapshot()
         if keyed_state is None and operator_state is None:
@@ -181,13 +184,13 @@ class FunctionOperator(Operator):
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """Pass it to the function if it listens."""
-        if isinstance(self.function, CheckpointListener):
-            self.function.notify_checkpoint_complete(checkpoint_id)
+        if self._listener is not None:
+            self._listener.notify_checkpoint_complete(checkpoint_id)
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
         """Pass it to the function if it listens."""
-        if isinstance(self.function, CheckpointListener):
-            self.function.notify_checkpoint_aborted(checkpoint_id)
+        if self._listener is not None:
+            self._listener.notify_checkpoint_aborted(checkpoint_id)
 
     def close(self) -> None:
         """Close the function."""

@@ -458,13 +458,11 @@ class Task:
 
         Raises AssertionError naming what does not.
         """
-        barriers = self.barriers
-        if barriers.holds_channels:
-            barriers.validate()
+        if self.barriers.holds_channels:
+            self.barriers.validate()
         if self.state is TaskState.RUNNING:
-            assert self._first_final_checkpoint_id is None, (
-                f"{self.name} has a final checkpoint before its end"
-            )
+            if self._first_final_checkpoint_id is not None:
+                raise AssertionError(f"{self.name} has a final checkpoint before its end")
         elif self.state is TaskState.FINISHED:
             assert self._last_notified >= (self._first_final_checkpoint_id or 0), (
                 f"{self.name} finished before its final checkpoint completed"

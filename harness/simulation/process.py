@@ -62,7 +62,7 @@ _TRAVEL: dict[Any, tuple[int, str, str]] = {
     AcknowledgeCheckpoint: (_ACKNOWLEDGE, "acknowledge", ACKNOWLEDGED),
     NotifyCheckpointComplete: (_NOTIFY, "notify", NOTIFIED),
 }
-_TO_TASK = (TriggerCheckpoint, NotifyCheckpointComplete, NotifyCheckpointAborted)
+_TO_TASK = frozenset((TriggerCheckpoint, NotifyCheckpointComplete, NotifyCheckpointAborted))
 
 WRITE_REFUSED = "the storage refused the write"
 
@@ -184,7 +184,7 @@ class SimulatedProcess(Execution):
             world.add(class_index, label, world.deliver, message)
         elif fault.kind == "duplicate_message":
             world.add(class_index, label, world.deliver, message)
-            world.add(class_index, label, world.deliver, message)
+            world.add_later(world.clock + fault.delay, class_index, label, world.deliver, message)
         elif fault.kind == "delay_message":
             world.add_later(world.clock + fault.delay, class_index, label, world.deliver, message)
         else:
@@ -192,7 +192,7 @@ class SimulatedProcess(Execution):
 
     def receive(self, message: Any) -> None:
         """A message has arrived."""
-        if isinstance(message, _TO_TASK):
+        if type(message) in _TO_TASK:
             task = self.tasks.get(message.task)
             if task is not None:
                 self.task_event(task, message)

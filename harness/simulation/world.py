@@ -122,55 +122,63 @@ class World:
         self._start_process(None)
         budget = self.scenario.step_budget
         horizon = self.scenario.schedule.horizon
-        fair = FairChooser()
-        chooser = self._chooser
+        choose = self._chooser.choose
         pending = self._pending
         while not self._over:
             if self.step >= budget:
                 self.history.budget_exhausted(self.step)
                 break
-            self.step += 1
+            step = self.step = self.step + 1
             self.clock += 1
             if self._later and self._later[0][0] <= self.clock:
                 self._due()
             if self.slots_are_stale:
                 self._renew_slots()
-            if self.step == horizon:
-                chooser = fair
-            choice = chooser.choose(self.slots, pending, self.step)
+            if step == horizon:
+                choose = FairChooser().choose
+            slots = self.slots
+            choice = choose(slots, pending, step)
             if choice == NOTHING:
                 if not self._later:
-                    self.history.budget_exhausted(self.step)
+                    self.history.budget_exhausted(step)
                     break
                 self.clock = self._later[0][0] - 1
                 self.step -= 1
                 continue
-            self._perform(choice)
+            try:
+                if choice < len(slots):
+                    self._take(slots[choice])
+                else:
+                    self._perform(pending.pop(choice - len(slots)))
+            except ProcessKilled:
+                self._process_died()
+            except Exception as error:
+                self._machine_error(self._labels[-1], error)
         self._at_rest()
         self.history.statistics.milliseconds = (time.perf_counter() - started) * 1000
         return self.history
 
-    def _perform(self, choice: int) -> None:
-        slots = self.slots
-        try:
-            if choice < len(slots):
-                slot = slots[choice]
-                self._labels.append(slot.label)
-                if self._tracing:
-                    self.tracer.slot(self.step, slot)
-                self.process.task_event(slot.task, slot.event)  # type: ignore[union-attr]
-            else:
-                action = self._pending.pop(choice - len(slots))
-                self._labels.append(action.label)
-                if self._tracing:
-                    self.tracer.action(self.step, action)
-                action.perform(action.argument)
-            if self._tracing:
-                self.tracer.after(self.step)
-        except ProcessKilled:
-            self._process_died()
-        except Exception as error:
-            self._machine_error(self._labels[-1], error)
+    def _take(self, slot: Slot) -> None:
+        """A task reads one element."""
+        self._labels.append(slot.label)
+        process = self.process
+        assert process is not None
+        if self._tracing:
+            self.tracer.slot(self.step, slot)
+            process.task_event(slot.task, slot.event)
+            self.tracer.after(self.step)
+        else:
+            process.task_event(slot.task, slot.event)
+
+    def _perform(self, action: Action) -> None:
+        """Something under way happens."""
+        self._labels.append(action.label)
+        if self._tracing:
+            self.tracer.action(self.step, action)
+            action.perform(action.argument)
+            self.tracer.after(self.step)
+        else:
+            action.perform(action.argument)
 
     def _due(self) -> None:
         while self._later and self._later[0][0] <= self.clock:
