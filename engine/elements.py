@@ -18,7 +18,7 @@ Buffer: TypeAlias = list[Record]
 
 
 class CheckpointBarrier(Struct, frozen=True):
-    """Divides the records before checkpoint ``checkpoint_id`` from those after it (Flink: CheckpointBarrier)."""
+    """Divides the records before a checkpoint from those after it (Flink: CheckpointBarrier)."""
 
     checkpoint_id: int
     timestamp_ms: int

@@ -83,7 +83,8 @@ class RuntimeContext:
         """
         if self._backend is None:
             raise TypeError(
-                f"state {state_descriptor.name!r} of {self._task_name!r} needs a keyed stream: call key_by first"
+                f"state {state_descriptor.name!r} of {self._task_name!r} needs a keyed stream:"
+                " call key_by first"
             )
         return self._backend.value_state(state_descriptor)
 

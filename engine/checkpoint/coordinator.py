@@ -118,10 +118,7 @@ class CheckpointCoordinator:
     @property
     def is_finalizing(self) -> bool:
         """Whether the outcome of a checkpoint is open because its metadata is being written."""
-        for pending in self.pending.values():
-            if pending.finalizing:
-                return True
-        return False
+        return bool(self.pending) and any(pending.finalizing for pending in self.pending.values())
 
     # Attempts.
 
