@@ -1,0 +1,268 @@
+"""The command `onceproof`: its options, and what becomes of errors. The bodies are in `harness.commands`.
+
+The rules this module lives by:
+
+- Nothing dear is imported before it is known what is asked for: `onceproof --help` answers at once.
+- Stdout carries results only, and with --json exactly one document; all else goes to stderr.
+- An error is one line and an exit code (`harness.errors`). A usage error of the option parser, which would
+  exit with 2, exits with 4 like every other.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from harness.errors import BROKEN_PIPE, INTERRUPTED, USAGE, UsageError, exit_code_of, line_of
+
+DEBUG = "--debug"
+
+app = typer.Typer(
+    name="onceproof",
+    help="Proves, or disproves, that a stateful stream job counts every record exactly once.",
+    epilog="Exit codes: 0 passed, 1 a property failed, 3 internal error, 4 wrong usage or bad input, 5"
+    " nothing ran, 130 interrupted.",
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Families: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[FAMILY|FILE.py]...", help="Families; all built-in ones if none."),
+]
+Scenarios: TypeAlias = Annotated[int | None, typer.Option("--scenarios", min=0, help="How many scenarios.")]
+MaxTime: TypeAlias = Annotated[
+    float | None, typer.Option("--max-time", min=0, metavar="SECONDS", help="For how long.")
+]
+Seed: TypeAlias = Annotated[int, typer.Option("--seed", help="Decides every scenario.")]
+Workers: TypeAlias = Annotated[
+    int | None, typer.Option("-n", "--workers", min=1, help="Processes; as many as processors if not given.")
+]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Subject: TypeAlias = Annotated[str, typer.Argument(metavar="SEED|FILE.json", help="A seed, or a scenario.")]
+OneFamily: TypeAlias = Annotated[
+    str | None, typer.Option("--family", metavar="FAMILY|FILE.py", help="The family of the scenario.")
+]
+System: TypeAlias = Annotated[str, typer.Option("--system", help="What stands trial.")]
+
+DEFAULT_SCENARIOS = 1000
+SYSTEMS = ("simulated",)
+
+
+NIGHTLY_FOLDER = Path("reports", "out")
+RUN_FOLDER = NIGHTLY_FOLDER / "run"
+CAMPAIGN_FOLDER = NIGHTLY_FOLDER / "campaign"
+
+
+@app.callback()
+def _options(
+    debug: Annotated[bool, typer.Option(DEBUG, help="Print the traceback of an internal error.")] = False,
+) -> None:
+    """Proves, or disproves, that a stateful stream job counts every record exactly once."""
+
+
+@app.command()
+def run(
+    families: Families = None,
+    scenarios: Scenarios = None,
+    max_time: MaxTime = None,
+    seed: Seed = 0,
+    system: System = "simulated",
+    workers: Workers = None,
+    out: Annotated[Path, typer.Option("--out", help="Where results go.")] = RUN_FOLDER,
+    as_json: AsJson = False,
+) -> None:
+    """Run scenarios of families on this machine and write a report."""
+    from harness.commands.running import run_command
+    from harness.family import family_names
+
+    _check_system(system)
+    if scenarios is None and max_time is None:
+        scenarios = DEFAULT_SCENARIOS
+    code = run_command(
+        families or family_names(), scenarios, max_time, seed, workers, out, as_json, _command()
+    )
+    raise typer.Exit(code)
+
+
+@app.command()
+def campaign(
+    families: Families = None,
+    scenarios: Scenarios = None,
+    max_time: MaxTime = None,
+    seed: Seed = 0,
+    master: Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark's master.")] = None,
+    out: Annotated[Path, typer.Option("--out", help="Where results go.")] = CAMPAIGN_FOLDER,
+    as_json: AsJson = False,
+) -> None:
+    """Run a campaign on Spark: simulated on executors, judged by Spark SQL as well."""
+    from harness.commands.nightly import campaign_command
+    from harness.family import family_names
+
+    if scenarios is None and max_time is None:
+        scenarios = DEFAULT_SCENARIOS
+    code = campaign_command(
+        families or family_names(), scenarios, max_time, seed, master, out, as_json, _command()
+    )
+    raise typer.Exit(code)
+
+
+@app.command()
+def nightly(
+    max_time: Annotated[
+        float, typer.Option("--max-time", min=0, metavar="SECONDS", help="For how long the campaign runs.")
+    ] = 60.0,
+    out: Annotated[Path, typer.Option("--out", help="Where results go.")] = Path("reports", "out"),
+) -> None:
+    """Do the night's work: a year of flights under kills, then a campaign; write the report of both."""
+    from harness.commands.nightly import nightly_command
+
+    raise typer.Exit(nightly_command(out, max_time))
+
+
+@app.command()
+def replay(
+    subject: Subject,
+    family: OneFamily = None,
+    trace: Annotated[bool, typer.Option("--trace", help="Tell what happened, step by step.")] = False,
+    system: System = "simulated",
+    as_json: AsJson = False,
+) -> None:
+    """Run one scenario again: same verdict, same trace hash."""
+    from harness.commands.scenarios import replay_command
+
+    _check_system(system)
+    raise typer.Exit(replay_command(subject, family, trace, as_json))
+
+
+@app.command()
+def shrink(
+    subject: Subject,
+    family: OneFamily = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where it goes.")] = None,
+    max_time: Annotated[
+        float, typer.Option("--max-time", min=0, metavar="SECONDS", help="For how long.")
+    ] = 5.0,
+) -> None:
+    """Make a failing scenario as small as it gets."""
+    from harness.commands.scenarios import shrink_command
+
+    raise typer.Exit(shrink_command(subject, family, out, max_time))
+
+
+@app.command()
+def explain(subject: Subject, family: OneFamily = None) -> None:
+    """Tell why a scenario fails."""
+    from harness.commands.scenarios import explain_command
+
+    raise typer.Exit(explain_command(subject, family))
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where a run left its results.")],
+) -> None:
+    """Render the report of a run again, from its report.json."""
+    from harness.commands.listing import report_command
+
+    raise typer.Exit(report_command(folder))
+
+
+@app.command()
+def families(as_json: AsJson = False) -> None:
+    """List the built-in families."""
+    from harness.commands.listing import families_command
+
+    raise typer.Exit(families_command(as_json))
+
+
+@app.command()
+def mutants(
+    families: Families = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="ID", help="This one; repeatable.")
+    ] = None,
+    load: Annotated[Path | None, typer.Option("--load", metavar="FILE.py", help="Mutants of yours.")] = None,
+    scenarios: Annotated[int, typer.Option("--scenarios", min=1, help="At most so many for each.")] = 2000,
+    seed: Seed = 0,
+    workers: Workers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure which planted bugs of the engine are found, how soon, and how small."""
+    from harness.commands.listing import mutants_command
+
+    raise typer.Exit(mutants_command(only or (), load, families or (), scenarios, seed, workers, as_json))
+
+
+@app.command()
+def bench(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="All if none is named.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure speed, beside a floor or a peer in the same run."""
+    from harness.commands.listing import bench_command
+
+    raise typer.Exit(bench_command(names or (), as_json))
+
+
+def _check_system(name: str) -> None:
+    if name not in SYSTEMS:
+        raise UsageError(f"unknown system {name!r}: there is {', '.join(SYSTEMS)}")
+
+
+def _command() -> str:
+    """Return the command as it was typed."""
+    import shlex
+
+    return shlex.join(("onceproof", *sys.argv[1:]))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = DEBUG in given
+    # It may stand anywhere: whoever needs it has just typed the rest of the line.
+    given = [argument for argument in given if argument != DEBUG]
+    if not given:
+        main(["--help"])
+        return _tell("no command is given", USAGE)
+    try:
+        code = typer.main.get_command(app).main(given, prog_name="onceproof", standalone_mode=False)
+        sys.stdout.flush()
+        return int(code or 0)
+    except typer.TyperException as error:
+        return _tell(_usage_line(error), USAGE)
+    except (KeyboardInterrupt, typer.Abort):
+        return _tell("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        # Whoever read the results has seen enough; the interpreter must not fail at flushing the rest.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        return _tell(line_of(error), exit_code_of(error))
+
+
+def _tell(line: str, code: int) -> int:
+    print(f"onceproof: {line}", file=sys.stderr)
+    return code
+
+
+def _usage_line(error: typer.TyperException) -> str:
+    """Return the parser's message in one line, with the nearest option where it knows one."""
+    possible = getattr(error, "possibilities", None)
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "onceproof"
+    said = " ".join((error.message if possible else error.format_message()).split()).rstrip(".")
+    hint = f"; did you mean {' or '.join(sorted(possible))}?" if possible else ""
+    said = said[:1].lower() + said[1:]
+    return f"{said}{hint} (see {command} --help)"

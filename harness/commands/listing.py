@@ -1,0 +1,145 @@
+"""`onceproof families`, `report`, `mutants` and `bench`: tables on stdout, or with --json one document.
+
+The rules this module lives by:
+
+- A table is plain text in columns, a line an item, so that it can be searched and cut; a long measurement
+  prints each line as soon as it is known.
+- What a machine reads has fixed fields; people get the same numbers.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.errors import FAILED, NOTHING_RAN, PASSED
+from harness.family import family_names, load_family
+from reports.text import number
+
+
+def families_command(as_json: bool) -> int:
+    """List the built-in families."""
+    families = [load_family(name) for name in family_names()]
+    if as_json:
+        _print_json(
+            [
+                {
+                    "name": family.name,
+                    "generator_version": family.generator_version,
+                    "summary": _summary(family),
+                    "tasks": dict(family.tasks),
+                    "record_schema": family.record_schema,
+                    "row_schema": family.row_schema,
+                }
+                for family in families
+            ]
+        )
+        return PASSED
+    width = max(len(family.name) for family in families)
+    for family in families:
+        print(f"{family.name:<{width}}  {_summary(family)}")
+        print(f"{'':<{width}}  tasks {', '.join(family.tasks)}; rows {family.row_schema}")
+    return PASSED
+
+
+def report_command(folder: Path) -> int:
+    """Render a folder's report.json again."""
+    from reports.model import ReportUnreadable
+    from reports.render import read, write
+
+    try:
+        report = read(folder)
+    except OSError as error:
+        raise ReportUnreadable(f"{error.filename or folder}: cannot be read: {error.strerror}") from None
+    print(f"report: {write(report, folder)}")
+    return PASSED
+
+
+def mutants_command(
+    only: Sequence[str],
+    load: Path | None,
+    families: Sequence[str],
+    scenarios: int,
+    seed: int,
+    workers: int | None,
+    as_json: bool,
+) -> int:
+    """Measure which planted bugs are killed; return FAILED if one of them survived."""
+    from harness.mutants import built_in_mutants, find_mutant, load_mutants
+    from harness.mutation import measure_all
+    from harness.runner import usable_processors
+
+    loaded = load_mutants(load) if load else ()
+    mutants = [*built_in_mutants(), *loaded]
+    if only:
+        by_id = {each.id: each for each in mutants}
+        mutants = [by_id[each] if each in by_id else find_mutant(each) for each in only]
+    results = []
+    for result in measure_all(
+        mutants,
+        families or family_names(),
+        seed,
+        limit=scenarios,
+        workers=min(workers or usable_processors(), len(mutants)),
+    ):
+        results.append(result)
+        if not as_json:
+            _print_mutant(result, width=max(len(each.id) for each in mutants), first=len(results) == 1)
+    survivors = [result.id for result in results if not result.killed]
+    if as_json:
+        _print_json([result.line() for result in results])
+    else:
+        print(f"{len(results) - len(survivors)} of {len(results)} killed")
+    return FAILED if survivors else PASSED if results else NOTHING_RAN
+
+
+def _print_mutant(result: Any, width: int, first: bool) -> None:
+    if first:
+        titles = "reached  killed  scenarios  records  faults  schedule  seconds  property: breaks"
+        print(f"{'id':<{width}}  {titles}")
+    shrunk = result.shrunk
+    sizes = (shrunk.records, shrunk.faults, shrunk.schedule) if shrunk else ("", "", "")
+    reached, killed = ("yes" if each else "NO" for each in (result.reached, result.killed))
+    print(
+        f"{result.id:<{width}}  {reached:<7}  {killed:<6}  {result.scenarios or '':>9}  {sizes[0]:>7}"
+        f"  {sizes[1]:>6}  {sizes[2]:>8}  {result.seconds:>7.1f}  {result.property or '-'}: {result.breaks}",
+        flush=True,
+    )
+
+
+def bench_command(names: Sequence[str], as_json: bool) -> int:
+    """Run benchmarks, all of them if none is named."""
+    from harness.benchmarks import BENCHMARKS, load_benchmark
+
+    benchmarks = [load_benchmark(name) for name in names or BENCHMARKS]
+    measurements = []
+    for benchmark in benchmarks:
+        measurement = msgspec.to_builtins(benchmark())
+        measurements.append(measurement)
+        if not as_json:
+            _print_measurement(measurement)
+    if as_json:
+        _print_json(measurements[0] if len(names) == 1 else measurements)
+    return PASSED if measurements else NOTHING_RAN
+
+
+def _print_measurement(measurement: dict[str, Any]) -> None:
+    print(f"{measurement['name']} ({measurement['machine']})")
+    for kind in ("figures", "floors", "ratios"):
+        for metric, value in measurement[kind].items():
+            print(f"  {kind[:-1]:<6}  {metric:<40}  {number(value):>14}")
+    sys.stdout.flush()
+
+
+def _summary(family: Any) -> str:
+    """Return the first sentence of the family's own description."""
+    text = " ".join((family.__doc__ or "").split())
+    return text.partition(". ")[0].rstrip(".")
+
+
+def _print_json(document: Any) -> None:
+    print(msgspec.json.encode(document).decode())

@@ -1,0 +1,183 @@
+"""`onceproof run`: scenarios here or on workers, a bar while they run, a summary and a report at the end.
+
+The rules this module lives by:
+
+- Results go to stdout: a summary for people, or with --json one document whose fields are fixed. Progress,
+  warnings and, beside a document, the failures go to stderr; the bar only where stderr is a terminal.
+- Each failure is told with the command that replays it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from harness.errors import FAILED, INTERRUPTED, NOTHING_RAN, PASSED
+from harness.failures import FailureCase, failure_cases
+from harness.reporting import report_of, write_report
+from harness.runner import RunResult, run
+from harness.tally import Tally
+from reports.headline import never_fired
+from reports.model import Report
+from reports.text import counted, duration, listing
+
+
+def run_command(
+    families: Sequence[str],
+    scenarios: int | None,
+    max_time: float | None,
+    seed: int,
+    workers: int | None,
+    out: Path,
+    as_json: bool,
+    command: str,
+) -> int:
+    """Run, report, and return the exit code."""
+    with progress_bar(scenarios, max_time) as bar:
+        result = run(
+            families,
+            scenarios=scenarios,
+            max_time=max_time,
+            seed=seed,
+            workers=workers,
+            out=out,
+            progress=bar.show,
+            warn=bar.warn,
+        )
+        cases = failure_cases(result, out, bar.describe)
+        bar.describe("writing the report")
+        report = report_of(result, cases, command)
+        page = write_report(report, out)
+    if as_json:
+        print(msgspec.json.encode(summary_document(result, out)).decode())
+    summary = sys.stderr if as_json else sys.stdout
+    for line in summary_lines(result, cases, report, page):
+        print(line, file=summary)
+    return exit_code(result, report)
+
+
+def exit_code(result: RunResult, report: Report) -> int:
+    """Return the exit code of a run: a broken property outweighs an interrupt."""
+    missed = report.coverage is not None and report.coverage.required and never_fired(report)
+    if result.tally.failed or report.problems or missed:
+        return FAILED
+    if result.interrupted:
+        return INTERRUPTED
+    return PASSED if result.tally.scenarios else NOTHING_RAN
+
+
+def summary_document(result: RunResult, out: Path) -> dict[str, Any]:
+    """Return what --json prints."""
+    tally = result.tally
+    return {
+        "scenarios": tally.scenarios,
+        "passed": tally.scenarios - tally.failed,
+        "failed": tally.failed,
+        "families": {
+            name: {"scenarios": family.scenarios, "failed": family.failed}
+            for name, family in sorted(tally.families.items())
+        },
+        "trace_hash": tally.trace_hash(),
+        "seconds": round(result.seconds, 3),
+        "out": str(out),
+    }
+
+
+def summary_lines(
+    result: RunResult, cases: Sequence[FailureCase], report: Report, page: Path
+) -> Iterator[str]:
+    """Yield the summary for people."""
+    for case in cases:
+        yield from failure_lines(case)
+    yield from report.problems
+    if report.coverage is not None and report.coverage.required:
+        yield from (f"never fired: {pair}" for pair in never_fired(report))
+    tally = result.tally
+    if result.interrupted:
+        yield "interrupted; what was finished is kept"
+    for name, family in sorted(tally.families.items()):
+        failed = f"{family.failed:,} FAILED" if family.failed else "passed"
+        yield f"{name}: {counted(family.scenarios, 'scenario')}, {failed}"
+    workers = counted(result.workers, "worker")
+    yield (
+        f"{counted(tally.scenarios, 'scenario')} in {duration(result.seconds)} on {workers},"
+        f" {counted(tally.kills, 'kill')}, {counted(tally.rescales, 'rescale')};"
+        f" trace hash {tally.trace_hash()}"
+    )
+    yield f"report: {page}"
+
+
+def failure_lines(case: FailureCase) -> Iterator[str]:
+    """Yield a failure and the commands that replay it."""
+    before, after = case.shrunk.before, case.shrunk.after
+    sizes = [
+        f"{counted(small, name)} of {large:,}" if small != large else counted(small, name)
+        for small, large, name in (
+            (after.records, before.records, "record"),
+            (after.faults, before.faults, "fault"),
+            (after.schedule, before.schedule, "choice"),
+        )
+    ]
+    yield (
+        f"FAILED {case.scenario.family}: {', '.join(case.signature)},"
+        f" in {counted(case.count, 'scenario')}; shrunk to {listing(sizes)}"
+    )
+    if case.explanation.sentence:
+        yield f"  {case.explanation.sentence}"
+    yield f"  {case.replay}"
+    if case.replay_seed:
+        yield f"  {case.replay_seed}"
+
+
+class Bar:
+    """What a run shows while it runs."""
+
+    def __init__(self, progress: Progress, console: Console, by_time: bool) -> None:
+        self._progress = progress
+        self._console = console
+        self._task = progress.add_task("running", total=None)
+        self._by_time = by_time
+
+    def begin(self, total: float | None) -> None:
+        """Say how much there is to do, in scenarios or in seconds."""
+        self._progress.update(self._task, total=total)
+
+    def show(self, tally: Tally) -> None:
+        """Show how far a run has come."""
+        failed = f", {tally.failed:,} failed" if tally.failed else ""
+        done = self._progress.tasks[0].elapsed or 0.0 if self._by_time else tally.scenarios
+        self._progress.update(
+            self._task, completed=done, description=f"{tally.scenarios:,} scenarios{failed}"
+        )
+
+    def describe(self, text: str) -> None:
+        """Show what is done now."""
+        self._progress.update(self._task, description=text)
+
+    def warn(self, text: str) -> None:
+        """Print a warning, above the bar if there is one."""
+        self._console.print(f"onceproof: {text}", markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def progress_bar(scenarios: int | None, max_time: float | None) -> Iterator[Bar]:
+    """Show a bar on stderr, if that is a terminal."""
+    console = Console(stderr=True)
+    by_time = scenarios is None
+    columns = [TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()]
+    if not by_time:
+        columns.insert(2, MofNCompleteColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        bar = Bar(progress, console, by_time)
+        bar.begin(max_time if by_time else scenarios)
+        yield bar
+
+
+Describe = Callable[[str], None]

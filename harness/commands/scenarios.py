@@ -1,0 +1,145 @@
+"""`onceproof replay`, `shrink` and `explain`: one scenario, from a seed or from its JSON.
+
+The rules this module lives by:
+
+- A replay judges exactly as a run does, by the same function, and says the same hash.
+- A scenario's file is enough: the generator is not asked. Only a family that is not built in has to be
+  told where it stands.
+- The exit code is the verdict's, so that `git bisect run onceproof replay ...` finds what broke a seed.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness import wording
+from harness.errors import FAILED, PASSED, UsageError
+from harness.explain import explain
+from harness.failures import shrink_scenario, write_scenario
+from harness.family import Family, FamilyError, family_names, load_family
+from harness.narrative import tell
+from harness.outcome import Outcome, outcome_of
+from harness.scenario import Scenario, read_scenario
+from harness.trial import check_family, scenario_of, try_scenario
+
+
+def scenario_and_family(subject: str, family: str | None) -> tuple[Scenario, Family]:
+    """Return the scenario that a seed or a file means, and its family."""
+    if subject.isdecimal() and not Path(subject).exists():
+        if family is None:
+            names = ", ".join(family_names())
+            raise UsageError(f"a seed belongs to a family: add --family with one of {names}, or a file.py")
+        loaded = load_family(family)
+        check_family(loaded)
+        return scenario_of(loaded, int(subject)), loaded
+    path = Path(subject)
+    if path.suffix != ".json" and not path.is_file():
+        raise UsageError(
+            f"{subject!r} is neither a seed, a whole number from 0 on, nor a scenario's file.json"
+        )
+    scenario = read_scenario(path)
+    if family is None:
+        if scenario.family not in family_names():
+            raise UsageError(
+                f"{path}: its family {scenario.family!r} is not built in: add --family with its file.py"
+            )
+        family = scenario.family
+    loaded = load_family(family)
+    if loaded.name != scenario.family:
+        raise FamilyError(f"{path}: a scenario of family {scenario.family!r}, not of {loaded.name!r}")
+    return scenario, loaded
+
+
+def replay_command(subject: str, family: str | None, trace: bool, as_json: bool) -> int:
+    """Run one scenario again, say how it ended, and return the exit code."""
+    scenario, loaded = scenario_and_family(subject, family)
+    trial = try_scenario(loaded, scenario, trace=trace)
+    outcome = outcome_of(scenario, trial.history, trial.verdict)
+    if as_json:
+        document = verdict_document(outcome)
+        if trace:
+            document["trace"] = trial.history.trace
+        print(msgspec.json.encode(document, enc_hook=repr).decode())
+        return _code(outcome)
+    if trace:
+        print(tell(trial.history))
+        print()
+    print(wording.scenario_text(scenario))
+    for fault in scenario.faults:
+        print(f"  {wording.fault_text(fault)}")
+    for violation in trial.verdict.violations:
+        print(f"FAILED {violation.property}, {violation.anomaly}: {violation.where}")
+        for name, value in violation.witness.items():
+            print(f"  {name}: {value}")
+    print(
+        f"{'passed' if outcome.passed else 'failed'} after {outcome.steps:,} steps,"
+        f" {outcome.attempts} attempts, {outcome.checkpoints} checkpoints; trace hash {outcome.trace_hash}"
+    )
+    return _code(outcome)
+
+
+def verdict_document(outcome: Outcome) -> dict[str, Any]:
+    """Return what `replay --json` prints."""
+    return {
+        "verdict": "passed" if outcome.passed else "failed",
+        "signature": outcome.signature,
+        "trace_hash": outcome.trace_hash,
+        "violations": [
+            {
+                "property": broken,
+                "anomaly": anomaly,
+                "where": where,
+                "witness": msgspec.json.decode(witness),
+            }
+            for broken, anomaly, where, witness in outcome.violations
+        ],
+    }
+
+
+def shrink_command(subject: str, family: str | None, out: Path | None, limit: float) -> int:
+    """Shrink a failing scenario into a file of its own, and return the exit code."""
+    scenario, loaded = scenario_and_family(subject, family)
+    signature = try_scenario(loaded, scenario).verdict.signature
+    if signature is None:
+        print(f"{wording.scenario_text(scenario)} passes: there is nothing to shrink", file=sys.stderr)
+        return PASSED
+    result = shrink_scenario(loaded, scenario, signature, limit)
+    path = out or _beside(subject)
+    write_scenario(result.scenario, path)
+    before, after = result.before, result.after
+    print(f"{', '.join(signature)}: {result.runs:,} runs in {result.seconds:.1f} s")
+    for name in ("records", "faults", "schedule"):
+        print(f"  {name:<9} {getattr(before, name):>6} -> {getattr(after, name)}")
+    print(wording.replay_command(path, family or scenario.family))
+    return FAILED
+
+
+def explain_command(subject: str, family: str | None) -> int:
+    """Tell why a scenario fails, and return the exit code."""
+    scenario, loaded = scenario_and_family(subject, family)
+    trial = try_scenario(loaded, scenario, trace=True)
+    explanation = explain(scenario, trial.history, trial.history.trace, trial.verdict)
+    print(wording.scenario_text(scenario))
+    print(explanation.sentence)
+    for title, text in (("cause", explanation.cause), ("first divergence", explanation.first_divergence)):
+        if text:
+            print(f"{title}: {text}")
+    for line in explanation.story:
+        print(f"  {line}")
+    return PASSED if trial.verdict.passed else FAILED
+
+
+def _beside(subject: str) -> Path:
+    """Return where the shrunk scenario goes if nobody says: beside the one that was found."""
+    if subject.isdecimal():
+        return Path(f"{subject}.shrunk.json")
+    path = Path(subject)
+    return path.with_name(f"{path.name.removesuffix('.json').removesuffix('.original')}.shrunk.json")
+
+
+def _code(outcome: Outcome) -> int:
+    return PASSED if outcome.passed else FAILED

@@ -1,0 +1,169 @@
+"""What is made of each way in which a run failed: a small scenario, its explanation, and files to keep.
+
+The rules this module lives by:
+
+- One case for each family and signature: the first that failed, shrunk. The others are counted.
+- The scenario's JSON is the proof, so both are written, the small one and the one that was found. The name
+  holds family and signature and nothing else: the same failure of the next night has the same name.
+- A seed that does not fail again when it is replayed is told as that, and never shrunk: whatever came out
+  of shrinking it would be another failure.
+- Shrinking takes seconds a case, and there is no limit to the ways in which a broken engine can fail: the
+  first ones are shrunk, the others are kept as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+
+from harness.checkers import Signature
+from harness.checkers.determinism import PROPERTY as DETERMINISM
+from harness.explain import Explanation, explain
+from harness.family import Family, Rows
+from harness.history import TRANSACTION_VISIBLE, History
+from harness.oracle import PythonOracle
+from harness.runner import OutputUnwritable, RunResult
+from harness.scenario import Scenario, to_json
+from harness.shrink import LIMIT_SECONDS, ShrinkResult, shrink
+from harness.simulation.system import record_preemptions
+from harness.tally import Group
+from harness.trial import scenario_of, try_scenario
+from harness.verdict import Verdict
+from harness.wording import replay_command, shrink_command
+
+FOLDER: Final = "failures"
+MOST_SHRUNK: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class FailureCase:
+    """One way in which a run failed."""
+
+    family: Family
+    signature: Signature
+    count: int
+    """In how many scenarios of the run."""
+    original: Scenario
+    shrunk: ShrinkResult
+    history: History
+    """Of the small scenario, with its trace."""
+    verdict: Verdict
+    """Of the small scenario."""
+    explanation: Explanation
+    replay: str
+    """The command that replays the small scenario."""
+    replay_seed: str
+    """The command that replays the scenario as it was found; empty where it has no seed."""
+    shrink: str
+    """The command that shrinks the scenario as it was found."""
+
+    @property
+    def scenario(self) -> Scenario:
+        """The small scenario."""
+        return self.shrunk.scenario
+
+    @property
+    def expected_rows(self) -> Rows:
+        """The rows that should have become visible, each as often as it should."""
+        counts = PythonOracle(self.family, self.scenario).rows()
+        return [row for row, count in counts.items() for _ in range(count)]
+
+    @property
+    def actual_rows(self) -> Rows:
+        """The rows that became visible."""
+        return visible_rows(self.history)
+
+
+def failure_cases(
+    result: RunResult, folder: Path, progress: Callable[[str], None] = lambda text: None
+) -> list[FailureCase]:
+    """Shrink, explain and write down each way in which a run failed. ``progress`` is told what is shrunk."""
+    cases = []
+    for number, group in enumerate(result.tally.groups.values()):
+        progress(f"shrinking {group.first.family}: {', '.join(group.signature)}")
+        # Who has interrupted a run does not wait for its failures to be shrunk.
+        shrinks = number < MOST_SHRUNK and not result.interrupted
+        cases.append(_case_of(result, group, folder, LIMIT_SECONDS if shrinks else 0.0))
+    return cases
+
+
+def _case_of(result: RunResult, group: Group, folder: Path, limit_seconds: float) -> FailureCase:
+    name = group.first.family
+    family, asked = result.family(name), result.asked_for(name)
+    seed = group.first.seed
+    assert seed is not None
+    original = scenario_of(family, seed)
+    shrunk = shrink_scenario(family, original, group.signature, limit_seconds)
+    paths = failure_paths(folder, name, group.signature)
+    write_scenario(original, paths[1])
+    write_scenario(shrunk.scenario, paths[0])
+    trial = try_scenario(family, shrunk.scenario, trace=True, twice=_twice(group.signature))
+    return FailureCase(
+        family=family,
+        signature=group.signature,
+        count=group.count,
+        original=original,
+        shrunk=shrunk,
+        history=trial.history,
+        verdict=trial.verdict,
+        explanation=explain(shrunk.scenario, trial.history, trial.history.trace, trial.verdict),
+        replay=replay_command(paths[0], asked),
+        replay_seed=replay_command(seed, asked),
+        shrink=shrink_command(paths[1], asked),
+    )
+
+
+def shrink_scenario(
+    family: Family, scenario: Scenario, signature: Signature, limit_seconds: float = LIMIT_SECONDS
+) -> ShrinkResult:
+    """Return the smallest scenario that fails with the signature; the given one if it does not fail so."""
+
+    def fails(candidate: Scenario) -> Signature | None:
+        return try_scenario(family, candidate, twice=_twice(signature)).verdict.signature
+
+    if limit_seconds and fails(scenario) != signature:
+        limit_seconds = 0.0
+    return shrink(
+        scenario,
+        fails,
+        signature,
+        limit_seconds,
+        lambda candidate: record_preemptions(family, candidate),
+    )
+
+
+def failure_paths(folder: Path, family: str, signature: Signature) -> tuple[Path, Path]:
+    """Return where the small scenario of a failure is kept, and where the one that was found."""
+    digest = blake2b("\n".join((family, *signature)).encode(), digest_size=3).hexdigest()
+    # A family's name is anybody's choice, a file's is not.
+    stem = f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', family)}-{digest}"
+    return folder / FOLDER / f"{stem}.json", folder / FOLDER / f"{stem}.original.json"
+
+
+def write_scenario(scenario: Scenario, path: Path) -> None:
+    """Write a scenario's JSON."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(to_json(scenario, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise OutputUnwritable(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def visible_rows(history: History) -> Rows:
+    """Return the rows that became visible in a run."""
+    return list(_visible(history))
+
+
+def _visible(history: History) -> Iterator[tuple[object, ...]]:
+    for _, kind, _, payload in history.events:
+        if kind == TRANSACTION_VISIBLE:
+            yield from payload["rows"]
+
+
+def _twice(signature: Signature) -> bool:
+    """Only a second run shows that a scenario is not deterministic."""
+    return signature[0] == DETERMINISM

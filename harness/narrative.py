@@ -1,0 +1,134 @@
+"""A run told line by line, as plain text in columns: what `onceproof replay --trace` prints.
+
+The rules this module lives by:
+
+- One line an event: the step, the task it happened at, a word for what happened, and the rest. So a line can
+  be searched for, and two runs can be compared with diff.
+- A message is told where it arrives, with the step at which it was sent; one that was lost where it was sent.
+- Within a step causes come first: what arrived, what the task then did, what the outside saw of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, TypeAlias
+
+from harness import history as kinds
+from harness.history import Event, History
+
+Line: TypeAlias = tuple[int, str, str, str]
+"""(step, task, what, the rest)."""
+
+JOB: Final = "job"
+_ARRIVED, _DID, _SEEN = range(3)
+
+_MARKS: Final = {
+    "trigger": ("triggers", "checkpoint"),
+    "snapshot": ("snapshots", "its state for checkpoint"),
+    "prepare": ("prepares", "its transaction for checkpoint"),
+    "stored": ("stored", "its snapshot for checkpoint"),
+    "metadata": ("writes", "the metadata of checkpoint"),
+    "restored": ("restored", ""),
+    "aborted": ("aborts", "a transaction"),
+    "finished": ("finished", ""),
+    "write": ("writes", "row"),
+}
+# The history tells these with more to say.
+_TOLD_ELSEWHERE: Final = ("complete", "visible", "checkpoint_aborted")
+
+_MESSAGES: Final = {
+    "record": "record",
+    "barrier": "barrier of checkpoint",
+    "trigger": "trigger of checkpoint",
+    "acknowledge": "acknowledgement of checkpoint",
+    "notify": "completion of checkpoint",
+    "control": "message",
+}
+
+
+def story_of(run: History) -> list[Line]:
+    """Return what happened, in order; with less detail where the run was made without a trace."""
+    lines: list[tuple[int, int, Line]] = []
+    trace = run.trace or {}
+    lines += [(line[0], _ARRIVED, line) for line in map(_message, trace.get("arrows", ()))]
+    marks = trace.get("marks", ())
+    lines += [(mark["step"], _DID, _mark(mark)) for mark in marks if mark["kind"] not in _TOLD_ELSEWHERE]
+    lines += [(event[0], _SEEN, line) for event in run.events for line in _event(event)]
+    # Stable: what shares a step and a rank stays in the order in which it was noted.
+    return [line for _, _, line in sorted(lines, key=lambda entry: entry[:2])]
+
+
+def tell(run: History) -> str:
+    """Return the story as text in aligned columns."""
+    return "\n".join(aligned(story_of(run)))
+
+
+def aligned(lines: Sequence[Line]) -> list[str]:
+    """Return the lines with their columns under each other."""
+    if not lines:
+        return []
+    widths = [max(len(str(line[column])) for line in lines) for column in range(3)]
+    return [
+        f"{step:>{widths[0]}}  {task:<{widths[1]}}  {what:<{widths[2]}}  {rest}".rstrip()
+        for step, task, what, rest in lines
+    ]
+
+
+def _message(arrow: dict[str, Any]) -> Line:
+    sender, sent = arrow["from"]
+    what = _MESSAGES[arrow["kind"]]
+    if arrow["to"] is None or arrow["lost"]:
+        return sent, sender, "sends", f"{what} {arrow['label']}, which is lost"
+    receiver, step = arrow["to"]
+    return step, receiver, "receives", f"{what} {arrow['label']} from {sender}, sent at {sent}"
+
+
+def _mark(mark: dict[str, Any]) -> Line:
+    what, of = _MARKS.get(mark["kind"], (mark["kind"], ""))
+    return mark["step"], mark["lane"], what, f"{of} {mark['label']}".strip()
+
+
+def _event(event: Event) -> Iterator[Line]:
+    step, kind, subject, payload = event
+    match kind:
+        case kinds.ATTEMPT_STARTED:
+            restored = payload["restored"]
+            source = "from the beginning" if restored is None else f"from checkpoint {restored}"
+            yield (
+                step,
+                JOB,
+                "starts",
+                f"attempt {subject} with parallelism {payload['parallelism']}, {source}",
+            )
+        case kinds.FAULT_FIRED:
+            yield step, payload["task"], "FAULT", f"{subject} at {payload['point']}"
+        case kinds.TASK_FAILED:
+            by = "by a fault" if payload["injected"] else "WITHOUT A FAULT"
+            yield step, subject, "dies", f"{by}: {payload['cause']}"
+        case kinds.CHECKPOINT_COMPLETED:
+            cut = ", ".join(f"{split} {offset}" for split, offset in payload["cut"].items())
+            yield step, JOB, "completes", f"checkpoint {subject}; read so far: {cut}"
+        case kinds.CHECKPOINT_ABORTED:
+            yield step, JOB, "gives up", f"checkpoint {subject}: {payload['reason']}"
+        case kinds.TRANSACTION_VISIBLE:
+            rows = ", ".join(map(_row, payload["rows"])) or "no rows"
+            yield step, JOB, "VISIBLE", f"transaction {subject}: {rows}"
+        case kinds.TRANSACTION_HIDDEN:
+            yield step, JOB, "HIDDEN", f"transaction {subject}"
+        case kinds.COMMIT_FAILED:
+            yield step, JOB, "FAILED", f"commit of transaction {subject}"
+        case kinds.ERROR:
+            where = f"{payload['type']} in {payload['function']}: {payload['text']}"
+            yield step, str(subject), "ERROR", where
+        case kinds.JOB_FINISHED:
+            yield step, JOB, "finished", ""
+        case kinds.JOB_FAILED:
+            yield step, JOB, "FAILED", payload["cause"]
+        case kinds.BUDGET_EXHAUSTED:
+            yield step, JOB, "STUCK", "the steps of the scenario are used up"
+        case kinds.LEAK:
+            yield step, JOB, "LEAK", f"{subject}: {payload['name']}"
+
+
+def _row(row: Sequence[Any]) -> str:
+    return "=".join(map(str, row))

@@ -1,0 +1,281 @@
+"""From what a run came to, to its report: the values that the page is rendered from.
+
+The rules this module lives by:
+
+- Nothing is judged here. What failed is in the tally and in the failures; the page concludes the rest.
+- A run, a campaign and a night build the same report with the same functions; who has more to show (real
+  input, mutants, the agreement of oracles) adds it with ``msgspec.structs.replace``.
+- The example that teaches how to read a diagram is replayed from its seed, like everything that is drawn.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final, get_args
+
+import msgspec
+
+from harness.checkers import PROPERTIES
+from harness.checkers.coverage import CAMPAIGN, POINT_NEVER_PASSED, check_coverage
+from harness.checkers.determinism import PROPERTY as DETERMINISM
+from harness.explain import explain
+from harness.failures import FailureCase
+from harness.history import ATTEMPT_STARTED, FAULT_FIRED, History
+from harness.runner import RunResult
+from harness.scenario import KILLS, POINTS, VALID, Scenario
+from harness.tally import ExampleKey, FamilyTally, Tally, determinism_counts
+from harness.trial import Trial, scenario_of, try_scenario
+from harness.wording import columns_of, fault_text, replay_command
+from reports.model import (
+    Coverage,
+    CoverageCell,
+    Distribution,
+    Example,
+    Facts,
+    Failure,
+    FamilyResult,
+    InputRecord,
+    Night,
+    PropertyResult,
+    Report,
+    ReportUnreadable,
+    Shrinking,
+    Sizes,
+    Trace,
+)
+from reports.render import read, write
+from reports.summaries import distribution, row_differences
+from reports.text import counted, words
+from reports.trace import MarkKind
+
+SYSTEM: Final = "simulated"
+LANE_STEPS: Final = 15
+"""So many more steps make a diagram as much harder to read as one lane more."""
+MOST_NIGHTS: Final = 60
+
+_DRAWN: Final = frozenset(get_args(MarkKind))
+
+
+def report_of(result: RunResult, failures: Sequence[FailureCase], command: str = "") -> Report:
+    """Return the report of a run."""
+    tally = result.tally
+    return Report(
+        facts=facts_of(result, command),
+        problems=tuple(coverage_problems(tally)),
+        interrupted="interrupted from the keyboard" if result.interrupted else "",
+        families=tuple(_family_result(name, family) for name, family in sorted(tally.families.items())),
+        failures=tuple(failure_of(case) for case in failures),
+        example=teaching_example(result),
+        coverage=coverage_of(tally),
+        costs=costs_of(tally),
+    )
+
+
+def write_report(report: Report, folder: Path) -> Path:
+    """Write index.html and report.json; return the path of the page."""
+    return write(report, folder)
+
+
+def with_trend(report: Report, folder: Path) -> Report:
+    """Return the report with the nights before it: those that the folder's last report knows, and itself."""
+    try:
+        last = read(folder)
+    except (OSError, ReportUnreadable):
+        # The first night, or a folder that held something else: a trend is no reason to fail.
+        return report
+    known = {(failure.family, failure.property, failure.anomaly) for failure in last.failures}
+    night = Night(
+        started=last.facts.started,
+        scenarios=last.facts.scenarios,
+        failed=sum(family.failed for family in last.families),
+        seconds=last.facts.seconds,
+        engine_version=last.facts.engine_version,
+        new_signatures=sum(not failure.known for failure in last.failures),
+    )
+    failures = tuple(
+        msgspec.structs.replace(
+            failure, known=failure.known or (failure.family, failure.property, failure.anomaly) in known
+        )
+        for failure in report.failures
+    )
+    nights = (*last.nights, night)[-MOST_NIGHTS:]
+    return msgspec.structs.replace(report, nights=nights, failures=failures)
+
+
+def facts_of(result: RunResult, command: str = "") -> Facts:
+    """Return what was run, on what, and for how long."""
+    tally = result.tally
+    return Facts(
+        scenarios=tally.scenarios,
+        seed=result.seed,
+        engine_version=engine_version(),
+        started=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        seconds=round(result.seconds, 3),
+        machine=machine_text(),
+        system=SYSTEM,
+        workers=result.workers,
+        trace_hash=tally.trace_hash(),
+        command=command,
+        others=(
+            ("kills", f"{tally.kills:,}, {tally.rescales:,} of them with another parallelism afterwards"),
+        ),
+    )
+
+
+def engine_version() -> str:
+    """Return the version of the distribution, and the commit where it runs from a checkout."""
+    version = metadata.version("onceproof")
+    root = Path(__file__).parents[1]
+    if not (root / ".git").exists():
+        return version
+    try:
+        commit = subprocess.run(
+            ["git", "-C", str(root), "rev-parse", "--short", "HEAD"],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=True,
+        ).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return version
+    return f"{version} at {commit}"
+
+
+def machine_text() -> str:
+    """Return the machine in a few words."""
+    processors = counted(os.cpu_count() or 1, "processor")
+    return f"{processors}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+
+
+def coverage_of(tally: Tally) -> Coverage:
+    """Return where each kind of fault was planned and fired."""
+    cells = tuple(
+        CoverageCell(kind, point, tally.planned[f"{kind}/{point}"], tally.fired[f"{kind}/{point}"])
+        for kind, points in VALID.items()
+        for point in points
+    )
+    return Coverage(cells=cells, points=POINTS, required=tally.scenarios >= CAMPAIGN)
+
+
+def coverage_problems(tally: Tally) -> list[str]:
+    """Return what a large run should have met and did not, besides the faults that the table shows."""
+    fired = {(kind, point): tally.fired[f"{kind}/{point}"] for kind in VALID for point in VALID[kind]}
+    return [
+        f"protocol point never passed: {violation.where}"
+        for violation in check_coverage(tally.scenarios, fired, tally.points)
+        if violation.anomaly == POINT_NEVER_PASSED
+    ]
+
+
+def costs_of(tally: Tally) -> tuple[Distribution, ...]:
+    """Return what recovery cost, over the scenarios in which a job had to start again."""
+    note = "over the scenarios in which the job had to start again"
+    found = (
+        distribution("records read again", "records", tally.replayed, note),
+        distribution("steps without a running job", "steps", tally.recovery_steps, note),
+    )
+    return tuple(cost for cost in found if cost is not None)
+
+
+def failure_of(case: FailureCase) -> Failure:
+    """Return a failure as the page shows it."""
+    scenario, shrunk, explanation = case.scenario, case.shrunk, case.explanation
+    records = tuple(
+        InputRecord(split, offset, value if isinstance(value, tuple) else (value,), timestamp)
+        for split, split_records in scenario.records.items()
+        for offset, (timestamp, value) in enumerate(split_records)
+    )
+    first, second = case.signature
+    shown = case.verdict.failed_properties()
+    return Failure(
+        family=scenario.family,
+        property=first,
+        anomaly=second,
+        replay=case.replay,
+        shrink=case.shrink,
+        seed=case.original.seed,
+        scenarios=case.count,
+        sentence=explanation.sentence,
+        cause=explanation.cause,
+        shrinking=Shrinking(
+            before=Sizes(shrunk.before.records, shrunk.before.faults, shrunk.before.schedule),
+            after=Sizes(shrunk.after.records, shrunk.after.faults, shrunk.after.schedule),
+            seconds=round(shrunk.seconds, 3),
+            runs=shrunk.runs,
+        ),
+        records=records,
+        faults=tuple(fault_text(fault) for fault in scenario.faults),
+        columns=columns_of(case.family.row_schema),
+        rows=row_differences(case.expected_rows, case.actual_rows),
+        first_divergence=explanation.first_divergence,
+        story=tuple(explanation.story),
+        also=tuple(name for name in shown if name != first),
+        trace=trace_of(case.history),
+    )
+
+
+def trace_of(history: History) -> Trace:
+    """Return a run's trace as far as it is drawn."""
+    trace: dict[str, Any] = dict(history.trace or {})
+    trace.pop("faults", None)
+    trace["marks"] = [mark for mark in trace.get("marks", ()) if mark["kind"] in _DRAWN]
+    return msgspec.convert(trace, Trace)
+
+
+def teaching_example(result: RunResult) -> Example | None:
+    """Return the passing scenario that reads best: restored from a checkpoint, on few lanes, in few steps."""
+    best: tuple[ExampleKey, Scenario, Trial] | None = None
+    for _, name, seed in result.tally.examples:
+        family = result.family(name)
+        scenario = scenario_of(family, seed)
+        trial = try_scenario(family, scenario, trace=True, twice=False)
+        started = [payload for _, kind, _, payload in trial.history.events if kind == ATTEMPT_STARTED]
+        lanes = len((trial.history.trace or {"lanes": ()})["lanes"])
+        key = (lanes * LANE_STEPS + trial.history.statistics.steps, name, seed)
+        if started[-1]["restored"] is not None and (best is None or key < best[0]):
+            best = (key, scenario, trial)
+    if best is None:
+        return None
+    (_, name, seed), scenario, trial = best
+    history = trial.history
+    return Example(
+        family=name,
+        trace=trace_of(history),
+        replay=f"{replay_command(seed, result.asked_for(name))} --trace",
+        sentence=_sentence(history),
+        story=tuple(explain(scenario, history, history.trace, trial.verdict).story),
+    )
+
+
+def _sentence(history: History) -> str:
+    """Tell what happens in the example."""
+    attempts = [payload for _, kind, _, payload in history.events if kind == ATTEMPT_STARTED]
+    step, point = next(
+        (step, payload["point"])
+        for step, kind, subject, payload in history.events
+        if kind == FAULT_FIRED and subject in KILLS
+    )
+    before, after = attempts[0]["parallelism"], attempts[-1]["parallelism"]
+    restored = attempts[-1]["restored"]
+    replayed = counted(history.statistics.records_replayed, "record")
+    return (
+        f"a kill at step {step} (at the point {words(point)}), then a restore of checkpoint {restored}"
+        f" with parallelism {after} instead of {before}, and {replayed} read again."
+    )
+
+
+def _family_result(name: str, family: FamilyTally) -> FamilyResult:
+    results = [
+        PropertyResult(each, family.scenarios - family.broken[each], family.broken[each])
+        for each in PROPERTIES
+    ]
+    checked, differed = determinism_counts(family)
+    if checked:
+        results.append(PropertyResult(DETERMINISM, checked - differed, differed))
+    return FamilyResult(name, family.scenarios, family.failed, tuple(results))

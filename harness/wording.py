@@ -1,0 +1,104 @@
+"""The harness's own things in words: faults, scenarios, and the commands that replay them.
+
+The rules this module lives by:
+
+- A command is printed so that it can be copied into a shell as it stands.
+- A fault is told in the order in which a reader meets it: what, to whom, when.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Final
+
+from harness.family import family_names
+from harness.scenario import ANY_TASK, Fault, Scenario
+
+_VERBS: Final = {
+    "kill_task": "kill",
+    "kill_all": "kill all tasks",
+    "kill_process": "kill the process",
+    "lose_message": "lose the message",
+    "delay_message": "delay the message",
+    "duplicate_message": "send the message twice",
+    "fail_write": "fail the write",
+    "tear_write": "tear the write",
+    "late_write": "report the write late",
+    "commit_error_after_success": "answer a commit that took place with an error",
+}
+
+
+def fault_text(fault: Fault) -> str:
+    """`kill count-1 at committing, checkpoint 1, 2nd time, 3 steps later, then run with parallelism 2`."""
+    what = _VERBS[fault.kind]
+    if fault.kind == "kill_task":
+        what = f"{what} {'a task' if fault.task == ANY_TASK else fault.task}"
+    parts = [f"{what} at {fault.point.replace('_', ' ')}"]
+    if fault.task != ANY_TASK and fault.kind != "kill_task":
+        parts[0] += f" of {fault.task}"
+    if fault.checkpoint:
+        parts.append(f"checkpoint {fault.checkpoint}")
+    if fault.occurrence > 1:
+        parts.append(f"{ordinal(fault.occurrence)} time")
+    if fault.after:
+        parts.append(f"{steps(fault.after)} later")
+    if fault.delay:
+        parts.append(f"by {steps(fault.delay)}")
+    if fault.rescale_to:
+        parts.append(f"then run with parallelism {fault.rescale_to}")
+    return ", ".join(parts)
+
+
+def ordinal(number: int) -> str:
+    """`1st`, `2nd`, `3rd`, `11th`."""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+def steps(count: int) -> str:
+    """`1 step`, `2 steps`."""
+    return f"{count} step{'' if count == 1 else 's'}"
+
+
+def scenario_text(scenario: Scenario) -> str:
+    """A scenario in one line."""
+    name = "a scenario" if scenario.seed is None else f"seed {scenario.seed}"
+    count = scenario.record_count()
+    return (
+        f"{name} of {scenario.family}: {count} record{'' if count == 1 else 's'} in {len(scenario.records)}"
+        f" split{'' if len(scenario.records) == 1 else 's'}, parallelism {scenario.parallelism},"
+        f" {len(scenario.faults)} fault{'' if len(scenario.faults) == 1 else 's'},"
+        f" {scenario.schedule.kind} schedule"
+    )
+
+
+def replay_command(subject: int | Path, family: str) -> str:
+    """The command that replays a seed or a scenario's file; ``family`` is a name or a path."""
+    return _command("replay", str(subject), family, always=isinstance(subject, int))
+
+
+def shrink_command(path: Path, family: str) -> str:
+    """The command that shrinks a scenario's file."""
+    return _command("shrink", str(path), family, always=False)
+
+
+def _command(name: str, subject: str, family: str, always: bool) -> str:
+    # A file names its family; only one that is not built in has to be told where it is.
+    words = ["onceproof", name, subject]
+    if always or family not in family_names():
+        words += ["--family", family]
+    return shlex.join(words)
+
+
+def columns_of(schema: str) -> tuple[str, ...]:
+    """The names of the columns in Spark DDL: "word STRING, pair STRUCT<a: INT, b: INT>"."""
+    names, depth, start = [], 0, 0
+    for index, character in enumerate(f"{schema},"):
+        depth += (character in "<(") - (character in ">)")
+        if character == "," and not depth:
+            column = schema[start:index].strip()
+            start = index + 1
+            if column:
+                names.append(column.split()[0].rstrip(":").strip("`"))
+    return tuple(names)
