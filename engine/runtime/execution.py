@@ -208,7 +208,7 @@ class Execution(ABC):
             ),
         )
         self.master_event(AttemptDeployed(plan_of(graph, effect.attempt)))
-        for task_id, task in self.tasks.items():
+        for task_id, task in list(self.tasks.items()):
             self.start_restoring(task, restores[task_id])
 
     def _cancel_tasks(self, effect: CancelTasks) -> None:
