@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.checkpoint_config import CheckpointConfig, CheckpointingMode
 from engine.configuration import (
+    CHECKPOINT_DIRECTORY,
     CHECKPOINT_INTERVAL,
     CHECKPOINT_MODE,
     DEFAULT_PARALLELISM,
@@ -189,7 +190,14 @@ class StreamExecutionEnvironment:
         rows = CollectedRows()
         sink = CollectSink(rows, transactional=job_settings(self._configuration).enabled)
         stream.sink_to(sink).name("Data stream collect sink")
-        self.execute(job_name)
+        directory = self._configuration.get(CHECKPOINT_DIRECTORY)
+        # The rows live as long as this process does, and so must the checkpoints that count on them.
+        self._configuration.remove_config(CHECKPOINT_DIRECTORY.key)
+        try:
+            self.execute(job_name)
+        finally:
+            if directory is not None:
+                self._configuration.set(CHECKPOINT_DIRECTORY, directory)
         return rows.visible
 
     def _job_name(self, job_name: str | None) -> str:

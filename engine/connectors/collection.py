@@ -10,6 +10,11 @@ from typing import Any
 
 from engine.connectors.source import Source, SplitReader
 from engine.elements import Record
+from engine.errors import UnrecoverableError
+
+
+class WrongCollection(UnrecoverableError, ValueError):
+    """A position or split of another collection than this one. The message is one line."""
 
 
 class CollectionReader(SplitReader):
@@ -59,13 +64,13 @@ class CollectionSource(Source):
         """A reader that has given ``position`` records already."""
         records = self._splits.get(split)
         if records is None:
-            raise ValueError(
+            raise WrongCollection(
                 f"split {split!r} is not in the collection source:"
                 " restore with the same splits that the checkpoint was taken with"
             )
         begin = 0 if position is None else position
         if type(begin) is not int or not 0 <= begin <= len(records):
-            raise ValueError(
+            raise WrongCollection(
                 f"position {begin!r} of split {split!r} does not fit its {len(records)} records:"
                 " restore with the same records that the checkpoint was taken with"
             )

@@ -25,6 +25,7 @@ from typing import Any
 from engine.connectors.encoders import Encoder
 from engine.connectors.sink import Sink
 from engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
+from engine.errors import UnrecoverableError
 
 BLOCK_BYTES = 1 << 18
 """How much is gathered before it is written."""
@@ -38,10 +39,18 @@ Transaction = list[Any]
 
 
 class FileSinkFailed(OSError):
-    """A part file cannot be written, or is not what it was. The message is one line."""
+    """A part file cannot be written now. The message is one line."""
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class FileSinkBroken(FileSinkFailed, UnrecoverableError):
+    """A folder or a part file is not what it must be, and a restart would find it so again."""
+
+
+class UnwritableValue(UnrecoverableError, ValueError):
+    """A value that the encoder does not take. The message is one line."""
 
 
 class OutputFileConfig:
@@ -177,18 +186,18 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
             committed_length = _length(target)
             hidden_length = _length(hidden)
             if committed_length is not None and hidden_length is not None:
-                raise FileSinkFailed(
+                raise FileSinkBroken(
                     f"{target} exists already, but is not what transaction {name} wrote:"
                     " give each job and each fresh run a folder or a part prefix of its own"
                 )
             found = hidden_length if committed_length is None else committed_length
             if found is None:
-                raise FileSinkFailed(
+                raise FileSinkBroken(
                     f"transaction {name} is lost: neither {target} nor {hidden} exists, though a checkpoint"
                     f" lists it with {length} bytes: restore the folder from a copy, or start afresh"
                 )
             if found != length:
-                raise FileSinkFailed(
+                raise FileSinkBroken(
                     f"transaction {name} is damaged: {target if hidden_length is None else hidden} has"
                     f" {found} bytes, the checkpoint lists {length}: restore the folder from a copy"
                 )
@@ -213,7 +222,7 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
             os.makedirs(self._base_path, exist_ok=True)
             names = sorted(os.listdir(self._base_path))
         except OSError as error:
-            raise FileSinkFailed(
+            raise FileSinkBroken(
                 f"folder {self._base_path} of the file sink cannot be used: {error.strerror}:"
                 " make it writable, or choose another"
             ) from error
@@ -239,33 +248,44 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
             if file is None:
                 file = self._file = self._open_file(transaction)
             file.write(data)
+        except FileSinkFailed:
+            raise
         except OSError as error:
             raise self._failure(transaction, "cannot be written", error) from error
 
     def _open_file(self, transaction: Transaction) -> PartFile:
         name = transaction[0]
         if os.path.lexists(self._target(name)):
-            raise FileExistsError(17, "it was committed by an earlier run of a job")
-        return PartFile(self._hidden(name))
+            raise FileSinkBroken(
+                f"part file {self._target(name)} exists already, from an earlier run of a job:"
+                " give each job and each fresh run a folder or a part prefix of its own"
+            )
+        try:
+            return PartFile(self._hidden(name))
+        except FileExistsError as error:
+            raise FileSinkBroken(
+                f"part file {self._hidden(name)} exists already: another job writes into this folder, or"
+                " one without a checkpoint directory died here: delete the file, or choose another folder"
+            ) from error
 
-    def _unwritable(self, values: list[Any], error: Exception) -> ValueError:
+    def _unwritable(self, values: list[Any], error: Exception) -> UnwritableValue:
         for value in values:
             try:
                 self._encoder.encode_batch([value])
             except (TypeError, ValueError) as own_error:
-                return ValueError(f"value {value!r} cannot be written to {self._base_path}: {own_error}")
-        return ValueError(f"values cannot be written to {self._base_path}: {error}")
+                return UnwritableValue(f"value {value!r} cannot be written to {self._base_path}: {own_error}")
+        return UnwritableValue(f"values cannot be written to {self._base_path}: {error}")
 
     def _failure(self, transaction: Transaction, what: str, error: OSError) -> FileSinkFailed:
         reason = error.strerror or str(error)
         return FileSinkFailed(
-            f"part file {self._target(transaction[0])} {what}: {reason}: free space, make the folder"
-            " writable, or give the job a folder of its own"
+            f"part file {self._target(transaction[0])} {what}: {reason}:"
+            " free space, or make the folder writable"
         )
 
     def _target(self, name: str) -> str:
         if os.path.basename(name) != name:
-            raise FileSinkFailed(
+            raise FileSinkBroken(
                 f"transaction {name!r} is no file name: the checkpoint that lists it is not ours"
             )
         return os.path.join(self._base_path, name)

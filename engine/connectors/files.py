@@ -31,6 +31,7 @@ from engine.connectors.formats import (
 )
 from engine.connectors.source import Source, SplitReader
 from engine.elements import Record
+from engine.errors import UnrecoverableError
 
 __all__ = ["CsvSource", "JsonLinesSource", "MalformedRow"]
 
@@ -43,7 +44,7 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _RANGE: Final = re.compile(r"(.*)@([0-9]{15})-([0-9]{15})", re.DOTALL)
 
 
-class UnreadableFile(OSError):
+class UnreadableFile(UnrecoverableError, OSError):
     """A file that cannot be read as the job or its checkpoint needs it. The message is one line."""
 
     def __str__(self) -> str:

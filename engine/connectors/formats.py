@@ -23,6 +23,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from engine.elements import Record
+from engine.errors import UnrecoverableError
 from engine.types import TypeInformation
 
 Schema = Sequence[tuple[str, TypeInformation]]
@@ -31,8 +32,8 @@ _BITS: Final = {"BYTE": 8, "SHORT": 16, "INT": 32, "LONG": 64}
 _NUMBERS: Final = (*_BITS, "BIG_INT", "FLOAT", "DOUBLE", "BIG_DEC")
 
 
-class MalformedRow(ValueError):
-    """A row that is not what the schema says: file, line, and what is wrong. Trying again cannot help."""
+class MalformedRow(UnrecoverableError, ValueError):
+    """A row that is not what the schema says: file, line, and what is wrong."""
 
     def __init__(self, path: str, line: int, what: str) -> None:
         super().__init__(path, line, what)

@@ -8,7 +8,8 @@ import pytest
 
 from engine.connectors import file_sink
 from engine.connectors.encoders import Encoder
-from engine.connectors.file_sink import FileSink, FileSinkFailed, OutputFileConfig
+from engine.connectors.file_sink import FileSink, FileSinkBroken, FileSinkFailed, OutputFileConfig
+from engine.errors import UnrecoverableError
 
 
 def lines_sink(folder, prefix="part", suffix=""):
@@ -136,9 +137,30 @@ def test_the_output_of_an_earlier_run_is_never_overwritten(sink_job, tmp_path):
     first.notify(1)
     second = sink_job(lines_sink(tmp_path).create_function)
     sink = second.start()
-    with pytest.raises(FileSinkFailed, match=r"earlier run of a job.*folder of its own"):
+    with pytest.raises(FileSinkFailed, match=r"earlier run of a job.*a part prefix of its own"):
         sink.invoke("second", None)
     assert visible(tmp_path) == {"part-0-0-1.1": "first\n"}
+
+
+def test_a_hidden_file_of_the_same_name_is_one_clear_line(sink_job, tmp_path):
+    (tmp_path / ".part-0-0-1.1.inprogress").write_text("theirs")
+    sink = sink_job(lines_sink(tmp_path).create_function).start()
+    with pytest.raises(FileSinkBroken, match=r"inprogress exists already: another job writes"):
+        sink.invoke("mine", None)
+    assert (tmp_path / ".part-0-0-1.1.inprogress").read_text() == "theirs"
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_what_a_restart_cannot_mend_says_so(job, tmp_path, lost):
+    job.start().invoke("a", None)
+    job.snapshot(1)
+    hidden_file = tmp_path / "out" / ".part-0-0-1.1.inprogress"
+    if lost:
+        hidden_file.unlink()
+    else:
+        hidden_file.write_text("")
+    with pytest.raises(UnrecoverableError):
+        job.start(restored=1)
 
 
 def test_a_target_that_appears_before_the_commit_is_not_overwritten(job, tmp_path):
