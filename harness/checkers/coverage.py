@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from harness.checkers.base import Violation
-from harness.scenario import POINTS, VALID, FaultKind
+from harness.scenario import POINTS, VALID, FaultKind, Point
 
 PROPERTY = "coverage"
 FAULT_NEVER_FIRED = "fault never fired"
@@ -25,7 +25,7 @@ CAMPAIGN = 10_000
 
 def check_coverage(
     scenarios: int,
-    fired: Mapping[tuple[str, str], int],
+    fired: Mapping[tuple[str, str], int] | Mapping[tuple[FaultKind, Point], int],
     passed: Mapping[str, int],
     kinds: Sequence[FaultKind] = tuple(VALID),
 ) -> Sequence[Violation]:

@@ -58,7 +58,7 @@ class Fencing:
                 if attempt != running and subject not in inherited:
                     violate(ZOMBIE_COMMIT, f"transaction {subject}", step, attempt=attempt, running=running)
                 if subject in visible:
-                    violate(VISIBLE_TWICE, f"transaction {subject}", step, attempt=attempt)
+                    violate(VISIBLE_TWICE, f"transaction {subject}", step, transaction=subject)
                 visible.add(subject)
             elif kind == CHECKPOINT_COMPLETED:
                 attempt = payload["attempt"]

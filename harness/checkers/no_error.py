@@ -29,7 +29,8 @@ class NoError:
     property = "no_error"
 
     def check(self, scenario: Scenario, history: History, oracle: Oracle) -> Sequence[Violation]:
-        """Return the violations in the order of their steps."""
+        """Return exceptions first, since a task that fails of one needs no other reason; then by steps."""
+        exceptions: list[Violation] = []
         violations: list[Violation] = []
         faults, faults_at_start, restarts = 0, 0, -1
         for step, kind, subject, payload in history.events:
@@ -54,5 +55,5 @@ class NoError:
                     "function": payload["function"],
                     "text": payload["text"],
                 }
-                violations.append(Violation(self.property, EXCEPTION, f"{subject}, step {step}", witness))
-        return violations
+                exceptions.append(Violation(self.property, EXCEPTION, f"{subject}, step {step}", witness))
+        return exceptions + violations

@@ -48,6 +48,13 @@ def test_two_faults_in_one_attempt_may_cause_one_restart_each(run: Run) -> None:
     assert run.start("1.1").fault().fault().start("1.2").start("1.3").check(CHECKER) == []
 
 
+def test_what_a_machine_raised_comes_before_the_failure_of_its_task(run: Run) -> None:
+    run.start("1.1")
+    run.history.task_failed(run.tick(), "sink-0", "1.1", "KeyError: 'state'", False)
+    run.history.error(run.tick(), "sink-0", "KeyError", "restore", "'state'")
+    assert [anomaly for anomaly, _ in run.check(CHECKER)] == ["exception", "failure without a fault"]
+
+
 def test_an_exception_of_a_machine_is_known_by_its_type_and_its_function(run: Run) -> None:
     run.start("1.1")
     run.history.error(run.tick(), "count-0", "KeyError", "restore", "'state'")
