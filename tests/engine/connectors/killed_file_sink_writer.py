@@ -24,9 +24,10 @@ from engine.types import Types
 ROWS = 200_000
 BATCH = 100
 BATCHES_PER_CHECKPOINT = 4
+BATCHES_PER_CHECKPOINT_AT_LAST = 200
 
 
-def write(folder: Path, attempt: int) -> None:
+def write(folder: Path, attempt: int, batches_per_checkpoint: int) -> None:
     """One attempt, from the latest completed checkpoint to the end."""
     metadata = folder / "metadata"
     checkpoint_id, row, elements = None, 0, []
@@ -58,7 +59,7 @@ def write(folder: Path, attempt: int) -> None:
         batches += 1
         if row == ROWS:
             sink.finish()
-        if batches % BATCHES_PER_CHECKPOINT == 0 or row == ROWS:
+        if batches % batches_per_checkpoint == 0 or row == ROWS:
             checkpoint_id += 1
             sink.snapshot_state(FunctionSnapshotContext(checkpoint_id, 0))
             (snapshot,) = store.snapshot().lists
@@ -81,12 +82,15 @@ def main() -> None:
         if child == 0:
             status = 1
             try:
-                write(folder, attempt)
+                undisturbed = attempt > kills
+                write(
+                    folder, attempt, BATCHES_PER_CHECKPOINT_AT_LAST if undisturbed else BATCHES_PER_CHECKPOINT
+                )
                 status = 0
             finally:
                 os._exit(status)
         if attempt <= kills:
-            time.sleep(chance.random() * 0.02)
+            time.sleep(chance.random() * 0.015)
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         if os.WIFSIGNALED(status):
