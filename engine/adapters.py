@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import lru_cache
 from types import FunctionType
 from typing import Any
 
@@ -99,15 +100,34 @@ def key_of(key_selector: object) -> Callable[[Any], Any]:
     )
 
 
-def _is_bare(function: object) -> bool:
-    """Whether an object consists of its class alone, so that a new one is a copy."""
-    kind = type(function)
+_ATOMIC = frozenset((type(None), bool, int, float, str, bytes, FunctionType, type))
+"""What a deep copy leaves as it is."""
+
+
+@lru_cache(maxsize=256)
+def _is_plain(kind: Any) -> bool:
+    """Whether objects of a class are their ``__dict__``, so that copying it copies them."""
+    bases = kind.__mro__[:-1]
     return (
-        kind.__init__ is object.__init__
-        and kind.__new__ is object.__new__
+        kind.__reduce_ex__ is object.__reduce_ex__
+        and kind.__reduce__ is object.__reduce__
         and not hasattr(kind, "__deepcopy__")
-        and getattr(function, "__dict__", None) == {}
+        and not hasattr(kind, "__setstate__")
+        and not any(base.__dict__.get("__slots__") or "__getstate__" in base.__dict__ for base in bases)
     )
+
+
+def copy_function(function: Any) -> Any:
+    """A deep copy; many times faster than ``copy.deepcopy`` for the usual function object."""
+    kind: Any = type(function)
+    if not _is_plain(kind):
+        return copy.deepcopy(function)
+    clone = kind.__new__(kind)
+    memo = {id(function): clone}
+    attributes = clone.__dict__
+    for name, value in function.__dict__.items():
+        attributes[name] = value if type(value) in _ATOMIC else copy.deepcopy(value, memo)
+    return clone
 
 
 class OperatorFactory:
@@ -120,14 +140,10 @@ class OperatorFactory:
         self._function = function
         self._arguments = arguments
 
-    def _copy(self) -> Any:
-        function = self._function
-        return type(function)() if _is_bare(function) else copy.deepcopy(function)
-
     def __call__(self) -> Operator:
         """A new operator."""
         try:
-            function = self._copy()
+            function = copy_function(self._function)
         except Exception as error:
             raise InvalidJob(
                 f"function {type(self._function).__name__} cannot be copied for a subtask ({error}):"

@@ -23,6 +23,7 @@ from engine import (
     StreamExecutionEnvironment,
     Types,
 )
+from engine.adapters import copy_function
 from engine.datastream import CloseableIterator
 
 
@@ -345,3 +346,71 @@ class Longest(ReduceFunction):
 @pytest.mark.parametrize("function", [Longest(), lambda one, two: max(one, two, key=len)])
 def test_reduce_takes_functions_and_function_objects(stream, function):
     assert reduced(stream.key_by(len).reduce(function), ["a", "bb", "c"]) == ["a", "bb", "bb"]
+
+
+# ---- copies of functions
+
+
+class Reduces(MapFunction):
+    def __init__(self, seen=None):
+        self.seen = seen or []
+
+    def __reduce__(self):
+        return Reduces, (["reduced"],)
+
+    def map(self, value):
+        return value
+
+
+class Slotted(MapFunction):
+    __slots__ = ("seen",)
+
+    def __init__(self):
+        self.seen = []
+
+    def map(self, value):
+        return value
+
+
+class Port:
+    def __deepcopy__(self, memo):
+        return self
+
+
+class Holder(MapFunction):
+    def __init__(self, port):
+        self.port = port
+        self.seen = []
+        self.same = self.seen
+        self.me = self
+
+    def map(self, value):
+        return value
+
+
+def test_a_copy_keeps_what_its_attributes_share_and_what_refuses_to_be_copied():
+    port = Port()
+    original = Holder(port)
+    clone = copy_function(original)
+    assert clone.port is port
+    assert clone.seen is not original.seen
+    assert clone.same is clone.seen
+    assert clone.me is clone
+
+
+def test_a_copy_is_made_as_the_class_wants_it():
+    assert copy_function(Reduces()).seen == ["reduced"]
+    original = Slotted()
+    clone = copy_function(original)
+    assert clone.seen == []
+    assert clone.seen is not original.seen
+
+
+def test_a_copy_is_not_initialised_again():
+    original = Holder(None)
+    del original.seen
+    original.more = {1: [2]}
+    clone = copy_function(original)
+    assert not hasattr(clone, "seen")
+    assert clone.more == {1: [2]}
+    assert clone.more[1] is not original.more[1]
