@@ -18,6 +18,8 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
+from msgspec.structs import replace
+
 from harness.chance import Chance
 from harness.family import Family, Role, Workload
 from harness.nemesis.plots import HIGHEST_PARALLELISM, Stage, draw_faults, draw_kinds
@@ -132,6 +134,25 @@ def draw_priorities(chance: Chance) -> dict[ActionClass, int]:
 def checkpoint_steps(source: int, keyed: int, sink: int) -> int:
     """Return the steps of one checkpoint: triggers, barriers, writes, acknowledgements, notifications."""
     return source + source * keyed + keyed * sink + 3 * (source + keyed + sink) + 2
+
+
+def with_ample_limits(scenario: Scenario) -> Scenario:
+    """Return a scenario put together otherwise, with limits that no sound engine meets."""
+    highest = max(scenario.parallelism, *(fault.rescale_to for fault in scenario.faults), 1)
+    parallelism = scenario.parallelisms(highest)
+    records = STEPS_PER_RECORD * scenario.record_count()
+    checkpoints = 3 + records // scenario.checkpoint_interval_ms
+    natural = records + checkpoints * (checkpoint_steps(*parallelism) + sum(parallelism))
+    delays = sum(fault.delay + fault.after + scenario.restart_delay_ms for fault in scenario.faults)
+    schedule = scenario.schedule
+    if schedule.kind != "fair":
+        schedule = replace(schedule, horizon=3 * natural + 300)
+    return replace(
+        scenario,
+        schedule=schedule,
+        checkpoint_timeout_ms=schedule.horizon + 10 * natural + delays,
+        step_budget=20 * natural + 2 * schedule.horizon + 10 * delays + 2000,
+    )
 
 
 def _source_parallelism(chance: Chance, splits: int) -> int:

@@ -1,0 +1,78 @@
+"""Property tests: whatever Hypothesis draws, a sound engine breaks no property of any family.
+
+Each test runs in shards, so that pytest-xdist's workers share the work and never do the same twice. Set
+ONCEPROOF_PROFILE to ci or nightly for more examples, ONCEPROOF_SEED for others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.checkers import Signature
+from harness.checkers.determinism import check_determinism
+from harness.explain import explain
+from harness.family import Family, load_family
+from harness.oracle import PythonOracle
+from harness.scenario import Scenario, to_json
+from harness.shrink import shrink
+from harness.simulation.system import SimulatedSystem, record_preemptions
+from harness.strategies import SHARDS, generated, in_shard, register_profiles, structured
+from harness.verdict import Verdict, judge
+
+register_profiles()
+
+SYSTEM = SimulatedSystem()
+FAMILIES = ("word_count", "page_views")
+STRATEGIES: dict[str, Callable[[Family], st.SearchStrategy[Scenario]]] = {
+    "generated": generated,
+    "structured": structured,
+}
+
+
+def verdict_of(family: Family, scenario: Scenario) -> Verdict:
+    return judge(scenario, SYSTEM.run(family, scenario), PythonOracle(family, scenario))
+
+
+def told(family: Family, scenario: Scenario, signature: Signature) -> str:
+    """Return the failure as one would want to read it: explained, and as the JSON that replays it."""
+    small = shrink(
+        scenario,
+        lambda candidate: verdict_of(family, candidate).signature,
+        signature,
+        record_preemptions=lambda candidate: record_preemptions(family, candidate),
+    ).scenario
+    history = SYSTEM.run(family, small, trace=True)
+    explanation = explain(small, history, history.trace, verdict_of(family, small))
+    story = "\n".join(explanation.story)
+    return f"{signature}: {explanation.sentence} {explanation.cause}\n{story}\n{to_json(small)}"
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_no_scenario_breaks_a_property(name: str, strategy: str, shard: int) -> None:
+    family = load_family(name)
+
+    @in_shard(f"{name} {strategy}", shard)
+    @given(STRATEGIES[strategy](family))
+    def holds(scenario: Scenario) -> None:
+        signature = verdict_of(family, scenario).signature
+        assert signature is None, told(family, scenario, signature)
+
+    holds()
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_every_scenario_has_one_trace(shard: int) -> None:
+    family = load_family("word_count")
+
+    @in_shard("determinism", shard)
+    @given(generated(family))
+    def holds(scenario: Scenario) -> None:
+        assert check_determinism(SYSTEM.run(family, scenario), SYSTEM.run(family, scenario)) == ()
+
+    holds()
