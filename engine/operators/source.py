@@ -57,16 +57,14 @@ class SourceOperator(Operator):
     def poll(self, limit: int) -> list[Record]:
         """The next records of the next unfinished split, ``limit`` at most; [] once exhausted."""
         readers = self._readers
-        count = len(readers)
         while self._unfinished:
             _, reader = readers[self._next]
-            self._next = (self._next + 1) % count
-            if not reader.exhausted:
-                records = reader.read(limit)
-                self._unfinished = sum([not each.exhausted for _, each in readers])
-                if records:
-                    self.records_read += len(records)
-                    return records
+            self._next = (self._next + 1) % len(readers)
+            records = reader.read(limit)
+            if records:
+                self.records_read += len(records)
+                return records
+            self._unfinished = sum([not each.exhausted for _, each in readers])
         return []
 
     def positions(self) -> dict[str, Any]:

@@ -23,11 +23,13 @@ _POLL = CLASS_INDEX["poll"]
 _DELIVER = CLASS_INDEX["deliver"]
 _DELIVERIES = tuple(Deliver(channel) for channel in range(64))
 _RUNNING = TaskState.RUNNING
+_ALWAYS_SOMETHING = (None,)
+_NOT_BLOCKED = [False]
 _CREATED = TaskState.CREATED
 
 
 class Slot:
-    """One input of one task: a channel, or its source where ``queue`` is None."""
+    """One input of one task: a channel, or its source, whose ``queue`` stands for what it has yet to read."""
 
     __slots__ = (
         "blocked",
@@ -43,7 +45,7 @@ class Slot:
 
     def __init__(self, task: Task, channel: int | None, capacity: int) -> None:
         self.task = task
-        self.queue: Queue | None = None
+        self.queue: Queue | tuple[None] = _ALWAYS_SOMETHING
         self.class_index = _POLL
         self.event: Any = POLL
         self.label = f"poll {task.name}"
@@ -54,17 +56,16 @@ class Slot:
             self.event = _DELIVERIES[channel] if channel < len(_DELIVERIES) else Deliver(channel)
             self.label = f"deliver {task.name}/{channel}"
             self.channel = channel
-        self.blocked = task.barriers.blocked
+        self.blocked = task.barriers.blocked or _NOT_BLOCKED
         self.outputs = task.output_queues
         self.capacity = capacity
 
     def is_ready(self) -> bool:
         """Whether the task runs, has something to read here, and room for what follows from it."""
-        queue = self.queue
-        if queue is None:
-            if self.task.state is not _RUNNING:
-                return False
-        elif not queue or self.blocked[self.channel] or self.task.state is _CREATED:
+        if not self.queue or self.blocked[self.channel]:
+            return False
+        state = self.task.state
+        if state is _CREATED or (state is not _RUNNING and self.class_index == _POLL):
             return False
         capacity = self.capacity
         for output in self.outputs:  # noqa: SIM110 (a generator would double the cost of the commonest question)

@@ -1,8 +1,8 @@
 """The outside of a simulated job: the log it reads and the transactional system it writes to.
 
 - The system knows every transaction that was ever begun and judges each call as a real one would: a commit
-  or an abort that is repeated is fine, a commit of what was aborted or never prepared is an error, rows cannot
-  be added to what was prepared. What becomes visible goes into the history at that moment.
+  or an abort that is repeated is fine, a commit of what was aborted or never prepared is an error, rows can
+  not be added to what was prepared. What becomes visible goes into the history at that moment.
 - Sources and sinks reach it only through their calls, and these are made inside a task's ``handle``: so a
   fault at a protocol point can end the task between two of them.
 - Ports are shared by all subtasks and attempts: copying a function for a subtask must not copy them.

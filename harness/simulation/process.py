@@ -101,7 +101,7 @@ class SimulatedProcess(Execution):
 
     def start_restoring(self, task: Task, event: Restore) -> None:
         """Restoring is an action of its own, so that a crash can come between two tasks' restores."""
-        self.world.slots_are_stale = True
+        self.world.renew_slots()
         self.world.add(_RESTORE, f"restore {task.name}", self._restore, (task, event))
 
     def _restore(self, argument: tuple[Task, Restore]) -> None:
@@ -139,7 +139,7 @@ class SimulatedProcess(Execution):
 
     def cancel(self, task: Task) -> None:
         """As every driver; a task that is killed while it closes is over, too."""
-        self.world.slots_are_stale = True
+        self.world.renew_slots()
         try:
             super().cancel(task)
         except Killed:
@@ -150,7 +150,7 @@ class SimulatedProcess(Execution):
         if not self.is_current(task):
             return
         del self.tasks[task.id]
-        self.world.slots_are_stale = True
+        self.world.renew_slots()
         self.world.task_failed(task, "killed", injected=True)
         self.send(Send(self.failure_message(task, Killed("killed"))))
 
@@ -161,7 +161,7 @@ class SimulatedProcess(Execution):
 
     def task_died(self, task: Task, error: BaseException) -> None:
         """A task raised: because a fault made a call of it fail, or because it has an error."""
-        self.world.slots_are_stale = True
+        self.world.renew_slots()
         self.world.task_raised(task, error)
         self.send(Send(self.failure_message(task, error)))
 

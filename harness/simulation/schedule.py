@@ -76,7 +76,7 @@ class UniformChooser:
                 return index
             slot = slots[index]
             # Most misses are empty channels: seeing that here saves the call.
-            if (slot.queue is None or slot.queue) and slot.is_ready():
+            if slot.queue and slot.is_ready():
                 return index
         ready = possible(slots, pending)
         return ready[int(random() * len(ready))] if ready else NOTHING

@@ -95,7 +95,7 @@ class Tracer:
     def slot(self, step: int, slot: Slot) -> None:
         """A channel is about to be read."""
         queue = slot.queue
-        if queue is None:
+        if isinstance(queue, tuple):
             return
         self._catch_up(step)
         shadow = self._shadows.get(id(queue))

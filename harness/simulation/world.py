@@ -86,8 +86,11 @@ class World:
         self.family = family
         self.scenario = scenario
         self.history = History()
-        self.step = 0
         self.clock = 0
+        """Milliseconds; a step takes one."""
+        self._skipped = 0
+        self._attention = 0
+        self._is_fair = False
         self.storage = SimulatedStorage()
         self.external = TransactionalSystem(self.history, self._current_step)
         self.external.fails_after_commit = self._commit_fails
@@ -105,7 +108,7 @@ class World:
         self._pending: list[Action] = []
         self._later: list[tuple[int, int, Action]] = []
         self._sequence = 0
-        self._chooser = chooser or chooser_of(scenario.schedule)
+        self._choose = (chooser or chooser_of(scenario.schedule)).choose
         self._labels: list[str] = []
         self._points = dict.fromkeys(POINTS, 0)
         self._cuts: dict[str, dict[str, int]] = {}
@@ -117,68 +120,93 @@ class World:
     # The loop.
 
     def run(self) -> History:
-        """Perform actions until the job is over, stuck or out of steps."""
+        """Perform actions until the job is over, stuck or out of steps.
+
+        What need not be looked at in every step hides behind one number, ``_attention``: the step budget, the
+        schedule's horizon, what is due later, slots that are out of date.
+        """
         started = time.perf_counter()
         self._start_process(None)
-        budget = self.scenario.step_budget
-        horizon = self.scenario.schedule.horizon
-        choose = self._chooser.choose
         pending = self._pending
+        labels = self._labels
+        tracing = self._tracing
         while not self._over:
-            if self.step >= budget:
-                self.history.budget_exhausted(self.step)
-                break
-            step = self.step = self.step + 1
             self.clock += 1
-            if self._later and self._later[0][0] <= self.clock:
-                self._due()
-            if self.slots_are_stale:
-                self._renew_slots()
-            if step == horizon:
-                choose = FairChooser().choose
+            if self.clock >= self._attention and not self._attend():
+                break
             slots = self.slots
-            choice = choose(slots, pending, step)
+            choice = self._choose(slots, pending, self.clock - self._skipped)
             if choice == NOTHING:
-                if not self._later:
-                    self.history.budget_exhausted(step)
-                    break
-                self.clock = self._later[0][0] - 1
-                self.step -= 1
-                continue
+                if self._skip():
+                    continue
+                break
             try:
                 if choice < len(slots):
-                    self._take(slots[choice])
+                    slot = slots[choice]
+                    labels.append(slot.label)
+                    if tracing:
+                        self.tracer.slot(self.step, slot)
+                    self.process.task_event(slot.task, slot.event)  # type: ignore[union-attr]
                 else:
-                    self._perform(pending.pop(choice - len(slots)))
+                    action = pending.pop(choice - len(slots))
+                    labels.append(action.label)
+                    if tracing:
+                        self.tracer.action(self.step, action)
+                    action.perform(action.argument)
+                if tracing:
+                    self.tracer.after(self.step)
             except ProcessKilled:
                 self._process_died()
             except Exception as error:
-                self._machine_error(self._labels[-1], error)
+                self._machine_error(labels[-1], error)
         self._at_rest()
         self.history.statistics.milliseconds = (time.perf_counter() - started) * 1000
         return self.history
 
-    def _take(self, slot: Slot) -> None:
-        """A task reads one element."""
-        self._labels.append(slot.label)
-        process = self.process
-        assert process is not None
-        if self._tracing:
-            self.tracer.slot(self.step, slot)
-            process.task_event(slot.task, slot.event)
-            self.tracer.after(self.step)
-        else:
-            process.task_event(slot.task, slot.event)
+    @property
+    def step(self) -> int:
+        """How many actions have been performed, the one in hand included."""
+        return self.clock - self._skipped
 
-    def _perform(self, action: Action) -> None:
-        """Something under way happens."""
-        self._labels.append(action.label)
-        if self._tracing:
-            self.tracer.action(self.step, action)
-            action.perform(action.argument)
-            self.tracer.after(self.step)
-        else:
-            action.perform(action.argument)
+    def _attend(self) -> bool:
+        """Do what is due; whether the run goes on."""
+        step = self.step
+        if step > self.scenario.step_budget:
+            self.clock -= 1
+            self.history.budget_exhausted(self.step)
+            return False
+        if self._later and self._later[0][0] <= self.clock:
+            self._due()
+        if self.slots_are_stale:
+            self._renew_slots()
+        horizon = self.scenario.schedule.horizon
+        if step >= horizon and not self._is_fair:
+            self._is_fair = True
+            self._choose = FairChooser().choose
+        next_steps = (
+            [self.scenario.step_budget + 1] if self._is_fair else [self.scenario.step_budget + 1, horizon]
+        )
+        self._attention = min(next_steps) + self._skipped
+        if self._later:
+            self._attention = min(self._attention, self._later[0][0])
+        return True
+
+    def _skip(self) -> bool:
+        """Nothing can happen now: let the clock jump to what happens next. False if nothing ever will."""
+        self.clock -= 1
+        if not self._later:
+            self.history.budget_exhausted(self.step)
+            return False
+        jump = self._later[0][0] - 1 - self.clock
+        self.clock += jump
+        self._skipped += jump
+        self._attention = 0
+        return True
+
+    def renew_slots(self) -> None:
+        """Tasks have come or gone: before the next choice the slots are made anew."""
+        self.slots_are_stale = True
+        self._attention = 0
 
     def _due(self) -> None:
         while self._later and self._later[0][0] <= self.clock:
@@ -207,6 +235,8 @@ class World:
         self._sequence += 1
         action = Action(class_index, label, perform, argument, self.step)
         heapq.heappush(self._later, (due, self._sequence, action))
+        if due < self._attention:
+            self._attention = due
 
     # Faults.
 
@@ -293,7 +323,7 @@ class World:
         for task in process.tasks.values():
             self.task_failed(task, "its process was killed", injected=True)
         self.process = None
-        self.slots_are_stale = True
+        self.renew_slots()
         dead = (process, self)
         for action in self.writes_under_way():
             if zlib.crc32(action.label.encode()) & 1:

@@ -2,20 +2,26 @@
 
 Two sources, two counts, two sinks over hash edges; aligned barriers, snapshots stored and acknowledged as
 steps of their own, metadata, notifications that commit; one kill as a notification of the second checkpoint
-arrives, a restart with three counts, the rest of the input, a final checkpoint; the rows are checked. One random
-choice a step. It knows one job, one fault and no error: what is left of a simulation without an engine.
+arrives, a restart with three counts, the rest of the input, a final checkpoint; the rows are checked. One
+random choice a step, all of them hashed; snapshots are bytes in a store, with a checksum, and are decoded on
+restore. It knows one job, one fault and no error: what is left of a simulation without an engine.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections import Counter, deque
+from hashlib import blake2b, sha256
 from random import Random
 from typing import Any
+
+import msgspec
 
 GROUPS = 16
 INTERVAL_STEPS = 60
 KILLED_AT_CHECKPOINT = 2
+ENCODE = msgspec.msgpack.Encoder().encode
+DECODE = msgspec.msgpack.Decoder().decode
 
 
 class Run:
@@ -30,12 +36,16 @@ class Run:
         self.rows: list[tuple[str, int]] = []
         self.committed: set[Any] = set()
         self.steps = 0
+        self.trace: list[Any] = []
         self.killed = False
         self.deploy(2)
 
     def deploy(self, counts: int) -> None:
         """Start an attempt from the latest complete checkpoint."""
-        state = self.stored.get(self.complete, {})
+        state = {}
+        for task, (data, checksum) in self.stored.get(self.complete, {}).items():
+            assert sha256(data).digest() == checksum, "a stored snapshot is damaged"
+            state[task] = DECODE(data)
         self.counts = counts
         self.offsets = [state.get(("source", index), 0) for index in range(2)]
         self.tables: list[dict[str, int]] = [{} for _ in range(counts)]
@@ -45,7 +55,7 @@ class Run:
                     self.tables[self.owner(word)][word] = count
             elif task[0] == "sink":
                 for name, rows in table:
-                    self.commit(name, rows)
+                    self.commit(tuple(name), [tuple(row) for row in rows])
         self.open: list[list[tuple[str, int]]] = [[], []]
         self.prepared: list[list[Any]] = [[], []]
         self.channels: dict[Any, deque[Any]] = {}
@@ -65,8 +75,8 @@ class Run:
         """The count that owns a word."""
         return zlib.crc32(word.encode()) % GROUPS * self.counts // GROUPS
 
-    def run(self) -> int:
-        """Step until a checkpoint after the end of the input is complete; the number of steps."""
+    def run(self) -> str:
+        """Step until a checkpoint after the end of the input is complete; the hash of all that happened."""
         while not self.final or self.pending or self.messages:
             self.steps += 1
             if not self.pending and self.steps - self.last_trigger >= INTERVAL_STEPS:
@@ -79,18 +89,22 @@ class Run:
                 continue
             choice = int(self.random() * total)
             if choice < len(ready):
+                self.trace.append(ready[choice])
                 self.deliver(ready[choice])
             elif choice < len(ready) + len(sources):
+                self.trace.append(sources[choice - len(ready)])
                 self.poll(sources[choice - len(ready)])
             else:
-                self.message(*self.messages.pop(choice - len(ready) - len(sources)))
+                message = self.messages.pop(choice - len(ready) - len(sources))
+                self.trace.append(message[:3])
+                self.message(*message)
         counts: Counter[str] = Counter()
         expected = []
         for word in self.splits[0] + self.splits[1]:
             counts[word] += 1
             expected.append((word, counts[word]))
         assert sorted(self.rows) == sorted(expected), "the floor itself is wrong"
-        return self.steps
+        return blake2b(ENCODE([self.trace, self.rows]), digest_size=16).hexdigest()
 
     def poll(self, index: int) -> None:
         """Read one word and send it to its count."""
@@ -145,7 +159,8 @@ class Run:
         if verb == "trigger":
             self.snapshot(task, checkpoint)
         elif verb == "store":
-            self.messages.append(("acknowledge", task, checkpoint, state))
+            data = ENCODE(state)
+            self.messages.append(("acknowledge", task, checkpoint, (data, sha256(data).digest())))
         elif verb == "acknowledge":
             self.acknowledged[task] = state
             if len(self.acknowledged) == self.counts + 4:
