@@ -110,11 +110,11 @@ class AlignedBarrierHandler:
         effects: list[BarrierEffect] = []
         self._open_channels -= 1
         self.ended[channel] = True
-        if channel in self.holds_channels:
-            self.holds_channels.remove(channel)
         if not self.pending:
             return effects
         if self._counts_ended_channels:
+            if channel in self.holds_channels:
+                self.holds_channels.remove(channel)
             self._align(channel, effects)
         else:
             effects.append(self._abort(self.latest_checkpoint_id, DECLINED_INPUT_END_OF_STREAM))
