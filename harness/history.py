@@ -55,6 +55,24 @@ EVENT_KINDS: Final = (
 
 
 @dataclass(slots=True)
+class Recovery:
+    """One death of a task or a process in a system that runs in real time, and how the job came back."""
+
+    kind: str
+    point: str
+    task: str
+    parallelism_before: int
+    position: int | None = None
+    """How many records had been read, as far as the dying one could tell."""
+    restored: int | None = None
+    """The checkpoint from which the job went on; None: from nothing."""
+    replayed: int | None = None
+    parallelism_after: int = 0
+    seconds: float | None = None
+    """From the death to the first rows that became visible after it; None if there were none."""
+
+
+@dataclass(slots=True)
 class Statistics:
     """What a run cost, and which of its faults struck."""
 
@@ -67,6 +85,10 @@ class Statistics:
     """How often a (fault kind, point) fired."""
     points: dict[str, int] = field(default_factory=dict)
     """How often a protocol point was passed."""
+    not_applicable: dict[tuple[str, str], int] = field(default_factory=dict)
+    """How many planned faults of each (fault kind, point) the system cannot take."""
+    recoveries: list[Recovery] = field(default_factory=list)
+    """Only of systems that run in real time."""
     milliseconds: float = 0.0
 
 

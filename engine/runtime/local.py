@@ -8,6 +8,8 @@ The rules this module lives by:
   messages, finished writes and due timers get theirs.
 - The process may be killed at any instruction. What a later one finds in the checkpoint directory decides;
   therefore nothing is reported before it is durable, and nothing is deleted before its successor is.
+- A checkpoint by records is a promise of how much is read again after a failure: where the next one is due
+  and the one before is not complete, sources wait.
 - A job that has finished says so durably in its checkpoint directory. Run again over the same directory it
   does nothing: its output is complete, and a second run would repeat it.
 - Without a checkpoint directory checkpoints live in memory: they survive a failed task, not the process.
@@ -122,6 +124,7 @@ class LocalExecution(Execution):
         self._capacity = settings.channel_buffers
         self._interval_records = settings.interval_records
         self._records_at_trigger = 0
+        self._sources_wait = False
         self._records_before = 0
         self._mailbox: deque[Any] = deque()
         self._timers: list[tuple[int, int, Any]] = []
@@ -172,7 +175,7 @@ class LocalExecution(Execution):
                     break
             else:
                 if task.is_source:
-                    if task.state is TaskState.RUNNING:
+                    if task.state is TaskState.RUNNING and not self._sources_wait:
                         self.task_event(task, POLL)
                         progress = True
                 elif task.state is not TaskState.CREATED:
@@ -238,7 +241,9 @@ class LocalExecution(Execution):
 
     def _trigger_by_records(self, interval_records: int) -> None:
         read = self._records_read()
-        if read - self._records_at_trigger >= interval_records and not self.master.coordinator.pending:
+        is_due = read - self._records_at_trigger >= interval_records
+        self._sources_wait = is_due and bool(self.master.coordinator.pending)
+        if is_due and not self._sources_wait:
             self._records_at_trigger = read
             self.master_event(TriggerRequested())
 
@@ -256,6 +261,7 @@ class LocalExecution(Execution):
         """Count it; what the attempt before had read is kept for the result."""
         self.attempts += 1
         self._records_at_trigger = 0
+        self._sources_wait = False
 
     def start_restoring(self, task: Task, event: Restore) -> None:
         """Restore at once."""

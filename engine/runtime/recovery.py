@@ -7,7 +7,7 @@ The directory alone decides: no other memory of the job survives its process.
 - ``chk-<n>/_metadata``: checkpoint n is complete. It is deleted first when the checkpoint is discarded, so
   that a half-deleted checkpoint is none.
 - ``finished``: the job has finished. It is written before the checkpoints are deleted, so that a restart in
-  between does not begin afresh.
+  between does not begin afresh, but deletes the rest of them.
 - Every other file that no complete checkpoint lists was left by a process that died, and is deleted.
 """
 
@@ -73,7 +73,9 @@ def recover(storage: RecoverableStorage, num_retained: int) -> Recovered:
     """
     paths = storage.list("")
     incarnation = _claim(storage, paths)
-    finished = FINISHED in paths
+    if FINISHED in paths:
+        sweep(storage, ())
+        return Recovered(incarnation, (), finished=True)
     ids = sorted(
         int(path[4 : -len(METADATA) - 1])
         for path in paths
@@ -87,7 +89,7 @@ def recover(storage: RecoverableStorage, num_retained: int) -> Recovered:
     for checkpoint_id in ids[:-num_retained]:
         discard_checkpoint(storage, checkpoint_id)
     sweep(storage, kept)
-    return Recovered(incarnation, kept, finished)
+    return Recovered(incarnation, kept, finished=False)
 
 
 def sweep(storage: RecoverableStorage, kept: tuple[CheckpointMetadata, ...]) -> None:

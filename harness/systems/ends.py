@@ -1,0 +1,144 @@
+"""The ends of a job in a real process: what it reads, counted, and the files it writes, told.
+
+The rules this module lives by:
+
+- A position in a split carries the number of records before it, whatever else the source needs to find it:
+  only numbers of records can be compared with an oracle.
+- A commit is told after it is done and before the next one is begun: of two that are done, one at the most
+  has not been told when the process dies, and its file is there to be seen.
+- An error that answers a commit comes after the commit has been done, as from a server whose answer is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from engine.connectors.encoders import Encoder
+from engine.connectors.file_sink import FileSinkFunction, OutputFileConfig, Transaction
+from engine.connectors.source import Source, SplitReader
+from engine.elements import Record
+from engine.operators.source import SourceOperator
+from harness.scenario import Parameter
+from harness.systems import event_log
+from harness.systems.event_log import EventLog
+from harness.systems.spec import Spec
+
+PREFIX: Final = "part"
+
+
+class InjectedError(Exception):
+    """An error that a fault made the outside answer with."""
+
+
+class CountedReader(SplitReader):
+    """Reads a split and counts; its position is [that of the reader within, records before it]."""
+
+    __slots__ = ("_count", "_reader")
+
+    def __init__(self, reader: SplitReader, count: int) -> None:
+        self._reader = reader
+        self._count = count
+
+    def read(self, limit: int) -> list[Record]:
+        """The next records."""
+        records = self._reader.read(limit)
+        self._count += len(records)
+        return records
+
+    @property
+    def position(self) -> list[Any]:
+        """Where to go on, and how many records came before."""
+        return [self._reader.position, self._count]
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the split is read out."""
+        return self._reader.exhausted
+
+    def close(self) -> None:
+        """Close the reader within."""
+        self._reader.close()
+
+
+class CountedSource(Source):
+    """Counts the records of another source; ``names`` gives its splits names of our own."""
+
+    def __init__(self, source: Source, names: Mapping[str, str] | None = None) -> None:
+        self._source = source
+        self._names = names or {split: split for split in source.splits()}
+
+    def splits(self) -> Sequence[str]:
+        """Our names."""
+        return list(self._names)
+
+    def open_split(self, split: str, position: Any | None) -> CountedReader:
+        """A reader that goes on counting."""
+        inner, count = (None, 0) if position is None else position
+        return CountedReader(self._source.open_split(self._names[split], inner), count)
+
+
+def records_read(source: SourceOperator) -> dict[str, int]:
+    """By split, how many records a source subtask has read of it."""
+    return {split: position[1] for split, position in source.positions().items()}
+
+
+class ToldFileSink(FileSinkFunction):
+    """The engine's file sink, telling each commit."""
+
+    def __init__(
+        self,
+        base_path: str,
+        encoder: Encoder,
+        config: OutputFileConfig,
+        log: EventLog,
+        fails: Callable[[], bool],
+    ) -> None:
+        super().__init__(base_path, encoder, config)
+        self._log = log
+        self._fails = fails
+
+    def __deepcopy__(self, memo: object) -> ToldFileSink:
+        config = OutputFileConfig(self._prefix, self._suffix)
+        return ToldFileSink(self._base_path, self._encoder, config, self._log, self._fails)
+
+    def commit(self, transaction: Transaction) -> None:
+        """Commit, then tell."""
+        name, length = transaction
+        try:
+            super().commit(transaction)
+        except OSError:
+            self._log.say(event_log.COMMIT_FAILED, transaction=name)
+            raise
+        self._log.say(event_log.COMMITTED, transaction=name, length=length)
+        if self._fails():
+            self._log.say(event_log.COMMIT_FAILED, transaction=name)
+            raise InjectedError(f"commit of {name} timed out")
+
+
+class LocalIO:
+    """The ends of a family's job in a real process."""
+
+    def __init__(
+        self, spec: Spec, source: CountedSource, parallelism: int, log: EventLog, fails: Callable[[], bool]
+    ) -> None:
+        self.source_parallelism = spec.source_parallelism or parallelism
+        self.parallelism = parallelism
+        self.sink_parallelism = spec.sink_parallelism or parallelism
+        self.parameters: dict[str, Parameter] = spec.parameters
+        self._spec = spec
+        self._source = source
+        self._log = log
+        self._fails = fails
+
+    def source(self, name: str) -> CountedSource:
+        """The splits."""
+        return self._source
+
+    def sink(self, name: str) -> ToldFileSink:
+        """An exactly-once sink into part files."""
+        spec = self._spec
+        encoder = Encoder.json_lines_encoder() if spec.rows == "json" else Encoder.csv_encoder()
+        return ToldFileSink(
+            spec.output, encoder, OutputFileConfig(PREFIX, spec.suffix), self._log, self._fails
+        )

@@ -1,0 +1,62 @@
+"""What a process under trial tells of itself, line by line, so that its death loses nothing that mattered.
+
+The rules this module lives by:
+
+- A line is handed to the kernel in one write before anything that follows from the event can happen: what a
+  reader could have seen has its line before the next thing could be seen. So the order is that of the world.
+- A kill may cut the last line short, and only that one: what does not end in a newline was never said.
+  Whoever reads settles by looking what became of the thing itself.
+- Each process has a file of its own; nothing is appended to the torn line of a predecessor.
+- Times are those of the machine's monotonic clock, which all its processes share.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any, Final, Self
+
+import msgspec
+
+PROCESS_STARTED: Final = "process_started"
+ATTEMPT_STARTED: Final = "attempt_started"
+SNAPSHOT_TAKEN: Final = "snapshot_taken"
+CHECKPOINT_TRIGGERED: Final = "checkpoint_triggered"
+CHECKPOINT_COMPLETED: Final = "checkpoint_completed"
+CHECKPOINT_ABORTED: Final = "checkpoint_aborted"
+COMMITTED: Final = "committed"
+COMMIT_FAILED: Final = "commit_failed"
+FAULT_STRUCK: Final = "fault_struck"
+TASK_FAILED: Final = "task_failed"
+ERROR: Final = "error"
+JOB_FINISHED: Final = "job_finished"
+JOB_FAILED: Final = "job_failed"
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(dict[str, Any])
+
+
+class EventLog:
+    """The file to which a process appends. All copies of it are the same file."""
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def say(self, kind: str, **payload: Any) -> None:
+        """Append one event."""
+        line = _encoder.encode({"at": time.monotonic_ns(), "kind": kind, **payload})
+        os.write(self._descriptor, line + b"\n")
+
+
+def read_events(path: Path) -> list[dict[str, Any]]:
+    """Return what a process said, without a last line that is torn."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    whole, _, _ = data.rpartition(b"\n")
+    return [_decoder.decode(line) for line in whole.splitlines()]

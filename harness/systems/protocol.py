@@ -1,0 +1,111 @@
+"""The one way to put anything on trial: a system runs a scenario and gives the history of what was seen.
+
+The rules this module lives by:
+
+- A system says what it can take: which faults, and whether a run repeats itself. A fault that it cannot take
+  is not planned for it; it is counted as not applicable, so that no report takes silence for survival.
+- Whatever the system, the history has the same events, and the same checkers judge it with the same oracle.
+- Systems are found by name and imported when they are asked for: one of them may need Spark, another none of
+  its weight.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Final, Protocol
+
+from harness.family import Family
+from harness.history import History
+from harness.scenario import KILLS, MESSAGE_FAULTS, WRITE_FAULTS, Fault, FaultKind, Scenario
+
+
+class Capability(StrEnum):
+    """What a system can take, or can do."""
+
+    KILL_TASK = "kill_task"
+    KILL_ALL = "kill_all"
+    KILL_PROCESS = "kill_process"
+    MESSAGE_FAULTS = "message_faults"
+    WRITE_FAULTS = "write_faults"
+    COMMIT_ERRORS = "commit_errors"
+    RESCALE = "rescale"
+    SCHEDULES = "schedules"
+    """It follows the scenario's schedule; otherwise it schedules itself."""
+    DETERMINISM = "determinism"
+    """Two runs of a scenario are the same step by step."""
+    TRACE = "trace"
+    """It can give the full trace of a run."""
+
+
+NEEDED: Final[dict[FaultKind, Capability]] = {
+    "kill_task": Capability.KILL_TASK,
+    "kill_all": Capability.KILL_ALL,
+    "kill_process": Capability.KILL_PROCESS,
+    **dict.fromkeys(sorted(MESSAGE_FAULTS), Capability.MESSAGE_FAULTS),
+    **dict.fromkeys(sorted(WRITE_FAULTS), Capability.WRITE_FAULTS),
+    "commit_error_after_success": Capability.COMMIT_ERRORS,
+}
+"""What a system must be able to take for each kind of fault."""
+
+
+class System(Protocol):
+    """What stands trial."""
+
+    @property
+    def name(self) -> str:
+        """How the command line and reports call it."""
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What it can take, and what it can do."""
+
+    def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
+        """Run the scenario to its end; with ``trace`` the history carries the full trace, if it can."""
+
+
+class UnknownSystem(Exception):
+    """No system has that name; the message is one line."""
+
+
+_HOMES: Final = {
+    "simulated": ("harness.simulation.system", "SimulatedSystem"),
+    "local": ("harness.systems.local", "LocalSystem"),
+}
+
+
+def system_names() -> tuple[str, ...]:
+    """Return the names of all systems."""
+    return tuple(_HOMES)
+
+
+def find_system(name: str) -> System:
+    """Return a system by its name; UnknownSystem if there is none."""
+    home = _HOMES.get(name)
+    if home is None:
+        near = difflib.get_close_matches(name, _HOMES, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_HOMES)}"
+        raise UnknownSystem(f"unknown system {name!r}: {hint}")
+    module, class_name = home
+    system: System = getattr(importlib.import_module(module), class_name)()
+    return system
+
+
+def applicable(
+    faults: Iterable[Fault], capabilities: frozenset[Capability]
+) -> tuple[tuple[Fault, ...], dict[tuple[str, str], int]]:
+    """Return the faults that a system can take, and how many (kind, point) it cannot."""
+    taken: list[Fault] = []
+    left: dict[tuple[str, str], int] = {}
+    for fault in faults:
+        needed = {NEEDED[fault.kind]}
+        if fault.kind in KILLS and fault.rescale_to:
+            needed.add(Capability.RESCALE)
+        if needed <= capabilities:
+            taken.append(fault)
+        else:
+            key = (fault.kind, fault.point)
+            left[key] = left.get(key, 0) + 1
+    return tuple(taken), left

@@ -1,0 +1,245 @@
+"""From what real processes told, and the files they left, to the history that checkers judge.
+
+The rules this module lives by:
+
+- The order is that of the log; the files decide what there is. A file that can be read became visible at
+  the latest when its process died, told or not; rows that cannot be read again are gone, whatever was told.
+- A part file is read once its process is dead, when nobody can be in the middle of it. It must then stay as
+  it is to the end.
+- The number of an event is its step: real processes have no other.
+- A checkpoint is complete once it is told, or found by the next process, before that one restores anything.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from harness.history import History, Recovery, Row
+from harness.scenario import KILLS, Fault
+from harness.systems.spec import HIDDEN
+
+OUTSIDE: Final = "outside"
+"""The point of a kill that somebody else sent: anywhere."""
+
+ReadRows = Callable[[Path], list[Row]]
+
+
+class Retelling:
+    """Turns the events of one process after another into one history."""
+
+    def __init__(
+        self,
+        faults: tuple[Fault, ...],
+        lengths: Mapping[str, int],
+        output: Path,
+        suffix: str,
+        read_rows: ReadRows,
+        parallelism: int,
+    ) -> None:
+        self.history = History()
+        self.parallelism = parallelism
+        """Of the attempt that runs, or ran last."""
+        self.next_parallelism = parallelism
+        """Of the next one: what the last kill with a rescale asked for."""
+        self.is_over = False
+        self.last_fault: dict[str, Any] | None = None
+        """What the last fault told that struck in the process that was heard last."""
+        self._faults = faults
+        self._lengths = dict(lengths)
+        self._output = output
+        self._read_rows = read_rows
+        self._name = re.compile(rf"part-([0-9]+)-([0-9]+)-([0-9]+\.[0-9]+){re.escape(suffix)}")
+        self._step = 0
+        self._attempt = ""
+        self._cuts: dict[str, dict[str, int]] = {}
+        self._listed: dict[str, list[str]] = {}
+        self._writers: dict[str, str] = {}
+        self._complete: dict[int, dict[str, int]] = {}
+        self._visible: dict[str, tuple[int, int] | None] = {}
+        self._waiting: list[tuple[Recovery, int, dict[str, int]]] = []
+        self._points: dict[str, int] = {}
+
+    # The events of a process.
+
+    def hear(self, events: list[dict[str, Any]]) -> None:
+        """Retell what one process told, once it is dead."""
+        self.last_fault = None
+        self._points = {}
+        for event in events:
+            self._step += 1
+            getattr(self, f"_{event['kind']}")(event)
+        totals = self.history.statistics.points
+        for point, count in self._points.items():
+            totals[point] = totals.get(point, 0) + count
+        self._look_at_files()
+
+    def killed(self, at: int, was_planned: bool) -> None:
+        """The process was killed; one that told so has told why."""
+        self._step += 1
+        if not was_planned:
+            self._fired("kill_process", OUTSIDE, "*", at, {})
+        self.history.task_failed(self._step, "process", self._attempt, "killed", injected=True)
+
+    def _process_started(self, event: dict[str, Any]) -> None:
+        for checkpoint in event["found"]:
+            if checkpoint["id"] not in self._complete:
+                self._completed(checkpoint)
+
+    def _attempt_started(self, event: dict[str, Any]) -> None:
+        restored = event["restored"]
+        self._attempt = event["attempt"]
+        self.parallelism = self.next_parallelism = event["parallelism"]
+        self.history.attempt_started(self._step, self._attempt, self.parallelism, restored)
+        statistics = self.history.statistics
+        statistics.attempts += 1
+        cut = self._complete.get(restored, {})
+        for recovery, _, read in self._waiting:
+            if recovery.parallelism_after:
+                # It had come back already, and died again before anything became visible.
+                continue
+            recovery.restored = restored
+            recovery.parallelism_after = self.parallelism
+            recovery.replayed = sum(
+                [max(0, position - cut.get(split, 0)) for split, position in read.items()]
+            )
+            statistics.records_replayed += recovery.replayed
+
+    def _snapshot_taken(self, event: dict[str, Any]) -> None:
+        path = event["path"]
+        self._cuts[path] = event["cut"]
+        self._listed[path] = event["transactions"]
+        self._writers[path] = event["attempt"]
+
+    def _checkpoint_triggered(self, event: dict[str, Any]) -> None:
+        self.history.checkpoint_triggered(self._step, event["checkpoint"])
+
+    def _checkpoint_aborted(self, event: dict[str, Any]) -> None:
+        self.history.checkpoint_aborted(self._step, event["checkpoint"], event["reason"])
+
+    def _checkpoint_completed(self, event: dict[str, Any]) -> None:
+        self._completed(event["checkpoint"])
+
+    def _completed(self, checkpoint: dict[str, Any]) -> None:
+        """What is not among the snapshots of any source belongs to sources that had finished."""
+        cut = dict(self._lengths)
+        transactions: list[str] = []
+        writers: dict[str, None] = {}
+        for path in checkpoint["paths"]:
+            cut.update(self._cuts.get(path, {}))
+            transactions += self._listed.get(path, [])
+            writers[self._writers.get(path, "unknown")] = None
+        self._complete[checkpoint["id"]] = cut
+        self.history.checkpoint_completed(
+            self._step, checkpoint["id"], checkpoint["attempt"], cut, transactions, tuple(writers)
+        )
+
+    def _committed(self, event: dict[str, Any]) -> None:
+        self._becomes_visible(event["transaction"], event["length"] == 0, event["at"])
+
+    def _commit_failed(self, event: dict[str, Any]) -> None:
+        self.history.commit_failed(self._step, event["transaction"])
+
+    def _fault_struck(self, event: dict[str, Any]) -> None:
+        self.last_fault = event
+        self._points = event["points"]
+        fault = self._faults[event["number"]]
+        self.next_parallelism = fault.rescale_to or self.next_parallelism
+        self._fired(fault.kind, fault.point, event["task"], event["at"], event["read"])
+
+    def _task_failed(self, event: dict[str, Any]) -> None:
+        self.history.task_failed(
+            self._step, event["task"], event["attempt"], event["cause"], event["injected"]
+        )
+
+    def _error(self, event: dict[str, Any]) -> None:
+        self.history.error(self._step, event["where"], event["type"], event["function"], event["text"])
+        self.is_over = True
+
+    def _job_finished(self, event: dict[str, Any]) -> None:
+        self._points = event["points"]
+        self.history.job_finished(self._step)
+        self.is_over = True
+
+    def _job_failed(self, event: dict[str, Any]) -> None:
+        self.history.job_failed(self._step, event["cause"])
+        self.is_over = True
+
+    def _fired(self, kind: str, point: str, task: str, at: int, read: dict[str, int]) -> None:
+        self.history.fault_fired(self._step, kind, point, task)
+        statistics = self.history.statistics
+        key = (kind, point)
+        statistics.coverage[key] = statistics.coverage.get(key, 0) + 1
+        if kind in KILLS:
+            position = sum(read.values()) if read else None
+            recovery = Recovery(kind, point, task, self.parallelism, position)
+            statistics.recoveries.append(recovery)
+            self._waiting.append((recovery, at, read))
+
+    # The files.
+
+    def _becomes_visible(self, name: str, is_empty: bool, at: int | None) -> None:
+        """Once: committing again what is visible changes nothing for a reader."""
+        if name in self._visible:
+            return
+        path = self._output / name
+        self._visible[name] = None if is_empty else _identity(path)
+        rows = [] if is_empty or self._visible[name] is None else self._read_rows(path)
+        match = self._name.fullmatch(name)
+        subtask, epoch, attempt = (0, 0, "unknown") if match is None else match.groups()
+        self.history.transaction_visible(self._step, name, int(subtask), attempt, int(epoch), rows)
+        if not is_empty and self._visible[name] is None:
+            self.history.transaction_hidden(self._step, name)
+        if rows and at is not None:
+            for recovery, since, _ in self._waiting:
+                recovery.seconds = (at - since) / 1e9
+            self._waiting = []
+
+    def _look_at_files(self) -> None:
+        """What can be read has become visible, told or not, and must not change any more."""
+        for name in sorted(os.listdir(self._output)):
+            if not name.startswith(HIDDEN) and name not in self._visible:
+                self._step += 1
+                self._becomes_visible(name, is_empty=False, at=None)
+        for name, identity in self._visible.items():
+            if identity is not None and _identity(self._output / name) != identity:
+                self._step += 1
+                self._visible[name] = None
+                self.history.transaction_hidden(self._step, name)
+
+    # The end.
+
+    def out_of_time(self) -> None:
+        """The job did not end within its time."""
+        self._step += 1
+        self.history.budget_exhausted(self._step)
+        self.is_over = True
+
+    def cannot_begin(self, what: str) -> None:
+        """A process ended without a word in its log."""
+        self._step += 1
+        self.history.error(self._step, "process", "ProcessEnded", "main", what)
+        self.is_over = True
+
+    def at_rest(self, checkpoints: Path) -> None:
+        """Look for what was left behind: hidden part files, and files of checkpoints."""
+        for name in sorted(os.listdir(self._output)):
+            if name.startswith(HIDDEN):
+                self.history.leak(self._step, "open transaction", name)
+        for path in sorted(checkpoints.rglob("*")):
+            if any(part.startswith("chk-") for part in path.relative_to(checkpoints).parts):
+                self.history.leak(self._step, "orphan file", str(path.relative_to(checkpoints)))
+        self.history.statistics.steps = self._step
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another one under its name, and from itself after a change."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return (status.st_ino, status.st_size) if stat.S_ISREG(status.st_mode) else None
