@@ -25,7 +25,7 @@ from harness.family import Family, Role, Workload
 from harness.nemesis.plots import HIGHEST_PARALLELISM, Stage, draw_faults, draw_kinds
 from harness.scenario import ACTION_CLASSES, ActionClass, InputRecord, Scenario, Schedule, ScheduleKind
 
-GENERATION: Final = 1
+GENERATION: Final = 2
 """Raised whenever the same seed begins to give another scenario with the same records."""
 
 PARALLELISMS: Final = ((1, 2), (2, 5), (3, 2), (4, 2))

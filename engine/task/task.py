@@ -10,8 +10,8 @@ The rules it lives by:
 - At the end of its data a task goes on answering barriers. It finishes when a checkpoint that it took after
   that end is complete, for only then are its last records committed.
 - A snapshot that becomes durable after its checkpoint was aborted is thrown away: nobody will refer to it.
-- A finished task drops what still arrives (barriers of checkpoints that it missed): left in its queues, it
-  would stop the upstream tasks that live on.
+- A finished task drops what still arrives (barriers of checkpoints that it missed), also if it was aligning
+  one: left in its queues, it would stop the upstream tasks that live on.
 - Messages of another attempt are dropped.
 """
 
@@ -442,6 +442,7 @@ class Task:
             operator.close()
         for output in self.outputs:
             output.broadcast(END_OF_PARTITION)
+        self.barriers.close()
         self.state = TaskState.FINISHED
         return (Send(TaskFinished(self.attempt, self.id)),)
 

@@ -166,7 +166,7 @@ def _message_outlives_its_attempt(chance: Chance, stage: Stage) -> list[Fault]:
     Only a new process uses an id again, and only if the checkpoint had not completed: so the kill comes a
     few steps after the message was sent. The second kill restores what the message may have spoilt.
     """
-    point: Point = chance.weighted((("acknowledged", 6), ("notified", 1), ("triggered", 1)))
+    point: Point = chance.weighted((("acknowledged", 6), ("notified", 2), ("triggered", 2)))
     checkpoint = _checkpoint(chance, stage)
     kind: FaultKind = "duplicate_message" if chance.chance(0.2) else "delay_message"
     nth = _occurrence(chance, stage, point, ANY_TASK, checkpoint)
@@ -200,15 +200,19 @@ def _notification_goes_astray(chance: Chance, stage: Stage) -> list[Fault]:
 
 def _storage_fails(chance: Chance, stage: Stage) -> list[Fault]:
     """A write fails, is torn or is late, and often someone dies before the answer came."""
-    point: Point = "snapshotted" if chance.chance(0.6) else "metadata_written"
-    checkpoint = _checkpoint(chance, stage)
+    point: Point = "snapshotted" if chance.chance(0.5) else "metadata_written"
+    checkpoint = _checkpoint(chance, stage) + chance.integer(0, 1)
     kind: FaultKind = chance.weighted((("fail_write", 2), ("tear_write", 2), ("late_write", 3)))
     task = _task(chance, stage, point)
     delay = chance.integer(3, 3 * stage.checkpoint_steps) if kind == "late_write" else 0
     nth = _occurrence(chance, stage, point, task, checkpoint)
     faults = [Fault(kind, point, task, checkpoint, nth, 0, delay)]
     if chance.chance(0.6):
-        faults.append(_kill(chance, stage, point, checkpoint, task, soon=1))
+        if point == "metadata_written" and kind != "late_write":
+            # What failed does not pass its point; the next checkpoint begins soon, before anything is mended.
+            faults.append(_kill(chance, stage, "triggered", checkpoint + 1))
+        else:
+            faults.append(_kill(chance, stage, point, checkpoint, task, soon=1))
     return faults
 
 
@@ -227,6 +231,50 @@ def _kill_at_the_end(chance: Chance, stage: Stage) -> list[Fault]:
     """The last checkpoint is the one that no later one can repair."""
     return [
         _kill(chance, stage, "end_of_data", 0, ANY_TASK, soon=chance.integer(0, 2 * stage.checkpoint_steps))
+    ]
+
+
+def _kill_while_metadata_is_written(chance: Chance, stage: Stage) -> list[Fault]:
+    """Between the last acknowledgement and the metadata nothing is decided; a second death asks what was.
+
+    The first may leave a write behind that lands in the time of a later attempt, or none at all.
+    """
+    checkpoint = chance.integer(1, stage.checkpoints + 2)
+    kill = chance.choice(_KILL_ORDER)
+    faults = [Fault(kill, "acknowledged", ANY_TASK, checkpoint, len(stage.tasks), chance.integer(1, 8))]
+    if chance.chance(0.8):
+        point: Point = chance.choice(("restored", "barrier_received", "element", "triggered"))
+        later = chance.integer(0, stage.restart_delay + 2 * stage.checkpoint_steps)
+        faults.append(Fault("kill_process", point, ANY_TASK, 0, _soon(chance, stage, point), later))
+    return faults
+
+
+def _soon(chance: Chance, stage: Stage, point: Point) -> int:
+    """Return a pass of the point by the second attempt, or a little later."""
+    if point == "restored":
+        return len(stage.tasks) + chance.integer(1, len(stage.tasks))
+    return 1 if point == "triggered" else chance.integer(1, 2 * len(stage.tasks))
+
+
+def _acknowledgement_comes_twice(chance: Chance, stage: Stage) -> list[Fault]:
+    """The second copy comes while others are awaited, or when the checkpoint is complete and needed."""
+    checkpoint = _checkpoint(chance, stage)
+    nth = _occurrence(chance, stage, "acknowledged", ANY_TASK, checkpoint)
+    delay = chance.integer(0, 2 * stage.checkpoint_steps)
+    twice = Fault("duplicate_message", "acknowledged", ANY_TASK, checkpoint, nth, 0, delay)
+    return [twice, _kill(chance, stage, "completed", checkpoint, soon=chance.integer(0, delay))]
+
+
+def _end_is_not_heard_by_all(chance: Chance, stage: Stage) -> list[Fault]:
+    """Some tasks finish, others do not hear that they may: their checkpoints go on among finished tasks."""
+    last = stage.checkpoints + chance.integer(0, 3)
+    before = [task for task in stage.tasks if task not in stage.sinks]
+    listening = before if chance.chance(0.8) else stage.tasks
+    deaf = chance.sample(listening, chance.integer(2, 3))
+    return [
+        Fault("lose_message", "notified", task, checkpoint)
+        for checkpoint in (last, last + 1)
+        for task in deaf
     ]
 
 
@@ -260,8 +308,11 @@ _PLOTS: Final[tuple[tuple[Plot, int], ...]] = (
     (_kill_twice, 3),
     (_notification_goes_astray, 3),
     (_anything, 3),
-    (_storage_fails, 2),
+    (_storage_fails, 3),
     (_commit_answers_wrongly, 2),
+    (_kill_while_metadata_is_written, 2),
+    (_end_is_not_heard_by_all, 2),
+    (_acknowledgement_comes_twice, 1),
     (_kill_between_checkpoints, 1),
     (_kill_at_the_end, 1),
 )

@@ -87,6 +87,11 @@ class AlignedBarrierHandler:
             effects.append(StartCheckpoint(barrier))
         return effects
 
+    def close(self) -> None:
+        """The task has finished: it takes no more checkpoints, so no channel waits for one."""
+        self._last_done = self.latest_checkpoint_id
+        self._release()
+
     def _barrier_arrived(self, channel: int, barrier: CheckpointBarrier) -> list[BarrierEffect]:
         checkpoint_id = barrier.checkpoint_id
         effects: list[BarrierEffect] = []

@@ -1,0 +1,229 @@
+"""Mutants of the barrier's way through a task: alignment, snapshot, acknowledgement, the end of the input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from engine.checkpoint.metadata import handle_of
+from engine.elements import CheckpointBarrier
+from engine.messages import TriggerCheckpoint
+from engine.state.snapshot import TaskSnapshot, encode_task_snapshot
+from engine.task.barriers.aligned import AlignedBarrierHandler
+from engine.task.barriers.events import AbortCheckpoint, BarrierEffect
+from engine.task.events import SnapshotStored, StoreSnapshot, TaskEffect
+from engine.task.task import Task, TaskState
+from harness.mutants.patching import replaced
+from harness.mutants.registry import Reached, mutant
+
+
+@mutant(
+    id="barrier-does-not-block",
+    breaks="exactly_once",
+    summary="records behind a barrier are processed before the other channels have delivered theirs",
+)
+def barrier_does_not_block(reached: Reached) -> Iterator[None]:
+    """At-least-once tracking in an exactly-once job: what the snapshot holds is replayed all the same."""
+    arrived = AlignedBarrierHandler._barrier_arrived
+
+    def unblocked(
+        self: AlignedBarrierHandler, channel: int, barrier: CheckpointBarrier
+    ) -> list[BarrierEffect]:
+        effects = arrived(self, channel, barrier)
+        if self.blocked[channel]:
+            reached()
+            self.blocked[channel] = False
+        return effects
+
+    with replaced(AlignedBarrierHandler, "_barrier_arrived", unblocked):
+        yield
+
+
+@mutant(
+    id="FLINK-21086",
+    breaks="liveness",
+    summary="the end of a channel does not count as its barrier",
+)
+def end_of_partition_is_not_counted(reached: Reached) -> Iterator[None]:
+    """An alignment that waits for a channel which has ended waits for ever."""
+    ended, align = AlignedBarrierHandler._channel_ended, AlignedBarrierHandler._align
+    ending = False
+
+    def channel_ended(self: AlignedBarrierHandler, channel: int) -> list[BarrierEffect]:
+        nonlocal ending
+        ending = True
+        try:
+            return ended(self, channel)
+        finally:
+            ending = False
+
+    def align_unless_ending(self: AlignedBarrierHandler, channel: int, effects: list[BarrierEffect]) -> None:
+        if ending:
+            reached()
+        else:
+            align(self, channel, effects)
+
+    with (
+        replaced(AlignedBarrierHandler, "_channel_ended", channel_ended),
+        replaced(AlignedBarrierHandler, "_align", align_unless_ending),
+    ):
+        yield
+
+
+@mutant(
+    id="late-barrier-blocks",
+    breaks="liveness",
+    summary="a barrier of a checkpoint that is over blocks its channel, and nothing unblocks it",
+)
+def late_barrier_blocks(reached: Reached) -> Iterator[None]:
+    """The barrier is dropped, as it should be, but its channel has been blocked before anyone looked."""
+    arrived = AlignedBarrierHandler._barrier_arrived
+
+    def blocking(
+        self: AlignedBarrierHandler, channel: int, barrier: CheckpointBarrier
+    ) -> list[BarrierEffect]:
+        latest = self.latest_checkpoint_id
+        is_late = barrier.checkpoint_id < latest or (barrier.checkpoint_id == latest and not self.pending)
+        effects = arrived(self, channel, barrier)
+        if is_late:
+            reached()
+            self.blocked[channel] = True
+        return effects
+
+    with replaced(AlignedBarrierHandler, "_barrier_arrived", blocking):
+        yield
+
+
+@mutant(
+    id="aborted-alignment-stays-blocked",
+    breaks="liveness",
+    summary="an alignment that is given up leaves the channels blocked that had delivered their barrier",
+)
+def aborted_alignment_stays_blocked(reached: Reached) -> Iterator[None]:
+    """What was blocked for the old checkpoint is forgotten before it is resumed."""
+    abort = AlignedBarrierHandler._abort
+
+    def forgetful(self: AlignedBarrierHandler, checkpoint_id: int, reason: str) -> AbortCheckpoint:
+        if self.holds_channels:
+            reached()
+            self.holds_channels.clear()
+        return abort(self, checkpoint_id, reason)
+
+    with replaced(AlignedBarrierHandler, "_abort", forgetful):
+        yield
+
+
+@mutant(
+    id="snapshot-after-more-records",
+    breaks="exactly_once",
+    summary="a source emits the barrier, reads and sends one more buffer, and only then notes its positions",
+)
+def snapshot_after_more_records(reached: Reached) -> Iterator[None]:
+    """The buffer is behind the barrier, yet before the offsets: after a restore nobody reads it again."""
+    checkpoint = Task._checkpoint
+
+    def late(self: Task, barrier: CheckpointBarrier, effects: list[TaskEffect]) -> None:
+        first = len(effects)
+        checkpoint(self, barrier, effects)
+        source = self._source
+        if source is None or self.state is not TaskState.RUNNING:
+            return
+        records = source.poll(1)
+        if not records:
+            return
+        reached()
+        self._emit(records, 0)
+        snapshot = source.snapshot(barrier.checkpoint_id, barrier.timestamp_ms)
+        head = self.vertex.operators[0].operator_id
+        for place in range(first, len(effects)):
+            effect = effects[place]
+            if isinstance(effect, StoreSnapshot):
+                operators = {**effect.snapshot.operators, head: snapshot}
+                effects[place] = StoreSnapshot(effect.checkpoint_id, effect.path, TaskSnapshot(operators))
+
+    with replaced(Task, "_checkpoint", late):
+        yield
+
+
+@mutant(
+    id="acknowledged-before-durable",
+    breaks="liveness",
+    summary="a task acknowledges as soon as its snapshot is taken, not when the upload is durable",
+)
+def acknowledged_before_durable(reached: Reached) -> Iterator[None]:
+    """Where the upload then fails, a completed checkpoint lists a file that is not there."""
+    checkpoint, stored = Task._checkpoint, Task._stored
+
+    def hasty(self: Task, barrier: CheckpointBarrier, effects: list[TaskEffect]) -> None:
+        first = len(effects)
+        checkpoint(self, barrier, effects)
+        for effect in effects[first:]:
+            if isinstance(effect, StoreSnapshot):
+                reached()
+                handle = handle_of(effect.path, encode_task_snapshot(effect.snapshot))
+                effects.append(self._acknowledge(effect.checkpoint_id, handle))
+
+    def known(self: Task, event: SnapshotStored) -> Sequence[TaskEffect]:
+        return stored(self, event) if event.checkpoint_id in self._in_flight else ()
+
+    with replaced(Task, "_checkpoint", hasty), replaced(Task, "_stored", known):
+        yield
+
+
+@mutant(
+    id="FLINK-2491",
+    breaks="exactly_once",
+    summary="a task at the end of its data finishes with any checkpoint, be it one from before that end",
+)
+def final_checkpoint_is_not_awaited(reached: Reached) -> Iterator[None]:
+    """The last transaction of a sink is in no checkpoint when the sink goes."""
+    end_data = Task._end_data
+
+    def impatient(self: Task) -> Sequence[TaskEffect]:
+        effects = end_data(self)
+        if self.state is TaskState.ENDED_DATA:
+            reached()
+            self._first_final_checkpoint_id = 0
+        return effects
+
+    with replaced(Task, "_end_data", impatient):
+        yield
+
+
+@mutant(
+    id="finished-task-keeps-its-queues",
+    breaks="liveness",
+    summary="a finished task no longer reads its input, and a full channel stops its upstream for ever",
+)
+def finished_task_keeps_its_queues(reached: Reached) -> Iterator[None]:
+    """Barriers of checkpoints that the task missed stay in its queues."""
+    finish = Task._finish
+
+    def deaf(self: Task) -> Sequence[TaskEffect]:
+        effects = finish(self)
+        if self.queues:
+            reached()
+            for channel in range(len(self.queues)):
+                self.barriers.blocked[channel] = True
+        return effects
+
+    with replaced(Task, "_finish", deaf):
+        yield
+
+
+@mutant(
+    id="finished-upstreams-are-not-triggered-for",
+    breaks="liveness",
+    summary="a task whose upstreams have all finished ignores the trigger that only it can answer",
+)
+def trigger_is_for_sources_only(reached: Reached) -> Iterator[None]:
+    """No barrier will come from anywhere, so no final checkpoint either."""
+    trigger = Task._trigger
+
+    def sources_only(self: Task, message: TriggerCheckpoint) -> Sequence[TaskEffect]:
+        if self.is_source:
+            return trigger(self, message)
+        reached()
+        return ()
+
+    with replaced(Task, "_trigger", sources_only):
+        yield

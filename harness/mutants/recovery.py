@@ -1,0 +1,153 @@
+"""Mutants of what a restart goes by: which checkpoint, which ids, which names, which key groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from engine.checkpoint import redistribution
+from engine.checkpoint.coordinator import CheckpointCoordinator
+from engine.checkpoint.metadata import OperatorMetadata
+from engine.job.events import Deploy, MasterEffect
+from engine.job.master import JobMaster
+from engine.key_groups import key_group_range
+from engine.runtime import recovery
+from harness.mutants.patching import replaced
+from harness.mutants.registry import Reached, mutant
+
+
+@mutant(
+    id="FLINK-22502",
+    breaks="consistent_cut",
+    summary="a restart goes on from an older checkpoint than the latest that completed",
+)
+def older_checkpoint_is_restored(reached: Reached) -> Iterator[None]:
+    """What the latest one covers was committed, and is committed again."""
+    deploy = JobMaster._deploy
+
+    def older(self: JobMaster) -> Sequence[MasterEffect]:
+        effects = list(deploy(self))
+        retained = self.coordinator.store.retained
+        for place, effect in enumerate(effects):
+            if isinstance(effect, Deploy) and len(retained) > 1:
+                reached()
+                effects[place] = Deploy(effect.attempt, retained[-2])
+        return effects
+
+    with replaced(JobMaster, "_deploy", older):
+        yield
+
+
+@mutant(
+    id="checkpoint-ids-begin-anew",
+    breaks="no_error",
+    summary="a new process counts its checkpoints from 1 again, though it restored a later one",
+)
+def checkpoint_ids_begin_anew(reached: Reached) -> Iterator[None]:
+    """The counter was kept in memory only."""
+    initialise = CheckpointCoordinator.__init__
+
+    def from_one(self: CheckpointCoordinator, *arguments: Any, **options: Any) -> None:
+        initialise(self, *arguments, **options)
+        if self._next_id != 1:
+            reached()
+            self._next_id = 1
+
+    with replaced(CheckpointCoordinator, "__init__", from_one):
+        yield
+
+
+@mutant(
+    id="incarnation-repeats",
+    breaks="fencing",
+    summary="every process of a job takes the same incarnation, so attempts of two of them share a name",
+)
+def incarnation_repeats(reached: Reached) -> Iterator[None]:
+    """Whatever is fenced by the attempt's name is not fenced any more."""
+    claim = recovery._claim
+
+    def always_the_first(storage: recovery.RecoverableStorage, paths: list[str]) -> int:
+        if claim(storage, paths) > 1:
+            reached()
+        return 1
+
+    with replaced(recovery, "_claim", always_the_first):
+        yield
+
+
+@mutant(
+    id="key-groups-cut-unevenly",
+    breaks="exactly_once",
+    summary="after a rescale the files are dealt out by ranges that were rounded the wrong way",
+)
+def key_groups_cut_unevenly(reached: Reached) -> Iterator[None]:
+    """A key group at the border of two ranges is in neither, and its keys begin from nothing."""
+    deal = redistribution._deal_keyed
+
+    def rounded_down(max_parallelism: int, parallelism: int, index: int) -> tuple[int, int]:
+        low = index * max_parallelism // parallelism
+        high = (index + 1) * max_parallelism // parallelism - 1
+        if (low, high) != key_group_range(max_parallelism, parallelism, index):
+            reached()
+        return low, high
+
+    def deal_rounded(operator: OperatorMetadata, parallelism: int, max_parallelism: int) -> Any:
+        if parallelism == operator.parallelism:
+            return deal(operator, parallelism, max_parallelism)
+        with replaced(redistribution, "key_group_range", rounded_down):
+            return deal(operator, parallelism, max_parallelism)
+
+    with replaced(redistribution, "_deal_keyed", deal_rounded):
+        yield
+
+
+@mutant(
+    id="key-groups-stay-with-their-subtask",
+    breaks="exactly_once",
+    summary="after a rescale subtask i restores the file of the old subtask i, and no other",
+)
+def key_groups_stay_with_their_subtask(reached: Reached) -> Iterator[None]:
+    """State is handed on by index, as if nothing had been rescaled."""
+    deal = redistribution._deal_keyed
+
+    def by_index(operator: OperatorMetadata, parallelism: int, max_parallelism: int) -> Any:
+        dealt = deal(operator, parallelism, max_parallelism)
+        if parallelism == operator.parallelism:
+            return dealt
+        kept = []
+        for subtask, shares in enumerate(dealt):
+            own = operator.subtasks[subtask].handle if subtask < len(operator.subtasks) else None
+            kept.append(tuple([share for share in shares if share[0] is own]))
+        if kept != dealt:
+            reached()
+        return kept
+
+    with replaced(redistribution, "_deal_keyed", by_index):
+        yield
+
+
+@mutant(
+    id="odd-elements-are-dropped",
+    breaks="exactly_once",
+    summary="after a rescale the elements of a list state that do not divide evenly go to nobody",
+)
+def odd_elements_are_dropped(reached: Reached) -> Iterator[None]:
+    """An element is a split with its offset, or the transactions of a sink."""
+    split = redistribution._split
+
+    def evenly(
+        name: str,
+        counts: Sequence[tuple[int, int]],
+        dealt: list[dict[str, tuple[str, list[redistribution.Slice]]]],
+        start: int,
+    ) -> int:
+        following = split(name, counts, dealt, start)
+        for visit in range(sum(count for _, count in counts) % len(dealt)):
+            reached()
+            _, slices = dealt[(start + visit) % len(dealt)][name]
+            holder, taken = slices[-1]
+            slices[-1] = (holder, taken[:-1])
+        return following
+
+    with replaced(redistribution, "_split", evenly):
+        yield

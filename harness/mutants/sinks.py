@@ -1,0 +1,180 @@
+"""Mutants of two-phase commit: when a transaction is committed, again, or aborted, and who may."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
+from engine.functions import FunctionSnapshotContext
+from harness.mutants.patching import replaced
+from harness.mutants.registry import Reached, mutant
+from harness.simulation.external import COMMITTED, SimulatedSink
+
+
+@mutant(
+    id="commit-before-completion",
+    breaks="consistent_cut",
+    summary="a sink commits when it has pre-committed, without waiting for the checkpoint",
+)
+def commit_before_completion(reached: Reached) -> Iterator[None]:
+    """If the checkpoint never completes, the rows come a second time."""
+    snapshot_state = TwoPhaseCommitSinkFunction.snapshot_state
+
+    def committing(self: TwoPhaseCommitSinkFunction, context: FunctionSnapshotContext) -> None:
+        snapshot_state(self, context)
+        for transaction in self.pending_transactions():
+            reached()
+            self.commit(transaction)
+
+    with replaced(TwoPhaseCommitSinkFunction, "snapshot_state", committing):
+        yield
+
+
+@mutant(
+    id="pre-commit-skipped",
+    breaks="no_error",
+    summary="a transaction is listed in the checkpoint without having been pre-committed",
+)
+def pre_commit_skipped(reached: Reached) -> Iterator[None]:
+    """Nothing says that it would survive a crash, or could be committed after one."""
+    snapshot_state = TwoPhaseCommitSinkFunction.snapshot_state
+
+    def skipping(self: TwoPhaseCommitSinkFunction, context: FunctionSnapshotContext) -> None:
+        def skipped(transaction: Any) -> None:
+            reached()
+
+        self.pre_commit = skipped  # type: ignore[method-assign]
+        try:
+            snapshot_state(self, context)
+        finally:
+            del self.pre_commit
+
+    with replaced(TwoPhaseCommitSinkFunction, "snapshot_state", skipping):
+        yield
+
+
+@mutant(
+    id="pending-dropped-on-restore",
+    breaks="exactly_once",
+    summary="a restored sink does not commit the pre-committed transactions that the checkpoint lists",
+)
+def pending_dropped_on_restore(reached: Reached) -> Iterator[None]:
+    """Their input is before the restored offsets and is not read again."""
+    recover = TwoPhaseCommitSinkFunction._recover
+
+    def forgetful(
+        self: TwoPhaseCommitSinkFunction, stored: tuple[Any, ...], restored_checkpoint_id: int
+    ) -> bool:
+        current, pending, user_context = stored
+        if pending:
+            reached()
+        return recover(self, (current, (), user_context), restored_checkpoint_id)
+
+    with replaced(TwoPhaseCommitSinkFunction, "_recover", forgetful):
+        yield
+
+
+@mutant(
+    id="second-commit-writes-again",
+    breaks="exactly_once",
+    summary="a sink that commits again after a restore does not see that it is done and writes anew",
+)
+def second_commit_writes_again(reached: Reached) -> Iterator[None]:
+    """The commit is not idempotent: the new attempt gives the rows another name."""
+    recover_and_commit = SimulatedSink.recover_and_commit
+
+    def again(self: SimulatedSink, transaction: str) -> None:
+        system = self._system
+        done = system.transactions[transaction]
+        if done.state != COMMITTED:
+            recover_and_commit(self, transaction)
+            return
+        reached()
+        name = system.begin(done.subtask, done.epoch, f"{self.attempt}-again")
+        for row in done.rows:
+            system.write(name, row)
+        system.prepare(name)
+        system.commit(name)
+
+    with replaced(SimulatedSink, "recover_and_commit", again):
+        yield
+
+
+@mutant(
+    id="abort-notice-aborts-pending",
+    breaks="exactly_once",
+    summary="a sink aborts a pre-committed transaction when it hears that its checkpoint was aborted",
+)
+def abort_notice_aborts_pending(reached: Reached) -> Iterator[None]:
+    """Its rows are part of the next checkpoint that completes; nobody reads their input again."""
+
+    def aborting(self: TwoPhaseCommitSinkFunction, checkpoint_id: int) -> None:
+        pending = self._pending.pop(checkpoint_id, None)
+        if pending is not None:
+            reached()
+            self.abort(pending.transaction)
+
+    with replaced(TwoPhaseCommitSinkFunction, "notify_checkpoint_aborted", aborting):
+        yield
+
+
+@mutant(
+    id="only-the-newest-is-committed",
+    breaks="exactly_once",
+    summary="a sink commits the transaction of the checkpoint it is told of, and leaves the older ones",
+)
+def only_the_newest_is_committed(reached: Reached) -> Iterator[None]:
+    """Where a notification was lost or a checkpoint aborted, the next one has to do its work."""
+    notified = TwoPhaseCommitSinkFunction.notify_checkpoint_complete
+
+    def newest(self: TwoPhaseCommitSinkFunction, checkpoint_id: int) -> None:
+        older = {place: each for place, each in self._pending.items() if place < checkpoint_id}
+        for place in older:
+            reached()
+            del self._pending[place]
+        notified(self, checkpoint_id)
+        self._pending = {**older, **self._pending}
+
+    with replaced(TwoPhaseCommitSinkFunction, "notify_checkpoint_complete", newest):
+        yield
+
+
+@mutant(
+    id="FLINK-3651",
+    breaks="exactly_once",
+    summary="a restored sink, cleaning up, aborts transactions that another subtask's state lists",
+)
+def sweep_aborts_listed(reached: Reached) -> Iterator[None]:
+    """The sweep begins one checkpoint too early; the owner has perhaps not committed yet."""
+    may_abort = Recovery.may_abort
+
+    def too_much(self: Recovery, subtask: int, epoch: int, attempt: str) -> bool:
+        if may_abort(self, subtask, epoch + 1, attempt) and not may_abort(self, subtask, epoch, attempt):
+            reached()
+            return True
+        return may_abort(self, subtask, epoch, attempt)
+
+    with replaced(Recovery, "may_abort", too_much):
+        yield
+
+
+@mutant(
+    id="sweep-leaves-orphans",
+    breaks="no_leaks",
+    summary="a restored sink leaves open what a dead attempt began right after the restored checkpoint",
+)
+def sweep_leaves_orphans(reached: Reached) -> Iterator[None]:
+    """Greater where greater or equal is meant: such a transaction has the epoch of that checkpoint."""
+    may_abort = Recovery.may_abort
+
+    def too_little(self: Recovery, subtask: int, epoch: int, attempt: str) -> bool:
+        if not may_abort(self, subtask, epoch, attempt):
+            return False
+        if epoch > (self.restored_checkpoint_id or 0):
+            return True
+        reached()
+        return False
+
+    with replaced(Recovery, "may_abort", too_little):
+        yield

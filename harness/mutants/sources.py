@@ -1,0 +1,97 @@
+"""Mutants of sources: what of their splits is in a snapshot, and where they go on after a restore."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from engine.functions import FunctionSnapshotContext
+from engine.operators.base import OperatorContext
+from engine.operators.source import SourceOperator
+from harness.mutants.patching import replaced
+from harness.mutants.registry import Reached, mutant
+
+
+@mutant(
+    id="offsets-missing",
+    breaks="exactly_once",
+    summary="the snapshot of a source names its splits without their positions",
+)
+def offsets_missing(reached: Reached) -> Iterator[None]:
+    """State is restored and its input read again from the beginning."""
+
+    def without_positions(self: SourceOperator, context: FunctionSnapshotContext) -> None:
+        if any(reader.position for _, reader in self._readers):
+            reached()
+        self._state.update([(split, None) for split, _ in self._readers])
+
+    with replaced(SourceOperator, "snapshot_state", without_positions):
+        yield
+
+
+@mutant(
+    id="FLINK-4618",
+    breaks="exactly_once",
+    summary="a source notes the last offset it has read instead of the next one to read",
+)
+def last_offset_is_read_again(reached: Reached) -> Iterator[None]:
+    """One record a split is counted twice after each restore."""
+
+    def last_read(self: SourceOperator, context: FunctionSnapshotContext) -> None:
+        positions = []
+        for split, reader in self._readers:
+            position = reader.position
+            if position:
+                reached()
+                position -= 1
+            positions.append((split, position))
+        self._state.update(positions)
+
+    with replaced(SourceOperator, "snapshot_state", last_read):
+        yield
+
+
+@mutant(
+    id="FLINK-7143",
+    breaks="exactly_once",
+    summary="after a restore splits are assigned anew, to subtasks that do not have their offsets",
+)
+def splits_are_assigned_anew(reached: Reached) -> Iterator[None]:
+    """Who reads a split now has not restored its position, and begins at the beginning."""
+    opened = SourceOperator.open
+
+    def reassigned(self: SourceOperator, context: OperatorContext) -> None:
+        opened(self, context)
+        if context.restored_checkpoint_id is None:
+            return
+        known = dict(self._state.get())
+        splits = sorted(self.source.splits())[context.subtask :: context.parallelism]
+        if splits != sorted(known):
+            reached()
+        self._readers = [(split, self.source.open_split(split, known.get(split))) for split in splits]
+        self._unfinished = sum(not reader.exhausted for _, reader in self._readers)
+
+    with replaced(SourceOperator, "open", reassigned):
+        yield
+
+
+@mutant(
+    id="nothing-to-read-means-everything",
+    breaks="exactly_once",
+    summary="a source that was restored without a split takes its share of all splits, as at a fresh start",
+)
+def nothing_to_read_means_everything(reached: Reached) -> Iterator[None]:
+    """No state of one's own is not the same as no state of the job."""
+    opened = SourceOperator.open
+
+    def afresh(self: SourceOperator, context: OperatorContext) -> None:
+        opened(self, context)
+        if context.restored_checkpoint_id is None or self._readers:
+            return
+        splits = sorted(self.source.splits())[context.subtask :: context.parallelism]
+        if splits:
+            reached()
+        self._readers = [(split, self.source.open_split(split, None)) for split in splits]
+        self._unfinished = sum(not reader.exhausted for _, reader in self._readers)
+
+    with replaced(SourceOperator, "open", afresh):
+        yield

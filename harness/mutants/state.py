@@ -1,0 +1,67 @@
+"""Mutants of snapshots that are not isolated: they share objects with the job that runs on.
+
+A snapshot is encoded some time after it was taken. What it shares with the live state is then no longer what
+it was at the barrier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from engine.state.operator import ListState
+from engine.state.snapshot import ListSnapshot
+from engine.types import TypeInformation
+from harness.mutants.patching import replaced
+from harness.mutants.registry import Reached, mutant
+
+
+@mutant(
+    id="FLINK-9269",
+    breaks="exactly_once",
+    summary="the snapshot of a keyed state is the live table itself",
+)
+def keyed_table_is_not_copied(reached: Reached) -> Iterator[None]:
+    """Records that come while the snapshot is under way are in it, and are replayed."""
+
+    def live(self: TypeInformation, table: dict[Any, Any]) -> dict[Any, Any]:
+        if table:
+            reached()
+        return table
+
+    with replaced(TypeInformation, "copy_table", live):
+        yield
+
+
+@mutant(
+    id="keyed-values-are-shared",
+    breaks="exactly_once",
+    summary="the snapshot of a keyed state copies the table, but not the lists and dicts that are its values",
+)
+def keyed_values_are_shared(reached: Reached) -> Iterator[None]:
+    """Only values that are changed in place show it."""
+
+    def shallow(self: TypeInformation, table: dict[Any, Any]) -> dict[Any, Any]:
+        if table and not self.immutable:
+            reached()
+        return table.copy()
+
+    with replaced(TypeInformation, "copy_table", shallow):
+        yield
+
+
+@mutant(
+    id="FLINK-9263",
+    breaks="exactly_once",
+    summary="the snapshot of an operator's list state shares its list and its elements",
+)
+def operator_state_snapshot_is_shallow(reached: Reached) -> Iterator[None]:
+    """Elements that are added or changed before the snapshot is written are in it."""
+
+    def shared(self: ListState) -> ListSnapshot:
+        if self._elements:
+            reached()
+        return ListSnapshot(self.name, self.mode, self.element_type, self._elements)
+
+    with replaced(ListState, "snapshot", shared):
+        yield

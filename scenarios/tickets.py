@@ -1,0 +1,144 @@
+"""Tickets: numbered at the door, counted at the desks, and the two numbers of a ticket must agree.
+
+The one family with operator state of a user's own function: the machine at the door keeps the last number of
+each service in a list state, outside of any key. Its elements are changed in place and new ones are added
+between two checkpoints, so a snapshot that shares the list, or an element of it, with the running job shows
+here. There is one machine, since a running number needs one place; so the source has one subtask, whatever
+the scenario says, and reads all splits. The desks keep a dict, changed in place, too.
+
+Each row holds both numbers. A checkpoint that joins the door of one moment to the desks of another gives rows
+in which they differ.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from engine.functions import (
+    CheckpointedFunction,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+    KeyedProcessFunction,
+    MapFunction,
+    RuntimeContext,
+)
+from engine.state.descriptors import ListStateDescriptor, ValueStateDescriptor
+from engine.types import Types
+from harness.chance import Chance
+from harness.family import Declared, JobIO, Records, Role, Rows, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.environment import StreamExecutionEnvironment
+
+name = "tickets"
+generator_version = 1
+# The machine is chained to the source: one vertex, named for both.
+tasks: dict[str, Role] = {"door -> machine": "source", "desks": "keyed", "ledger": "sink"}
+record_schema = "service STRING"
+row_schema = "service STRING, ticket BIGINT, served BIGINT"
+oracle_sql = """
+SELECT scenario_id, service, number AS ticket, number AS served
+FROM (
+  SELECT *, row_number() OVER (PARTITION BY scenario_id, service ORDER BY split, offset) AS number
+  FROM records
+)
+"""
+
+SERVICES = ("a-pay", "a-ask", "b-buy", "b-sell", "c-send", "c-fetch", "d-move", "d-stay")
+"""The first letter is the desk."""
+
+
+def generate(random: Random) -> Workload:
+    """Draw 1 to 3 queues of people, each wanting one service."""
+    chance = Chance(random)
+    queues = chance.weighted([(1, 2), (2, 4), (3, 2)])
+    services = SERVICES[: chance.weighted([(1, 1), (2, 2), (4, 3), (8, 3)])]
+    longest = chance.weighted([(4, 1), (16, 4), (40, 3)])
+    unit, count = random.random, len(services)
+    records = {
+        f"queue-{queue}": tuple(
+            [(7 * place, services[int(unit() * count)]) for place in range(int(unit() * (longest + 1)))]
+        )
+        for queue in range(queues)
+    }
+    return Workload(records, {"queues": queues, "services": count}, source_parallelism=1)
+
+
+class Machine(MapFunction, CheckpointedFunction):
+    """Gives each service's tickets the numbers 1, 2, 3; an element of its state is [service, last number]."""
+
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        """Take up the numbers where the checkpoint left them."""
+        self._state = context.get_operator_state_store().get_list_state(ListStateDescriptor("last"))
+        self._last = {entry[0]: entry for entry in self._state.get()}
+
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        """There is nothing to bring up to date: the elements themselves are what ``map`` changes."""
+
+    def map(self, value: str) -> tuple[str, int]:
+        """Number the ticket."""
+        entry = self._last.get(value)
+        if entry is None:
+            entry = self._last[value] = [value, 0]
+            self._state.add(entry)
+        entry[1] += 1
+        return value, entry[1]
+
+
+class Desk(KeyedProcessFunction):
+    """Counts what a desk has served of each service."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Bind the state that holds the counts."""
+        counts = Types.MAP(Types.STRING(), Types.LONG())
+        self._served = runtime_context.get_state(ValueStateDescriptor("served", counts))
+
+    def process_element(
+        self, value: tuple[str, int], ctx: KeyedProcessFunction.Context
+    ) -> Iterator[tuple[str, int, int]]:
+        """Serve one ticket."""
+        service, ticket = value
+        served = self._served.value()
+        if served is None:
+            served = {}
+            self._served.update(served)
+        served[service] = number = served.get(service, 0) + 1
+        yield service, ticket, number
+
+
+def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
+    """Build door -> machine -> desks -> ledger, both edges after the machine keyed by the desk."""
+    desks = (
+        env.from_source(io.source("door"), None, "door")
+        .uid("door")
+        .set_parallelism(1)
+        .map(Machine(), Types.TUPLE([Types.STRING(), Types.LONG()]))
+        .name("machine")
+        .uid("machine")
+        .set_parallelism(1)
+        .key_by(_desk, Types.STRING())
+        .process(Desk(), Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG()]))
+        .name("desks")
+        .uid("desks")
+        .set_parallelism(io.parallelism)
+    )
+    ledger = desks.key_by(_desk, Types.STRING()).add_sink(io.sink("ledger"))
+    ledger.name("ledger").uid("ledger").set_parallelism(io.sink_parallelism)
+
+
+def _desk(value: tuple[str, ...]) -> str:
+    return value[0][0]
+
+
+def expected(records: Records, declared: Declared) -> Rows:
+    """Number the tickets of each service."""
+    numbers: dict[object, int] = {}
+    rows = []
+    for queue in records.values():
+        for _, service in queue:
+            numbers[service] = number = numbers.get(service, 0) + 1
+            rows.append((service, number, number))
+    return rows

@@ -1,0 +1,92 @@
+"""Mutants from a file of somebody's own: found, told apart, and what is wrong with them said in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.mutants import MutantError, built_in_mutants, find_mutant, load_mutants
+
+GOOD = """
+from contextlib import contextmanager
+
+from engine.operators.source import SourceOperator
+from harness.mutants import mutant, replaced
+
+
+@mutant(id="FLINK-1", breaks="lost", summary="a snapshot without splits")
+def no_splits(reached):
+    def nothing(self, context):
+        reached()
+        self._state.update([])
+
+    with replaced(SourceOperator, "snapshot_state", nothing):
+        yield
+
+
+@mutant(id="by-hand", origin="a story", breaks="nothing", summary="patches by hand")
+@contextmanager
+def by_hand(reached):
+    original = SourceOperator.close
+    SourceOperator.close = lambda self: reached() or original(self)
+    try:
+        yield
+    finally:
+        SourceOperator.close = original
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "mine.py"
+    path.write_text(text)
+    return path
+
+
+def error_of(path: Path) -> str:
+    with pytest.raises(MutantError) as caught:
+        load_mutants(path)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_mutants_come_in_the_order_of_the_file_and_know_where_they_come_from(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD)
+    first, second = load_mutants(path)
+    assert (first.id, first.origin, first.breaks, first.path) == ("FLINK-1", "FLINK-1", "lost", str(path))
+    assert (second.id, second.origin, second.summary) == ("by-hand", "a story", "patches by hand")
+    assert find_mutant("by-hand", str(path)).id == "by-hand"
+
+
+def test_a_name_that_is_no_issue_has_been_planted() -> None:
+    origins = {each.id: each.origin for each in built_in_mutants()}
+    assert origins["FLINK-9263"] == "FLINK-9263"
+    assert origins["offsets-missing"] == "planted"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = (\n", "mine.py:1: SyntaxError: '(' was never closed"),
+        ("\n\nraise ValueError('two\\nlines')\n", "mine.py:3: ValueError: two lines"),
+        ("import engine.nowhere\n", "mine.py:1: ModuleNotFoundError: No module named 'engine.nowhere'"),
+        ("x = 1\n", "mine.py: holds no mutant: decorate a function with harness.mutants.mutant"),
+        (GOOD.replace("by-hand", "FLINK-1"), "mine.py:1: two mutants have the id 'FLINK-1'"),
+        (GOOD.replace('id="FLINK-1"', 'id=" "'), "mine.py:8: a mutant needs 'id', a text that is not empty"),
+        (GOOD.replace("breaks=", "broken="), "mine.py:8: TypeError: mutant() got an unexpected keyword"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_one_line_with_its_place(tmp_path: Path, text: str, said: str) -> None:
+    assert said in error_of(write(tmp_path, text))
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    assert error_of(tmp_path / "nowhere.py").endswith("nowhere.py: no such file")
+    assert error_of(tmp_path).endswith("no such file")
+
+
+def test_an_unknown_id_names_the_nearest() -> None:
+    with pytest.raises(MutantError, match=r"unknown mutant 'offset-missing': did you mean offsets-missing\?"):
+        find_mutant("offset-missing")
+    with pytest.raises(MutantError, match="unknown mutant 'zzz': `onceproof mutants` lists them"):
+        find_mutant("zzz")

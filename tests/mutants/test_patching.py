@@ -1,0 +1,142 @@
+"""Mutants go in and come out again: whatever they touched is, afterwards, the very object it was."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import FunctionType
+from typing import Any
+
+import pytest
+
+from engine.checkpoint.pending import PendingCheckpoint
+from engine.task.barriers.aligned import AlignedBarrierHandler
+from harness.family import load_family
+from harness.mutants import Mutant, MutantError, Reached, built_in_mutants, mutant, replaced
+from harness.simulation.external import SimulatedSink
+from harness.trial import scenario_of, try_scenario
+
+MUTANTS = built_in_mutants()
+IDS = [each.id for each in MUTANTS]
+
+
+def everything() -> dict[str, int]:
+    """Return the identity of every attribute of every module and class that a mutant could touch."""
+    found: dict[str, int] = {}
+    for name, module in sorted(sys.modules.items()):
+        if not name.startswith(("engine", "harness.simulation", "harness.checkers")):
+            continue
+        for attribute, value in vars(module).items():
+            found[f"{name}.{attribute}"] = id(value)
+            if isinstance(value, type) and value.__module__ == name:
+                for inner, part in vars(value).items():
+                    # Caches that Python or a library keeps in a class are not the class.
+                    if isinstance(part, FunctionType | property | staticmethod | classmethod):
+                        found[f"{name}.{attribute}.{inner}"] = id(part)
+    return found
+
+
+@pytest.mark.parametrize("each", MUTANTS, ids=IDS)
+def test_a_mutant_changes_something_and_is_undone_exactly(each: Mutant) -> None:
+    before = everything()
+    with each.applied():
+        assert everything() != before
+    assert everything() == before
+
+
+def test_a_mutant_is_undone_where_the_code_under_it_raises() -> None:
+    before = everything()
+    for each in MUTANTS:
+        with pytest.raises(KeyError), each.applied():
+            raise KeyError
+    assert everything() == before
+
+
+def test_after_all_mutants_a_scenario_runs_as_it_did() -> None:
+    family = load_family("word_count")
+    scenario = scenario_of(family, 11)
+    before = try_scenario(family, scenario).history
+    for each in MUTANTS:
+        with each.applied():
+            try_scenario(family, scenario)
+    assert try_scenario(family, scenario).history == before_without_time(before)
+
+
+def before_without_time(history: Any) -> Any:
+    class SameButForTime:
+        def __eq__(self, other: Any) -> bool:
+            return bool(other.events == history.events and other.trace_hash == history.trace_hash)
+
+    return SameButForTime()
+
+
+def test_what_was_inherited_is_inherited_again() -> None:
+    assert "recover_and_commit" not in vars(SimulatedSink)
+    with replaced(SimulatedSink, "recover_and_commit", lambda self, transaction: None):
+        assert "recover_and_commit" in vars(SimulatedSink)
+    assert "recover_and_commit" not in vars(SimulatedSink)
+
+
+def test_a_property_of_a_class_with_slots_is_put_back_as_a_property() -> None:
+    before = vars(PendingCheckpoint)["is_fully_acknowledged"]
+    with replaced(PendingCheckpoint, "is_fully_acknowledged", property(lambda self: True)):
+        assert vars(PendingCheckpoint)["is_fully_acknowledged"] is not before
+    assert vars(PendingCheckpoint)["is_fully_acknowledged"] is before
+
+
+def test_what_is_not_there_cannot_be_replaced() -> None:
+    with (
+        pytest.raises(AttributeError, match="AlignedBarrierHandler has no 'alignment' to replace"),
+        replaced(AlignedBarrierHandler, "alignment", None),
+    ):
+        pass
+    assert not hasattr(AlignedBarrierHandler, "alignment")
+
+
+def test_a_mutant_of_something_that_is_gone_says_so_in_one_line() -> None:
+    @mutant(id="of-the-past", breaks="nothing", summary="patches what was renamed")
+    def of_the_past(reached: Reached) -> Iterator[None]:
+        with replaced(AlignedBarrierHandler, "alignment", None):
+            yield
+
+    with (
+        pytest.raises(
+            MutantError, match=r"^mutant of-the-past cannot be applied: AttributeError: Aligned\S+ has"
+        ),
+        of_the_past.applied(),
+    ):
+        pass
+
+
+def test_a_function_that_is_no_context_is_refused_when_it_is_applied() -> None:
+    @mutant(id="plain", breaks="nothing", summary="a plain function")
+    def plain(reached: Reached) -> None:
+        return None
+
+    with pytest.raises(MutantError, match="plain must be a generator that yields once"), plain.applied():
+        pass
+
+
+def test_a_generator_that_yields_twice_is_refused_and_undone() -> None:
+    before = everything()
+
+    @mutant(id="twice", breaks="nothing", summary="yields twice")
+    def twice(reached: Reached) -> Iterator[None]:
+        with replaced(AlignedBarrierHandler, "handle", None):
+            yield
+        yield
+
+    with pytest.raises(MutantError, match="twice cannot be undone"), twice.applied():
+        pass
+    assert everything() == before
+
+
+def test_reach_is_counted_for_each_application_of_its_own() -> None:
+    @mutant(id="counted", breaks="nothing", summary="is reached three times")
+    def counted(reached: Reached) -> Iterator[None]:
+        for _ in range(3):
+            reached()
+        yield
+
+    with counted.applied() as first, counted.applied() as second:
+        assert (first.times, second.times) == (3, 3)

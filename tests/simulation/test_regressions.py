@@ -1,0 +1,51 @@
+"""Every failure that was ever found and mended is run again; its file's name says what it was.
+
+A regression that could not fail any more would guard nothing. Where the bug can be planted again, it is, and
+the scenario has to see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.task.barriers.aligned import AlignedBarrierHandler
+from harness.family import load_family
+from harness.mutants import Mutant, Reached, find_mutant, mutant, replaced
+from harness.scenario import read_scenario
+from harness.trial import try_scenario
+
+FOLDER = Path(__file__).parents[2] / "scenarios" / "regressions"
+FILES = sorted(FOLDER.glob("*.json"))
+
+
+@mutant(id="close-forgets-the-channels", breaks="liveness", summary="a task that finishes stays blocked")
+def close_forgets_the_channels(reached: Reached) -> Iterator[None]:
+    with replaced(AlignedBarrierHandler, "close", lambda self: reached()):
+        yield
+
+
+PLANTED_AGAIN: dict[str, Mutant] = {
+    "backpressure_of_finished_task": find_mutant("finished-task-keeps-its-queues"),
+    "finished_while_aligning": close_forgets_the_channels,
+}
+
+
+def test_there_are_regressions() -> None:
+    assert {path.stem for path in FILES} >= set(PLANTED_AGAIN)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_what_was_mended_stays_mended(path: Path) -> None:
+    scenario = read_scenario(path)
+    assert try_scenario(load_family(scenario.family), scenario, twice=True).verdict.violations == ()
+
+
+@pytest.mark.parametrize("name", PLANTED_AGAIN)
+def test_the_bug_planted_again_is_seen(name: str) -> None:
+    scenario = read_scenario(FOLDER / f"{name}.json")
+    with PLANTED_AGAIN[name].applied() as reach:
+        assert not try_scenario(load_family(scenario.family), scenario).verdict.passed
+    assert reach.times
