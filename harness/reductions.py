@@ -206,8 +206,17 @@ def plainer_settings(scenario: Scenario) -> Iterator[Scenario]:
         if getattr(scenario, name) != plain:
             yield replace(scenario, **{name: plain})
     for interval in (10, 15, 20, 30, 60):
-        if interval < scenario.checkpoint_interval_ms:
+        sooner = scenario.checkpoint_interval_ms - interval
+        if sooner > 0:
             yield replace(scenario, checkpoint_interval_ms=interval)
+            # A delay that reaches into the next attempt's checkpoint has to come sooner with it.
+            faults = tuple([_sooner(fault, sooner) for fault in scenario.faults])
+            if faults != scenario.faults:
+                yield replace(scenario, checkpoint_interval_ms=interval, faults=faults)
+
+
+def _sooner(fault: Fault, steps: int) -> Fault:
+    return replace(fault, delay=max(1, fault.delay - steps)) if fault.delay else fault
 
 
 def plainer_faults(scenario: Scenario) -> Iterator[Scenario]:
