@@ -136,8 +136,9 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
     fair: round robin over what is possible. uniform: each possible action is as likely as the others.
     priority: the class with the highest number goes first (one that is not listed has 0), within a class the
-    seed decides, or with seed 0 whose turn it is; at most four changes give a class another number. preemptions: fair, but at the listed steps the named action comes
-    first if it is possible. From step ``horizon`` on every schedule is fair, so that liveness can be asked.
+    seed decides, or with seed 0 whose turn it is; at most four changes give a class another number.
+    preemptions: fair, but at the listed steps the named action comes first if it is possible. From step
+    ``horizon`` on every schedule is fair, so that liveness can be asked.
     """
 
     kind: ScheduleKind = "fair"
