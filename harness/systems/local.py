@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -201,14 +202,16 @@ class LocalRun:
                 stdout=said,
                 stderr=subprocess.STDOUT,
             )
-        in_time = True
+        # Waiting with a time-out would look only now and then, and every recovery would seem longer.
+        timer = threading.Timer(self.process_seconds, process.kill)
+        timer.start()
         try:
             if self.started is not None:
                 self.started(process)
-            process.wait(self.process_seconds)
-        except subprocess.TimeoutExpired:
-            in_time = False
+            process.wait()
         finally:
+            in_time = timer.is_alive()
+            timer.cancel()
             if process.poll() is None:
                 process.kill()
                 process.wait()

@@ -195,9 +195,14 @@ class Retelling:
         if not is_empty and self._visible[name] is None:
             self.history.transaction_hidden(self._step, name)
         if rows and at is not None:
-            for recovery, since, _ in self._waiting:
+            self._job_came_back(at)
+
+    def _job_came_back(self, at: int) -> None:
+        """Something new can be read; what a dying attempt still commits is no recovery."""
+        for recovery, since, _ in self._waiting:
+            if recovery.parallelism_after:
                 recovery.seconds = (at - since) / 1e9
-            self._waiting = []
+        self._waiting = [each for each in self._waiting if not each[0].parallelism_after]
 
     def _look_at_files(self) -> None:
         """What can be read has become visible, told or not, and must not change any more."""
