@@ -174,7 +174,10 @@ class SimulatedProcess(Execution):
         name = self._names[message.task]
         world = self.world
         if travel is None:
-            world.add(_CONTROL, f"{type(message).__name__} {name}", world.deliver, message)
+            # The checkpoint, too, where there is one: a label that names two actions cannot be replayed.
+            number = getattr(message, "checkpoint_id", None)
+            told = type(message).__name__ if number is None else f"{type(message).__name__} {number}"
+            world.add(_CONTROL, f"{told} {name}", world.deliver, message)
             return
         class_index, verb, point = travel
         checkpoint_id = message.checkpoint_id

@@ -83,12 +83,18 @@ class UniformChooser:
 
 
 class PriorityChooser:
-    """The class with the highest number first; within it the seed decides."""
+    """The class with the highest number first; within it the seed decides, or with seed 0 whose turn it is.
 
-    __slots__ = ("_changes", "_priorities", "_random")
+    In turn means as the fair one: so a shrunk schedule says all there is to say, such as "store: -1".
+    """
+
+    __slots__ = ("_changes", "_cursor", "_in_turn", "_prefers_pending", "_priorities", "_random")
 
     def __init__(self, schedule: Schedule) -> None:
         self._random = Random(schedule.seed).random
+        self._in_turn = schedule.seed == 0
+        self._cursor = 0
+        self._prefers_pending = False
         self._priorities = [schedule.priorities.get(name, 0) for name in ACTION_CLASSES]
         self._changes = sorted(schedule.changes)
 
@@ -109,11 +115,25 @@ class PriorityChooser:
                 best = [index]
             elif priority == highest:
                 best.append(index)
-        return best[int(self._random() * len(best))] if best else NOTHING
+        if not best:
+            return NOTHING
+        return self._next_in_turn(best, count) if self._in_turn else best[int(self._random() * len(best))]
+
+    def _next_in_turn(self, best: list[int], count: int) -> int:
+        self._prefers_pending = not self._prefers_pending
+        if best[-1] >= count and (self._prefers_pending or best[0] >= count):
+            return next(index for index in best if index >= count)
+        ready = [index for index in best if index < count]
+        chosen = next((index for index in ready if index >= self._cursor), ready[0])
+        self._cursor = chosen + 1
+        return chosen
 
 
 class PreemptingChooser:
-    """Fair, but at the listed steps the named action goes first if it is possible."""
+    """Fair, but at the listed steps the named action goes first if it is possible.
+
+    The fair one is asked at every step, preempted or not, as the recorder asks it: what was recorded replays.
+    """
 
     __slots__ = ("_fair", "_preemptions")
 
@@ -123,14 +143,16 @@ class PreemptingChooser:
 
     def choose(self, slots: Sequence[Slot], pending: Sequence[Action], step: int) -> int:
         """The named action, or the next in turn."""
+        fair = self._fair.choose(slots, pending, step)
         label = self._preemptions.get(step)
         if label is not None:
             count = len(slots)
             for index in possible(slots, pending):
                 action = slots[index] if index < count else pending[index - count]
-                if action.label == label:
+                # Comparing the short labels first: the exact name is needed at few steps only.
+                if label.startswith(action.label) and name_of(index, slots, pending) == label:
                     return index
-        return self._fair.choose(slots, pending, step)
+        return fair
 
 
 class RecordingChooser:
@@ -147,10 +169,18 @@ class RecordingChooser:
         """The other's choice."""
         choice = self._chooser.choose(slots, pending, step)
         if choice != self._fair.choose(slots, pending, step) and choice != NOTHING:
-            count = len(slots)
-            action = slots[choice] if choice < count else pending[choice - count]
-            self.preemptions.append((step, action.label))
+            self.preemptions.append((step, name_of(choice, slots, pending)))
         return choice
+
+
+def name_of(index: int, slots: Sequence[Slot], pending: Sequence[Action]) -> str:
+    """The label of an action, numbered from the second on where several pending ones share it."""
+    if index < len(slots):
+        return slots[index].label
+    place = index - len(slots)
+    label = pending[place].label
+    earlier = sum(1 for action in pending[:place] if action.label == label)
+    return f"{label} #{earlier + 1}" if earlier else label
 
 
 def possible(slots: Sequence[Slot], pending: Sequence[Action]) -> list[int]:

@@ -113,6 +113,7 @@ class World:
         self._points = dict.fromkeys(POINTS, 0)
         self._cuts: dict[str, dict[str, int]] = {}
         self._listed: dict[str, list[str]] = {}
+        self._writers: dict[str, str] = {}
         self._known_complete: set[int] = set()
         self._down_since: int | None = None
         self._over = False
@@ -370,7 +371,8 @@ class World:
         return self.step
 
     def note_snapshot(self, task: Task, effect: StoreSnapshot) -> None:
-        """Remember what the snapshot truly covers, whatever the engine writes into it."""
+        """Remember whose the snapshot is and what it truly covers, whatever the engine writes into it."""
+        self._writers[effect.path] = task.attempt
         head = task.operators[0]
         if isinstance(head, SourceOperator):
             self._cuts[effect.path] = head.positions()
@@ -382,8 +384,19 @@ class World:
         """A checkpoint is complete; its cut and its transactions follow from the snapshots it consists of."""
         self._known_complete.add(metadata.checkpoint_id)
         cut, transactions = self._covered(metadata)
+        writers = [
+            self._writers.get(subtask.handle.path, "unknown")
+            for operator in metadata.operators
+            for subtask in operator.subtasks
+            if subtask.handle is not None
+        ]
         self.history.checkpoint_completed(
-            self.step, metadata.checkpoint_id, metadata.attempt, cut, transactions
+            self.step,
+            metadata.checkpoint_id,
+            metadata.attempt,
+            cut,
+            transactions,
+            tuple(dict.fromkeys(writers)),
         )
         if self._tracing:
             self.tracer.completed(self.step, metadata.checkpoint_id)
