@@ -29,6 +29,7 @@ import pyspark
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
@@ -57,6 +58,10 @@ _FOREIGN_VARIABLES = (
 _TALKATIVE = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 _SECONDS_TO_EXIT = 10
+
+
+SPARK_ERRORS = (PySparkException, Py4JError)
+"""What pyspark raises, told in a line by `one_line`."""
 
 
 class SparkFailed(Exception):
@@ -138,6 +143,18 @@ def stop_spark() -> None:
 def spark_log() -> str:
     """Return what Java and the Python workers of the running session have printed so far."""
     return "" if _running is None else _read_log(_running.folder)
+
+
+def one_line(error: Exception) -> str:
+    """Return what Spark raised in one line: an error and its causes, without stack traces and queries."""
+    if not isinstance(error, Py4JJavaError):
+        return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    said: dict[str, None] = {}
+    raised = error.java_exception
+    while raised is not None:
+        said[str(raised.getMessage() or raised.toString()).strip().partition("\n")[0]] = None
+        raised = raised.getCause()
+    return ": ".join(said)
 
 
 # A program that forgets to stop, or ends by an exception, leaves neither processes nor folders.

@@ -1,0 +1,333 @@
+"""The Spark oracle: it agrees with the Python one on every family, finds each planted row, minds nulls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from harness.family import NOTHING_DECLARED, Family, FamilyError, family_names, load_family
+from harness.history import Row
+from harness.outcome import Outcome
+from harness.scenario import InputRecord, Scenario, Schedule
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from harness.oracle_spark import Difference, Evidence
+
+pytestmark = pytest.mark.spark
+
+FAMILIES = [load_family(name) for name in family_names()]
+PER_FAMILY = 60
+
+Plant = Callable[[list[Row]], list[Row]]
+
+
+def lost(rows: list[Row]) -> list[Row]:
+    return rows[1:]
+
+
+def duplicated(rows: list[Row]) -> list[Row]:
+    return [*rows, rows[0]]
+
+
+def phantom(rows: list[Row]) -> list[Row]:
+    return [*rows, ("nobody", *rows[0][1:])]
+
+
+def wrong_value(rows: list[Row]) -> list[Row]:
+    return [(*rows[0][:-1], rows[0][-1] + 1000), *rows[1:]]
+
+
+def null_instead(rows: list[Row]) -> list[Row]:
+    return [(None, *rows[0][1:]), *rows[1:]]
+
+
+PLANTS: tuple[tuple[Plant, int, int], ...] = (
+    (lost, 1, 0),
+    (duplicated, 0, 1),
+    (phantom, 0, 1),
+    (wrong_value, 1, 1),
+    (null_instead, 1, 1),
+)
+
+
+def scenario_of(records: Mapping[str, Sequence[InputRecord]]) -> Scenario:
+    fields: dict[str, Any] = dict.fromkeys(
+        (
+            "parallelism",
+            "max_parallelism",
+            "source_parallelism",
+            "sink_parallelism",
+            "channel_capacity",
+            "checkpoint_interval_ms",
+            "checkpoint_timeout_ms",
+            "tolerable_failures",
+            "retained",
+            "restart_delay_ms",
+            "step_budget",
+            "generator_version",
+        ),
+        1,
+    )
+    tuples = {split: tuple(rows) for split, rows in records.items()}
+    return Scenario(
+        family="any", seed=1, parameters={}, records=tuples, faults=(), schedule=Schedule(), **fields
+    )
+
+
+OUTCOME = Outcome(
+    family="any",
+    generator_version=1,
+    seed=1,
+    passed=True,
+    signature=None,
+    violations=(),
+    trace_hash="0",
+    steps=1,
+    attempts=1,
+    checkpoints=1,
+    kills=0,
+    rescales=0,
+    records=1,
+    records_replayed=0,
+    recovery_steps=0,
+    milliseconds=0.1,
+    coverage={},
+    planned={},
+    points={},
+)
+
+Case = tuple[int, Mapping[str, Sequence[InputRecord]], Sequence[Row]]
+"""Number, records, committed rows."""
+
+
+def evidence_of(spark: SparkSession, family: Family, cases: Sequence[Case]) -> Evidence:
+    """Bring cases the way of a campaign: through an Arrow batch whose lists Spark takes apart."""
+    import pyarrow as pa
+
+    from harness.campaign_tables import Trial, TrialTables
+    from harness.oracle_spark import Evidence, arrow_schemas_of
+
+    tables = TrialTables(family.name, *arrow_schemas_of(family))
+    trials = [
+        Trial(number, scenario_of(records), OUTCOME, rows, finished=True) for number, records, rows in cases
+    ]
+    batch = tables.batch(trials)
+    return Evidence.of(family, spark.createDataFrame(pa.Table.from_batches([batch])))
+
+
+def differences(spark: SparkSession, *all_evidence: Evidence) -> list[Difference]:
+    from harness.oracle_spark import SparkOracle
+
+    return SparkOracle(spark).differences(all_evidence)
+
+
+def drawn(family: Family, count: int = PER_FAMILY) -> list[Case]:
+    """Drawn records with the rows that the Python oracle gives for them."""
+    cases: list[Case] = []
+    for number in range(count):
+        records = dict(family.generate(Random(number)).records)
+        cases.append((number, records, list(family.expected(records, NOTHING_DECLARED))))
+    return cases
+
+
+def a_family(**members: Any) -> Family:
+    """A family as far as oracles look at it."""
+    defaults = {
+        "name": "numbers",
+        "record_schema": "number BIGINT, text STRING",
+        "row_schema": "number BIGINT, text STRING",
+        "oracle_sql": "SELECT scenario_id, number, text FROM records",
+    }
+    return cast(Family, SimpleNamespace(**{**defaults, **members}))
+
+
+def test_both_oracles_agree_on_every_family_in_one_job(spark: SparkSession) -> None:
+    all_evidence = [evidence_of(spark, family, drawn(family)) for family in FAMILIES]
+    assert differences(spark, *all_evidence) == []
+
+
+def test_each_planted_row_is_found_in_its_scenario_and_nowhere_else(spark: SparkSession) -> None:
+    all_evidence, planted = [], {}
+    for family in FAMILIES:
+        cases = drawn(family)
+        full = [number for number, _, rows in cases if rows]
+        for number, (plant, missing, surplus) in zip(full[::7], PLANTS, strict=False):
+            _, records, rows = cases[number]
+            cases[number] = (number, records, plant(list(rows)))
+            planted[family.name, number] = (missing, surplus)
+        all_evidence.append(evidence_of(spark, family, cases))
+    found = differences(spark, *all_evidence)
+    assert {(each.family, each.scenario): (each.missing, each.surplus) for each in found} == planted
+    assert len(planted) == len(FAMILIES) * len(PLANTS)
+
+
+def test_a_difference_shows_its_rows(spark: SparkSession) -> None:
+    family = load_family("word_count")
+    records = {"words-0": [(0, "bee"), (1, "bee")]}
+    evidence = evidence_of(spark, family, [(7, records, [("bee", 1), ("bee", 3), ("bee", 3)])])
+    (found,) = differences(spark, evidence)
+    assert (found.family, found.scenario, found.missing, found.surplus) == ("word_count", 7, 1, 2)
+    assert sorted(found.sample) == [(("bee", 2), 1), (("bee", 3), -2)]
+
+
+def test_nulls_are_values_and_equal_to_each_other(spark: SparkSession) -> None:
+    family = a_family()
+    records = {"one": [(0, (None, "a")), (1, (1, None)), (2, (None, None)), (3, (None, None))]}
+    right = [(None, "a"), (1, None), (None, None), (None, None)]
+    assert differences(spark, evidence_of(spark, family, [(0, records, right)])) == []
+    (found,) = differences(spark, evidence_of(spark, family, [(0, records, right[:-1])]))
+    assert (found.missing, found.surplus, found.sample) == (1, 0, (((None, None), 1),))
+
+
+def test_rows_count_as_often_as_they_are_there(spark: SparkSession) -> None:
+    records = {"one": [(0, (1, "a")), (1, (1, "a"))], "two": [(0, (1, "a"))]}
+    for times in range(6):
+        evidence = evidence_of(spark, a_family(), [(0, records, [(1, "a")] * times)])
+        found = [(each.missing, each.surplus) for each in differences(spark, evidence)]
+        assert found == ([] if times == 3 else [(max(3 - times, 0), max(times - 3, 0))])
+
+
+def test_scenarios_without_records_or_rows_are_judged_too(spark: SparkSession) -> None:
+    cases: list[Case] = [
+        (0, {"one": []}, []),
+        (1, {"one": []}, [(1, "a")]),
+        (2, {"one": [(0, (1, "a"))]}, []),
+    ]
+    found = differences(spark, evidence_of(spark, a_family(), cases))
+    assert [(each.scenario, each.missing, each.surplus) for each in found] == [(1, 0, 1), (2, 1, 0)]
+
+
+def test_columns_may_be_called_anything(spark: SparkSession) -> None:
+    family = a_family(
+        record_schema="family STRING, balance BIGINT",
+        row_schema="`the row` STRING, balance BIGINT, family STRING",
+        oracle_sql="SELECT scenario_id, balance, family, family AS `the row` FROM records;\n",
+    )
+    records = {"one": [(0, ("a", 1)), (1, ("b", 2))]}
+    (found,) = differences(spark, evidence_of(spark, family, [(0, records, [("a", 1, "a")])]))
+    assert found.sample == ((("b", 2, "b"), 1),)
+
+
+@pytest.mark.parametrize(
+    ("members", "said"),
+    [
+        ({"oracle_sql": "SELECT scenario_id, numbr FROM records"}, "oracle_sql of family numbers: .*numbr"),
+        ({"oracle_sql": "SELECT scenario_id, number FROM records"}, "oracle_sql of family numbers: .*text"),
+        ({"oracle_sql": "SELEC scenario_id FROM records"}, "oracle_sql of family numbers: .*SELEC"),
+        ({"oracle_sql": "SELECT number, text FROM records"}, "oracle_sql of family numbers: .*scenario_id"),
+        ({"row_schema": "number NUMBER"}, "row_schema of family numbers: 'number NUMBER' is no Spark DDL"),
+        (
+            {"record_schema": "number, text"},
+            "record_schema of family numbers: 'number, text' is no Spark DDL",
+        ),
+        ({"record_schema": "offset BIGINT"}, "a column named 'offset' is there already"),
+        ({"row_schema": "a STRING, A STRING"}, "a column named 'A' is there already"),
+    ],
+)
+def test_what_is_wrong_with_a_query_or_schema_is_said_in_one_line(
+    spark: SparkSession, members: dict[str, str], said: str
+) -> None:
+    with pytest.raises(FamilyError, match=said) as error:
+        differences(spark, evidence_of(spark, a_family(**members), [(0, {"one": []}, [])]))
+    assert "\n" not in str(error.value)
+
+
+def test_a_query_that_fails_on_a_record_is_told_as_the_family_s(spark: SparkSession) -> None:
+    family = a_family(oracle_sql="SELECT scenario_id, 1 div number AS number, text FROM records")
+    with pytest.raises(FamilyError, match=r"oracle_sql of family numbers: .*DIVIDE_BY_ZERO"):
+        differences(spark, evidence_of(spark, family, [(0, {"one": [(0, (0, "a"))]}, [])]))
+
+
+def test_a_value_that_the_schema_has_no_place_for_is_the_family_s_mistake(spark: SparkSession) -> None:
+    for value in ((1.5, "a"), ("a", "a"), (1,), 2**70):
+        with pytest.raises(FamilyError, match=r"family numbers: .*record_schema"):
+            evidence_of(spark, a_family(), [(0, {"one": [(0, cast(Any, value))]}, [])])
+
+
+# The year of flights
+
+
+@pytest.fixture
+def small_blocks(spark: SparkSession) -> Iterator[None]:
+    """Let Spark read files in many blocks, as it would read files of gigabytes."""
+    settings = {"spark.sql.files.maxPartitionBytes": "500", "spark.sql.files.openCostInBytes": "1"}
+    before = {name: str(spark.conf.get(name)) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
+def short_year(folder: Path) -> tuple[list[Path], list[str]]:
+    """Write some mornings as files like those of the year; return them and the lines of their rows."""
+    flights = load_family("flights")
+    records: dict[str, list[InputRecord]] = {"EWR": [], "JFK": [], "LGA": []}
+    for seed in range(30):
+        for airport, some in flights.generate(Random(seed)).records.items():
+            records[airport] += some
+    paths = []
+    for airport, all_of_it in records.items():
+        paths.append(folder / f"{airport}.csv")
+        lines = ["carrier,delay,cancelled,scheduled\n"]
+        for timestamp, value in all_of_it:
+            carrier, delay, cancelled = cast(tuple[str, int | None, bool], value)
+            lines.append(f"{carrier},{'' if delay is None else delay},{str(cancelled).lower()},{timestamp}\n")
+        paths[-1].write_text("".join(lines))
+    rows = flights.expected(records, NOTHING_DECLARED)
+    return paths, [",".join(map(str, row)) + "\n" for row in rows]
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_a_year_is_equal_to_the_row_and_what_is_not_is_found(spark: SparkSession, tmp_path: Path) -> None:
+    from harness.oracle_flights import compare_year
+
+    flights = load_family("flights")
+    year, lines = short_year(tmp_path)
+    count = len(lines)
+    parts = tmp_path / "rows"
+    parts.mkdir()
+    # Part files in another order than the rows; what is hidden is not committed.
+    (parts / "part-0-0-1.1.csv").write_text("".join(lines[::2]))
+    (parts / "part-1-0-1.1.csv").write_text("".join(reversed(lines[1::2])))
+    (parts / ".part-1-1-1.1.csv.inprogress").write_text("no row yet")
+    same = compare_year(spark, flights, year, parts)
+    assert (same.equal, same.expected, same.committed, same.sample) == (True, count, count, ())
+
+    (parts / "part-0-0-1.1.csv").write_text("".join(lines[2::2]))
+    (parts / "part-1-1-1.1.csv").write_text(lines[1] + "UA,EW")
+    other = compare_year(spark, flights, year, parts)
+    assert not other.equal
+    assert (other.expected, other.committed, other.missing, other.surplus) == (count, count + 1, 1, 2)
+    assert set(other.sample) == {
+        (tuple(lines[0].rstrip().split(",")), 1),
+        (tuple(lines[1].rstrip().split(",")), -1),
+        (("UA", "EW"), -1),
+    }
+
+
+def test_no_rows_at_all_are_all_missing(spark: SparkSession, tmp_path: Path) -> None:
+    from harness.oracle_flights import compare_year
+
+    path = tmp_path / "JFK.csv"
+    path.write_text("carrier,delay,cancelled,scheduled\nUA,2,false,1357017300000\nUA,,true,1357017300000\n")
+    nothing = compare_year(spark, load_family("flights"), [path], tmp_path / "rows")
+    assert (nothing.expected, nothing.committed, nothing.missing) == (2, 0, 2)
+    assert nothing.sample == ((("UA", "JFK", "1", "0", "2"), 1), (("UA", "JFK", "2", "1", "2"), 1))
+
+
+def test_a_file_that_spark_cannot_read_is_told_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
+    from harness.oracle_flights import YearUnreadable, compare_year
+
+    path = tmp_path / "JFK.csv"
+    path.write_text("carrier,delay,cancelled,scheduled\nUA,late,false,1357017300000\n")
+    with pytest.raises(YearUnreadable, match=r"JFK\.csv.*Malformed") as error:
+        compare_year(spark, load_family("flights"), [path], tmp_path / "rows")
+    assert "\n" not in str(error.value)
