@@ -438,8 +438,7 @@ class Task:
         return self._finish() if self._open_inputs == 0 else NOTHING
 
     def _finish(self) -> Sequence[TaskEffect]:
-        for operator in self.operators:
-            operator.close()
+        self._close()
         for output in self.outputs:
             output.broadcast(END_OF_PARTITION)
         self.barriers.close()
@@ -447,12 +446,22 @@ class Task:
         return (Send(TaskFinished(self.attempt, self.id)),)
 
     def _cancel(self, event: Cancel) -> Sequence[TaskEffect]:
-        if self.state in (TaskState.RUNNING, TaskState.ENDED_DATA):
-            self.state = TaskState.CANCELED
-            for operator in self.operators:
-                operator.close()
+        is_open = self.state in (TaskState.RUNNING, TaskState.ENDED_DATA)
         self.state = TaskState.CANCELED
+        if is_open:
+            self._close()
         return NOTHING
+
+    def _close(self) -> None:
+        """Close every operator, though one of them cannot; the first error is raised afterwards."""
+        first_error: Exception | None = None
+        for operator in self.operators:
+            try:
+                operator.close()
+            except Exception as error:
+                first_error = first_error or error
+        if first_error is not None:
+            raise first_error
 
     def validate(self) -> None:
         """What must hold between any two events.
