@@ -77,7 +77,7 @@ def explain(
         cause=cause_of(facts, verdict.violations, step),
         witness=violation.witness,
         first_divergence=divergence,
-        story=_story(history, _marked(verdict), trace, facts),
+        story=_story(history, _marked(verdict), trace, facts, _named(verdict)),
     )
 
 
@@ -114,10 +114,23 @@ def _marked(verdict: Verdict) -> dict[str, set[tuple[Any, ...]]]:
     }
 
 
+def _named(verdict: Verdict) -> frozenset[str]:
+    """Return the transactions that violations name: these are told even where they move nothing."""
+    return frozenset(
+        violation.witness["transaction"]
+        for violation in verdict.violations
+        if "transaction" in violation.witness
+    )
+
+
 def _story(
-    history: History, marked: dict[str, set[tuple[Any, ...]]], trace: dict[str, Any] | None, facts: Facts
+    history: History,
+    marked: dict[str, set[tuple[Any, ...]]],
+    trace: dict[str, Any] | None,
+    facts: Facts,
+    named: frozenset[str] = frozenset(),
 ) -> list[str]:
-    lines = list(_without_repetition(history, marked))
+    lines = list(_without_repetition(history, marked, named))
     if trace is not None:
         lines += _strays(trace, facts)
     # Stable: what shares a step stays in the order in which it happened.
@@ -126,12 +139,14 @@ def _story(
 
 
 def _without_repetition(
-    history: History, marked: dict[str, set[tuple[Any, ...]]]
+    history: History, marked: dict[str, set[tuple[Any, ...]]], named: frozenset[str]
 ) -> Iterator[tuple[int, str]]:
     """Yield each event that is told; of checkpoints in a row that cover the same input the first only."""
     covered = None
     for event in history.events:
         told = _told(event, marked)
+        if not told and event[1] == TRANSACTION_VISIBLE and event[2] in named:
+            told = f"transaction {event[2]} becomes visible, without a row in it"
         if event[1] == CHECKPOINT_COMPLETED:
             if event[3]["cut"] == covered:
                 continue

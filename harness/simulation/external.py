@@ -55,6 +55,8 @@ class TransactionalSystem:
         self._history = history
         self._step = step
         self.fails_after_commit: Callable[[], bool] = lambda: False
+        self.seen: Callable[[Transaction], None] | None = None
+        """Told of every transaction that becomes visible; only a traced run listens."""
 
     def __deepcopy__(self, memo: object) -> Self:
         return self
@@ -100,6 +102,8 @@ class TransactionalSystem:
                 transaction.epoch,
                 transaction.rows,
             )
+            if self.seen is not None:
+                self.seen(transaction)
         if self.fails_after_commit():
             self._history.commit_failed(self._step(), name)
             raise InjectedError(f"commit of {name} timed out")

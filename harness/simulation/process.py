@@ -140,10 +140,14 @@ class SimulatedProcess(Execution):
     def cancel(self, task: Task) -> None:
         """As every driver; a task that is killed while it closes is over, too."""
         self.world.renew_slots()
+        outer = self.current_task
+        self.current_task = task
         try:
             super().cancel(task)
         except Killed:
             self.world.task_failed(task, "killed while it closed", injected=True)
+        finally:
+            self.current_task = outer
 
     def kill(self, task: Task) -> None:
         """The task is gone without a word of its own; whoever watches it tells the job master."""

@@ -20,7 +20,6 @@ from engine.messages import (
 )
 from engine.protocol_points import (
     ABORTED,
-    COMMITTED,
     COORDINATOR,
     METADATA_WRITTEN,
     PRE_COMMITTED,
@@ -33,6 +32,7 @@ from engine.task.outputs import Queue
 from engine.task.task import Task
 from harness.scenario import Fault
 from harness.simulation.actions import Action, Slot
+from harness.simulation.external import Transaction
 
 _MARKS = {
     TRIGGERED: "trigger",
@@ -40,7 +40,6 @@ _MARKS = {
     UPLOADED: "stored",
     PRE_COMMITTED: "prepare",
     METADATA_WRITTEN: "metadata",
-    COMMITTED: "visible",
     RESTORED: "restored",
     ABORTED: "aborted",
 }
@@ -153,6 +152,11 @@ class Tracer:
         kind = _MARKS.get(point)
         if kind is not None:
             self._mark(kind, task, step, str(checkpoint_id) if checkpoint_id else "")
+
+    def visible(self, step: int, task: str, transaction: Transaction) -> None:
+        """A transaction can be read from now on."""
+        rows = len(transaction.rows)
+        self._mark("visible", task, step, f"{rows} row" if rows == 1 else f"{rows} rows")
 
     def completed(self, step: int, checkpoint_id: int) -> None:
         """A checkpoint is complete."""

@@ -40,7 +40,13 @@ from harness.family import Family
 from harness.history import History
 from harness.scenario import Fault, Scenario
 from harness.simulation.actions import CLASS_INDEX, Action, Slot, slots_of
-from harness.simulation.external import InjectedError, SimulatedLog, SimulatedSink, TransactionalSystem
+from harness.simulation.external import (
+    InjectedError,
+    SimulatedLog,
+    SimulatedSink,
+    Transaction,
+    TransactionalSystem,
+)
 from harness.simulation.faults import Faults, Killed, ProcessKilled
 from harness.simulation.process import SimulatedProcess
 from harness.simulation.schedule import NOTHING, Chooser, FairChooser, chooser_of
@@ -100,6 +106,8 @@ class World:
         self.slots_are_stale = False
         self.tracer = tracer
         self._tracing = tracer is not NO_TRACER
+        if self._tracing:
+            self.external.seen = self._transaction_seen
         self._settings = simulated_settings(scenario)
         self.keyed_parallelism = scenario.parallelism
         self._faults = Faults(scenario.faults)
@@ -266,6 +274,12 @@ class World:
         task = None if process is None else process.current_task
         return task is not None and self.fault_at("committing", task.name, 0) is not None
 
+    def _transaction_seen(self, transaction: Transaction) -> None:
+        process = self.process
+        task = None if process is None else process.current_task
+        if task is not None:
+            self.tracer.visible(self.step, task.name, transaction)
+
     def _strike(self, argument: tuple[Fault, str]) -> None:
         """A kill strikes: inside the machine that runs, if it is that one, else from outside."""
         fault, name = argument
@@ -281,14 +295,16 @@ class World:
                 return
             raise ProcessKilled
         victims = [task for task in process.tasks.values() if fault.kind == "kill_all" or task.name == name]
-        if not victims:
+        running = process.current_task
+        # A task that is closing is none of the attempt's any more, and can die nevertheless.
+        is_closing = running is not None and not process.is_current(running)
+        if not victims and not is_closing:
             return
         self._fired(fault, name)
-        running = process.current_task
         for task in victims:
             if task is not running:
                 process.kill(task)
-        if running in victims:
+        if is_closing or running in victims:
             raise Killed
 
     def _in_action(self, fault: Fault) -> bool:
