@@ -188,6 +188,10 @@ class Execution(ABC):
         cause = text if unrecoverable else f"{task.name}: {type(error).__name__}: {text}"
         return TaskFailed(task.attempt, task.id, cause, unrecoverable)
 
+    def cause_of(self, error: Exception) -> str:
+        """Why no attempt can be deployed, in one line."""
+        return " ".join(str(error).split())
+
     def is_current(self, task: Task) -> bool:
         """Whether ``task`` is a living task of the current attempt."""
         return self.tasks.get(task.id) is task
@@ -198,7 +202,7 @@ class Execution(ABC):
             graph = self.graph = fit_max_parallelism(self.job_graph(), effect.restored)
             restores = restore_events(graph, effect.restored, self.storage.read)
         except Exception as error:
-            self.master_event(DeploymentFailed(" ".join(str(error).split())))
+            self.master_event(DeploymentFailed(self.cause_of(error)))
             return
         settings = graph.settings
         self.tasks = build_tasks(

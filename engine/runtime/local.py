@@ -46,6 +46,7 @@ from engine.protocol_points import COORDINATOR, METADATA_WRITTEN, Probe, no_prob
 from engine.runtime.execution import Execution
 from engine.runtime.recovery import Recovered, metadata_path, recover, retire
 from engine.runtime.storage import CheckpointStorage, LocalCheckpointStorage, MemoryCheckpointStorage
+from engine.state.files import DamagedFile
 from engine.state.snapshot import encode_task_snapshot
 from engine.task.events import POLL, Deliver, Restore, SnapshotFailed, SnapshotStored, StoreSnapshot
 from engine.task.task import Task, TaskState
@@ -96,7 +97,10 @@ def execute(graph: JobGraph, probe: Probe = no_probe) -> JobExecutionResult:
         if directory is None
         else LocalCheckpointStorage(f"{directory.removeprefix('file://')}/{graph.job_id}")
     )
-    recovered = recover(storage, graph.settings.num_retained)
+    try:
+        recovered = recover(storage, graph.settings.num_retained)
+    except DamagedFile as error:
+        raise _located(error, storage) from error
     if recovered.finished:
         _logger.warning(
             "job %r has finished already: nothing is done; to run it again give it another name or another"
@@ -186,11 +190,15 @@ class LocalExecution(Execution):
 
     def _deliver(self, task: Task) -> bool:
         progress = False
+        running = self._running
         blocked = task.barriers.blocked
         for channel, queue in enumerate(task.queues):
             if queue and not blocked[channel]:
                 self.task_event(task, _delivery(channel))
                 progress = True
+                if self._running is not running:
+                    # The task died of it: the dead read nothing more.
+                    break
         return progress
 
     def _handle_events(self) -> bool:
@@ -269,8 +277,8 @@ class LocalExecution(Execution):
         self.task_event(task, event)
 
     def task_died(self, task: Task, error: BaseException) -> None:
-        """Tell the job master, and whoever reads the log."""
-        self._running = list(self.tasks.values())
+        """Let it close what it holds open; tell the job master, and whoever reads the log."""
+        self.cancel(task)
         message = self.failure_message(task, error)
         _logger.warning("attempt %s: %s", task.attempt, message.cause)
         self._mailbox.append(message)
@@ -278,7 +286,7 @@ class LocalExecution(Execution):
     def cancel(self, task: Task) -> None:
         """Count what it had read."""
         self._records_before += task.records_read
-        self._running = []
+        self._running = list(self.tasks.values())
         super().cancel(task)
 
     def store_snapshot(self, effect: StoreSnapshot) -> None:
@@ -359,6 +367,10 @@ class LocalExecution(Execution):
         """Count it."""
         self.checkpoints += 1
 
+    def cause_of(self, error: Exception) -> str:
+        """A damaged file is named by its whole path."""
+        return super().cause_of(_located(error, self._storage) if isinstance(error, DamagedFile) else error)
+
     def job_finished(self, effect: JobFinished) -> None:
         """Say so durably, once no write is under way any more; then the checkpoints are not needed."""
         while self._writes:
@@ -380,6 +392,13 @@ _DELIVERIES: Final = tuple(Deliver(channel) for channel in range(256))
 
 def _delivery(channel: int) -> Deliver:
     return _DELIVERIES[channel] if channel < len(_DELIVERIES) else Deliver(channel)
+
+
+def _located(error: DamagedFile, storage: CheckpointStorage) -> DamagedFile:
+    """The same error with the path that a user can look at."""
+    if not isinstance(storage, LocalCheckpointStorage):
+        return error
+    return DamagedFile(f"{storage.root}/{error.path}", error.what, error.mend)
 
 
 def _raiser(error: BaseException) -> Callable[[], None]:
