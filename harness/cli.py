@@ -242,6 +242,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _tell(_usage_line(error), USAGE)
     except (KeyboardInterrupt, typer.Abort):
         return _tell("interrupted", INTERRUPTED)
+    except SystemExit as error:
+        # The parser answers a closed pipe with an exit of its own; any other is called by somebody's file.
+        if isinstance(error.__context__, BrokenPipeError):
+            return BROKEN_PIPE
+        return _tell("the file of a family or of mutants ended the program", USAGE)
     except BrokenPipeError:
         # Whoever read the results has seen enough; the interpreter must not fail at flushing the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

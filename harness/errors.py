@@ -28,6 +28,7 @@ _MENDABLE: Final = frozenset(
         ("harness.family", "FamilyError"),
         ("harness.scenario", "ScenarioError"),
         ("harness.outcome", "OutcomeError"),
+        ("harness.mutants.registry", "MutantError"),
         ("harness.runner", "OutputUnwritable"),
         ("reports.model", "ReportUnreadable"),
         ("engine.runtime.java", "JavaMissing"),
@@ -50,11 +51,13 @@ class UsageError(Exception):
 
 def exit_code_of(error: Exception) -> int:
     """Return the exit code for an error."""
+    error = _mistake_in(error)
     return USAGE if isinstance(error, UsageError) or _is_any(error, _MENDABLE) else INTERNAL
 
 
 def line_of(error: Exception) -> str:
     """Return an error in one line."""
+    error = _mistake_in(error)
     said = " ".join(str(error).split())
     if isinstance(error, UsageError) or _is_any(error, _MENDABLE | _EXPECTED):
         return said
@@ -63,6 +66,12 @@ def line_of(error: Exception) -> str:
         said = " ".join(str(error).strip().splitlines()[-1].split())
         return f"internal error: {said}; --debug shows where"
     return f"internal error: {type(error).__name__}: {said}; --debug shows where"
+
+
+def _mistake_in(error: Exception) -> Exception:
+    """Return what ended a run, where that was a mistake; else the error itself."""
+    mistake: Exception = getattr(error, "mistake", error)
+    return mistake
 
 
 def _is_any(error: Exception, kinds: frozenset[tuple[str, str]]) -> bool:

@@ -23,7 +23,7 @@ from typing import Final
 from harness.checkers import Signature
 from harness.checkers.determinism import PROPERTY as DETERMINISM
 from harness.explain import Explanation, explain
-from harness.family import Family, Rows
+from harness.family import Family, FamilyError, Rows
 from harness.history import TRANSACTION_VISIBLE, History
 from harness.oracle import PythonOracle
 from harness.runner import OutputUnwritable, RunResult
@@ -123,7 +123,11 @@ def shrink_scenario(
     """Return the smallest scenario that fails with the signature; the given one if it does not fail so."""
 
     def fails(candidate: Scenario) -> Signature | None:
-        return try_scenario(family, candidate, twice=_twice(signature)).verdict.signature
+        try:
+            return try_scenario(family, candidate, twice=_twice(signature)).verdict.signature
+        except FamilyError:
+            # The family cannot take so small an input: that is not the failure that was found.
+            return None
 
     if limit_seconds and fails(scenario) != signature:
         limit_seconds = 0.0

@@ -98,12 +98,20 @@ def read_message(stream: IO[bytes]) -> Start | Batch | None:
 
 
 def _read_body(stream: IO[bytes]) -> bytes | None:
-    head = stream.read(_LENGTH)
-    if len(head) < _LENGTH:
-        return None
-    length = int.from_bytes(head, "big")
-    body = stream.read(length)
-    return body if len(body) == length else None
+    head = _read_exactly(stream, _LENGTH)
+    return None if head is None else _read_exactly(stream, int.from_bytes(head, "big"))
+
+
+def _read_exactly(stream: IO[bytes], length: int) -> bytes | None:
+    """Read so many bytes, None where the stream ends before; one without a buffer gives what it has."""
+    parts = []
+    while length:
+        part = stream.read(length)
+        if not part:
+            return None
+        parts.append(part)
+        length -= len(part)
+    return b"".join(parts)
 
 
 class _Worker:
@@ -119,6 +127,8 @@ class _Worker:
             [sys.executable, "-c", program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            # No buffer: a second answer that waits in one would not be seen by select.
+            bufsize=0,
             # Its own group: an interrupt from the keyboard is the parent's to handle.
             process_group=0,
         )

@@ -23,7 +23,16 @@ from typing import IO, Final
 
 from harness.family import Family, FamilyError, load_family
 from harness.outcome import from_line
-from harness.pool import BATCH, Batch, Done, Start, WorkerPool, raise_error_of
+from harness.pool import (
+    BATCH,
+    Batch,
+    Done,
+    Start,
+    WorkerDied,
+    WorkerFailed,
+    WorkerPool,
+    raise_error_of,
+)
 from harness.tally import Tally
 from harness.trial import Trial, check_family, run_scenario, scenario_of, try_scenario
 from harness.worker import run_batch
@@ -32,6 +41,7 @@ __all__ = [
     "OUTCOMES",
     "OutputUnwritable",
     "RunResult",
+    "RunStopped",
     "Trial",
     "open_output",
     "run",
@@ -42,6 +52,15 @@ __all__ = [
 ]
 
 OUTCOMES: Final = "outcomes.jsonl"
+
+
+class RunStopped(Exception):
+    """A mistake ended a run early: ``mistake`` says which, ``result`` holds what was done before it."""
+
+    def __init__(self, result: RunResult, mistake: Exception) -> None:
+        super().__init__(str(mistake))
+        self.result = result
+        self.mistake = mistake
 
 
 class OutputUnwritable(Exception):
@@ -94,7 +113,8 @@ def run(
     """Run scenarios of families, given by name or path, until there are enough or the time is over.
 
     With one worker they run in this process. ``out`` gets outcomes.jsonl. ``progress`` is called after each
-    batch, ``warn`` when a worker has died. An interrupt from the keyboard ends the run early, with a result.
+    batch, ``warn`` when a worker has died. An interrupt from the keyboard ends the run early, with a result;
+    a mistake in a family or of ours does with RunStopped.
     """
     loaded = load_families(families)
     for family in loaded:
@@ -110,12 +130,14 @@ def run(
                 _run_here(result, batches, ordered)
             else:
                 _run_in_pool(result, batches, ordered, warn)
+            raise_error_of(ordered.mistakes)
         except KeyboardInterrupt:
             result.interrupted = True
+        except (FamilyError, WorkerDied, WorkerFailed) as mistake:
+            raise RunStopped(result, mistake) from mistake
         finally:
             ordered.finish()
             result.seconds = perf_counter() - started
-    raise_error_of(ordered.mistakes)
     return result
 
 

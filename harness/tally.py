@@ -26,6 +26,9 @@ from harness.seeds import is_checked_twice
 MOST_EXAMPLES: Final = 20
 """Candidates that are kept: whether one reads well shows only when it is replayed."""
 
+TEACHING_RECORDS: Final = range(6, 21)
+"""Fewer show too little, more fill the page."""
+
 ExampleKey: TypeAlias = tuple[int, str, int]
 """(steps, family, seed): the smallest teaches best."""
 
@@ -116,6 +119,7 @@ class Tally:
             or outcome.attempts != 2
             or outcome.checkpoints not in (2, 3)
             or sum(outcome.coverage.values()) != 1
+            or outcome.records not in TEACHING_RECORDS
             or not outcome.records_replayed
             or outcome.seed is None
         ):

@@ -100,5 +100,6 @@ def columns_of(schema: str) -> tuple[str, ...]:
             column = schema[start:index].strip()
             start = index + 1
             if column:
-                names.append(column.split()[0].rstrip(":").strip("`"))
+                quoted = column.startswith("`")
+                names.append(column.split("`")[1] if quoted else column.split()[0].rstrip(":"))
     return tuple(names)

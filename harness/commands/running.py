@@ -19,10 +19,10 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from harness.errors import FAILED, INTERRUPTED, NOTHING_RAN, PASSED
+from harness.errors import FAILED, INTERRUPTED, NOTHING_RAN, PASSED, line_of
 from harness.failures import FailureCase, failure_cases
 from harness.reporting import report_of, write_report
-from harness.runner import RunResult, run
+from harness.runner import RunResult, RunStopped, run
 from harness.tally import Tally
 from reports.headline import never_fired
 from reports.model import Report
@@ -40,26 +40,37 @@ def run_command(
     command: str,
 ) -> int:
     """Run, report, and return the exit code."""
+    mistake: RunStopped | None = None
     with progress_bar(scenarios, max_time) as bar:
-        result = run(
-            families,
-            scenarios=scenarios,
-            max_time=max_time,
-            seed=seed,
-            workers=workers,
-            out=out,
-            progress=bar.show,
-            warn=bar.warn,
-        )
+        try:
+            result = run(
+                families,
+                scenarios=scenarios,
+                max_time=max_time,
+                seed=seed,
+                workers=workers,
+                out=out,
+                progress=bar.show,
+                warn=bar.warn,
+            )
+        except RunStopped as stopped:
+            # What was done is told first, and why there is no more of it last.
+            result, mistake = stopped.result, stopped
+            if not result.tally.scenarios:
+                raise
         cases = failure_cases(result, out, bar.describe)
         bar.describe("writing the report")
         report = report_of(result, cases, command)
+        if mistake is not None:
+            report = msgspec.structs.replace(report, interrupted=line_of(mistake))
         page = write_report(report, out)
     if as_json:
         print(msgspec.json.encode(summary_document(result, out)).decode())
     summary = sys.stderr if as_json else sys.stdout
     for line in summary_lines(result, cases, report, page):
         print(line, file=summary)
+    if mistake is not None:
+        raise mistake
     return exit_code(result, report)
 
 
@@ -100,8 +111,8 @@ def summary_lines(
     if report.coverage is not None and report.coverage.required:
         yield from (f"never fired: {pair}" for pair in never_fired(report))
     tally = result.tally
-    if result.interrupted:
-        yield "interrupted; what was finished is kept"
+    if report.interrupted:
+        yield "ended early; what was finished is kept"
     for name, family in sorted(tally.families.items()):
         failed = f"{family.failed:,} FAILED" if family.failed else "passed"
         yield f"{name}: {counted(family.scenarios, 'scenario')}, {failed}"

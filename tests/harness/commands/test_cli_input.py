@@ -1,0 +1,171 @@
+"""Whatever cannot be used is told in one line, with the documented exit code and nothing on stdout."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from engine.runtime.java import JavaMissing
+from harness.errors import INTERNAL, USAGE, exit_code_of, line_of
+from harness.family import load_family
+from harness.pool import WorkerDied, WorkerFailed
+from harness.scenario import to_json
+from harness.trial import scenario_of
+
+if TYPE_CHECKING:
+    from tests.harness.commands.conftest import Command, Outcome
+
+
+def assert_refused(ended: Outcome, *words: str, code: int = USAGE) -> None:
+    assert ended.code == code
+    assert ended.out == ""
+    lines = ended.error.splitlines()
+    assert len(lines) == 1, ended.error
+    assert lines[0].startswith("onceproof: ")
+    for word in words:
+        assert word in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["rum"], ["'rum'", "'run'"]),
+        (["run", "wrod_count"], ["wrod_count", "did you mean word_count?"]),
+        (["run", "mine.py"], ["mine.py", "no such file"]),
+        (["run", "word_count", "word_count"], ["word_count", "already"]),
+        (["run", "--scenarois", "5"], ["--scenarois", "did you mean --scenarios?"]),
+        (["run", "--seed", "seven"], ["--seed", "seven"]),
+        (["run", "--scenarios", "many"], ["--scenarios", "many"]),
+        (["run", "--scenarios", "-1"], ["--scenarios", "-1"]),
+        (["run", "-n", "0"], ["-n", "0"]),
+        (["run", "--system", "simulatde"], ["simulatde", "simulated"]),
+        (["replay"], ["SEED|FILE.json"]),
+        (["replay", "5"], ["--family", "word_count"]),
+        (["replay", "five", "--family", "word_count"], ["'five'", "neither a seed"]),
+        (["replay", "-5", "--family", "word_count"], ["-5"]),
+        (["replay", "absent.json"], ["absent.json", "cannot be read"]),
+        (["explain", "absent.json"], ["absent.json", "cannot be read"]),
+        (["shrink", "absent.json"], ["absent.json", "cannot be read"]),
+        (["report", "absent"], ["absent", "cannot be read"]),
+        (["bench", "simulatte"], ["simulatte"]),
+        (["mutants", "--only", "absent"], ["absent"]),
+        (["mutants", "--load", "absent.py"], ["absent.py", "no such file"]),
+    ],
+)
+def test_input_that_cannot_be_used(onceproof: Command, arguments: list[str], words: list[str]) -> None:
+    assert_refused(onceproof(*arguments), *words)
+
+
+def test_no_command_shows_the_help(onceproof: Command) -> None:
+    ended = onceproof()
+    assert ended.code == USAGE
+    assert "replay" in ended.out
+    assert ended.error == "onceproof: no command is given\n"
+
+
+def test_help_is_no_error(onceproof: Command) -> None:
+    assert onceproof("--help").code == 0
+    assert onceproof("run", "--help").code == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("def expected(records, declared):", "def expected(records, declared)", ["SyntaxError"]),
+        ("return Workload", "return Worklaod", ["NameError", "Worklaod"]),
+        ("io.sink(", "io.snik(", ["AttributeError", "snik"]),
+        ('"total": "keyed"', '"sum": "keyed"', ["'tasks'", "total"]),
+        ('"total": "keyed"', '"total": "key"', ["'tasks'"]),
+        ("oracle_sql =", "sql =", ["oracle_sql", "missing"]),
+        ("(at, (shop, cents))", "(at, [shop, cents])", ["tuple"]),
+        ("(at, (shop, cents))", "(at, {shop: cents})", ["records"]),
+        ("(at, (shop, cents))", "(at, (shop, cents / 0.0))", ["ZeroDivisionError"]),
+        ("rows.append((shop, total))", "rows.append([shop, total])", ["expected()", "tuple"]),
+    ],
+)
+def test_a_family_with_a_mistake(
+    onceproof: Command, sales: Path, old: str, new: str, words: list[str]
+) -> None:
+    text = sales.read_text(encoding="utf-8")
+    assert old in text
+    sales.write_text(text.replace(old, new), encoding="utf-8")
+    assert_refused(onceproof("run", str(sales), "--scenarios", "5"), "sales.py", *words)
+
+
+def test_a_family_that_ends_the_program(onceproof: Command, sales: Path) -> None:
+    sales.write_text("import sys\nsys.exit(0)\n", encoding="utf-8")
+    assert_refused(onceproof("run", str(sales)), "ended the program")
+
+
+@pytest.fixture
+def scenario_file(tmp_path: Path) -> Path:
+    path = tmp_path / "scenario.json"
+    path.write_text(to_json(scenario_of(load_family("word_count"), 5)), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("parallelisn", 2, ["parallelisn"]),
+        ("parallelism", "two", ["parallelism", "int"]),
+        ("format_version", 99, ["99", "newer"]),
+        ("family", "mine", ["mine", "--family"]),
+        ("faults", [{"kind": "kill_tsak", "point": "element"}], ["kill_tsak", "faults"]),
+    ],
+)
+def test_a_scenario_that_is_wrong(
+    onceproof: Command, scenario_file: Path, field: str, value: object, words: list[str]
+) -> None:
+    scenario = json.loads(scenario_file.read_text(encoding="utf-8"))
+    scenario[field] = value
+    scenario_file.write_text(json.dumps(scenario), encoding="utf-8")
+    assert_refused(onceproof("replay", str(scenario_file)), "scenario.json", *words)
+
+
+def test_a_scenario_that_is_cut_off(onceproof: Command, scenario_file: Path) -> None:
+    scenario_file.write_bytes(scenario_file.read_bytes()[:100])
+    assert_refused(onceproof("replay", str(scenario_file)), "scenario.json", "not JSON")
+
+
+def test_a_scenario_of_another_family(onceproof: Command, scenario_file: Path) -> None:
+    assert_refused(onceproof("replay", str(scenario_file), "--family", "page_views"), "word_count")
+
+
+def test_a_folder_that_cannot_be_written_to(onceproof: Command, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file, not a folder", encoding="utf-8")
+    assert_refused(onceproof("run", "word_count", "--out", "taken/out"), "taken/out", "cannot be written")
+
+
+def test_what_only_we_can_mend_is_an_internal_error() -> None:
+    assert exit_code_of(KeyError("x")) == INTERNAL
+    assert line_of(KeyError("x")) == "internal error: KeyError: 'x'; --debug shows where"
+    failed = WorkerFailed("Traceback (most recent call last):\n  File ...\nKeyError: 'x'\n")
+    assert line_of(failed) == "internal error: KeyError: 'x'; --debug shows where"
+    assert (exit_code_of(WorkerDied("a worker")), line_of(WorkerDied("a worker"))) == (INTERNAL, "a worker")
+
+
+def test_a_missing_java_is_the_users_to_mend() -> None:
+    missing = JavaMissing("no Java 17 or later: run `make setup`")
+    assert exit_code_of(missing) == USAGE
+    assert line_of(missing) == str(missing)
+
+
+@pytest.mark.parametrize("flag", [[], ["--debug"]])
+def test_debug_adds_the_traceback(
+    onceproof: Command, monkeypatch: pytest.MonkeyPatch, flag: list[str]
+) -> None:
+    def break_down(as_json: bool) -> int:
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr("harness.commands.listing.families_command", break_down)
+    ended = onceproof("families", *flag)
+    assert ended.code == INTERNAL
+    assert ("Traceback" in ended.error) is bool(flag)
+    assert (
+        ended.error.splitlines()[-1]
+        == "onceproof: internal error: RuntimeError: out of order; --debug shows where"
+    )

@@ -1,0 +1,70 @@
+"""The command as a process: its start, an interrupt from the keyboard, a pipe that is closed early."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from time import monotonic, sleep
+
+import pytest
+
+from harness.outcome import from_line
+from harness.runner import OUTCOMES
+from reports.text import counted
+
+COMMAND = [sys.executable, "-c", "import sys; from harness.cli import main; sys.exit(main())"]
+
+# What makes the start slow; nothing of it is needed to know what is asked for.
+DEAR = ("engine", "harness.simulation", "harness.runner", "jinja2", "numpy", "pandas", "pyspark", "reports")
+
+
+def test_help_imports_nothing_dear() -> None:
+    program = (
+        "import sys; from harness.cli import main; main(['run', '--help']);"
+        "print(*sys.modules, sep='\\n', file=sys.stderr)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = ended.stderr.split()
+    assert not [name for name in loaded if name.startswith(DEAR)]
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_an_interrupt_keeps_what_was_done(tmp_path: Path, workers: str) -> None:
+    out = tmp_path / "out"
+    process = subprocess.Popen(
+        [*COMMAND, "run", "word_count", "--max-time", "60", "-n", workers, "--out", str(out)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for_lines(out / OUTCOMES)
+    process.send_signal(signal.SIGINT)
+    printed, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors == ""
+    assert "ended early" in printed
+    done = [from_line(line) for line in (out / OUTCOMES).read_bytes().splitlines()]
+    assert f"word_count: {counted(len(done), 'scenario')}, passed" in printed
+    assert "interrupted" in json.loads((out / "report.json").read_bytes())["interrupted"]
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    command = [*COMMAND, "replay", "3", "--family", "word_count", "--trace"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    errors = process.stderr.read()
+    process.stderr.close()
+    assert process.wait() == 141
+    assert errors == b""
+
+
+def wait_for_lines(path: Path) -> None:
+    deadline = monotonic() + 60
+    while not path.exists() or not path.stat().st_size:
+        assert monotonic() < deadline, "no outcome came"
+        sleep(0.05)

@@ -1,0 +1,122 @@
+"""`onceproof run`: what it prints, what it leaves, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.family import load_family
+from harness.outcome import from_line
+from harness.runner import OUTCOMES
+
+if TYPE_CHECKING:
+    from tests.harness.commands.conftest import Command
+
+
+def test_a_sound_family_passes(onceproof: Command, sales: Path) -> None:
+    ended = onceproof("run", str(sales), "--scenarios", "40", "-n", "1", "--out", "out")
+    assert ended.code == 0
+    assert "sales: 40 scenarios, passed" in ended.out
+    assert ended.error == ""
+    assert {path.name for path in Path("out").iterdir()} == {OUTCOMES, "index.html", "report.json"}
+
+
+def test_the_readme_says_what_the_family_file_is_called(sales: Path) -> None:
+    assert load_family(str(sales)).name == "sales"
+
+
+def test_a_failure_is_told_with_commands_that_replay_it(onceproof: Command, forgetful: Path) -> None:
+    ended = onceproof("run", "forgetful.py", "--scenarios", "30", "-n", "1", "--out", "out")
+    assert ended.code == 1
+    first = next(
+        line for line in ended.out.splitlines() if line.startswith("FAILED forgetful: exactly_once, ")
+    )
+    signature = first.removeprefix("FAILED forgetful: ").split(", ")[:2]
+    commands = [line.split() for line in ended.out.splitlines() if line.startswith("  onceproof replay")]
+    assert len(commands) >= 2
+    outcomes = [from_line(line) for line in Path("out", OUTCOMES).read_bytes().splitlines()]
+    for command in commands[:2]:
+        replayed = onceproof(*command[1:], "--json")
+        assert replayed.code == 1
+        document = json.loads(replayed.out)
+        assert document["verdict"] == "failed"
+        assert document["signature"] == signature
+        seed = command[2]
+        same = [outcome for outcome in outcomes if str(outcome.seed) == seed]
+        assert not seed.isdecimal() or same[0].trace_hash == document["trace_hash"]
+
+
+def test_a_shrunk_failure_is_small_and_stands_in_the_report(onceproof: Command, forgetful: Path) -> None:
+    onceproof("run", "forgetful.py", "--scenarios", "30", "-n", "1", "--out", "out")
+    report = json.loads(Path("out", "report.json").read_bytes())
+    failure = report["failures"][0]
+    assert failure["property"] == "exactly_once"
+    assert len(failure["records"]) <= 6
+    assert len(failure.get("faults", ())) <= 2
+    assert failure["replay"].endswith("--family forgetful.py")
+    assert failure["sentence"]
+    assert failure["trace"]["lanes"][0] == "coordinator"
+    kept = sorted(path.name for path in Path("out", "failures").iterdir())
+    assert len(kept) == 2 * len(report["failures"])
+
+
+def test_json_is_one_document_with_fixed_fields(onceproof: Command) -> None:
+    ended = onceproof(
+        "run", "word_count", "page_views", "--scenarios", "6", "-n", "1", "--out", "out", "--json"
+    )
+    document = json.loads(ended.out)
+    assert list(document) == ["scenarios", "passed", "failed", "families", "trace_hash", "seconds", "out"]
+    assert document["families"] == {
+        "page_views": {"scenarios": 3, "failed": 0},
+        "word_count": {"scenarios": 3, "failed": 0},
+    }
+    assert (document["scenarios"], document["passed"], document["failed"]) == (6, 6, 0)
+    assert document["out"] == "out"
+
+
+def test_failures_keep_out_of_the_document(onceproof: Command, forgetful: Path) -> None:
+    ended = onceproof("run", "forgetful.py", "--scenarios", "12", "-n", "1", "--out", "out", "--json")
+    assert ended.code == 1
+    assert json.loads(ended.out)["failed"] > 0
+    assert "  onceproof replay out/failures/forgetful-" in ended.error
+
+
+def test_no_scenario_is_no_pass(onceproof: Command) -> None:
+    ended = onceproof("run", "word_count", "--scenarios", "0", "-n", "1", "--out", "out")
+    assert ended.code == 5
+
+
+def test_a_limit_of_time_is_kept(onceproof: Command) -> None:
+    ended = onceproof("run", "word_count", "--max-time", "0.2", "-n", "1", "--out", "out", "--json")
+    assert ended.code == 0
+    assert json.loads(ended.out)["scenarios"] >= 1
+    assert json.loads(ended.out)["seconds"] < 20
+
+
+def test_the_mistake_of_a_family_ends_the_run_and_keeps_what_was_done(
+    onceproof: Command, sales: Path
+) -> None:
+    text = sales.read_text(encoding="utf-8")
+    path = sales.with_name("fragile.py")
+    path.write_text(
+        text.replace("    rows = []", "    rows = []\n    1 // (len(records) - 3)"), encoding="utf-8"
+    )
+    ended = onceproof("run", "fragile.py", "--scenarios", "200", "-n", "2", "--out", "out")
+    assert ended.code == 4
+    lines = ended.error.splitlines()
+    assert len(lines) == 1
+    assert "fragile.py:" in lines[0]
+    assert "ZeroDivisionError" in lines[0]
+    done = Path("out", OUTCOMES).read_bytes().splitlines()
+    assert all(from_line(line).passed for line in done)
+    assert f"sales: {len(done)} scenario" in ended.out or not done
+
+
+def test_an_interrupted_report_can_be_rendered_again(onceproof: Command) -> None:
+    onceproof("run", "word_count", "--scenarios", "4", "-n", "1", "--out", "out")
+    page = Path("out", "index.html")
+    before = page.read_bytes()
+    page.unlink()
+    assert onceproof("report", "out").code == 0
+    assert page.read_bytes() == before

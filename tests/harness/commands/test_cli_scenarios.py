@@ -1,0 +1,101 @@
+"""`onceproof replay`, `shrink`, `explain` and `families`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.family import family_names, load_family
+from harness.outcome import from_line
+from harness.runner import OUTCOMES
+from harness.scenario import read_scenario, to_json
+from harness.trial import scenario_of
+
+if TYPE_CHECKING:
+    from tests.harness.commands.conftest import Command
+
+
+def test_a_replay_gives_the_verdict_and_the_hash_of_the_run(onceproof: Command) -> None:
+    onceproof("run", "word_count", "page_views", "--scenarios", "8", "-n", "1", "--out", "out")
+    for line in Path("out", OUTCOMES).read_bytes().splitlines()[:4]:
+        outcome = from_line(line)
+        ended = onceproof("replay", str(outcome.seed), "--family", outcome.family, "--json")
+        assert ended.code == 0
+        assert json.loads(ended.out) == {
+            "verdict": "passed",
+            "signature": None,
+            "trace_hash": outcome.trace_hash,
+            "violations": [],
+        }
+
+
+def test_the_file_of_a_scenario_replays_as_its_seed(onceproof: Command) -> None:
+    Path("scenario.json").write_text(to_json(scenario_of(load_family("page_views"), 9)), encoding="utf-8")
+    by_seed = onceproof("replay", "9", "--family", "page_views", "--json")
+    by_file = onceproof("replay", "scenario.json", "--json")
+    assert by_seed.out == by_file.out
+
+
+def test_a_trace_is_a_line_an_event_in_columns(onceproof: Command) -> None:
+    ended = onceproof("replay", "3", "--family", "word_count", "--trace")
+    story, _, verdict = ended.out.partition("\n\n")
+    lines = story.splitlines()
+    steps = [int(line.split()[0]) for line in lines]
+    assert steps == sorted(steps)
+    assert len({line.index(line.split()[1]) for line in lines}) == 1
+    assert "attempt 1.1 with parallelism" in lines[0]
+    assert "trace hash" in verdict
+
+
+def test_a_trace_as_json_stands_in_the_one_document(onceproof: Command) -> None:
+    ended = onceproof("replay", "3", "--family", "word_count", "--trace", "--json")
+    assert json.loads(ended.out)["trace"]["lanes"][0] == "coordinator"
+
+
+@pytest.fixture
+def failing(onceproof: Command, forgetful: Path) -> str:
+    ended = onceproof("run", "forgetful.py", "--scenarios", "12", "-n", "1", "--out", "out")
+    assert ended.code == 1
+    return next(str(path) for path in sorted(Path("out", "failures").glob("*.original.json")))
+
+
+def test_a_failing_replay_shows_the_witness(onceproof: Command, failing: str) -> None:
+    ended = onceproof("replay", failing, "--family", "forgetful.py")
+    assert ended.code == 1
+    assert "FAILED exactly_once, " in ended.out
+    assert "'expected': " in ended.out
+
+
+def test_shrinking_leaves_a_smaller_scenario_that_fails_alike(onceproof: Command, failing: str) -> None:
+    ended = onceproof("shrink", failing, "--family", "forgetful.py", "--max-time", "3", "--out", "small.json")
+    assert ended.code == 1
+    small, large = read_scenario(Path("small.json")), read_scenario(Path(failing))
+    assert small.record_count() < large.record_count()
+    assert "onceproof replay small.json --family forgetful.py" in ended.out
+    signatures = [
+        json.loads(onceproof("replay", path, "--family", "forgetful.py", "--json").out)["signature"]
+        for path in (failing, "small.json")
+    ]
+    assert signatures[0] == signatures[1] is not None
+
+
+def test_what_passes_is_not_shrunk(onceproof: Command) -> None:
+    ended = onceproof("shrink", "3", "--family", "word_count")
+    assert ended.code == 0
+    assert "nothing to shrink" in ended.error
+
+
+def test_an_explanation_tells_what_is_wrong_and_the_story(onceproof: Command, failing: str) -> None:
+    ended = onceproof("explain", failing, "--family", "forgetful.py")
+    assert ended.code == 1
+    assert "first divergence: step" in ended.out
+    assert "attempt 1.1 starts" in ended.out
+
+
+def test_the_families_are_listed(onceproof: Command) -> None:
+    assert "word_count" in onceproof("families").out
+    documents = json.loads(onceproof("families", "--json").out)
+    assert [document["name"] for document in documents] == family_names()

@@ -1,0 +1,143 @@
+"""Runs: the same whoever runs them, and what becomes of workers that die."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from harness.family import FamilyError
+from harness.outcome import Outcome, from_line
+from harness.pool import Batch, Start, WorkerDied, WorkerPool
+from harness.runner import OUTCOMES, OutputUnwritable, RunResult, RunStopped, run
+from harness.seeds import scenario_seed
+from harness.tally import Tally
+
+FAMILIES = ("word_count", "page_views")
+
+
+def lines_of(folder: Path) -> list[Outcome]:
+    return [from_line(line) for line in (folder / OUTCOMES).read_bytes().splitlines()]
+
+
+def without_times(outcomes: list[Outcome]) -> list[dict[str, object]]:
+    kept = [field for field in Outcome.__struct_fields__ if field != "milliseconds"]
+    return [{field: getattr(outcome, field) for field in kept} for outcome in outcomes]
+
+
+def test_workers_change_nothing(tmp_path: Path) -> None:
+    hashes = []
+    for workers in (1, 2):
+        result = run(FAMILIES, scenarios=150, seed=7, workers=workers, out=tmp_path / str(workers))
+        assert result.tally.scenarios == 150
+        assert result.tally.failed == 0
+        hashes.append(result.tally.trace_hash())
+    assert hashes[0] == hashes[1]
+    assert without_times(lines_of(tmp_path / "1")) == without_times(lines_of(tmp_path / "2"))
+
+
+def test_a_shorter_run_is_the_beginning_of_a_longer_one(tmp_path: Path) -> None:
+    run(FAMILIES, scenarios=5, seed=3, workers=1, out=tmp_path / "short")
+    run(FAMILIES, scenarios=12, seed=3, workers=1, out=tmp_path / "long")
+    short, long = lines_of(tmp_path / "short"), lines_of(tmp_path / "long")
+    assert without_times(short) == without_times(long[:5])
+    assert [outcome.family for outcome in long[:4]] == ["word_count", "page_views"] * 2
+    assert [outcome.seed for outcome in long[:4:2]] == [scenario_seed(3, "word_count", n) for n in (0, 1)]
+
+
+def test_a_family_from_a_file_runs_in_workers(tmp_path: Path, sales: Path) -> None:
+    result = run([str(sales)], scenarios=16, workers=2)
+    assert result.tally.families["sales"].scenarios == 16
+    assert result.family("sales").name == "sales"
+    assert result.asked_for("sales") == str(sales)
+
+
+def test_what_a_family_prints_does_not_disturb_the_messages(
+    sales: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = sales.read_text(encoding="utf-8")
+    sales.write_text(
+        text.replace("    rows = []", "    rows = []\n    print('so far so good')"), encoding="utf-8"
+    )
+    result = run([str(sales)], scenarios=8, workers=2)
+    assert result.tally.scenarios == 8
+    captured = capfd.readouterr()
+    assert "so far so good" in captured.err
+
+
+def deadly(sales: Path, times: int) -> Path:
+    """Return a family that kills its process, as often as there are files to say so."""
+    text = sales.read_text(encoding="utf-8")
+    notes = sales.parent / "deaths"
+    notes.mkdir()
+    for number in range(times):
+        (notes / str(number)).touch()
+    killing = f"""
+import os
+import pathlib
+import signal
+import sys
+
+_expected = expected
+
+
+def expected(records, declared):
+    if "harness.cli" not in sys.modules and len(records) == 2 and os.getppid() == {os.getpid()}:
+        for note in pathlib.Path({str(notes)!r}).iterdir():
+            note.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+    return _expected(records, declared)
+"""
+    sales.write_text(text + killing, encoding="utf-8")
+    return sales
+
+
+def test_a_batch_whose_worker_died_is_run_once_more(
+    tmp_path: Path, sales: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sound = run([str(sales)], scenarios=64, workers=1).tally.trace_hash()
+    warnings: list[str] = []
+    result = run([str(deadly(sales, 1))], scenarios=64, workers=2, out=tmp_path / "out", warn=warnings.append)
+    assert result.tally.trace_hash() == sound
+    assert len(lines_of(tmp_path / "out")) == 64
+    assert len(warnings) == 1
+    assert warnings[0].startswith("a worker was killed by SIGKILL; scenarios ")
+
+
+def test_a_batch_that_kills_twice_ends_the_run(tmp_path: Path, sales: Path) -> None:
+    with pytest.raises(RunStopped) as stopped:
+        run([str(deadly(sales, 99))], scenarios=64, workers=2, out=tmp_path / "out")
+    assert isinstance(stopped.value.mistake, WorkerDied)
+    assert "second worker" in str(stopped.value)
+    assert stopped.value.result.tally.scenarios == len(lines_of(tmp_path / "out")) < 64
+
+
+def test_a_worker_that_cannot_start_is_told() -> None:
+    pool = WorkerPool(1, Start(0, ("no_such_family",)), lambda text: None)
+    try:
+        with pytest.raises(WorkerDied, match="a second worker ended with exit code 1"):
+            list(pool.run(iter([Batch(0, 1)])))
+    finally:
+        pool.close(at_once=True)
+
+
+def test_mistakes_are_found_before_the_first_scenario(tmp_path: Path) -> None:
+    with pytest.raises(FamilyError):
+        run(["word_count", "wrod_count"], scenarios=5, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputUnwritable, match="cannot be written to"):
+        run(["word_count"], scenarios=5, out=tmp_path / "file" / "out")
+
+
+def test_progress_is_told_after_each_batch() -> None:
+    seen: list[int] = []
+
+    def note(tally: Tally) -> None:
+        seen.append(tally.scenarios)
+
+    result = run(["word_count"], scenarios=20, workers=1, progress=note)
+    assert isinstance(result, RunResult)
+    assert seen == sorted(seen)
+    assert seen[-1] == 20

@@ -1,0 +1,107 @@
+"""From a run to its report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from harness.checkers import PROPERTIES
+from harness.checkers.coverage import CAMPAIGN
+from harness.reporting import (
+    coverage_of,
+    coverage_problems,
+    engine_version,
+    report_of,
+    with_trend,
+    write_report,
+)
+from harness.runner import RunResult, run
+from harness.scenario import POINTS, VALID
+from harness.tally import Tally
+from reports.headline import conclude
+from reports.model import Failure, Report, decode, encode
+
+
+@pytest.fixture(scope="module")
+def result() -> RunResult:
+    return run(["word_count", "page_views"], scenarios=400, seed=7, workers=1)
+
+
+@pytest.fixture(scope="module")
+def report(result: RunResult) -> Report:
+    return report_of(result, [], "onceproof run --seed 7")
+
+
+def test_a_sound_run_gives_a_report_that_says_so(report: Report) -> None:
+    assert conclude(report).status == "passed"
+    assert report.facts.scenarios == 400
+    assert report.facts.seed == 7
+    assert report.facts.command == "onceproof run --seed 7"
+    assert [family.family for family in report.families] == ["page_views", "word_count"]
+    for family in report.families:
+        checked = {each.property: each.passed for each in family.properties}
+        assert [checked[name] for name in PROPERTIES] == [200] * len(PROPERTIES)
+        assert 0 < checked["determinism"] < 20
+
+
+def test_the_example_teaches(report: Report) -> None:
+    example = report.example
+    assert example is not None
+    before, after = example.trace.attempts
+    assert after.restored is not None
+    assert before.parallelism != after.parallelism
+    assert example.trace.kills
+    assert "--trace" in example.replay
+    assert f"with parallelism {after.parallelism} instead of {before.parallelism}" in example.sentence
+    assert example.story
+
+
+def test_costs_are_those_of_recoveries(report: Report, result: RunResult) -> None:
+    assert [cost.count for cost in report.costs] == [len(result.tally.replayed)] * 2
+    assert 0 < report.costs[0].count < 400
+
+
+def test_the_page_can_be_made_from_the_json(report: Report, tmp_path: Path) -> None:
+    assert decode(encode(report), "report.json") == report
+    page = write_report(report, tmp_path)
+    assert page.read_text(encoding="utf-8").startswith("<!")
+
+
+def test_coverage_has_a_cell_for_each_planned_pair(result: RunResult) -> None:
+    coverage = coverage_of(result.tally)
+    assert len(coverage.cells) == sum(len(points) for points in VALID.values())
+    assert not coverage.required
+    assert all(cell.planned >= cell.fired for cell in coverage.cells)
+    assert coverage_problems(result.tally) == []
+
+
+def test_a_large_run_fails_where_a_point_was_never_passed() -> None:
+    tally = Tally(scenarios=CAMPAIGN)
+    tally.points.update({point: 1 for point in POINTS if point != "aborted"})
+    assert coverage_of(tally).required
+    assert coverage_problems(tally) == ["protocol point never passed: aborted"]
+
+
+def test_an_interrupted_run_is_no_pass(result: RunResult) -> None:
+    stopped = RunResult(result.families, result.names, 7, 1, result.tally, 1.0, interrupted=True)
+    assert conclude(report_of(stopped, [])).status == "interrupted"
+
+
+def test_the_trend_grows_by_a_night_and_knows_what_is_new(report: Report, tmp_path: Path) -> None:
+    old = Failure(family="word_count", property="exactly_once", anomaly="lost", replay="")
+    new = msgspec.structs.replace(old, anomaly="phantom")
+    assert with_trend(report, tmp_path) == report
+    write_report(msgspec.structs.replace(report, failures=(old,)), tmp_path)
+    second = with_trend(msgspec.structs.replace(report, failures=(old, new)), tmp_path)
+    assert [night.scenarios for night in second.nights] == [400]
+    assert second.nights[0].new_signatures == 1
+    assert [failure.known for failure in second.failures] == [True, False]
+    write_report(second, tmp_path)
+    third = with_trend(report, tmp_path)
+    assert [night.new_signatures for night in third.nights] == [1, 1]
+
+
+def test_the_version_is_known() -> None:
+    assert engine_version()[0].isdigit()
