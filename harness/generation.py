@@ -23,9 +23,17 @@ from msgspec.structs import replace
 from harness.chance import Chance
 from harness.family import Family, Role, Workload
 from harness.nemesis.plots import HIGHEST_PARALLELISM, Stage, draw_faults, draw_kinds
-from harness.scenario import ACTION_CLASSES, ActionClass, InputRecord, Scenario, Schedule, ScheduleKind
+from harness.scenario import (
+    ACTION_CLASSES,
+    MESSAGE_FAULTS,
+    ActionClass,
+    InputRecord,
+    Scenario,
+    Schedule,
+    ScheduleKind,
+)
 
-GENERATION: Final = 2
+GENERATION: Final = 3
 """Raised whenever the same seed begins to give another scenario with the same records."""
 
 PARALLELISMS: Final = ((1, 2), (2, 5), (3, 2), (4, 2))
@@ -79,8 +87,11 @@ def generate(family: Family, seed: int) -> Scenario:
     # Ample: longer than anything but a lost message can hold a checkpoint up.
     ample = schedule.horizon + 10 * natural + delays
     tolerates = chance.chance(0.75)
-    hurried = tolerates and chance.chance(0.3)
-    timeout = chance.integer(4 * steps, 10 * steps) + 20 if hurried else ample
+    # What waits for a message that is lost goes on when its time is over: better while there is still input.
+    waits = any(fault.point == "triggered" and fault.kind in MESSAGE_FAULTS for fault in faults)
+    hurried = tolerates and chance.chance(0.8 if waits else 0.3)
+    patience = 2 if waits else 4
+    timeout = chance.integer(patience * steps, 10 * steps) + 20 if hurried else ample
     return Scenario(
         family=family.name,
         generator_version=generator_version(family),

@@ -113,6 +113,28 @@ def aborted_alignment_stays_blocked(reached: Reached) -> Iterator[None]:
 
 
 @mutant(
+    id="subsumed-alignment-counts",
+    breaks="consistent_cut",
+    summary="channels that had delivered the barrier of an older checkpoint count for the newer one",
+)
+def subsumed_alignment_counts(reached: Reached) -> Iterator[None]:
+    """A newer barrier overtakes an alignment, which goes on under the newer id instead of being given up."""
+    arrived = AlignedBarrierHandler._barrier_arrived
+
+    def going_on(
+        self: AlignedBarrierHandler, channel: int, barrier: CheckpointBarrier
+    ) -> list[BarrierEffect]:
+        if self.pending and barrier.checkpoint_id > self.latest_checkpoint_id:
+            reached()
+            self.latest_checkpoint_id = barrier.checkpoint_id
+            self._barrier = barrier
+        return arrived(self, channel, barrier)
+
+    with replaced(AlignedBarrierHandler, "_barrier_arrived", going_on):
+        yield
+
+
+@mutant(
     id="snapshot-after-more-records",
     breaks="exactly_once",
     summary="a source emits the barrier, reads and sends one more buffer, and only then notes its positions",

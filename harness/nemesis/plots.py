@@ -198,6 +198,20 @@ def _notification_goes_astray(chance: Chance, stage: Stage) -> list[Fault]:
     return [*faults, _kill(chance, stage, point, later)]
 
 
+def _trigger_goes_astray(chance: Chance, stage: Stage) -> list[Fault]:
+    """Some sources begin a checkpoint and others do not, so the next one meets it half aligned."""
+    checkpoint = _checkpoint(chance, stage)
+    nth = chance.integer(1, 3)
+    if chance.chance(0.6):
+        faults = [Fault("lose_message", "triggered", ANY_TASK, checkpoint, nth)]
+    else:
+        delay = chance.integer(1, 8 * stage.checkpoint_steps)
+        faults = [Fault("delay_message", "triggered", ANY_TASK, checkpoint, nth, 0, delay)]
+    if chance.chance(0.6):
+        faults.append(_kill(chance, stage, "completed", checkpoint + chance.integer(1, 2)))
+    return faults
+
+
 def _storage_fails(chance: Chance, stage: Stage) -> list[Fault]:
     """A write fails, is torn or is late, and often someone dies before the answer came."""
     point: Point = "snapshotted" if chance.chance(0.5) else "metadata_written"
@@ -269,12 +283,10 @@ def _end_is_not_heard_by_all(chance: Chance, stage: Stage) -> list[Fault]:
     """Some tasks finish, others do not hear that they may: their checkpoints go on among finished tasks."""
     last = stage.checkpoints + chance.integer(0, 3)
     before = [task for task in stage.tasks if task not in stage.sinks]
-    listening = before if chance.chance(0.8) else stage.tasks
-    deaf = chance.sample(listening, chance.integer(2, 3))
+    deaf = chance.sample(before if chance.chance(0.8) else stage.tasks, 2)
+    checkpoints = range(last, last + 3)
     return [
-        Fault("lose_message", "notified", task, checkpoint)
-        for checkpoint in (last, last + 1)
-        for task in deaf
+        Fault("lose_message", "notified", task, checkpoint) for checkpoint in checkpoints for task in deaf
     ]
 
 
@@ -309,6 +321,7 @@ _PLOTS: Final[tuple[tuple[Plot, int], ...]] = (
     (_notification_goes_astray, 3),
     (_anything, 3),
     (_storage_fails, 3),
+    (_trigger_goes_astray, 2),
     (_commit_answers_wrongly, 2),
     (_kill_while_metadata_is_written, 2),
     (_end_is_not_heard_by_all, 2),

@@ -1,0 +1,154 @@
+"""What becomes of a mutant: killed, survived, or never reached; and what is not held against it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.connectors.two_phase import TwoPhaseCommitSinkFunction
+from engine.operators.source import SourceOperator
+from engine.task.task import Task
+from harness import mutation
+from harness.family import load_family
+from harness.mutants import Reached, find_mutant, load_mutants, mutant, replaced
+from harness.mutation import Result, measure, measure_all
+from harness.trial import try_scenario
+
+FAMILY = load_family("word_count")
+
+
+@mutant(id="nobody-comes-here", breaks="nothing", summary="a call that no job of ours makes")
+def nobody_comes_here(reached: Reached) -> Iterator[None]:
+    def timeout(self: Any, transaction_timeout_ms: int) -> Any:
+        reached()
+        return self
+
+    with replaced(TwoPhaseCommitSinkFunction, "set_transaction_timeout", timeout):
+        yield
+
+
+@mutant(id="does-no-harm", breaks="nothing", summary="runs, and does what the sound code does")
+def does_no_harm(reached: Reached) -> Iterator[None]:
+    snapshot_state = SourceOperator.snapshot_state
+
+    def same(self: SourceOperator, context: Any) -> None:
+        reached()
+        snapshot_state(self, context)
+
+    with replaced(SourceOperator, "snapshot_state", same):
+        yield
+
+
+@mutant(id="never-returns", breaks="liveness", summary="a loop that ends in no step")
+def never_returns(reached: Reached) -> Iterator[None]:
+    def endless(self: Task) -> Any:
+        reached()
+        while True:
+            try:
+                threading.Event().wait(0.01)
+            except Exception:
+                # As some code does that retries for ever.
+                continue
+
+    with replaced(Task, "_poll", endless):
+        yield
+
+
+def test_a_mutant_that_nobody_reaches_is_reported_as_not_reached() -> None:
+    result = measure(nobody_comes_here, [FAMILY], 1, limit=30)
+    assert (result.reached, result.killed, result.scenarios) == (False, False, 30)
+    assert (result.property, result.shrunk, result.killing) == (None, None, None)
+
+
+def test_a_mutant_that_is_reached_and_does_no_harm_survives() -> None:
+    result = measure(does_no_harm, [FAMILY], 1, limit=30)
+    assert (result.reached, result.killed, result.scenarios) == (True, False, 30)
+
+
+def test_a_killed_mutant_comes_with_the_scenario_that_shows_it() -> None:
+    result = measure(find_mutant("offsets-missing"), [FAMILY], 1)
+    killing = result.killing
+    assert killing is not None
+    assert killing.shrunk is not None
+    assert killing.scenario.family == killing.shrunk.family == "word_count"
+    with find_mutant("offsets-missing").applied():
+        assert try_scenario(FAMILY, killing.shrunk).verdict.signature == killing.signature
+    assert try_scenario(FAMILY, killing.shrunk).verdict.passed
+    assert result.line() == {
+        "id": "offsets-missing",
+        "origin": "planted",
+        "breaks": "exactly_once",
+        "reached": True,
+        "killed": True,
+        "property": result.property,
+        "scenarios": result.scenarios,
+        "shrunk": {
+            "records": killing.shrunk.record_count(),
+            "faults": len(killing.shrunk.faults),
+            "schedule": result.shrunk.schedule if result.shrunk else None,
+        },
+        "seconds": result.line()["seconds"],
+    }
+
+
+def test_what_fails_without_the_mutant_as_well_is_no_kill(tmp_path: Path) -> None:
+    text = Path(str(FAMILY.__file__)).read_text()  # type: ignore[attr-defined]
+    wrong = text.replace("rows.append((word, count))", "rows.append((word, count + 1))")
+    assert wrong != text
+    path = tmp_path / "wrong.py"
+    path.write_text(wrong)
+    result = measure(find_mutant("offsets-missing"), [load_family(str(path))], 1, limit=20)
+    assert (result.reached, result.killed, result.scenarios) == (True, False, 20)
+
+
+def test_a_step_that_never_ends_is_stopped_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mutation, "LONGEST_RUN_SECONDS", 0.2)
+    result = measure(never_returns, [FAMILY], 1, limit=3, shrink_seconds=0)
+    assert result.killed
+    assert result.killing is not None
+    assert result.killing.signature == ("liveness", "endless step")
+
+
+def test_a_world_that_breaks_down_with_the_mutant_counts_too() -> None:
+    @mutant(id="breaks-the-world", breaks="no_error", summary="takes from the world what it needs")
+    def breaks_the_world(reached: Reached) -> Iterator[None]:
+        with replaced(SourceOperator, "positions", lambda self: reached() or {}["gone"]):
+            yield
+
+    result = measure(breaks_the_world, [FAMILY], 1, limit=5, shrink_seconds=0)
+    assert (result.killed, result.property) == (True, "no_error")
+
+
+def comparable(results: Iterator[Result]) -> list[dict[str, object]]:
+    return [{**result.line(), "seconds": 0} for result in results]
+
+
+def test_two_workers_find_what_one_finds_also_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from engine.operators.source import SourceOperator\n"
+        "from harness.mutants import mutant, replaced\n\n"
+        "@mutant(id='offsets-missing', breaks='lost', summary='no splits at all')\n"
+        "def no_splits(reached):\n"
+        "    def nothing(self, context):\n"
+        "        reached()\n"
+        "        self._state.update([])\n"
+        "    with replaced(SourceOperator, 'snapshot_state', nothing):\n"
+        "        yield\n"
+    )
+    mutants = [find_mutant("offsets-missing"), *load_mutants(path), find_mutant("sweep-leaves-orphans")]
+    families = ["word_count", "tickets"]
+    alone = comparable(measure_all(mutants, families, 3, 50, 1, 0))
+    assert [result["killed"] for result in alone] == [True, True, True]
+    assert comparable(measure_all(mutants, families, 3, 50, 2, 0)) == alone
+
+
+def test_the_seed_decides_what_kills() -> None:
+    found = [measure(find_mutant("odd-elements-are-dropped"), [FAMILY], seed, 500, 0) for seed in (1, 1, 2)]
+    assert found[0].scenarios == found[1].scenarios
+    seeds = [each.killing.scenario.seed for each in found if each.killing]
+    assert seeds[0] == seeds[1] != seeds[2]

@@ -1,0 +1,121 @@
+"""The simulated outside judges each call as a real transactional system would."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from harness.history import COMMIT_FAILED, TRANSACTION_VISIBLE, History
+from harness.simulation.external import (
+    InjectedError,
+    SimulatedLog,
+    SimulatedSink,
+    TransactionalSystem,
+    TransactionError,
+)
+from harness.simulation.storage import FileMissing, SimulatedStorage
+
+
+@pytest.fixture
+def history() -> History:
+    return History()
+
+
+@pytest.fixture
+def system(history: History) -> TransactionalSystem:
+    return TransactionalSystem(history, lambda: 5)
+
+
+def visible(history: History) -> list[tuple[str, list[Any]]]:
+    return [
+        (subject, payload["rows"])
+        for _, kind, subject, payload in history.events
+        if kind == TRANSACTION_VISIBLE
+    ]
+
+
+def test_rows_become_visible_with_the_first_commit_and_only_then(
+    system: TransactionalSystem, history: History
+) -> None:
+    name = system.begin(1, 4, "2.1")
+    system.write(name, ("bee", 1))
+    system.prepare(name)
+    system.prepare(name)
+    assert visible(history) == []
+    system.commit(name)
+    system.commit(name)
+    assert visible(history) == [("1/4/2.1", [("bee", 1)])]
+    assert system.unsettled() == []
+
+
+def test_what_a_real_system_refuses_is_refused(system: TransactionalSystem) -> None:
+    name = system.begin(0, 0, "1.1")
+    with pytest.raises(TransactionError, match="exists already"):
+        system.begin(0, 0, "1.1")
+    with pytest.raises(TransactionError, match="was never prepared, it cannot be committed"):
+        system.commit(name)
+    system.prepare(name)
+    with pytest.raises(TransactionError, match="is prepared, no row can be added"):
+        system.write(name, ("bee", 1))
+    with pytest.raises(TransactionError, match="unknown"):
+        system.commit("nobody's")
+    system.commit(name)
+    with pytest.raises(TransactionError, match="was committed, it cannot be aborted"):
+        system.abort(name)
+    with pytest.raises(TransactionError, match="is committed, it cannot be prepared"):
+        system.prepare(name)
+
+
+def test_what_was_aborted_stays_so(system: TransactionalSystem, history: History) -> None:
+    name = system.begin(0, 0, "1.1")
+    system.abort(name)
+    system.abort(name)
+    system.abort("never begun")
+    with pytest.raises(TransactionError, match="was aborted, it cannot be committed"):
+        system.commit(name)
+    assert visible(history) == []
+
+
+def test_a_commit_may_take_place_and_answer_with_an_error(
+    system: TransactionalSystem, history: History
+) -> None:
+    name = system.begin(0, 0, "1.1")
+    system.prepare(name)
+    system.fails_after_commit = lambda: True
+    with pytest.raises(InjectedError):
+        system.commit(name)
+    assert visible(history) == [(name, [])]
+    assert [kind for _, kind, _, _ in history.events] == [TRANSACTION_VISIBLE, COMMIT_FAILED]
+
+
+def test_copies_for_subtasks_share_the_outside(system: TransactionalSystem) -> None:
+    sink = SimulatedSink(system)
+    assert copy.deepcopy(sink)._system is system
+    assert copy.deepcopy(sink) is not sink
+    log = SimulatedLog({"split": ((3, "bee"), (4, "owl"))})
+    assert copy.deepcopy(log) is log
+
+
+def test_a_split_is_read_on_from_any_position() -> None:
+    log = SimulatedLog({"split": ((3, "bee"), (4, "owl"))})
+    reader = log.open_split("split", None)
+    assert reader.read(1) == [("bee", 3)]
+    again = log.open_split("split", reader.position)
+    assert (again.read(5), again.exhausted, again.position) == ([("owl", 4)], True, 2)
+
+
+def test_storage_keeps_what_it_confirmed_and_tears_what_it_did_not() -> None:
+    storage = SimulatedStorage()
+    storage.write("chk-1/a", b"12345678")
+    storage.tear("chk-1/b", b"12345678")
+    assert storage.read("chk-1/a") == b"12345678"
+    assert storage.read("chk-1/b") == b"1234"
+    assert storage.list("chk-1/") == ["chk-1/a", "chk-1/b"]
+    assert storage.create_exclusive("incarnation-1")
+    assert not storage.create_exclusive("incarnation-1")
+    storage.delete("chk-1/a")
+    storage.delete("chk-1/a")
+    with pytest.raises(FileMissing, match="chk-1/a is not there"):
+        storage.read("chk-1/a")

@@ -1,0 +1,167 @@
+"""The simulated world itself: one trace for one scenario, and faults that really strike."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from harness.family import family_names, load_family
+from harness.history import ATTEMPT_STARTED, CHECKPOINT_ABORTED, CHECKPOINT_COMPLETED, TASK_FAILED
+from harness.scenario import KILLS, LATE_FAULTS, VALID, Fault, FaultKind, Point, Scenario, Schedule, check
+from harness.simulation.system import SimulatedSystem
+from harness.trial import Trial, scenario_of, try_scenario
+
+SYSTEM = SimulatedSystem()
+FAMILY = load_family("word_count")
+WORDS = ("bee", "owl", "bee", "toad", "ant", "owl", "newt", "bee", "cat", "owl", "ant", "bee")
+
+EVERY_FAULT = [(kind, point) for kind, points in VALID.items() for point in points]
+FIRST_KILL = Fault("kill_task", "element", occurrence=9)
+"""Makes the recovery, in which alone something is aborted."""
+
+
+def scenario_with(*faults: Fault, **changes: object) -> Scenario:
+    """Return a small scenario with two subtasks everywhere, in which about three checkpoints complete."""
+    fields: dict[str, object] = {
+        "family": "word_count",
+        "generator_version": 1,
+        "seed": None,
+        "parameters": {},
+        "records": {"words-0": tuple(enumerate(WORDS)), "words-1": tuple(enumerate(reversed(WORDS)))},
+        "parallelism": 2,
+        "max_parallelism": 8,
+        "source_parallelism": 2,
+        "sink_parallelism": 2,
+        "channel_capacity": 2,
+        "checkpoint_interval_ms": 25,
+        "checkpoint_timeout_ms": 150,
+        "tolerable_failures": 100,
+        "retained": 1,
+        "restart_delay_ms": 3,
+        "faults": faults,
+        "schedule": Schedule("uniform", 7, horizon=800),
+        "step_budget": 6000,
+        **changes,
+    }
+    scenario = Scenario(**fields)  # type: ignore[arg-type]
+    check(scenario)
+    return scenario
+
+
+def sound(scenario: Scenario) -> Trial:
+    trial = try_scenario(FAMILY, scenario, twice=False)
+    assert trial.verdict.violations == ()
+    return trial
+
+
+def kinds_of(trial: Trial) -> Iterator[str]:
+    return (kind for _, kind, _, _ in trial.history.events)
+
+
+@pytest.mark.parametrize(("kind", "point"), EVERY_FAULT)
+@pytest.mark.parametrize(
+    "schedule", [Schedule(), Schedule("uniform", 7, horizon=800)], ids=["fair", "uniform"]
+)
+def test_each_fault_strikes_at_each_of_its_points_and_is_survived(
+    kind: FaultKind, point: Point, schedule: Schedule
+) -> None:
+    fault = Fault(kind, point, delay=30 if kind in LATE_FAULTS else 0)
+    faults = (FIRST_KILL, fault) if point == "aborted" else (fault,)
+    trial = sound(scenario_with(*faults, schedule=schedule))
+    statistics = trial.history.statistics
+    assert statistics.coverage[kind, point] == 1
+    if kind in KILLS:
+        assert statistics.attempts >= 2
+        assert TASK_FAILED in kinds_of(trial)
+
+
+@pytest.mark.parametrize("kind", sorted(KILLS))
+@pytest.mark.parametrize("rescale_to", [1, 3])
+def test_a_kill_may_rescale_what_follows(kind: FaultKind, rescale_to: int) -> None:
+    trial = sound(
+        scenario_with(
+            Fault(kind, "completed" if kind != "kill_task" else "notified", after=2, rescale_to=rescale_to)
+        )
+    )
+    started = [payload for _, name, _, payload in trial.history.events if name == ATTEMPT_STARTED]
+    assert [payload["parallelism"] for payload in started] == [2, rescale_to]
+    assert started[1]["restored"] == 1
+
+
+def test_a_fault_waits_for_its_task_its_checkpoint_and_its_turn() -> None:
+    fault = Fault("kill_task", "committing", task="sink-1", checkpoint=2, occurrence=1, after=4)
+    trial = sound(scenario_with(fault))
+    fired = [
+        (name, subject, payload) for _, name, subject, payload in trial.history.events if "fault" in name
+    ]
+    assert fired == [("fault_fired", "kill_task", {"point": "committing", "task": "sink-1"})]
+    struck = next(place for place, name in enumerate(kinds_of(trial)) if name == "fault_fired")
+    completed = [
+        subject for _, name, subject, _ in trial.history.events[:struck] if name == CHECKPOINT_COMPLETED
+    ]
+    assert completed[-1] == 2
+
+
+@pytest.mark.parametrize(("kind", "point"), [("lose_message", "acknowledged"), ("fail_write", "snapshotted")])
+def test_a_checkpoint_that_misses_a_part_is_given_up_and_the_next_one_makes_up_for_it(
+    kind: FaultKind, point: Point
+) -> None:
+    trial = sound(scenario_with(Fault(kind, point, checkpoint=1)))
+    assert CHECKPOINT_ABORTED in kinds_of(trial)
+    assert trial.history.statistics.attempts == 1
+
+
+def test_a_second_copy_of_a_message_may_come_much_later() -> None:
+    fault = Fault("duplicate_message", "acknowledged", checkpoint=1, delay=60)
+    trial = sound(scenario_with(fault))
+    at_once = sound(scenario_with(Fault("duplicate_message", "acknowledged", checkpoint=1)))
+    assert trial.history.trace_hash != at_once.history.trace_hash
+
+
+def test_a_scenario_has_one_trace_in_one_process() -> None:
+    for name in family_names():
+        family = load_family(name)
+        for seed in range(12):
+            scenario = scenario_of(family, seed)
+            first, second = SYSTEM.run(family, scenario), SYSTEM.run(family, scenario)
+            assert first.events == second.events
+            assert first.trace_hash == second.trace_hash
+
+
+def test_recording_the_trace_does_not_change_the_run() -> None:
+    for seed in range(12):
+        scenario = scenario_of(FAMILY, seed)
+        plain, traced = SYSTEM.run(FAMILY, scenario), SYSTEM.run(FAMILY, scenario, trace=True)
+        assert plain.trace_hash == traced.trace_hash
+        assert plain.trace is None
+        assert traced.trace
+
+
+def test_a_scenario_has_one_trace_in_every_process() -> None:
+    code = (
+        "from harness.family import family_names, load_family;"
+        "from harness.trial import scenario_of;"
+        "from harness.simulation.system import SimulatedSystem;"
+        "run = SimulatedSystem().run;"
+        "families = [load_family(name) for name in family_names()];"
+        "print(*[run(f, scenario_of(f, seed)).trace_hash for f in families for seed in range(12)])"
+    )
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        ).stdout.split()
+        for hash_seed in ("1", "4242")
+    ]
+    families = [load_family(name) for name in family_names()]
+    here = [
+        SYSTEM.run(family, scenario_of(family, seed)).trace_hash for family in families for seed in range(12)
+    ]
+    assert told[0] == told[1] == here
