@@ -10,12 +10,18 @@ made in a fifth of the time, which shows in the simulation.
 
 from __future__ import annotations
 
-from typing import NamedTuple, NewType, TypeAlias
+from typing import Final, NamedTuple, NewType, TypeAlias
 
 from msgspec import Struct
 
 AttemptId = NewType("AttemptId", str)
 """``incarnation.number``: unique over all restarts of a job, those of its process included."""
+
+
+DECLINED_SUBSUMED: Final = "CHECKPOINT_DECLINED_SUBSUMED"
+DECLINED_ON_CANCELLATION_BARRIER: Final = "CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER"
+DECLINED_INPUT_END_OF_STREAM: Final = "CHECKPOINT_DECLINED_INPUT_END_OF_STREAM"
+"""Why a task declines a checkpoint that something else has ended (Flink: CheckpointFailureReason)."""
 
 
 class TaskId(NamedTuple):

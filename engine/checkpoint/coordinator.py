@@ -9,6 +9,10 @@ The rules it lives by:
 - While metadata is being written the outcome is open: neither an expiry nor the end of the attempt aborts
   it, and nothing may be restored before it is known. Otherwise a newer attempt could go on from an older
   checkpoint than the one a later recovery would find.
+- Only a newer checkpoint that completes first ends one whose metadata is being written: it is deleted when
+  the write is done.
+- Not every checkpoint that does not complete is a failure: one that another checkpoint, the end of a task or
+  of the attempt has overtaken says nothing of the job's health, and is not counted.
 - An answer of another attempt, or for a checkpoint that is not pending, is dropped and its state discarded.
 - Ids rise without gaps to be filled: a restored coordinator goes on after the highest completed id. Ids of
   checkpoints that were never completed may be used again by a later process, which is why attempts count.
@@ -39,10 +43,13 @@ from engine.checkpoint.events import (
     TooManyFailures,
     TriggerRequested,
 )
-from engine.checkpoint.pending import Answer, PendingCheckpoint
+from engine.checkpoint.pending import Answer, PartlyFinished, PendingCheckpoint
 from engine.checkpoint.store import CompletedCheckpointStore
 from engine.configuration import CheckpointSettings
 from engine.messages import (
+    DECLINED_INPUT_END_OF_STREAM,
+    DECLINED_ON_CANCELLATION_BARRIER,
+    DECLINED_SUBSUMED,
     AcknowledgeCheckpoint,
     DeclineCheckpoint,
     NotifyCheckpointAborted,
@@ -53,6 +60,11 @@ from engine.messages import (
     TaskRunning,
     TriggerCheckpoint,
 )
+
+UNCOUNTED: Final = frozenset(
+    (DECLINED_SUBSUMED, DECLINED_ON_CANCELLATION_BARRIER, DECLINED_INPUT_END_OF_STREAM)
+)
+"""Reasons of a task that are no failures (Flink: CheckpointFailureManager)."""
 
 EXPIRED: Final = "CHECKPOINT_EXPIRED"
 FAILOVER: Final = "JOB_FAILOVER_REGION"
@@ -72,7 +84,9 @@ class CheckpointCoordinator:
         "_last_completion_ms",
         "_next_id",
         "_now",
+        "_periodic_due_ms",
         "_plan",
+        "_request_is_periodic",
         "_request_waits",
         "_running",
         "_settings",
@@ -94,7 +108,9 @@ class CheckpointCoordinator:
         self._next_id = 1 if store.latest is None else store.latest.checkpoint_id + 1
         self._failures = 0
         self._last_completion_ms: int | None = None
+        self._periodic_due_ms = 0
         self._request_waits = False
+        self._request_is_periodic = False
         self._now = 0
         self._handlers: dict[type, Callable[[Any], Sequence[CoordinatorEffect]]] = {
             AcknowledgeCheckpoint: self._acknowledged,
@@ -131,7 +147,7 @@ class CheckpointCoordinator:
         self._request_waits = False
         if self._settings.interval_ms is None:
             return ()
-        return (StartTimer(self._now + self._settings.interval_ms, IntervalElapsed(event.plan.attempt)),)
+        return self._start_interval(event.plan, self._now + self._settings.interval_ms)
 
     def _attempt_ended(self, event: AttemptEnded) -> Sequence[CoordinatorEffect]:
         self._plan = None
@@ -162,20 +178,32 @@ class CheckpointCoordinator:
     # Triggers.
 
     def _interval_elapsed(self, event: IntervalElapsed) -> Sequence[CoordinatorEffect]:
-        if self._plan is None or event.attempt != self._plan.attempt:
+        plan = self._plan
+        if plan is None or event.attempt != plan.attempt or self._now < self._periodic_due_ms:
             return ()
+        pause_ends_ms = self._pause_ends_ms()
+        if pause_ends_ms > self._now:
+            return self._start_interval(plan, pause_ends_ms)
+        if not self._request_waits:
+            self._request_waits = self._request_is_periodic = True
         interval_ms = self._settings.interval_ms
         assert interval_ms is not None
-        due_ms = self._now + interval_ms
-        if self._last_completion_ms is not None:
-            pause_ends_ms = self._last_completion_ms + self._settings.min_pause_ms
-            if pause_ends_ms > self._now:
-                return (StartTimer(pause_ends_ms, event),)
-        return (StartTimer(due_ms, event), *self._trigger_requested(TriggerRequested()))
+        return (*self._start_interval(plan, self._now + interval_ms), *self._start_waiting_request())
+
+    def _start_interval(self, plan: CheckpointPlan, due_ms: int) -> Sequence[CoordinatorEffect]:
+        """Timers are never cancelled: this one counts from now on, an earlier one is stale."""
+        self._periodic_due_ms = due_ms
+        return (StartTimer(due_ms, IntervalElapsed(plan.attempt)),)
+
+    def _pause_ends_ms(self) -> int:
+        """Until when a periodic request is dropped, and made again when the pause is over."""
+        last_ms = self._last_completion_ms
+        return 0 if last_ms is None else last_ms + self._settings.min_pause_ms
 
     def _trigger_requested(self, event: TriggerRequested) -> Sequence[CoordinatorEffect]:
         """One request waits at the most: those that come while it does mean the same."""
         self._request_waits = True
+        self._request_is_periodic = False
         return self._start_waiting_request()
 
     def _start_waiting_request(self) -> Sequence[CoordinatorEffect]:
@@ -185,6 +213,8 @@ class CheckpointCoordinator:
         if len(self._running) < len(plan.upstreams) or len(self._finished) == len(plan.upstreams):
             return ()
         self._request_waits = False
+        if self._request_is_periodic and (pause_ends_ms := self._pause_ends_ms()) > self._now:
+            return self._start_interval(plan, pause_ends_ms)
         return self._trigger(plan)
 
     def _trigger(self, plan: CheckpointPlan) -> Sequence[CoordinatorEffect]:
@@ -216,10 +246,14 @@ class CheckpointCoordinator:
             return self._discard_unless_used(message)
         if answer is Answer.DUPLICATE or not pending.is_fully_acknowledged:
             return ()
-        pending.finalizing = True
         assert self._plan is not None
-        pending.published = pending.metadata(self._plan, self._job_id, self._job_name)
-        return (StoreMetadata(pending.published),)
+        try:
+            metadata = pending.metadata(self._plan, self._job_id, self._job_name)
+        except PartlyFinished as error:
+            return self._fail(pending, str(error))
+        pending.finalizing = True
+        pending.published = metadata
+        return (StoreMetadata(metadata),)
 
     def _discard_unless_used(self, message: AcknowledgeCheckpoint) -> Sequence[CoordinatorEffect]:
         """A repeated answer names files that a completed checkpoint may live on."""
@@ -249,12 +283,14 @@ class CheckpointCoordinator:
         return self._fail(pending, EXPIRED)
 
     def _metadata_failed(self, event: MetadataFailed) -> Sequence[CoordinatorEffect]:
-        return self._fail(self.pending[event.checkpoint_id], event.reason)
+        pending = self.pending.get(event.checkpoint_id)
+        return () if pending is None else self._fail(pending, event.reason)
 
     def _fail(self, pending: PendingCheckpoint, reason: str) -> Sequence[CoordinatorEffect]:
         effects: list[CoordinatorEffect] = []
         self._abort(pending, reason, effects)
-        self._failures += 1
+        if reason not in UNCOUNTED:
+            self._failures += 1
         if self._failures > self._settings.tolerable_failures:
             self._failures = 0
             effects.append(
@@ -282,7 +318,12 @@ class CheckpointCoordinator:
     def _metadata_stored(self, event: MetadataStored) -> Sequence[CoordinatorEffect]:
         """Take the checkpoint into the store, drop what it replaces, then tell everyone."""
         checkpoint_id = event.checkpoint_id
-        pending = self.pending.pop(checkpoint_id)
+        pending = self.pending.pop(checkpoint_id, None)
+        if pending is None:
+            assert all(each.checkpoint_id != checkpoint_id for each in self.store.retained), (
+                f"checkpoint {checkpoint_id} completes twice"
+            )
+            return (DiscardCheckpoint(checkpoint_id),)
         assert pending.published is not None
         subsumed = self.store.add(pending.published)
         self._failures = 0

@@ -2,6 +2,10 @@
 
 pending -> finalizing (all answered, metadata being written) -> completed; or pending/finalizing -> aborted.
 It has one outcome, and leaves the coordinator with it.
+
+A subtask that has finished contributes nothing any more, and for most state that is right: what it kept is
+done with. Union list state is not its own but everyone's; without that of the finished ones it would be
+restored with holes, so such a checkpoint is refused (as in Flink) until all subtasks have finished.
 """
 
 from __future__ import annotations
@@ -11,7 +15,9 @@ from enum import Enum
 
 from engine.checkpoint.events import CheckpointPlan
 from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata, StateHandle, SubtaskState
+from engine.graph import JobVertex
 from engine.messages import AcknowledgeCheckpoint, AttemptId, TaskId
+from engine.state.snapshot import UNION
 
 
 class Answer(Enum):
@@ -20,6 +26,10 @@ class Answer(Enum):
     SUCCESS = "success"
     DUPLICATE = "duplicate"
     UNKNOWN = "unknown"
+
+
+class PartlyFinished(Exception):
+    """The checkpoint lacks state of subtasks that have finished. The message is one line."""
 
 
 class PendingCheckpoint:
@@ -67,12 +77,17 @@ class PendingCheckpoint:
         return not self.missing
 
     def metadata(self, plan: CheckpointPlan, job_id: str, job_name: str) -> CheckpointMetadata:
-        """What is to be published: for every operator, the state of each of its subtasks."""
+        """What is to be published: for every operator, the state of each of its subtasks.
+
+        Raises PartlyFinished.
+        """
         assert self.is_fully_acknowledged, (
             f"checkpoint {self.checkpoint_id} lacks {len(self.missing)} answers"
         )
         operators = []
         for vertex in plan.vertices:
+            if self._finished:
+                self._check_partly_finished(vertex)
             subtasks = tuple(
                 self._subtask_state(TaskId(vertex.index, subtask)) for subtask in range(vertex.parallelism)
             )
@@ -96,6 +111,23 @@ class PendingCheckpoint:
             attempt=self.attempt,
             operators=tuple(operators),
         )
+
+    def _check_partly_finished(self, vertex: JobVertex) -> None:
+        tasks = [TaskId(vertex.index, subtask) for subtask in range(vertex.parallelism)]
+        if not any(task in self._finished for task in tasks):
+            return
+        for task in tasks:
+            answer = self._answers.get(task)
+            handle = None if answer is None else answer.handle
+            if not isinstance(handle, StateHandle):
+                continue
+            for node in vertex.operators:
+                index = handle.index.get(node.operator_id)
+                if index is not None and any(mode == UNION for mode, _ in index.operator.values()):
+                    raise PartlyFinished(
+                        f"operator {node.name!r} keeps union list state, and not all of its subtasks live:"
+                        " use list state, or let its subtasks end together"
+                    )
 
     def _subtask_state(self, task: TaskId) -> SubtaskState:
         answer = self._answers.get(task)

@@ -12,10 +12,12 @@ Flink's SingleCheckpointBarrierHandler in its aligned states:
 from __future__ import annotations
 
 from engine.elements import CheckpointBarrier
-from engine.task.barriers.events import (
+from engine.messages import (
     DECLINED_INPUT_END_OF_STREAM,
     DECLINED_ON_CANCELLATION_BARRIER,
     DECLINED_SUBSUMED,
+)
+from engine.task.barriers.events import (
     AbortCheckpoint,
     BarrierArrived,
     BarrierEffect,

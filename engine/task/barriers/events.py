@@ -6,15 +6,11 @@ withholds what is queued on the channels that ``blocked`` names.
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 
 from engine.elements import CheckpointBarrier
-
-DECLINED_SUBSUMED: Final = "CHECKPOINT_DECLINED_SUBSUMED"
-DECLINED_ON_CANCELLATION_BARRIER: Final = "CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER"
-DECLINED_INPUT_END_OF_STREAM: Final = "CHECKPOINT_DECLINED_INPUT_END_OF_STREAM"
 
 
 class BarrierArrived(Struct, frozen=True):

@@ -1,0 +1,189 @@
+"""What becomes of a checkpoint: who answered, whose answer counts, when it is complete, who hears of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.checkpoint.coordinator import SUBSUMED
+from engine.checkpoint.events import (
+    CheckpointAborted,
+    CheckpointCompleted,
+    DiscardCheckpoint,
+    DiscardHandle,
+    StoreMetadata,
+    TooManyFailures,
+)
+from engine.checkpoint.metadata import StateHandle
+from engine.messages import (
+    AcknowledgeCheckpoint,
+    TaskId,
+)
+from engine.state.snapshot import SPLIT_DISTRIBUTE, UNION, SnapshotIndex
+
+FIRST, SECOND, SINK = TaskId(0, 0), TaskId(0, 1), TaskId(1, 0)
+
+
+# Acknowledgements.
+
+
+def test_metadata_is_written_when_the_last_task_has_acknowledged(desk):
+    desk.now = 40
+    desk.request()
+    assert desk.acknowledge(FIRST, 1) == []
+    assert desk.acknowledge(SINK, 1) == []
+    (store,) = desk.acknowledge(SECOND, 1, finished=True)
+    assert isinstance(store, StoreMetadata)
+    metadata = store.metadata
+    assert (metadata.checkpoint_id, metadata.timestamp, metadata.attempt) == (1, 40, "1.1")
+    assert (metadata.job_id, metadata.job_name, metadata.kind) == ("job", "words", "checkpoint")
+    assert [operator.operator_id for operator in metadata.operators] == [
+        "id of read",
+        "id of map",
+        "id of write",
+    ]
+    read, mapped, written = metadata.operators
+    assert [state.handle for state in read.subtasks] == [desk.file(FIRST, 1), desk.file(SECOND, 1)]
+    assert [state.finished for state in read.subtasks] == [False, True]
+    assert mapped.subtasks == written.subtasks
+    assert (read.parallelism, read.max_parallelism, written.parallelism) == (2, 128, 1)
+    assert desk.store.latest is None, "nothing is complete before its metadata is durable"
+
+
+def test_a_repeated_acknowledgement_neither_counts_nor_loses_its_file(desk):
+    desk.request()
+    desk.acknowledge(FIRST, 1)
+    assert desk.acknowledge(FIRST, 1) == []
+    assert desk.acknowledge(SINK, 1) == []
+    desk.acknowledge(SECOND, 1)
+    assert desk.acknowledge(SECOND, 1) == []
+
+
+def test_a_repeated_acknowledgement_of_a_retained_checkpoint_keeps_its_file(desk):
+    desk.request()
+    desk.complete(1)
+    assert desk.acknowledge(FIRST, 1) == []
+    assert desk.acknowledge(FIRST, 1, attempt="0.9") == [DiscardHandle(desk.file(FIRST, 1))]
+
+
+def test_an_acknowledgement_for_a_checkpoint_that_is_not_pending_is_discarded(desk):
+    desk.request()
+    assert desk.acknowledge(FIRST, 7) == [DiscardHandle(desk.file(FIRST, 7))]
+    desk.decline(SECOND, 1)
+    assert desk.acknowledge(FIRST, 1) == [DiscardHandle(desk.file(FIRST, 1))]
+
+
+def test_an_acknowledgement_of_another_attempt_is_discarded_and_does_not_count(desk):
+    desk.request()
+    desk.acknowledge(FIRST, 1)
+    desk.acknowledge(SECOND, 1)
+    assert desk.acknowledge(SINK, 1, attempt="0.9") == [DiscardHandle(desk.file(SINK, 1))]
+    assert len(desk.acknowledge(SINK, 1)) == 1
+
+
+def test_an_acknowledgement_of_a_task_that_was_not_asked_is_discarded(desk):
+    desk.request()
+    stranger = TaskId(9, 0)
+    assert desk.acknowledge(stranger, 1) == [DiscardHandle(desk.file(stranger, 1))]
+
+
+def test_an_acknowledgement_without_a_file_leaves_nothing_to_discard(desk):
+    message = AcknowledgeCheckpoint(desk.attempt, FIRST, 7, None, False)
+    assert desk.handle(message) == []
+
+
+# Completion.
+
+
+def test_a_checkpoint_is_complete_when_its_metadata_is_durable_and_then_everyone_is_told(desk):
+    desk.request()
+    desk.acknowledge_all(1)
+    effects = desk.stored(1)
+    assert effects[0] == CheckpointCompleted(1)
+    assert desk.told(effects) == desk.everyone("complete", 1)
+    assert desk.store.latest.checkpoint_id == 1
+    assert desk.coordinator.pending == {}
+
+
+def test_the_oldest_beyond_the_retained_ones_are_deleted_after_the_new_one_is_complete(desk_with):
+    desk = desk_with(num_retained=2)
+    desk.start()
+    discarded = []
+    for checkpoint_id in (1, 2, 3, 4):
+        desk.request()
+        effects = desk.complete(checkpoint_id)
+        discarded.append([each for each in effects if isinstance(each, DiscardCheckpoint)])
+        assert effects.index(CheckpointCompleted(checkpoint_id)) == 0
+    assert discarded == [[], [], [DiscardCheckpoint(1)], [DiscardCheckpoint(2)]]
+    assert [each.checkpoint_id for each in desk.store.retained] == [3, 4]
+
+
+def test_a_completed_checkpoint_ends_the_older_ones_and_they_are_no_failures(desk_with):
+    desk = desk_with(max_concurrent=3)
+    desk.start()
+    for _ in range(3):
+        desk.request()
+    effects = desk.complete(2)
+    assert desk.told(effects) == desk.everyone("aborted", 1) + desk.everyone("complete", 2)
+    assert CheckpointAborted(1, SUBSUMED) in effects
+    assert DiscardCheckpoint(1) in effects
+    assert list(desk.coordinator.pending) == [3]
+    assert desk.acknowledge(FIRST, 1) == [DiscardHandle(desk.file(FIRST, 1))]
+
+
+def test_a_checkpoint_that_is_overtaken_while_its_metadata_is_written_is_deleted_afterwards(desk_with):
+    """Storage may finish two writes in any order."""
+    desk = desk_with(max_concurrent=2)
+    desk.start()
+    for checkpoint_id in (1, 2):
+        desk.request()
+        desk.acknowledge_all(checkpoint_id)
+    assert CheckpointAborted(1, SUBSUMED) in desk.stored(2)
+    assert desk.stored(1) == [DiscardCheckpoint(1)]
+    assert desk.store.latest.checkpoint_id == 2
+
+
+def test_a_failed_write_of_a_checkpoint_that_was_overtaken_is_no_news(desk_with):
+    desk = desk_with(max_concurrent=2)
+    desk.start()
+    for checkpoint_id in (1, 2):
+        desk.request()
+        desk.acknowledge_all(checkpoint_id)
+    desk.stored(2)
+    assert desk.not_stored(1) == []
+
+
+def test_a_checkpoint_cannot_complete_twice(desk):
+    desk.request()
+    desk.complete(1)
+    with pytest.raises(AssertionError, match="completes twice"):
+        desk.stored(1)
+
+
+# Union state of tasks that have finished.
+
+
+def acknowledge_with(desk, task, checkpoint_id, mode):
+    handle = StateHandle("path", 1, "", {"id of read": SnapshotIndex({}, {"all": (mode, 1)})})
+    return desk.handle(AcknowledgeCheckpoint(desk.attempt, task, checkpoint_id, handle, False))
+
+
+@pytest.mark.parametrize("mode", [SPLIT_DISTRIBUTE, UNION])
+def test_union_state_of_a_partly_finished_operator_would_be_restored_with_holes(desk, mode):
+    desk.finish(FIRST)
+    desk.request()
+    acknowledge_with(desk, SECOND, 1, mode)
+    effects = desk.acknowledge(SINK, 1)
+    if mode == UNION:
+        assert "operator 'read' keeps union list state" in effects[0].reason
+        assert isinstance(effects[-1], TooManyFailures)
+        assert desk.coordinator.pending == {}
+    else:
+        assert isinstance(effects[0], StoreMetadata)
+
+
+def test_union_state_is_whole_while_every_subtask_lives(desk):
+    desk.request()
+    for task in (FIRST, SECOND):
+        acknowledge_with(desk, task, 1, UNION)
+    (store,) = desk.acknowledge(SINK, 1)
+    assert isinstance(store, StoreMetadata)
