@@ -17,13 +17,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import msgspec
 
 from harness.checkers import PROPERTIES
 from harness.checkers.coverage import CAMPAIGN, POINT_NEVER_PASSED, check_coverage
 from harness.checkers.determinism import PROPERTY as DETERMINISM
+from harness.errors import line_of
 from harness.explain import explain
 from harness.failures import FailureCase
 from harness.history import ATTEMPT_STARTED, FAULT_FIRED, History
@@ -42,6 +43,7 @@ from reports.model import (
     FamilyResult,
     InputRecord,
     Night,
+    OracleAgreement,
     PropertyResult,
     Report,
     ReportUnreadable,
@@ -54,21 +56,32 @@ from reports.summaries import distribution, row_differences
 from reports.text import counted, words
 from reports.trace import MarkKind
 
+if TYPE_CHECKING:
+    # It imports pyspark, which only a campaign needs.
+    from harness.campaign import CampaignResult
+
 SYSTEM: Final = "simulated"
 LANE_STEPS: Final = 15
 """So many more steps make a diagram as much harder to read as one lane more."""
 MOST_NIGHTS: Final = 60
+MOST_WITNESSES: Final = 5
 
 _DRAWN: Final = frozenset(get_args(MarkKind))
 
 
-def report_of(result: RunResult, failures: Sequence[FailureCase], command: str = "") -> Report:
-    """Return the report of a run."""
+def report_of(
+    result: RunResult,
+    failures: Sequence[FailureCase],
+    command: str = "",
+    mistake: Exception | None = None,
+) -> Report:
+    """Return the report of a run; ``mistake`` is what ended it early."""
     tally = result.tally
+    interrupted = "interrupted from the keyboard" if result.interrupted else ""
     return Report(
         facts=facts_of(result, command),
         problems=tuple(coverage_problems(tally)),
-        interrupted="interrupted from the keyboard" if result.interrupted else "",
+        interrupted=line_of(mistake) if mistake is not None else interrupted,
         families=tuple(_family_result(name, family) for name, family in sorted(tally.families.items())),
         failures=tuple(failure_of(case) for case in failures),
         example=teaching_example(result),
@@ -106,6 +119,18 @@ def with_trend(report: Report, folder: Path) -> Report:
     )
     nights = (*last.nights, night)[-MOST_NIGHTS:]
     return msgspec.structs.replace(report, nights=nights, failures=failures)
+
+
+def with_oracles(report: Report, campaign: CampaignResult) -> Report:
+    """Return the report of a campaign: with how its two oracles agree, and on what it ran."""
+    agreement = OracleAgreement(
+        scenarios=campaign.judged,
+        disagreed=len(campaign.disagreements),
+        seconds=round(campaign.judging_seconds, 3),
+        witnesses=tuple(map(str, campaign.disagreements[:MOST_WITNESSES])),
+    )
+    facts = msgspec.structs.replace(report.facts, system=f"{SYSTEM}, on Spark {campaign.master}")
+    return msgspec.structs.replace(report, oracles=agreement, facts=facts)
 
 
 def facts_of(result: RunResult, command: str = "") -> Facts:

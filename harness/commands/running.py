@@ -10,7 +10,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from harness.errors import FAILED, INTERRUPTED, NOTHING_RAN, PASSED, line_of
+from harness.errors import FAILED, INTERRUPTED, NOTHING_RAN, PASSED
 from harness.failures import FailureCase, failure_cases
 from harness.reporting import report_of, write_report
 from harness.runner import RunResult, RunStopped, run
@@ -60,24 +60,29 @@ def run_command(
                 raise
         cases = failure_cases(result, out, bar.describe)
         bar.describe("writing the report")
-        report = report_of(result, cases, command)
-        if mistake is not None:
-            report = msgspec.structs.replace(report, interrupted=line_of(mistake))
+        report = report_of(result, cases, command, mistake)
         page = write_report(report, out)
-    if as_json:
-        print(msgspec.json.encode(summary_document(result, out)).decode())
-    summary = sys.stderr if as_json else sys.stdout
-    for line in summary_lines(result, cases, report, page):
-        print(line, file=summary)
+    print_summary(result, cases, report, page, as_json)
     if mistake is not None:
         raise mistake
     return exit_code(result, report)
 
 
+def print_summary(
+    result: RunResult, cases: Sequence[FailureCase], report: Report, page: Path, as_json: bool
+) -> None:
+    """Print the document, where one is asked for, and the summary."""
+    if as_json:
+        print(msgspec.json.encode(summary_document(result, page.parent)).decode())
+    for line in summary_lines(result, cases, report, page):
+        print(line, file=sys.stderr if as_json else sys.stdout)
+
+
 def exit_code(result: RunResult, report: Report) -> int:
     """Return the exit code of a run: a broken property outweighs an interrupt."""
     missed = report.coverage is not None and report.coverage.required and never_fired(report)
-    if result.tally.failed or report.problems or missed:
+    differ = report.oracles is not None and report.oracles.disagreed
+    if result.tally.failed or report.problems or missed or differ:
         return FAILED
     if result.interrupted:
         return INTERRUPTED
@@ -110,6 +115,11 @@ def summary_lines(
     yield from report.problems
     if report.coverage is not None and report.coverage.required:
         yield from (f"never fired: {pair}" for pair in never_fired(report))
+    if report.oracles is not None:
+        disagreed, judged = report.oracles.disagreed, counted(report.oracles.scenarios, "scenario")
+        said = f"DISAGREE on {disagreed:,}" if disagreed else "agree"
+        yield f"Python and Spark SQL, as oracles of {judged}: they {said}"
+        yield from (f"  {witness}" for witness in report.oracles.witnesses)
     tally = result.tally
     if report.interrupted:
         yield "ended early; what was finished is kept"
@@ -162,11 +172,13 @@ class Bar:
 
     def show(self, tally: Tally) -> None:
         """Show how far a run has come."""
-        failed = f", {tally.failed:,} failed" if tally.failed else ""
-        done = self._progress.tasks[0].elapsed or 0.0 if self._by_time else tally.scenarios
-        self._progress.update(
-            self._task, completed=done, description=f"{tally.scenarios:,} scenarios{failed}"
-        )
+        self.show_counts(tally.scenarios, tally.failed)
+
+    def show_counts(self, scenarios: int, failed: int) -> None:
+        """Show how many scenarios were run, and how many of them failed."""
+        done = self._progress.tasks[0].elapsed or 0.0 if self._by_time else scenarios
+        text = f"{scenarios:,} scenarios{f', {failed:,} failed' if failed else ''}"
+        self._progress.update(self._task, completed=done, description=text)
 
     def describe(self, text: str) -> None:
         """Show what is done now."""
@@ -189,6 +201,3 @@ def progress_bar(scenarios: int | None, max_time: float | None) -> Iterator[Bar]
         bar = Bar(progress, console, by_time)
         bar.begin(max_time if by_time else scenarios)
         yield bar
-
-
-Describe = Callable[[str], None]
