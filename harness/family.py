@@ -186,18 +186,18 @@ def _from_file(path: Path) -> Family:
         specification.loader.exec_module(module)
     except Exception as error:
         del sys.modules[module_name]
-        line = _line_in(path, error)
+        line = _line_in(specification.origin, error)
         said = error.msg if isinstance(error, SyntaxError) else str(error)
         raise FamilyError(f"{path}:{line}: {type(error).__name__}: {' '.join(said.split())}") from error
     return _checked(module, str(path))
 
 
-def _line_in(path: Path, error: Exception) -> int:
+def _line_in(origin: str | None, error: Exception) -> int:
     """Return the line of the file at which an error was raised or found, the deepest one of that file."""
-    if isinstance(error, SyntaxError) and error.filename == str(path):
+    if isinstance(error, SyntaxError) and error.filename == origin:
         return error.lineno or 1
     frames = traceback.extract_tb(error.__traceback__)
-    return next((frame.lineno or 1 for frame in reversed(frames) if frame.filename == str(path)), 1)
+    return next((frame.lineno or 1 for frame in reversed(frames) if frame.filename == origin), 1)
 
 
 def _checked(module: ModuleType, place: str) -> Family:

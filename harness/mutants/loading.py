@@ -50,9 +50,10 @@ def load_mutants(path: str | Path) -> tuple[Mutant, ...]:
         found = mutants_of(module)
     except Exception as error:
         del sys.modules[module_name]
+        line = _line_in(specification.origin, error)
         said = error.msg if isinstance(error, SyntaxError) else str(error)
         kind = "" if isinstance(error, MutantError) else f"{type(error).__name__}: "
-        raise MutantError(f"{path}:{_line_in(path, error)}: {kind}{' '.join(said.split())}") from error
+        raise MutantError(f"{path}:{line}: {kind}{' '.join(said.split())}") from error
     if not found:
         raise MutantError(f"{path}: holds no mutant: decorate a function with harness.mutants.mutant")
     return tuple([replace(each, path=str(path)) for each in found])
@@ -69,9 +70,9 @@ def find_mutant(mutant_id: str, path: str | None = None) -> Mutant:
     raise MutantError(f"unknown mutant {mutant_id!r}: {hint}")
 
 
-def _line_in(path: Path, error: Exception) -> int:
+def _line_in(origin: str | None, error: Exception) -> int:
     """Return the line of the file at which an error was raised or found, the deepest one of that file."""
-    if isinstance(error, SyntaxError) and error.filename == str(path):
+    if isinstance(error, SyntaxError) and error.filename == origin:
         return error.lineno or 1
     frames = traceback.extract_tb(error.__traceback__)
-    return next((frame.lineno or 1 for frame in reversed(frames) if frame.filename == str(path)), 1)
+    return next((frame.lineno or 1 for frame in reversed(frames) if frame.filename == origin), 1)

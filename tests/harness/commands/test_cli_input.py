@@ -95,6 +95,18 @@ def test_a_family_with_a_mistake(
     assert_refused(onceproof("run", str(sales), "--scenarios", "5"), "sales.py", *words)
 
 
+def test_a_mistake_in_a_file_is_told_with_its_line_wherever_one_stands(
+    onceproof: Command, sales: Path
+) -> None:
+    text = sales.read_text(encoding="utf-8")
+    sales.write_text(text.replace("def job(env, io):", "def job(env, io)"), encoding="utf-8")
+    line = text[: text.index("def job")].count("\n") + 1
+    # The folder of the test is the one that stands here.
+    assert_refused(onceproof("run", "sales.py"), f"sales.py:{line}: SyntaxError")
+    Path("mutants.py").write_text("import harness\nharness.absent\n", encoding="utf-8")
+    assert_refused(onceproof("mutants", "--load", "mutants.py"), "mutants.py:2: AttributeError")
+
+
 def test_a_family_that_ends_the_program(onceproof: Command, sales: Path) -> None:
     sales.write_text("import sys\nsys.exit(0)\n", encoding="utf-8")
     assert_refused(onceproof("run", str(sales)), "ended the program")
