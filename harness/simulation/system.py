@@ -8,6 +8,7 @@ from harness.scenario import Scenario, Schedule
 from harness.simulation.schedule import RecordingChooser, chooser_of
 from harness.simulation.tracing import NO_TRACER, Tracer
 from harness.simulation.world import World
+from harness.systems.protocol import Capability
 
 NAME = "simulated"
 
@@ -16,6 +17,7 @@ class SimulatedSystem:
     """Runs scenarios against the engine's machines in one thread."""
 
     name = NAME
+    capabilities = frozenset(Capability)
 
     def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
         """One run; with ``trace`` the history carries the full trace."""

@@ -29,6 +29,7 @@ import msgspec
 
 from harness.family import Family
 from harness.history import History, Row
+from harness.mutants import find_mutant
 from harness.scenario import Scenario
 from harness.systems.event_log import read_events
 from harness.systems.protocol import Capability, applicable
@@ -66,6 +67,9 @@ class LocalSystem:
         mutant_file: str = "",
         process_seconds: float = LONGEST_PROCESS_SECONDS,
     ) -> None:
+        if mutant:
+            # A wrong name is told here, and not by each child.
+            find_mutant(mutant, mutant_file or None)
         self._folder = folder
         self._mutant = mutant
         self._mutant_file = mutant_file

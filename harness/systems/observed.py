@@ -68,7 +68,10 @@ class ObservedLocalExecution(LocalExecution):
     def _strike(self, number: int, fault: Fault, name: str) -> None:
         if fault.rescale_to:
             self._parallelism = fault.rescale_to
-        victims = [task for task in self.tasks.values() if fault.kind == "kill_all" or task.name == name]
+        running = self.current_task
+        # One that is being cancelled is no longer among the tasks, and can still be killed as it closes.
+        living = {task.id: task for task in (*self.tasks.values(), *([] if running is None else [running]))}
+        victims = [task for task in living.values() if fault.kind == "kill_all" or task.name == name]
         if fault.kind == "kill_task" and not victims:
             return
         self._log.say(
@@ -83,7 +86,6 @@ class ObservedLocalExecution(LocalExecution):
             die()
         if fault.kind == COMMIT_ERROR:
             return
-        running = self.current_task
         for task in victims:
             if task is not running:
                 self._kill(task)

@@ -31,6 +31,8 @@ class Capability(StrEnum):
     MESSAGE_FAULTS = "message_faults"
     WRITE_FAULTS = "write_faults"
     COMMIT_ERRORS = "commit_errors"
+    """Commits that take place are answered with an error."""
+    FAILED_COMMITS = "failed_commits"
     RESCALE = "rescale"
     SCHEDULES = "schedules"
     """It follows the scenario's schedule; otherwise it schedules itself."""
@@ -46,6 +48,7 @@ NEEDED: Final[dict[FaultKind, Capability]] = {
     "kill_process": Capability.KILL_PROCESS,
     **dict.fromkeys(sorted(MESSAGE_FAULTS), Capability.MESSAGE_FAULTS),
     **dict.fromkeys(sorted(WRITE_FAULTS), Capability.WRITE_FAULTS),
+    "fail_commit": Capability.FAILED_COMMITS,
     "commit_error_after_success": Capability.COMMIT_ERRORS,
 }
 """What a system must be able to take for each kind of fault."""

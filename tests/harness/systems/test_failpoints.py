@@ -1,0 +1,111 @@
+"""Failpoints: whose turn it is at a point, over the deaths of processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.scenario import Fault
+from harness.systems.failpoints import Failpoints
+from harness.systems.spec import WaitingState
+
+
+class Watched(Failpoints):
+    """Failpoints that write down who was struck."""
+
+    def __init__(self, *faults, in_turn=False, waiting=None):
+        self.struck = []
+        super().__init__(faults, in_turn, waiting or WaitingState(), self.strikes)
+
+    def strikes(self, number, fault, task):
+        self.struck.append((number, task))
+
+
+def test_a_fault_strikes_once_at_its_turn_by_task_and_checkpoint():
+    points = Watched(Fault("kill_process", "committing", "sink-1", checkpoint=2, occurrence=2))
+    passes = [("sink-0", 2), ("sink-1", 1), ("sink-1", 2), ("sink-1", 3), ("sink-1", 2), ("sink-1", 2)]
+    for place, (task, checkpoint) in enumerate(passes):
+        points.probe("committing", task, checkpoint)
+        assert points.struck == ([(0, "sink-1")] if place >= 4 else [])
+    assert points.points == {"committing": 6}
+
+
+def test_another_point_does_not_count():
+    points = Watched(Fault("kill_process", "committing"))
+    points.probe("committed", "sink-0", 1)
+    assert points.struck == []
+
+
+def test_the_next_process_goes_on_counting():
+    faults = (Fault("kill_process", "restoring"), Fault("kill_process", "element", occurrence=3))
+    first = Watched(*faults)
+    first.probe("element", "a", 0)
+    first.probe("restoring", "a", 0)
+    second = Watched(*faults, waiting=first.state())
+    second.probe("restoring", "a", 0)
+    second.probe("element", "a", 0)
+    assert second.struck == []
+    second.probe("element", "b", 0)
+    assert second.struck == [(1, "b")]
+    assert second.state().left == (0, 0)
+
+
+def test_after_counts_further_passes_of_any_point_over_processes():
+    fault = Fault("kill_all", "completed", after=3)
+    first = Watched(fault)
+    first.probe("completed", "coordinator", 1)
+    first.probe("element", "a", 0)
+    assert first.struck == []
+    second = Watched(fault, waiting=first.state())
+    second.probe("element", "a", 0)
+    assert second.struck == []
+    second.probe("element", "a", 0)
+    assert second.struck == [(0, "coordinator")]
+    second.probe("completed", "coordinator", 2)
+    assert len(second.struck) == 1
+
+
+def test_two_that_strike_at_once_strike_one_after_the_other():
+    points = Watched(Fault("kill_task", "element", after=1), Fault("kill_task", "element", after=1))
+    points.probe("element", "a", 0)
+    points.probe("element", "b", 0)
+    assert points.struck == [(0, "a")]
+    points.probe("notified", "c", 0)
+    assert points.struck == [(0, "a"), (1, "b")]
+
+
+def test_in_turn_a_fault_waits_only_once_the_one_before_has_struck():
+    points = Watched(Fault("kill_task", "notified"), Fault("kill_process", "element"), in_turn=True)
+    points.probe("element", "a", 0)
+    assert points.struck == []
+    points.probe("notified", "a", 1)
+    points.probe("element", "b", 0)
+    assert points.struck == [(0, "a"), (1, "b")]
+
+
+def test_in_turn_one_that_is_to_strike_later_holds_the_next_one_back():
+    points = Watched(Fault("kill_task", "notified", after=2), Fault("kill_process", "element"), in_turn=True)
+    points.probe("notified", "a", 1)
+    points.probe("element", "a", 0)
+    assert points.struck == []
+    points.probe("restored", "b", 0)
+    points.probe("element", "c", 0)
+    assert points.struck == [(0, "a"), (1, "c")]
+
+
+def test_a_commit_fails_once_and_is_no_kill():
+    points = Watched(Fault("commit_error_after_success", "committing", "sink-0"))
+    points.probe("committing", "sink-0", 1)
+    assert points.struck == []
+    assert not points.commit_fails("sink-1")
+    assert points.commit_fails("sink-0")
+    assert not points.commit_fails("sink-0")
+    assert points.struck == [(0, "sink-0")]
+
+
+@pytest.mark.parametrize("in_turn", [False, True])
+def test_who_is_struck_leaves_its_pass_uncounted_for_others_as_in_the_simulation(in_turn):
+    faults = (Fault("kill_task", "element"), Fault("kill_task", "element", occurrence=2))
+    points = Watched(*faults, in_turn=in_turn)
+    for task in "abcd":
+        points.probe("element", task, 0)
+    assert points.struck == [(0, "a"), (1, "c")]

@@ -1,0 +1,218 @@
+"""Real processes under real SIGKILLs: word count survives one at every point of the protocol."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from harness.family import load_family
+from harness.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, ERROR, JOB_FINISHED
+from harness.mutants import MutantError
+from harness.oracle import PythonOracle
+from harness.scenario import COORDINATOR_POINTS, POINTS, Fault, Scenario, Schedule
+from harness.systems.local import LocalRun, LocalSystem, spec_of
+from harness.systems.local_child import main
+from harness.systems.retelling import OUTSIDE
+from harness.verdict import judge
+
+pytestmark = pytest.mark.local_kill
+
+WORDS = ("ant", "bee", "cat", "ant", "dog", "ant", "bee", "elk", "ant", "cat")
+WORD_COUNT = load_family("word_count")
+RESTORES = ("restoring", "restored")
+
+
+def scenario_with(*faults, **changes) -> Scenario:
+    settings = {
+        "family": "word_count",
+        "generator_version": 1,
+        "seed": None,
+        "parameters": {},
+        "records": {name: tuple((time, word) for time, word in enumerate(WORDS * 3)) for name in ("x", "y")},
+        "parallelism": 2,
+        "max_parallelism": 8,
+        "source_parallelism": 2,
+        "sink_parallelism": 2,
+        "channel_capacity": 2,
+        "checkpoint_interval_ms": 30,
+        "checkpoint_timeout_ms": 1000,
+        "tolerable_failures": 0,
+        "retained": 1,
+        "restart_delay_ms": 1,
+        "faults": faults,
+        "schedule": Schedule(),
+        "step_budget": 10_000,
+    }
+    return Scenario(**{**settings, **changes})
+
+
+def tried(scenario, **options):
+    """Run a scenario and judge it."""
+    history = LocalSystem(**options).run(WORD_COUNT, scenario)
+    return history, judge(scenario, history, PythonOracle(WORD_COUNT, scenario))
+
+
+def kill(point, kind="kill_process", **details) -> tuple[Fault, ...]:
+    """A kill at a point; what only a restore passes needs a kill before it."""
+    if point in (*RESTORES, "aborted"):
+        # Each attempt restores six subtasks; the fourth of the second attempt is to die.
+        passes = 1 if point == "aborted" else 10
+        return Fault("kill_process", "completed", checkpoint=2), Fault(
+            kind, point, occurrence=passes, **details
+        )
+    checkpoint = 0 if point in ("element", "end_of_data") else 2
+    return (Fault(kind, point, checkpoint=checkpoint, **details),)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_killed_process_loses_and_repeats_nothing(point):
+    faults = kill(point)
+    history, verdict = tried(scenario_with(*faults))
+    assert verdict.violations == ()
+    assert history.statistics.coverage[("kill_process", point)] == 1
+    assert history.statistics.attempts == len(faults) + 1
+    assert len(history.statistics.recoveries) == len(faults)
+    assert all(recovery.seconds is not None for recovery in history.statistics.recoveries)
+
+
+@pytest.mark.parametrize("kind", ["kill_task", "kill_all"])
+def test_tasks_that_die_one_after_another_lose_and_repeat_nothing(kind):
+    # All in one process: what dies is the task, each at a checkpoint of its own.
+    points = [point for point in POINTS if kind == "kill_all" or point not in COORDINATOR_POINTS]
+    faults = [
+        Fault(kind, point, checkpoint=checkpoint, occurrence=10 if point in RESTORES else 1)
+        for number, point in enumerate(points, 1)
+        for checkpoint in [0 if point in (*RESTORES, "aborted", "element", "end_of_data") else number]
+    ]
+    history, verdict = tried(scenario_with(*faults, checkpoint_interval_ms=12))
+    assert verdict.violations == ()
+    struck = {point for (_, point), times in history.statistics.coverage.items() if times == 1}
+    assert struck == set(points)
+    assert history.statistics.attempts > len(points) // 2
+
+
+def test_a_job_is_restored_at_the_parallelism_that_a_kill_asks_for():
+    faults = (
+        Fault("kill_process", "notified", checkpoint=1, rescale_to=3),
+        Fault("kill_task", "committed", checkpoint=2, rescale_to=1),
+        Fault("kill_process", "snapshotted", checkpoint=3),
+    )
+    history, verdict = tried(scenario_with(*faults, source_parallelism=0, sink_parallelism=0))
+    assert verdict.violations == ()
+    parallelisms = [
+        payload["parallelism"] for _, kind, _, payload in history.events if kind == ATTEMPT_STARTED
+    ]
+    assert parallelisms == [2, 3, 1, 1]
+
+
+def test_a_commit_that_is_answered_with_an_error_is_done_once():
+    history, verdict = tried(scenario_with(Fault("commit_error_after_success", "committing", "sink-0")))
+    assert verdict.violations == ()
+    assert history.statistics.coverage == {("commit_error_after_success", "committing"): 1}
+
+
+def test_what_the_system_cannot_take_is_counted_and_the_rest_is_run():
+    lost, killed = Fault("lose_message", "notified"), Fault("kill_process", "notified", checkpoint=1)
+    history, verdict = tried(scenario_with(lost, killed))
+    assert verdict.passed
+    assert history.statistics.not_applicable == {("lose_message", "notified"): 1}
+    assert history.statistics.coverage == {("kill_process", "notified"): 1}
+
+
+@pytest.mark.parametrize(
+    "mutant", ["commit-before-completion", "pending-dropped-on-restore", "offsets-missing"]
+)
+def test_a_planted_bug_is_caught(mutant):
+    # Between the first commit of a checkpoint and the second.
+    faults = (Fault("kill_process", "committing", checkpoint=2, occurrence=2),)
+    _, verdict = tried(scenario_with(*faults), mutant=mutant)
+    assert {"exactly_once", "consistent_cut"} & set(verdict.failed_properties())
+
+
+def test_a_mutant_that_does_not_exist_is_an_error_at_once():
+    with pytest.raises(MutantError, match="did you mean offsets-missing"):
+        LocalSystem(mutant="offset-missing")
+
+
+def test_a_family_of_a_users_own_is_run_from_its_file(tmp_path):
+    text = Path(str(WORD_COUNT.__file__)).read_text(encoding="utf-8")
+    path = tmp_path / "mine.py"
+    path.write_text(text.replace('name = "word_count"', 'name = "mine"'), encoding="utf-8")
+    family = load_family(str(path))
+    scenario = scenario_with(Fault("kill_process", "committed", checkpoint=1), family="mine")
+    history = LocalSystem(tmp_path / "runs").run(family, scenario)
+    assert judge(scenario, history, PythonOracle(family, scenario)).passed
+    # A folder that was asked for is kept, to be looked at.
+    assert len(list((tmp_path / "runs").glob("*/events-*.jsonl"))) == 2
+
+
+def test_an_error_of_the_family_ends_the_run_with_its_name(tmp_path):
+    text = Path(str(WORD_COUNT.__file__)).read_text(encoding="utf-8")
+    path = tmp_path / "broken.py"
+    path.write_text(
+        text.replace("def process_element(self", "def process_element(self, missing"), encoding="utf-8"
+    )
+    family = load_family(str(path))
+    scenario = scenario_with()
+    history = LocalSystem().run(family, scenario)
+    [error] = [payload for _, kind, _, payload in history.events if kind == ERROR]
+    assert error["type"] == "TypeError"
+    assert not judge(scenario, history, PythonOracle(family, scenario)).passed
+
+
+def test_a_job_that_does_not_end_in_its_time_is_stuck():
+    _, verdict = tried(scenario_with(), process_seconds=0.05)
+    assert verdict.signature == ("liveness", "stuck")
+
+
+def test_a_process_that_ends_without_a_word_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr("harness.systems.local.CHILD", "harness.systems.nobody")
+    history = LocalRun(spec_of(WORD_COUNT, scenario_with(), tmp_path), {"x": 30, "y": 30}, tmp_path).run()
+    [error] = [payload for _, kind, _, payload in history.events if kind == ERROR]
+    assert error["text"].startswith("exit code 1: ")
+    assert "No module named harness.systems.nobody" in error["text"]
+
+
+def test_a_child_that_cannot_begin_says_why(tmp_path, capsys):
+    assert main(str(tmp_path / "none.json")) == 2
+    assert "No such file" in capsys.readouterr().err
+
+
+def test_a_kill_from_outside_is_survived_and_told(tmp_path):
+    scenario = scenario_with()
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def started(process: subprocess.Popen[bytes]) -> None:
+        processes.append(process)
+        if len(processes) == 1:
+            threading.Thread(target=kill_after_first_commit, args=(process,)).start()
+
+    def kill_after_first_commit(process: subprocess.Popen[bytes]) -> None:
+        events = tmp_path / "events-1.jsonl"
+        while process.poll() is None and not (events.exists() and b"committed" in events.read_bytes()):
+            threading.Event().wait(0.001)
+        process.send_signal(signal.SIGKILL)
+
+    history = LocalRun(
+        spec_of(WORD_COUNT, scenario, tmp_path), {"x": 30, "y": 30}, tmp_path, started=started
+    ).run()
+    assert judge(scenario, history, PythonOracle(WORD_COUNT, scenario)).violations == ()
+    assert history.statistics.coverage == {("kill_process", OUTSIDE): 1}
+    assert len(processes) == 2
+
+
+def test_checkpoints_come_by_records_and_the_job_tells_its_end():
+    history, verdict = tried(scenario_with())
+    assert verdict.passed
+    assert history.events[-1][1] == JOB_FINISHED
+    cuts = [
+        sum(payload["cut"].values()) for _, kind, _, payload in history.events if kind == CHECKPOINT_COMPLETED
+    ]
+    # Ten records, and at most one more of the other source.
+    assert cuts == sorted(cuts)
+    assert cuts[-1] == 60
+    assert all(after - before <= 12 for before, after in zip([0, *cuts], cuts, strict=False))

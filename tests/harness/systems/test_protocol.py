@@ -1,0 +1,55 @@
+"""Systems by name, and the faults that each can take."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from harness.scenario import FAULT_KINDS, Fault
+from harness.systems.local import LocalSystem
+from harness.systems.protocol import NEEDED, Capability, UnknownSystem, applicable, find_system, system_names
+
+
+def test_every_system_is_found_by_its_name():
+    for name in system_names():
+        system = find_system(name)
+        assert system.name == name
+        assert system.capabilities <= set(Capability)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("lokal", "did you mean local?"), ("flink", "there are simulated, local")],
+)
+def test_an_unknown_system_is_one_clear_line(name, said):
+    with pytest.raises(UnknownSystem, match=said) as caught:
+        find_system(name)
+    assert "\n" not in str(caught.value)
+
+
+def test_every_kind_of_fault_needs_something():
+    assert set(NEEDED) == set(FAULT_KINDS)
+
+
+def test_what_a_system_cannot_take_is_counted_and_not_planned():
+    kill = Fault("kill_process", "completed")
+    lost = Fault("lose_message", "notified")
+    torn = Fault("tear_write", "metadata_written")
+    taken, left = applicable((kill, lost, torn, lost), LocalSystem.capabilities)
+    assert taken == (kill,)
+    assert left == {("lose_message", "notified"): 2, ("tear_write", "metadata_written"): 1}
+
+
+def test_a_kill_with_a_rescale_needs_both():
+    kill = Fault("kill_task", "completed", rescale_to=2)
+    assert applicable((kill,), frozenset({Capability.KILL_TASK}))[0] == ()
+    assert applicable((kill,), frozenset({Capability.KILL_TASK, Capability.RESCALE}))[0] == (kill,)
+
+
+def test_the_child_imports_nothing_heavy():
+    code = "import harness.systems.local_child, sys; print(*sys.modules)"
+    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    heavy = {"hypothesis", "pyspark", "typer", "rich", "numpy", "pandas", "pyarrow", "jinja2", "chaospy"}
+    assert heavy.isdisjoint(modules.split())

@@ -1,0 +1,259 @@
+"""From what processes told, and the files they left, to a history."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from harness.history import (
+    ATTEMPT_STARTED,
+    CHECKPOINT_COMPLETED,
+    FAULT_FIRED,
+    LEAK,
+    TASK_FAILED,
+    TRANSACTION_HIDDEN,
+    TRANSACTION_VISIBLE,
+)
+from harness.scenario import Fault
+from harness.systems.event_log import EventLog, read_events
+from harness.systems.local import read_json_rows
+from harness.systems.retelling import OUTSIDE, Retelling
+
+SECOND = 1_000_000_000
+
+
+class Folder:
+    """A job's folders, and who retells it."""
+
+    def __init__(self, path, *faults):
+        self.output = path / "output"
+        self.output.mkdir()
+        self.checkpoints = path / "checkpoints"
+        self.checkpoints.mkdir()
+        self.retelling = Retelling(
+            faults, {"a": 10, "b": 20}, self.output, ".jsonl", read_json_rows, parallelism=2
+        )
+        self.history = self.retelling.history
+
+    def write(self, name, *rows):
+        (self.output / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def events(self, kind):
+        return [event for event in self.history.events if event[1] == kind]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return Folder(tmp_path)
+
+
+def attempt(name="1.1", restored=None, parallelism=2, at=0):
+    return {
+        "at": at,
+        "kind": "attempt_started",
+        "attempt": name,
+        "parallelism": parallelism,
+        "restored": restored,
+    }
+
+
+def snapshot(path, cut=None, transactions=(), attempt="1.1"):
+    return {
+        "at": 0,
+        "kind": "snapshot_taken",
+        "path": path,
+        "attempt": attempt,
+        "cut": cut or {},
+        "transactions": list(transactions),
+    }
+
+
+def completed(number, *paths, attempt="1.1"):
+    checkpoint = {"id": number, "attempt": attempt, "paths": list(paths)}
+    return {"at": 0, "kind": "checkpoint_completed", "checkpoint": checkpoint}
+
+
+def started(*found):
+    return {
+        "at": 0,
+        "kind": "process_started",
+        "incarnation": 1,
+        "found": [each["checkpoint"] for each in found],
+    }
+
+
+def committed(name, length=9, at=0):
+    return {"at": at, "kind": "committed", "transaction": name, "length": length}
+
+
+def test_what_was_told_is_retold_with_the_rows_of_the_files(folder):
+    folder.write("part-0-0-1.1.jsonl", ["ant", 1], ["bee", [1, 2]])
+    name, empty = "part-0-0-1.1.jsonl", "part-1-0-1.1.jsonl"
+    folder.retelling.hear(
+        [
+            started(),
+            attempt(),
+            snapshot("chk-1/a", {"a": 4}),
+            snapshot("chk-1/b", {}, [name, empty]),
+            completed(1, "chk-1/a", "chk-1/b"),
+            committed(name),
+            committed(empty, length=0),
+        ]
+    )
+    [(_, _, number, checkpoint)] = folder.events(CHECKPOINT_COMPLETED)
+    assert number == 1
+    # Split b is read by a source that had finished.
+    assert checkpoint == {
+        "attempt": "1.1",
+        "cut": {"a": 4, "b": 20},
+        "transactions": (name, empty),
+        "writers": ("1.1",),
+    }
+    assert [(subject, payload) for _, _, subject, payload in folder.events(TRANSACTION_VISIBLE)] == [
+        (name, {"subtask": 0, "attempt": "1.1", "epoch": 0, "rows": [("ant", 1), ("bee", (1, 2))]}),
+        (empty, {"subtask": 1, "attempt": "1.1", "epoch": 0, "rows": []}),
+    ]
+
+
+def test_a_file_that_nobody_told_of_became_visible_at_the_latest_when_its_process_died(folder):
+    folder.write("part-3-7-2.1.jsonl", ["ant", 1])
+    folder.write(".part-3-8-2.1.jsonl.inprogress", ["bee", 1])
+    folder.retelling.hear([attempt("2.1")])
+    [(step, _, name, payload)] = folder.events(TRANSACTION_VISIBLE)
+    assert (step, name) == (2, "part-3-7-2.1.jsonl")
+    assert (payload["subtask"], payload["epoch"], payload["attempt"]) == (3, 7, "2.1")
+
+
+def test_committing_again_changes_nothing(folder):
+    folder.write("part-0-0-1.1.jsonl", ["ant", 1])
+    folder.retelling.hear([attempt(), committed("part-0-0-1.1.jsonl")])
+    folder.retelling.hear([attempt("2.1"), committed("part-0-0-1.1.jsonl")])
+    assert len(folder.events(TRANSACTION_VISIBLE)) == 1
+
+
+@pytest.mark.parametrize("change", ["deleted", "replaced", "longer"])
+def test_rows_that_change_after_they_could_be_read_are_seen(folder, change):
+    path = folder.output / "part-0-0-1.1.jsonl"
+    folder.write(path.name, ["ant", 1])
+    folder.retelling.hear([attempt(), committed(path.name)])
+    if change == "deleted":
+        path.unlink()
+    elif change == "replaced":
+        path.rename(folder.output / ".aside")
+        folder.write(path.name, ["bee", 1])
+    else:
+        folder.write(path.name, ["ant", 1], ["ant", 2])
+    folder.retelling.hear([attempt("2.1")])
+    folder.retelling.hear([attempt("3.1")])
+    assert [subject for _, _, subject, _ in folder.events(TRANSACTION_HIDDEN)] == [path.name]
+
+
+def test_rows_that_were_told_and_cannot_be_read_are_hidden(folder):
+    folder.retelling.hear([attempt(), committed("part-0-0-1.1.jsonl")])
+    assert len(folder.events(TRANSACTION_HIDDEN)) == 1
+
+
+def test_a_checkpoint_is_complete_once_whether_told_or_found(folder):
+    told, untold = completed(1, "chk-1/a"), completed(2, "chk-2/a")
+    folder.retelling.hear(
+        [started(), attempt(), snapshot("chk-1/a", {"a": 1}), told, snapshot("chk-2/a", {"a": 2})]
+    )
+    folder.retelling.hear([started(told, untold), attempt("2.1", restored=2)])
+    found = folder.events(CHECKPOINT_COMPLETED)
+    assert [(number, payload["cut"]["a"]) for _, _, number, payload in found] == [(1, 1), (2, 2)]
+    assert found[1][0] < folder.events(ATTEMPT_STARTED)[1][0]
+
+
+def test_a_kill_its_rescale_and_its_recovery(tmp_path):
+    folder = Folder(tmp_path, Fault("kill_process", "committing", rescale_to=3))
+    struck = {
+        "at": 5 * SECOND,
+        "kind": "fault_struck",
+        "number": 0,
+        "task": "sink-0",
+        "waiting": {"left": [0], "striking": []},
+        "points": {"element": 7},
+        "read": {"a": 5, "b": 6},
+    }
+    folder.retelling.hear([attempt(), snapshot("chk-1/a", {"a": 3, "b": 6}), completed(1, "chk-1/a"), struck])
+    folder.retelling.killed(6 * SECOND, was_planned=True)
+    assert folder.retelling.next_parallelism == 3
+    folder.write("part-0-0-1.1.jsonl", ["ant", 1])
+    folder.write("part-0-1-2.1.jsonl", ["ant", 2])
+    folder.retelling.hear(
+        [
+            attempt("2.1", restored=1, parallelism=3),
+            committed("part-1-0-1.1.jsonl", length=0, at=7 * SECOND),
+            committed("part-0-0-1.1.jsonl", at=8 * SECOND),
+            committed("part-0-1-2.1.jsonl", at=9 * SECOND),
+            {"at": 9 * SECOND, "kind": "job_finished", "points": {"element": 2}},
+        ]
+    )
+    [recovery] = folder.history.statistics.recoveries
+    assert (recovery.point, recovery.task, recovery.position) == ("committing", "sink-0", 11)
+    assert (recovery.restored, recovery.replayed, recovery.seconds) == (1, 2, 3.0)
+    assert (recovery.parallelism_before, recovery.parallelism_after) == (2, 3)
+    statistics = folder.history.statistics
+    assert statistics.coverage == {("kill_process", "committing"): 1}
+    assert statistics.points == {"element": 9}
+    assert (statistics.attempts, statistics.records_replayed) == (2, 2)
+    assert [payload["injected"] for _, _, _, payload in folder.events(TASK_FAILED)] == [True]
+    assert folder.retelling.is_over
+
+
+def test_what_a_dying_attempt_still_commits_is_no_recovery(tmp_path):
+    folder = Folder(tmp_path, Fault("kill_task", "restoring"))
+    struck = {
+        "at": 0,
+        "kind": "fault_struck",
+        "number": 0,
+        "task": "count-0",
+        "waiting": {"left": [0], "striking": []},
+        "points": {},
+        "read": {},
+    }
+    folder.write("part-0-0-1.1.jsonl", ["ant", 1])
+    folder.write("part-0-1-1.2.jsonl", ["ant", 2])
+    folder.retelling.hear(
+        [
+            attempt("1.1"),
+            struck,
+            committed("part-0-0-1.1.jsonl", at=SECOND),
+            attempt("1.2"),
+            committed("part-0-1-1.2.jsonl", at=2 * SECOND),
+        ]
+    )
+    assert [recovery.seconds for recovery in folder.history.statistics.recoveries] == [2.0]
+
+
+def test_a_kill_from_outside_is_a_fault_too(folder):
+    folder.retelling.hear([attempt()])
+    folder.retelling.killed(SECOND, was_planned=False)
+    [(_, _, kind, payload)] = folder.events(FAULT_FIRED)
+    assert (kind, payload["point"]) == ("kill_process", OUTSIDE)
+
+
+def test_what_is_left_behind_is_told(folder):
+    folder.write(".part-0-1-1.1.jsonl.inprogress", ["ant", 1])
+    directory = folder.checkpoints / "0123"
+    (directory / "chk-4").mkdir(parents=True)
+    (directory / "chk-4" / ".0-1.unpublished").touch()
+    (directory / "incarnation-3").touch()
+    (directory / "finished").touch()
+    folder.retelling.at_rest(folder.checkpoints)
+    assert {(kind, payload["name"]) for _, _, kind, payload in folder.events(LEAK)} == {
+        ("open transaction", ".part-0-1-1.1.jsonl.inprogress"),
+        ("orphan file", "0123/chk-4"),
+        ("orphan file", "0123/chk-4/.0-1.unpublished"),
+    }
+
+
+def test_a_last_line_that_is_torn_was_never_said(tmp_path):
+    path = tmp_path / "events"
+    log = EventLog(str(path))
+    log.say("committed", transaction="x", length=3)
+    log.say("committed", transaction="y", length=3)
+    path.write_bytes(path.read_bytes()[:-5])
+    assert [event["transaction"] for event in read_events(path)] == ["x"]
+    assert read_events(tmp_path / "none") == []
