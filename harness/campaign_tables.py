@@ -65,8 +65,8 @@ JUDGEMENT_COLUMNS: Final[dict[str, Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """A scenario that was run and judged."""
+class TriedScenario:
+    """A scenario with its outcome and what else judges it."""
 
     number: int
     """Its place in the campaign, from 0 on."""
@@ -76,7 +76,7 @@ class Trial:
     finished: bool
 
     @classmethod
-    def of(cls, number: int, scenario: Scenario, outcome: Outcome, history: History) -> Trial:
+    def of(cls, number: int, scenario: Scenario, outcome: Outcome, history: History) -> TriedScenario:
         """Return a trial with the rows that became visible, as a reader at the end finds them."""
         committed: list[Row] = []
         finished = False
@@ -108,7 +108,7 @@ class TrialTables:
         ]
         return pa.schema(fields)
 
-    def batch(self, trials: Sequence[Trial]) -> pa.RecordBatch:
+    def batch(self, trials: Sequence[TriedScenario]) -> pa.RecordBatch:
         """Return trials as one batch."""
         outcomes = [trial.outcome for trial in trials]
         columns: list[Any] = [pa.array([trial.number for trial in trials], pa.int64())]
@@ -125,6 +125,15 @@ class TrialTables:
         columns.append(self._input([trial.scenario for trial in trials]))
         columns.append(committed)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def check(self, scenario: Scenario, rows: Sequence[Row]) -> None:
+        """Raise FamilyError where a scenario, or the rows it should give, do not fit the family's schemas."""
+        self._input([scenario])
+        for row in rows:
+            if not self._fits(row):
+                raise FamilyError(
+                    f"family {self.family}: expected() gives {row!r}, which does not fit row_schema"
+                )
 
     def _input(self, scenarios: Sequence[Scenario]) -> pa.Array:
         """Return each scenario's records as a list of structs."""

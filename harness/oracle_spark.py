@@ -71,15 +71,23 @@ class Evidence:
 
     @classmethod
     def of(cls, family: Family, trials: DataFrame) -> Evidence:
-        """Take the evidence out of a table of trials, as harness.campaign_tables makes it.
+        """Take the evidence out of a table of trials, as harness.campaign_tables makes it."""
+        return cls.of_dealt(family, cls.dealt(trials))
 
-        Whole trials are dealt out by scenario first, while they are few rows: so every later step finds the
-        records and rows of a scenario in one place, and does not deal them out again.
-        """
-        partitions = int(trials.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
-        dealt = trials.select(SCENARIO, "input", "committed").repartition(partitions, SCENARIO)
+    @classmethod
+    def of_dealt(cls, family: Family, dealt: DataFrame) -> Evidence:
+        """Take the evidence out of trials that have been dealt out already."""
         records = dealt.selectExpr(SCENARIO, "inline(input)")
         return cls(family, records, dealt.selectExpr(SCENARIO, "inline(committed)"))
+
+    @staticmethod
+    def dealt(trials: DataFrame, columns: Sequence[str] = ()) -> DataFrame:
+        """Deal whole trials out by scenario, while they are few rows; ``columns`` go with them.
+
+        So every later step finds the records and rows of a scenario in one place, and moves nothing.
+        """
+        partitions = int(trials.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+        return trials.select(SCENARIO, *columns, "input", "committed").repartition(partitions, SCENARIO)
 
 
 class SparkOracle:

@@ -111,12 +111,12 @@ def evidence_of(spark: SparkSession, family: Family, cases: Sequence[Case]) -> E
     """Bring cases the way of a campaign: through an Arrow batch whose lists Spark takes apart."""
     import pyarrow as pa
 
-    from harness.campaign_tables import Trial, TrialTables
+    from harness.campaign_tables import TrialTables, TriedScenario
     from harness.oracle_spark import Evidence, arrow_schemas_of
 
     tables = TrialTables(family.name, *arrow_schemas_of(family))
     trials = [
-        Trial(number, scenario_of(records), OUTCOME, rows, finished=True) for number, records, rows in cases
+        TriedScenario(number, scenario_of(records), OUTCOME, rows, finished=True) for number, records, rows in cases
     ]
     batch = tables.batch(trials)
     return Evidence.of(family, spark.createDataFrame(pa.Table.from_batches([batch])))

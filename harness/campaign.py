@@ -1,0 +1,261 @@
+"""The campaign: a night's scenarios as a data pipeline on Spark.
+
+The rules this module lives by:
+
+- Seeds become scenarios, scenarios are simulated on executors, trials lie in Parquet, and Spark SQL judges
+  them all in one job. What ran is what `run` would have run with the same seed and count, and is told the
+  same way: same outcomes, same tally, same hash.
+- Two oracles judge every scenario, written apart: the family's Python on the executors, its SQL here. Where
+  they disagree one of them is wrong, and the campaign has failed, whatever became of the engine.
+- Work comes in waves. After each wave its outcomes are in outcomes.jsonl and its rows are judged: what was
+  done is kept, however the campaign ends.
+- A campaign that is bounded by time measures how fast it is and gives each wave what fits; executors begin
+  nothing after the deadline, so it ends in time on a machine that turns slow, too.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from math import ceil
+from pathlib import Path
+from typing import IO, Final
+
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from engine.runtime.spark_session import LOCAL_MASTER, SparkFailed, spark_session
+from harness.campaign_jobs import SimulationJob, run_side_by_side
+from harness.campaign_judge import (
+    Disagreement,
+    Trials,
+    check_judgeable,
+    disagreements,
+    outcome_lines,
+)
+from harness.campaign_tables import TrialTables
+from harness.campaign_worker import FamilySource, Simulation
+from harness.family import FamilyError
+from harness.oracle_spark import arrow_schemas_of
+from harness.outcome import from_line
+from harness.pool import WorkerFailed
+from harness.runner import OutputUnwritable, RunResult, RunStopped, load_families, open_output
+from harness.trial import check_family
+
+TRIALS: Final = "trials"
+"""The folder of the Parquet files, in the folder of the results."""
+
+LARGEST_WAVE: Final = 20_000
+LONGEST_WAVE_SECONDS: Final = 20.0
+FIRST_WAVE_PER_CORE: Final = 100
+"""Enough to measure the speed by, after the workers have started."""
+LEAST_PER_CORE: Final = 8
+
+TASK_SECONDS: Final = 0.4
+"""Long enough that a task costs little beside its work, short enough for a bar to move."""
+FIRST_PER_TASK: Final = 100
+MOST_TASKS: Final = 200
+LEAST_JUDGING_SECONDS: Final = 0.7
+"""What judging takes even where there is next to nothing to judge."""
+
+Progress = Callable[[int, int], None]
+"""Is told how many scenarios were simulated, and how many of those that were judged have failed."""
+
+
+@dataclass(slots=True)
+class CampaignResult:
+    """What a campaign came to."""
+
+    run: RunResult
+    """As of any other run."""
+    disagreements: list[Disagreement] = field(default_factory=list)
+    judged: int = 0
+    """How many scenarios the Spark oracle has judged."""
+    judging_seconds: float = 0.0
+    """What that took."""
+    master: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Return whether no scenario failed and the oracles agree."""
+        return not self.run.tally.failed and not self.disagreements
+
+
+class CampaignStopped(RunStopped):
+    """A mistake ended a campaign early: ``mistake`` says which, ``campaign`` holds what was done."""
+
+    def __init__(self, campaign: CampaignResult, mistake: Exception) -> None:
+        super().__init__(campaign.run, mistake)
+        self.campaign = campaign
+
+
+def run_campaign(
+    names: Sequence[str],
+    *,
+    scenarios: int | None = None,
+    max_time: float | None = None,
+    seed: int = 0,
+    out: Path,
+    master: str | None = None,
+    session: SparkSession | None = None,
+    progress: Progress = lambda simulated, failed: None,
+) -> CampaignResult:
+    """Run scenarios of families, given by name or path, until there are enough or the time is over.
+
+    Without a session one is started, within the time. ``out`` gets outcomes.jsonl and the trials. An
+    interrupt from the keyboard ends the campaign early, with a result; a mistake does with CampaignStopped.
+    """
+    started = time.time()
+    families = load_families(names)
+    for family in families:
+        check_family(family)
+    run = RunResult(families, tuple(names), seed, 0)
+    result = CampaignResult(run)
+    with ExitStack() as stack:
+        # First: where Spark does not start, the results of the last campaign stay.
+        if session is None:
+            session = stack.enter_context(spark_session(master or LOCAL_MASTER, "onceproof campaign"))
+        result.master = session.sparkContext.master or ""
+        run.workers = session.sparkContext.defaultParallelism
+        lines = stack.enter_context(open_output(out))
+        assert lines is not None
+        deadline = None if max_time is None else started + max_time
+        try:
+            _Campaign(session, result, _emptied(out / TRIALS), lines, progress).run(scenarios, deadline)
+        except KeyboardInterrupt:
+            run.interrupted = True
+        except (FamilyError, WorkerFailed, SparkFailed) as mistake:
+            raise CampaignStopped(result, mistake) from mistake
+        finally:
+            run.seconds = time.time() - started
+    return result
+
+
+def _emptied(folder: Path) -> Path:
+    """Return a folder without what an earlier campaign has left in it."""
+    try:
+        shutil.rmtree(folder, ignore_errors=not folder.exists())
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise OutputUnwritable(f"{folder}: cannot be written to: {error.strerror or error}") from None
+    return folder
+
+
+class _Campaign:
+    """The waves of one campaign."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        result: CampaignResult,
+        folder: Path,
+        lines: IO[bytes],
+        progress: Progress,
+    ) -> None:
+        self._session = session
+        self._result = result
+        self._families = result.run.families
+        self._folder = folder
+        self._lines = lines
+        self._progress = progress
+        self._tables = [TrialTables(family.name, *arrow_schemas_of(family)) for family in self._families]
+        self._sources = [FamilySource.of(name) for name in result.run.names]
+        for family, tables in zip(self._families, self._tables, strict=True):
+            check_judgeable(session, family, tables)
+        self._waves = 0
+        self._per_second = 0.0
+        """Scenarios, of the last wave, while it was simulated."""
+        self._judging_seconds = LEAST_JUDGING_SECONDS
+        """Of the last wave."""
+        self._judged = 1
+
+    def run(self, scenarios: int | None, deadline: float | None) -> None:
+        """Run waves until there are enough scenarios or the time is over."""
+        first = 0
+        while count := self._next_count(first, scenarios, deadline):
+            if scenarios is not None:
+                count = min(count, scenarios - first)
+            begun = self._result.run.tally.scenarios
+            self._wave(first, count, deadline)
+            first += count
+            if self._result.run.tally.scenarios < begun + count:
+                # Executors have begun no more: the time is over.
+                return
+
+    def _next_count(self, first: int, scenarios: int | None, deadline: float | None) -> int:
+        """Return how many scenarios the next wave has, none where there is no next wave."""
+        if deadline is None:
+            assert scenarios is not None
+            waves = ceil(scenarios / LARGEST_WAVE)
+            return ceil(scenarios / waves) if first < scenarios else 0
+        cores = self._result.run.workers
+        left = deadline - time.time()
+        if not first:
+            return cores * (FIRST_WAVE_PER_CORE if left > 2 * LEAST_JUDGING_SECONDS else LEAST_PER_CORE)
+        if left < 1.5 * LEAST_JUDGING_SECONDS or first == scenarios:
+            return 0
+        each = 1 / self._per_second + self._judging_seconds_each()
+        return int(min((left - LEAST_JUDGING_SECONDS) / each, LONGEST_WAVE_SECONDS / each, LARGEST_WAVE))
+
+    def _judging_seconds_each(self) -> float:
+        return max(self._judging_seconds - LEAST_JUDGING_SECONDS, 0.0) / self._judged
+
+    def _wave(self, first: int, count: int, deadline: float | None) -> None:
+        """Simulate, keep the outcomes, and judge."""
+        if deadline is not None:
+            # The first wave must be allowed to begin, however late Spark has started.
+            deadline -= LEAST_JUDGING_SECONDS + count * self._judging_seconds_each()
+            if not first:
+                deadline = max(deadline, time.time() + 1.0)
+        jobs = self._jobs(first, count, deadline)
+        done, failed = self._result.run.tally.scenarios, self._result.run.tally.failed
+        begun = time.perf_counter()
+        run_side_by_side(self._session, jobs, lambda part: self._progress(done + int(part * count), failed))
+        simulated = time.perf_counter()
+        trials = [
+            Trials(
+                self._families[place],
+                self._session.read.schema(from_arrow_schema(self._tables[place].schema)).parquet(
+                    str(job.path)
+                ),
+            )
+            for place, job in enumerate(jobs)
+        ]
+        self._keep(outcome_lines(trials))
+        kept = time.perf_counter()
+        self._result.disagreements += disagreements(self._session, trials)
+        judged = time.perf_counter()
+        self._result.judging_seconds += judged - kept
+        self._result.judged = self._result.run.tally.scenarios
+        self._waves += 1
+        self._judged = max(self._result.run.tally.scenarios - done, 1)
+        self._per_second = self._judged / (simulated - begun)
+        self._judging_seconds = judged - simulated
+
+    def _jobs(self, first: int, count: int, deadline: float | None) -> list[SimulationJob]:
+        """Return a job for each family, with the numbers that are its turns."""
+        size = len(self._families)
+        cores = self._result.run.workers
+        per_task = self._per_second / cores * TASK_SECONDS or FIRST_PER_TASK
+        tasks = max(ceil(cores / size), min(ceil(count / size / per_task), MOST_TASKS))
+        jobs = []
+        for place, tables in enumerate(self._tables):
+            simulation = Simulation(self._sources[place], tables, self._result.run.seed, size, deadline)
+            numbers = range(first + (place - first) % size, first + count, size)
+            name = re.sub(r"[^A-Za-z0-9_-]+", "_", tables.family)
+            path = self._folder / f"{place}-{name}" / f"wave-{self._waves:04d}"
+            jobs.append(SimulationJob(simulation, numbers, tasks, path))
+        return jobs
+
+    def _keep(self, lines: Sequence[bytes]) -> None:
+        """Write outcomes down and count them."""
+        tally = self._result.run.tally
+        self._lines.writelines(lines)
+        self._lines.flush()
+        for line in lines:
+            tally.add(from_line(line))
+        self._progress(tally.scenarios, tally.failed)

@@ -1,0 +1,109 @@
+"""The executors' side of a campaign: from numbers of scenarios to tables of trials.
+
+The rules this module lives by:
+
+- A task gets numbers and makes everything else of them, as any other way of running scenarios does: same
+  seeds, same verdicts, same trace hashes. A task that Spark runs again gives the same rows again.
+- A family is loaded once for each worker process. A user's file travels as text, and is put where a worker
+  on another machine can load it.
+- Rows leave in batches of some tens of scenarios: large enough that a batch costs little, small enough that
+  a worker holds little.
+- After the deadline nothing is begun any more: a campaign that is bounded by time must end in time even
+  where the machine is slower than it was.
+- Nothing here needs a JVM or a session.
+"""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pyarrow as pa
+
+from harness.campaign_tables import TrialTables, TriedScenario
+from harness.family import Family, FamilyError, load_family
+from harness.seeds import scenario_seed
+from harness.trial import run_scenario, scenario_of
+
+BATCH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class FamilySource:
+    """A family as the command line names it, and where it is a file, what the file holds."""
+
+    asked: str
+    text: str | None
+
+    @classmethod
+    def of(cls, asked: str) -> FamilySource:
+        """Read the source of a family that has been loaded here already."""
+        path = Path(asked)
+        return cls(asked, path.read_text(encoding="utf-8") if path.suffix == ".py" else None)
+
+
+@cache
+def load(source: FamilySource) -> Family:
+    """Return the family, loaded once in each process."""
+    family = load_family(_place_of(source))
+    # What is loaded by now stays: the garbage collector need not look through it again and again.
+    gc.freeze()
+    return family
+
+
+@cache
+def _place_of(source: FamilySource) -> str:
+    """Return where the family is found here: at its own path, or in a copy where that does not exist."""
+    if source.text is None:
+        return source.asked
+    path = Path(source.asked)
+    try:
+        if path.read_text(encoding="utf-8") == source.text:
+            return source.asked
+    except OSError:
+        pass
+    copy = Path(tempfile.mkdtemp(prefix="onceproof-family-")) / path.name
+    copy.write_text(source.text, encoding="utf-8")
+    return str(copy)
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """Runs scenarios of one family by their numbers; what mapInArrow calls for each task."""
+
+    source: FamilySource
+    tables: TrialTables
+    run_seed: int
+    families: int
+    """How many families take turns in the campaign."""
+    deadline: float | None
+    """Seconds since the epoch, after which no scenario is begun."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the trials of the numbers in the first column."""
+        trials: list[TriedScenario] = []
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                if self.deadline is not None and time.time() >= self.deadline:
+                    break
+                trials.append(self._tried(number))
+                if len(trials) == BATCH:
+                    yield self.tables.batch(trials)
+                    trials.clear()
+        if trials:
+            yield self.tables.batch(trials)
+
+    def _tried(self, number: int) -> TriedScenario:
+        family = load(self.source)
+        try:
+            scenario = scenario_of(family, scenario_seed(self.run_seed, family.name, number // self.families))
+            outcome, history = run_scenario(family, scenario)
+        except FamilyError as error:
+            # The path is told as the user knows it.
+            raise FamilyError(str(error).replace(_place_of(self.source), self.source.asked)) from None
+        return TriedScenario.of(number, scenario, outcome, history)
