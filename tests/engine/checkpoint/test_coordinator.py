@@ -44,7 +44,8 @@ def test_nothing_begins_between_two_attempts(desk):
     desk.end()
     assert desk.request() == []
     desk.start("1.2", running=(FIRST, SECOND))
-    assert desk.triggered(desk.run(SINK)) == []
+    assert desk.request() == [], "whoever ran in the last attempt need not run in this one"
+    assert desk.triggered(desk.run(SINK)) == [1]
 
 
 def test_a_task_of_another_attempt_that_runs_does_not_count(desk_with):
@@ -184,7 +185,8 @@ def test_whoever_asks_for_a_checkpoint_need_not_pause(desk_with):
     desk.elapse(100)
     assert desk.triggered(desk.elapse(200)) == []
     desk.request()
-    desk.now = 210
+    assert desk.triggered(desk.elapse(300)) == []
+    desk.now = 310
     assert desk.triggered(desk.complete(1)) == [2]
     desk.complete(2)
     assert desk.triggered(desk.request()) == [3]
@@ -234,6 +236,12 @@ def test_a_task_that_finishes_before_it_answers_ends_the_checkpoint_without_a_fa
         desk.acknowledge(task, 2)
     desk.stored(2)
     assert desk.store.latest.checkpoint_id == 2
+
+
+def test_a_checkpoint_that_a_finished_task_ended_makes_room_for_the_next(desk):
+    desk.request()
+    desk.request()
+    assert desk.triggered(desk.finish(FIRST)) == [2]
 
 
 def test_a_task_that_finishes_after_its_answer_changes_nothing(desk):

@@ -181,9 +181,12 @@ def test_union_state_of_a_partly_finished_operator_would_be_restored_with_holes(
         assert isinstance(effects[0], StoreMetadata)
 
 
-def test_union_state_is_whole_while_every_subtask_lives(desk):
+@pytest.mark.parametrize("sink_has_finished", [False, True])
+def test_union_state_is_whole_while_every_subtask_lives(desk, sink_has_finished):
+    if sink_has_finished:
+        desk.finish(SINK)
     desk.request()
-    for task in (FIRST, SECOND):
-        acknowledge_with(desk, task, 1, UNION)
-    (store,) = desk.acknowledge(SINK, 1)
-    assert isinstance(store, StoreMetadata)
+    effects = [effect for task in (FIRST, SECOND) for effect in acknowledge_with(desk, task, 1, UNION)]
+    if not sink_has_finished:
+        effects = desk.acknowledge(SINK, 1)
+    assert isinstance(effects[0], StoreMetadata)
