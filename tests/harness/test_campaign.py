@@ -227,11 +227,7 @@ FAILS_ELSEWHERE = f"    import os\n    assert os.getpid() == {os.getpid()}, 'boo
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        (
-            "    chance = Chance(random)\n",
-            f"{ON_EXECUTORS}    chance = Chance(random)\n",
-            "AssertionError: boo",
-        ),
+        (FIRST_LINE, FAILS_ELSEWHERE + FIRST_LINE, "AssertionError: boo"),
         ("FROM records", "FROM recordings", "oracle_sql of family broken: .*recordings"),
         (', count BIGINT"', ', count STRING"', r"expected\(\) gives .* does not fit row_schema"),
         ('"word STRING"\n', '"word BIGINT"\n', "a value does not fit record_schema"),
