@@ -15,11 +15,23 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 import typer
 
 from harness.errors import BROKEN_PIPE, INTERRUPTED, USAGE, UsageError, exit_code_of, line_of
+from harness.options import (
+    AsJson,
+    CheckpointPath,
+    Families,
+    MaxTime,
+    OneFamily,
+    Scenarios,
+    Seed,
+    Subject,
+    System,
+    Workers,
+)
 
 DEBUG = "--debug"
 
@@ -31,25 +43,6 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-Families: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[FAMILY|FILE.py]...", help="Families; all built-in ones if none."),
-]
-Scenarios: TypeAlias = Annotated[int | None, typer.Option("--scenarios", min=0, help="How many scenarios.")]
-MaxTime: TypeAlias = Annotated[
-    float | None, typer.Option("--max-time", min=0, metavar="SECONDS", help="For how long.")
-]
-Seed: TypeAlias = Annotated[int, typer.Option("--seed", help="Decides every scenario.")]
-Workers: TypeAlias = Annotated[
-    int | None, typer.Option("-n", "--workers", min=1, help="Processes; as many as processors if not given.")
-]
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-Subject: TypeAlias = Annotated[str, typer.Argument(metavar="SEED|FILE.json", help="A seed, or a scenario.")]
-OneFamily: TypeAlias = Annotated[
-    str | None, typer.Option("--family", metavar="FAMILY|FILE.py", help="The family of the scenario.")
-]
-System: TypeAlias = Annotated[str, typer.Option("--system", help="What stands trial.")]
 
 DEFAULT_SCENARIOS = 1000
 SYSTEMS = ("simulated",)
@@ -211,6 +204,36 @@ def bench(
     from harness.commands.listing import bench_command
 
     raise typer.Exit(bench_command(names or (), as_json))
+
+
+checkpoints = typer.Typer(
+    help="Look at the checkpoints in a folder; nothing is written, no state is loaded.", no_args_is_help=False
+)
+app.add_typer(checkpoints, name="checkpoints")
+
+
+@checkpoints.command("list")
+def list_checkpoints(path: CheckpointPath, as_json: AsJson = False) -> None:
+    """List the checkpoints under a path."""
+    from harness.commands.checkpoints import list_command
+
+    raise typer.Exit(list_command(path, as_json))
+
+
+@checkpoints.command("show")
+def show_checkpoints(path: CheckpointPath, as_json: AsJson = False) -> None:
+    """Show the operators of each checkpoint, and how much state they have."""
+    from harness.commands.checkpoints import show_command
+
+    raise typer.Exit(show_command(path, as_json))
+
+
+@checkpoints.command("verify")
+def verify_checkpoints(path: CheckpointPath, as_json: AsJson = False) -> None:
+    """Check every file of each checkpoint: 1 if one is damaged."""
+    from harness.commands.checkpoints import verify_command
+
+    raise typer.Exit(verify_command(path, as_json))
 
 
 def _check_system(name: str) -> None:

@@ -33,6 +33,9 @@ _MENDABLE: Final = frozenset(
         ("reports.model", "ReportUnreadable"),
         ("engine.runtime.java", "JavaMissing"),
         ("engine.configuration.configuration", "ConfigurationError"),
+        # What no restart of a job mends: damaged checkpoints, malformed rows.
+        ("engine.errors", "UnrecoverableError"),
+        ("engine.runtime.storage", "StorageError"),
     }
 )
 

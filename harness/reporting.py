@@ -5,7 +5,6 @@ The rules this module lives by:
 - Nothing is judged here. What failed is in the tally and in the failures; the page concludes the rest.
 - A run, a campaign and a night build the same report with the same functions; who has more to show (real
   input, mutants, the agreement of oracles) adds it with ``msgspec.structs.replace``.
-- The example that teaches how to read a diagram is replayed from its seed, like everything that is drawn.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -25,19 +24,16 @@ from harness.checkers import PROPERTIES
 from harness.checkers.coverage import CAMPAIGN, POINT_NEVER_PASSED, check_coverage
 from harness.checkers.determinism import PROPERTY as DETERMINISM
 from harness.errors import line_of
-from harness.explain import explain
 from harness.failures import FailureCase
-from harness.history import ATTEMPT_STARTED, FAULT_FIRED, History
 from harness.runner import RunResult
-from harness.scenario import KILLS, POINTS, VALID, Scenario
-from harness.tally import ExampleKey, FamilyTally, Tally, determinism_counts
-from harness.trial import Trial, scenario_of, try_scenario
-from harness.wording import columns_of, fault_text, replay_command
+from harness.scenario import POINTS, VALID
+from harness.tally import FamilyTally, Tally, determinism_counts
+from harness.teaching import teaching_example, trace_of
+from harness.wording import columns_of, fault_text
 from reports.model import (
     Coverage,
     CoverageCell,
     Distribution,
-    Example,
     Facts,
     Failure,
     FamilyResult,
@@ -49,24 +45,18 @@ from reports.model import (
     ReportUnreadable,
     Shrinking,
     Sizes,
-    Trace,
 )
 from reports.render import read, write
 from reports.summaries import distribution, row_differences
-from reports.text import counted, words
-from reports.trace import MarkKind
+from reports.text import counted
 
 if TYPE_CHECKING:
     # It imports pyspark, which only a campaign needs.
     from harness.campaign import CampaignResult
 
 SYSTEM: Final = "simulated"
-LANE_STEPS: Final = 15
-"""So many more steps make a diagram as much harder to read as one lane more."""
 MOST_NIGHTS: Final = 60
 MOST_WITNESSES: Final = 5
-
-_DRAWN: Final = frozenset(get_args(MarkKind))
 
 
 def report_of(
@@ -242,56 +232,6 @@ def failure_of(case: FailureCase) -> Failure:
         story=tuple(explanation.story),
         also=tuple(name for name in shown if name != first),
         trace=trace_of(case.history),
-    )
-
-
-def trace_of(history: History) -> Trace:
-    """Return a run's trace as far as it is drawn."""
-    trace: dict[str, Any] = dict(history.trace or {})
-    trace.pop("faults", None)
-    trace["marks"] = [mark for mark in trace.get("marks", ()) if mark["kind"] in _DRAWN]
-    return msgspec.convert(trace, Trace)
-
-
-def teaching_example(result: RunResult) -> Example | None:
-    """Return the passing scenario that reads best: restored from a checkpoint, on few lanes, in few steps."""
-    best: tuple[ExampleKey, Scenario, Trial] | None = None
-    for _, name, seed in result.tally.examples:
-        family = result.family(name)
-        scenario = scenario_of(family, seed)
-        trial = try_scenario(family, scenario, trace=True, twice=False)
-        started = [payload for _, kind, _, payload in trial.history.events if kind == ATTEMPT_STARTED]
-        lanes = len((trial.history.trace or {"lanes": ()})["lanes"])
-        key = (lanes * LANE_STEPS + trial.history.statistics.steps, name, seed)
-        if started[-1]["restored"] is not None and (best is None or key < best[0]):
-            best = (key, scenario, trial)
-    if best is None:
-        return None
-    (_, name, seed), scenario, trial = best
-    history = trial.history
-    return Example(
-        family=name,
-        trace=trace_of(history),
-        replay=f"{replay_command(seed, result.asked_for(name))} --trace",
-        sentence=_sentence(history),
-        story=tuple(explain(scenario, history, history.trace, trial.verdict).story),
-    )
-
-
-def _sentence(history: History) -> str:
-    """Tell what happens in the example."""
-    attempts = [payload for _, kind, _, payload in history.events if kind == ATTEMPT_STARTED]
-    step, point = next(
-        (step, payload["point"])
-        for step, kind, subject, payload in history.events
-        if kind == FAULT_FIRED and subject in KILLS
-    )
-    before, after = attempts[0]["parallelism"], attempts[-1]["parallelism"]
-    restored = attempts[-1]["restored"]
-    replayed = counted(history.statistics.records_replayed, "record")
-    return (
-        f"a kill at step {step} (at the point {words(point)}), then a restore of checkpoint {restored}"
-        f" with parallelism {after} instead of {before}, and {replayed} read again."
     )
 
 

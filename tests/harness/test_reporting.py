@@ -50,7 +50,6 @@ def test_the_example_teaches(report: Report) -> None:
     example = report.example
     assert example is not None
     before, after = example.trace.attempts
-    assert after.restored is not None
     assert before.parallelism != after.parallelism
     assert example.trace.kills
     assert "--trace" in example.replay

@@ -98,6 +98,7 @@ def test_the_example_has_a_kill_and_a_rescale_and_is_small() -> None:
         teaching(4, rescales=0),
         teaching(5, checkpoints=1),
         teaching(6, records=60),
+        teaching(9, checkpoints=9),
         teaching(7, records_replayed=0),
         teaching(8, coverage={"kill_all/completed": 1, "lose_message/notified": 1}),
         teaching(None),  # type: ignore[arg-type]

@@ -1,0 +1,186 @@
+"""`onceproof checkpoints list|show|verify`: what checkpoint folders hold, and whether it is whole.
+
+The rules this module lives by:
+
+- Only metadata and checksums are read. No state is decoded, so nothing in a directory, whoever wrote it, is
+  ever loaded, and a directory that no job could restore can still be looked at.
+- Nothing is written, moved or deleted.
+- Verifying goes on after the first damage: one wants to know which checkpoint is whole, not only that one
+  is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from engine.checkpoint.metadata import CheckpointMetadata, StateHandle, decode_metadata
+from engine.runtime.recovery import METADATA
+from engine.state.files import SNAPSHOT_MAGIC, DamagedFile, unseal
+from harness.errors import FAILED, NOTHING_RAN, PASSED, UsageError
+from reports.text import counted
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A checkpoint's folder, and its metadata or what is wrong with them."""
+
+    folder: Path
+    metadata: CheckpointMetadata | None
+    damage: str = ""
+
+
+def list_command(path: Path, as_json: bool) -> int:
+    """List the checkpoints under a path."""
+    found = list(_found(path))
+    if as_json:
+        _print_json([_summary(each) for each in found])
+        return PASSED if found else NOTHING_RAN
+    for each in found:
+        print(f"{each.folder}: {_text(each)}")
+    return PASSED if found else _nothing(path)
+
+
+def show_command(path: Path, as_json: bool) -> int:
+    """Show the operators of the checkpoints under a path."""
+    found = list(_found(path))
+    if as_json:
+        _print_json([{**_summary(each), "operators": _operators(each)} for each in found])
+        return PASSED if found else NOTHING_RAN
+    for each in found:
+        print(f"{each.folder}: {_text(each)}")
+        for operator in _operators(each):
+            parallelism = f"parallelism {operator['parallelism']} of {operator['max_parallelism']}"
+            files = f"{counted(operator['files'], 'file')}, {counted(operator['bytes'], 'byte')}"
+            ended = ", finished" if operator["finished"] else ""
+            print(f"  {operator['name']}: {parallelism}, {files}{ended}")
+    return PASSED if found else _nothing(path)
+
+
+def verify_command(path: Path, as_json: bool) -> int:
+    """Check every file of the checkpoints under a path; FAILED if one is damaged or missing."""
+    found = list(_found(path))
+    damages = {each.folder: list(_damages(each)) for each in found}
+    if as_json:
+        _print_json([{**_summary(each), "damages": damages[each.folder]} for each in found])
+    else:
+        for each in found:
+            said = damages[each.folder]
+            print(f"{each.folder}: {_text(each)}: {'DAMAGED' if said else 'whole'}")
+            for line in said:
+                print(f"  {line}")
+    if not found:
+        return NOTHING_RAN if as_json else _nothing(path)
+    return FAILED if any(damages.values()) else PASSED
+
+
+def _found(path: Path) -> Iterator[Found]:
+    """Yield the checkpoints under a path, which may be one itself, a job's folder, or one that holds jobs."""
+    if not path.is_dir():
+        raise UsageError(f"{path}: no such folder")
+    files = sorted(path.rglob(METADATA), key=lambda file: [_order(part) for part in file.parts])
+    for file in files:
+        try:
+            yield Found(file.parent, decode_metadata(file.read_bytes(), str(file)))
+        except DamagedFile as damage:
+            yield Found(file.parent, None, f"{damage.what}: {damage.mend}")
+        except OSError as error:
+            yield Found(file.parent, None, f"{METADATA} cannot be read: {error.strerror}")
+
+
+def _order(part: str) -> tuple[str, int]:
+    """Checkpoint 10 comes after checkpoint 9."""
+    name, _, number = part.rpartition("-")
+    return (name, int(number)) if number.isdecimal() else (part, 0)
+
+
+def _damages(found: Found) -> Iterator[str]:
+    """Yield what is wrong with a checkpoint, a line a file."""
+    if found.metadata is None:
+        yield f"{METADATA}: {found.damage}"
+        return
+    root = found.folder.parent.resolve()
+    for handle in _handles(found.metadata):
+        file = (root / handle.path).resolve()
+        if not file.is_relative_to(root):
+            yield f"{handle.path}: leads out of the job's folder"
+            continue
+        try:
+            data = file.read_bytes()
+            if len(data) != handle.length:
+                yield f"{handle.path}: {len(data)} bytes, where {handle.length} were written"
+            elif unseal(SNAPSHOT_MAGIC, data, handle.path)[1] != handle.sha256:
+                yield f"{handle.path}: not the file that was written, by its checksum"
+        except DamagedFile as damage:
+            yield f"{handle.path}: {damage.what}"
+        except OSError as error:
+            yield f"{handle.path}: cannot be read: {error.strerror}"
+
+
+def _handles(metadata: CheckpointMetadata) -> list[StateHandle]:
+    """Return the files of a checkpoint, each once."""
+    handles = {
+        subtask.handle.path: subtask.handle
+        for operator in metadata.operators
+        for subtask in operator.subtasks
+        if subtask.handle is not None
+    }
+    return [handles[path] for path in sorted(handles)]
+
+
+def _summary(found: Found) -> dict[str, Any]:
+    metadata = found.metadata
+    if metadata is None:
+        return {"folder": str(found.folder), "damage": found.damage}
+    handles = _handles(metadata)
+    return {
+        "folder": str(found.folder),
+        "checkpoint": metadata.checkpoint_id,
+        "kind": metadata.kind,
+        "job": metadata.job_name,
+        "attempt": metadata.attempt,
+        "timestamp": metadata.timestamp,
+        "files": len(handles),
+        "bytes": sum(handle.length for handle in handles),
+    }
+
+
+def _operators(found: Found) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": operator.name,
+            "uid": operator.uid,
+            "operator_id": operator.operator_id,
+            "parallelism": operator.parallelism,
+            "max_parallelism": operator.max_parallelism,
+            "finished": operator.is_finished,
+            "files": sum(subtask.handle is not None for subtask in operator.subtasks),
+            "bytes": sum(
+                subtask.handle.length for subtask in operator.subtasks if subtask.handle is not None
+            ),
+        }
+        for operator in (found.metadata.operators if found.metadata is not None else ())
+    ]
+
+
+def _text(found: Found) -> str:
+    if found.metadata is None:
+        return f"its metadata cannot be read: {found.damage}"
+    summary = _summary(found)
+    return (
+        f"{summary['kind']} {summary['checkpoint']} of {summary['job']}, attempt {summary['attempt']},"
+        f" {counted(summary['files'], 'file')}, {counted(summary['bytes'], 'byte')}"
+    )
+
+
+def _nothing(path: Path) -> int:
+    print(f"{path}: no checkpoint")
+    return NOTHING_RAN
+
+
+def _print_json(document: Any) -> None:
+    print(msgspec.json.encode(document).decode())

@@ -1,0 +1,28 @@
+"""The options that several commands share, each declared once, so that it means the same everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+Families: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[FAMILY|FILE.py]...", help="Families; all built-in ones if none."),
+]
+Scenarios: TypeAlias = Annotated[int | None, typer.Option("--scenarios", min=0, help="How many scenarios.")]
+MaxTime: TypeAlias = Annotated[
+    float | None, typer.Option("--max-time", min=0, metavar="SECONDS", help="For how long.")
+]
+Seed: TypeAlias = Annotated[int, typer.Option("--seed", help="Decides every scenario.")]
+Workers: TypeAlias = Annotated[
+    int | None, typer.Option("-n", "--workers", min=1, help="Processes; as many as processors if not given.")
+]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Subject: TypeAlias = Annotated[str, typer.Argument(metavar="SEED|FILE.json", help="A seed, or a scenario.")]
+OneFamily: TypeAlias = Annotated[
+    str | None, typer.Option("--family", metavar="FAMILY|FILE.py", help="The family of the scenario.")
+]
+System: TypeAlias = Annotated[str, typer.Option("--system", help="What stands trial.")]
+CheckpointPath: TypeAlias = Annotated[Path, typer.Argument(metavar="PATH", help="A checkpoint, or a folder.")]

@@ -1,0 +1,52 @@
+"""`onceproof campaign`: the same run on Spark, told in the same way."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from engine.runtime.java import JavaMissing
+from harness.runner import OUTCOMES, run
+
+if TYPE_CHECKING:
+    from tests.harness.commands.conftest import Command
+
+
+def test_without_java_nothing_is_lost(
+    onceproof: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def find_none(environment: object) -> None:
+        raise JavaMissing("no Java 17 or later: run `make setup`, which provides one, or set JAVA_HOME")
+
+    monkeypatch.setattr("harness.commands.nightly.find_java", find_none)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / OUTCOMES).write_text("of the night before", encoding="utf-8")
+    ended = onceproof("campaign", "word_count", "--scenarios", "10", "--out", "out")
+    assert ended.code == 4
+    assert ended.error == (
+        "onceproof: no Java 17 or later: run `make setup`, which provides one, or set JAVA_HOME\n"
+    )
+    assert (tmp_path / "out" / OUTCOMES).read_text(encoding="utf-8") == "of the night before"
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_campaign_is_a_run_with_another_oracle(tmp_path: Path) -> None:
+    # In a process of its own, which starts and stops a Spark of its own.
+    out = tmp_path / "out"
+    program = "import sys; from harness.cli import main; sys.exit(main())"
+    arguments = ["campaign", "word_count", "--scenarios", "40", "--seed", "7", "--out", str(out), "--json"]
+    ended = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    document = json.loads(ended.stdout)
+    same = run(["word_count"], scenarios=40, seed=7, workers=1)
+    assert document["trace_hash"] == same.tally.trace_hash()
+    assert (document["scenarios"], document["failed"]) == (40, 0)
+    report = json.loads((out / "report.json").read_bytes())
+    assert report["oracles"]["scenarios"] == 40
+    assert "they agree" in ended.stderr

@@ -1,0 +1,112 @@
+"""`onceproof checkpoints`: what is whole and what is not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from engine.checkpoint.metadata import (
+    CheckpointMetadata,
+    OperatorMetadata,
+    StateHandle,
+    SubtaskState,
+    encode_metadata,
+)
+from engine.state.files import SNAPSHOT_MAGIC, seal
+
+if TYPE_CHECKING:
+    from tests.harness.commands.conftest import Command
+
+
+def write_checkpoint(job: Path, number: int) -> Path:
+    folder = job / f"chk-{number}"
+    folder.mkdir(parents=True)
+    subtasks = []
+    for subtask in range(2):
+        data, digest = seal(SNAPSHOT_MAGIC, f"state of subtask {subtask}".encode())
+        (folder / f"count-{subtask}").write_bytes(data)
+        handle = StateHandle(f"chk-{number}/count-{subtask}", len(data), digest, {})
+        subtasks.append(SubtaskState(handle, finished=False))
+    operator = OperatorMetadata("ab" * 16, "count", "count", 2, 128, tuple(subtasks))
+    metadata = CheckpointMetadata(number, "job", "words", 0, "checkpoint", "1.1", (operator,))
+    (folder / "_metadata").write_bytes(encode_metadata(metadata))
+    return folder
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    for number in (9, 10):
+        write_checkpoint(tmp_path / "checkpoints" / "job", number)
+    return tmp_path / "checkpoints" / "job"
+
+
+def test_checkpoints_are_listed_in_their_order(onceproof: Command, job: Path) -> None:
+    ended = onceproof("checkpoints", "list", "checkpoints", "--json")
+    assert ended.code == 0
+    documents = json.loads(ended.out)
+    assert [document["checkpoint"] for document in documents] == [9, 10]
+    assert documents[0]["files"] == 2
+    assert onceproof("checkpoints", "list", str(job)).out.count("checkpoint 10 of words, attempt 1.1") == 1
+
+
+def test_operators_are_shown(onceproof: Command, job: Path) -> None:
+    assert "count: parallelism 2 of 128, 2 files" in onceproof("checkpoints", "show", str(job)).out
+    document = json.loads(onceproof("checkpoints", "show", str(job / "chk-9"), "--json").out)
+    assert document[0]["operators"][0]["uid"] == "count"
+
+
+def test_what_is_whole_passes(onceproof: Command, job: Path) -> None:
+    ended = onceproof("checkpoints", "verify", str(job))
+    assert ended.code == 0
+    assert ended.out.count(": whole") == 2
+
+
+def test_each_damage_is_named_and_the_rest_is_looked_at(onceproof: Command, job: Path) -> None:
+    flipped = job / "chk-9" / "count-0"
+    content = bytearray(flipped.read_bytes())
+    content[-1] ^= 1
+    flipped.write_bytes(bytes(content))
+    truncated = job / "chk-9" / "count-1"
+    truncated.write_bytes(truncated.read_bytes()[:-3])
+    ended = onceproof("checkpoints", "verify", str(job))
+    assert ended.code == 1
+    assert "chk-9/count-0: damaged" in ended.out
+    assert "chk-9/count-1: " in ended.out
+    assert ended.out.count(": whole") == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"something else", b"\x89OPMETA\n\x00\x09"])
+def test_metadata_that_cannot_be_read_are_told(onceproof: Command, job: Path, content: bytes) -> None:
+    (job / "chk-10" / "_metadata").write_bytes(content)
+    assert onceproof("checkpoints", "list", str(job)).code == 0
+    ended = onceproof("checkpoints", "verify", str(job), "--json")
+    assert ended.code == 1
+    assert [bool(document["damages"]) for document in json.loads(ended.out)] == [False, True]
+
+
+def test_a_missing_file_is_a_damage(onceproof: Command, job: Path) -> None:
+    (job / "chk-10" / "count-1").unlink()
+    ended = onceproof("checkpoints", "verify", str(job / "chk-10"))
+    assert ended.code == 1
+    assert "count-1: cannot be read" in ended.out
+
+
+def test_a_path_that_leads_outside_is_not_followed(onceproof: Command, job: Path) -> None:
+    data, digest = seal(SNAPSHOT_MAGIC, b"secret")
+    (job.parent.parent / "secret").write_bytes(data)
+    handle = StateHandle("../../secret", len(data), digest, {})
+    operator = OperatorMetadata("ab" * 16, "count", "count", 1, 128, (SubtaskState(handle, finished=False),))
+    metadata = CheckpointMetadata(10, "job", "words", 0, "checkpoint", "1.1", (operator,))
+    (job / "chk-10" / "_metadata").write_bytes(encode_metadata(metadata))
+    assert "leads out of" in onceproof("checkpoints", "verify", str(job)).out
+
+
+def test_nothing_there_is_no_pass(onceproof: Command, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert onceproof("checkpoints", "verify", "empty").code == 5
+    refused = onceproof("checkpoints", "verify", "absent")
+    assert refused.code == 4
+    assert refused.error == "onceproof: absent: no such folder\n"
