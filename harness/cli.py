@@ -111,12 +111,15 @@ def nightly(
     max_time: Annotated[
         float, typer.Option("--max-time", min=0, metavar="SECONDS", help="For how long the campaign runs.")
     ] = 60.0,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Decides everything; if not given, each night another one.")
+    ] = None,
     out: Annotated[Path, typer.Option("--out", help="Where results go.")] = Path("reports", "out"),
 ) -> None:
     """Do the night's work: a year of flights under kills, then a campaign; write the report of both."""
     from harness.commands.nightly import nightly_command
 
-    raise typer.Exit(nightly_command(out, max_time))
+    raise typer.Exit(nightly_command(out, max_time, seed, _command()))
 
 
 @app.command()

@@ -28,6 +28,7 @@ _MENDABLE: Final = frozenset(
         ("harness.family", "FamilyError"),
         ("harness.scenario", "ScenarioError"),
         ("harness.outcome", "OutcomeError"),
+        ("harness.flights_data", "DataMissing"),
         ("harness.mutants.registry", "MutantError"),
         ("harness.runner", "OutputUnwritable"),
         ("reports.model", "ReportUnreadable"),

@@ -51,12 +51,11 @@ def campaign_command(
     print_summary(campaign.run, cases, report, page, as_json)
     if mistake is not None:
         raise mistake
-    return exit_code(campaign.run, report)
+    return exit_code(report)
 
 
-def nightly_command(out: Path, max_time: float) -> int:
+def nightly_command(out: Path, max_time: float, seed: int | None, command: str) -> int:
     """Do the night's work and return the exit code."""
-    from importlib import import_module
+    from harness.nightly import nightly
 
-    code: int = import_module("harness.nightly").nightly(out, max_time)
-    return code
+    return nightly(out, max_time, seed, command)
