@@ -114,7 +114,7 @@ def nightly(
     seed: Annotated[
         int | None, typer.Option("--seed", help="Decides everything; if not given, each night another one.")
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="Where results go.")] = Path("reports", "out"),
+    out: Annotated[Path, typer.Option("--out", help="Where results go.")] = NIGHTLY_FOLDER,
 ) -> None:
     """Do the night's work: a year of flights under kills, then a campaign; write the report of both."""
     from harness.commands.nightly import nightly_command
