@@ -33,7 +33,9 @@ class Measurement(msgspec.Struct, frozen=True):
 
 Benchmark: TypeAlias = Callable[[], Measurement]
 
-BENCHMARKS: Final[dict[str, str]] = {}
+BENCHMARKS: Final[dict[str, str]] = {
+    "campaign": "harness.benchmarks_campaign:measure",
+}
 """By name, "module:function"."""
 
 

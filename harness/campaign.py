@@ -39,7 +39,7 @@ from harness.campaign_judge import (
 )
 from harness.campaign_tables import TrialTables
 from harness.campaign_worker import FamilySource, Simulation
-from harness.family import FamilyError
+from harness.family import Family, FamilyError
 from harness.oracle_spark import arrow_schemas_of
 from harness.outcome import from_line
 from harness.pool import WorkerFailed
@@ -135,6 +135,12 @@ def run_campaign(
     return result
 
 
+def read_trials(session: SparkSession, family: Family, tables: TrialTables, path: Path) -> Trials:
+    """Return the trials of one family that lie in a folder."""
+    # With a schema Spark need not look into the files to find one.
+    return Trials(family, session.read.schema(from_arrow_schema(tables.schema)).parquet(str(path)))
+
+
 def _emptied(folder: Path) -> Path:
     """Return a folder without what an earlier campaign has left in it."""
     try:
@@ -217,13 +223,8 @@ class _Campaign:
         run_side_by_side(self._session, jobs, lambda part: self._progress(done + int(part * count), failed))
         simulated = time.perf_counter()
         trials = [
-            Trials(
-                self._families[place],
-                self._session.read.schema(from_arrow_schema(self._tables[place].schema)).parquet(
-                    str(job.path)
-                ),
-            )
-            for place, job in enumerate(jobs)
+            read_trials(self._session, family, tables, job.path)
+            for family, tables, job in zip(self._families, self._tables, jobs, strict=True)
         ]
         self._keep(outcome_lines(trials))
         kept = time.perf_counter()

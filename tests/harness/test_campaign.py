@@ -233,6 +233,8 @@ FAILS_ELSEWHERE = f"    import os\n    assert os.getpid() == {os.getpid()}, 'boo
         ('"word STRING"\n', '"word BIGINT"\n', "a value does not fit record_schema"),
         ('"word STRING"\n', '"word STRNG"\n', "record_schema of family broken: 'word STRNG' is no Spark DDL"),
     ],
+    # The texts hold a process id, and the workers of a test run must name their tests alike.
+    ids=["exception", "query", "row", "value", "schema"],
 )
 def test_a_mistake_in_a_family_is_told_in_one_line(
     spark: SparkSession, tmp_path: Path, old: str, new: str, said: str
