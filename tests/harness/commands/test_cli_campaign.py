@@ -36,15 +36,15 @@ def test_without_java_nothing_is_lost(
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_a_campaign_is_a_run_with_another_oracle(tmp_path: Path) -> None:
-    # In a process of its own, which starts and stops a Spark of its own.
+def test_a_campaign_is_a_run_with_another_oracle(tmp_path: Path, sales: Path) -> None:
+    # In a process of its own, which starts and stops a Spark of its own. The README's family: its SQL is right.
     out = tmp_path / "out"
     program = "import sys; from harness.cli import main; sys.exit(main())"
-    arguments = ["campaign", "word_count", "--scenarios", "40", "--seed", "7", "--out", str(out), "--json"]
+    arguments = ["campaign", str(sales), "--scenarios", "40", "--seed", "7", "--out", str(out), "--json"]
     ended = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     document = json.loads(ended.stdout)
-    same = run(["word_count"], scenarios=40, seed=7, workers=1)
+    same = run([str(sales)], scenarios=40, seed=7, workers=1)
     assert document["trace_hash"] == same.tally.trace_hash()
     assert (document["scenarios"], document["failed"]) == (40, 0)
     report = json.loads((out / "report.json").read_bytes())
