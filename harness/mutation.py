@@ -141,7 +141,8 @@ def measure(
         id=mutant.id,
         origin=mutant.origin,
         breaks=mutant.breaks,
-        reached=reach.times > 0,
+        # What kills has been reached, whether or not the mutant says so.
+        reached=reach.times > 0 or killed,
         killed=killed,
         property=failure.property if killed and failure is not None else None,
         scenarios=count,

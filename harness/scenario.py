@@ -38,6 +38,7 @@ FaultKind: TypeAlias = Literal[
     "fail_write",
     "tear_write",
     "late_write",
+    "fail_commit",
     "commit_error_after_success",
 ]
 Point: TypeAlias = Literal[
@@ -91,6 +92,7 @@ MESSAGE_FAULTS: Final[frozenset[FaultKind]] = frozenset(
 )
 WRITE_FAULTS: Final[frozenset[FaultKind]] = frozenset({"fail_write", "tear_write", "late_write"})
 LATE_FAULTS: Final[frozenset[FaultKind]] = frozenset({"delay_message", "late_write"})
+COMMIT_FAULTS: Final[frozenset[FaultKind]] = frozenset({"fail_commit", "commit_error_after_success"})
 
 VALID: Final[dict[FaultKind, tuple[Point, ...]]] = {
     "kill_task": TASK_POINTS,
@@ -102,6 +104,7 @@ VALID: Final[dict[FaultKind, tuple[Point, ...]]] = {
     "fail_write": ("snapshotted", "metadata_written"),
     "tear_write": ("snapshotted", "metadata_written"),
     "late_write": ("snapshotted", "metadata_written"),
+    "fail_commit": ("committing",),
     "commit_error_after_success": ("committing",),
 }
 """The points at which a fault kind makes sense: what the generator draws from and coverage expects."""

@@ -39,6 +39,7 @@ _DONE_TO: Final = {
     "fail_write": "a write of {task} failed",
     "tear_write": "a write of {task} was torn",
     "late_write": "a write of {task} was reported late",
+    "fail_commit": "a commit of {task} failed",
     "commit_error_after_success": "a commit of {task} took place and was answered with an error",
 }
 

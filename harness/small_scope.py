@@ -53,6 +53,9 @@ def small_scenarios(scenario: Scenario) -> Iterator[Scenario]:
         for time in range(count if kept else 0):
             splits[chance.choice(list(splits))].append((time, chance.choice(kept)))
         source, keyed, sink = (chance.integer(1, min(2, most)) for most in scenario.parallelisms())
+        if chance.chance(0.25):
+            # What is cut by key groups may be cut wrongly in three parts and rightly in two.
+            keyed = scenario.parallelism
         interval = chance.choice((10, 15, 20, scenario.checkpoint_interval_ms))
         if chance.chance(0.5):
             material = chance.sample(scenario.faults, chance.integer(0, MOST_FAULTS))

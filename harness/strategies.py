@@ -33,6 +33,7 @@ from harness.nemesis.plots import HIGHEST_PARALLELISM
 from harness.scenario import (
     ACTION_CLASSES,
     ANY_TASK,
+    COMMIT_FAULTS,
     COORDINATOR_POINTS,
     FAULT_KINDS,
     KILLS,
@@ -142,7 +143,7 @@ def faults(draw: st.DrawFn) -> Fault:
         kind,
         point,
         task=ANY_TASK,
-        checkpoint=0 if kind == "commit_error_after_success" else draw(st.integers(0, 3)),
+        checkpoint=0 if kind in COMMIT_FAULTS else draw(st.integers(0, 3)),
         occurrence=1
         if point in COORDINATOR_POINTS
         else draw(st.integers(1, 30 if point == "element" else 6)),

@@ -25,6 +25,7 @@ _VERBS: Final = {
     "fail_write": "fail the write",
     "tear_write": "tear the write",
     "late_write": "report the write late",
+    "fail_commit": "fail the commit",
     "commit_error_after_success": "answer a commit that took place with an error",
 }
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
+from engine.connectors.two_phase import (
+    CommitFailed,
+    PendingTransaction,
+    Recovery,
+    TwoPhaseCommitSinkFunction,
+)
 from engine.functions import FunctionSnapshotContext
 from harness.mutants.patching import replaced
 from harness.mutants.registry import Reached, mutant
@@ -137,6 +142,45 @@ def only_the_newest_is_committed(reached: Reached) -> Iterator[None]:
         self._pending = {**older, **self._pending}
 
     with replaced(TwoPhaseCommitSinkFunction, "notify_checkpoint_complete", newest):
+        yield
+
+
+@mutant(
+    id="commit-failure-is-ignored",
+    breaks="exactly_once",
+    summary="a sink takes a commit that was answered with an error for done",
+)
+def commit_failure_is_ignored(reached: Reached) -> Iterator[None]:
+    """The transaction is dropped from the pending ones, and nothing restarts to commit it again."""
+    notified = TwoPhaseCommitSinkFunction.notify_checkpoint_complete
+
+    def carefree(self: TwoPhaseCommitSinkFunction, checkpoint_id: int) -> None:
+        try:
+            notified(self, checkpoint_id)
+        except CommitFailed:
+            reached()
+
+    with replaced(TwoPhaseCommitSinkFunction, "notify_checkpoint_complete", carefree):
+        yield
+
+
+@mutant(
+    id="FLINK-7784",
+    breaks="exactly_once",
+    summary="a commit that fails while a sink is restored is logged, and the sink goes on without it",
+)
+def failed_commit_on_restore_is_dropped(reached: Reached) -> Iterator[None]:
+    """What the setting does for transactions beyond their timeout, done for all."""
+    recover_and_commit = TwoPhaseCommitSinkFunction._recover_and_commit
+
+    def going_on(self: TwoPhaseCommitSinkFunction, pending: PendingTransaction) -> bool:
+        try:
+            return recover_and_commit(self, pending)
+        except Exception:
+            reached()
+            return False
+
+    with replaced(TwoPhaseCommitSinkFunction, "_recover_and_commit", going_on):
         yield
 
 

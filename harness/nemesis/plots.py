@@ -230,11 +230,22 @@ def _storage_fails(chance: Chance, stage: Stage) -> list[Fault]:
     return faults
 
 
-def _commit_answers_wrongly(chance: Chance, stage: Stage) -> list[Fault]:
-    """A commit takes place and is reported as failed; it will be repeated, perhaps after a kill."""
-    # The outside, which answers wrongly, knows nothing of checkpoints.
+def _commit_answers_with_an_error(chance: Chance, stage: Stage) -> list[Fault]:
+    """A commit fails, or takes place and is reported as failed; it will be repeated, perhaps after a kill.
+
+    The outside, which answers so, knows nothing of checkpoints.
+    """
+    kind: FaultKind = "fail_commit" if chance.chance(0.5) else "commit_error_after_success"
+    if chance.chance(0.4):
+        # The one that fails is the restore's, which commits what the dead attempt did not come to.
+        checkpoint = _checkpoint(chance, stage)
+        nth = (checkpoint - 1) * len(stage.sinks) + chance.integer(1, len(stage.sinks))
+        return [
+            _kill(chance, stage, "completed", checkpoint),
+            Fault(kind, "committing", ANY_TASK, 0, nth),
+        ]
     nth = _occurrence(chance, stage, "committing", ANY_TASK, 0)
-    faults = [Fault("commit_error_after_success", "committing", ANY_TASK, 0, nth)]
+    faults = [Fault(kind, "committing", ANY_TASK, 0, nth)]
     if chance.chance(0.5):
         point = chance.choice(_RECOVERY_POINTS)
         faults.append(_kill(chance, stage, point, 0))
@@ -322,7 +333,7 @@ _PLOTS: Final[tuple[tuple[Plot, int], ...]] = (
     (_anything, 3),
     (_storage_fails, 3),
     (_trigger_goes_astray, 2),
-    (_commit_answers_wrongly, 2),
+    (_commit_answers_with_an_error, 2),
     (_kill_while_metadata_is_written, 2),
     (_end_is_not_heard_by_all, 2),
     (_acknowledgement_comes_twice, 1),

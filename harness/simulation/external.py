@@ -17,7 +17,7 @@ from engine.connectors.source import Source, SplitReader
 from engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
 from engine.elements import Record
 from harness.history import History
-from harness.scenario import InputRecord
+from harness.scenario import FaultKind, InputRecord
 
 OPEN = "open"
 PREPARED = "prepared"
@@ -54,7 +54,8 @@ class TransactionalSystem:
         self.transactions: dict[str, Transaction] = {}
         self._history = history
         self._step = step
-        self.fails_after_commit: Callable[[], bool] = lambda: False
+        self.commit_fault: Callable[[], FaultKind | None] = lambda: None
+        """Asked at each commit whether it is to fail, or to take place and be answered with an error."""
         self.seen: Callable[[Transaction], None] | None = None
         """Told of every transaction that becomes visible; only a traced run listens."""
 
@@ -92,6 +93,10 @@ class TransactionalSystem:
             raise TransactionError(f"transaction {name} was aborted, it cannot be committed")
         if transaction.state == OPEN:
             raise TransactionError(f"transaction {name} was never prepared, it cannot be committed")
+        fault = self.commit_fault()
+        if fault == "fail_commit":
+            self._history.commit_failed(self._step(), name)
+            raise InjectedError(f"commit of {name} was refused")
         if transaction.state != COMMITTED:
             transaction.state = COMMITTED
             self._history.transaction_visible(
@@ -104,7 +109,7 @@ class TransactionalSystem:
             )
             if self.seen is not None:
                 self.seen(transaction)
-        if self.fails_after_commit():
+        if fault is not None:
             self._history.commit_failed(self._step(), name)
             raise InjectedError(f"commit of {name} timed out")
 

@@ -38,7 +38,7 @@ from engine.task.events import StoreSnapshot
 from engine.task.task import Task, TaskState
 from harness.family import Family
 from harness.history import History
-from harness.scenario import Fault, Scenario
+from harness.scenario import Fault, FaultKind, Scenario
 from harness.simulation.actions import CLASS_INDEX, Action, Slot, slots_of
 from harness.simulation.external import (
     InjectedError,
@@ -99,7 +99,7 @@ class World:
         self._is_fair = False
         self.storage = SimulatedStorage()
         self.external = TransactionalSystem(self.history, self._current_step)
-        self.external.fails_after_commit = self._commit_fails
+        self.external.commit_fault = self._commit_fault
         self.log = SimulatedLog(scenario.records)
         self.process: SimulatedProcess | None = None
         self.slots: list[Slot] = []
@@ -269,10 +269,11 @@ class World:
             self._fired(fault, task)
         return fault
 
-    def _commit_fails(self) -> bool:
+    def _commit_fault(self) -> FaultKind | None:
         process = self.process
         task = None if process is None else process.current_task
-        return task is not None and self.fault_at("committing", task.name, 0) is not None
+        fault = None if task is None else self.fault_at("committing", task.name, 0)
+        return None if fault is None else fault.kind
 
     def _transaction_seen(self, transaction: Transaction) -> None:
         process = self.process

@@ -26,6 +26,7 @@ from harness.wording import columns_of, fault_text, ordinal, replay_command, sce
             Fault("delay_message", "acknowledged", delay=1),
             "delay the message at acknowledged, by 1 step",
         ),
+        (Fault("fail_commit", "committing", "sink-0"), "fail the commit at committing of sink-0"),
         (
             Fault("commit_error_after_success", "committing", occurrence=2),
             "answer a commit that took place with an error at committing, 2nd time",

@@ -69,6 +69,16 @@ def test_a_mutant_that_is_reached_and_does_no_harm_survives() -> None:
     assert (result.reached, result.killed, result.scenarios) == (True, False, 30)
 
 
+def test_a_mutant_that_is_killed_was_reached_though_it_does_not_say_so() -> None:
+    @mutant(id="silent", breaks="exactly_once", summary="calls nobody")
+    def silent(reached: Reached) -> Iterator[None]:
+        with replaced(SourceOperator, "snapshot_state", lambda self, context: self._state.update([])):
+            yield
+
+    result = measure(silent, [FAMILY], 1, limit=50, shrink_seconds=0)
+    assert (result.reached, result.killed) == (True, True)
+
+
 def test_a_killed_mutant_comes_with_the_scenario_that_shows_it() -> None:
     result = measure(find_mutant("offsets-missing"), [FAMILY], 1)
     killing = result.killing

@@ -78,12 +78,26 @@ def test_what_was_aborted_stays_so(system: TransactionalSystem, history: History
     assert visible(history) == []
 
 
+def test_a_commit_may_fail_and_succeed_when_it_is_repeated(
+    system: TransactionalSystem, history: History
+) -> None:
+    name = system.begin(0, 0, "1.1")
+    system.prepare(name)
+    system.commit_fault = lambda: "fail_commit"
+    with pytest.raises(InjectedError):
+        system.commit(name)
+    assert [kind for _, kind, _, _ in history.events] == [COMMIT_FAILED]
+    system.commit_fault = lambda: None
+    system.commit(name)
+    assert visible(history) == [(name, [])]
+
+
 def test_a_commit_may_take_place_and_answer_with_an_error(
     system: TransactionalSystem, history: History
 ) -> None:
     name = system.begin(0, 0, "1.1")
     system.prepare(name)
-    system.fails_after_commit = lambda: True
+    system.commit_fault = lambda: "commit_error_after_success"
     with pytest.raises(InjectedError):
         system.commit(name)
     assert visible(history) == [(name, [])]
