@@ -37,7 +37,7 @@ def test_without_java_nothing_is_lost(
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_campaign_is_a_run_with_another_oracle(tmp_path: Path, sales: Path) -> None:
-    # In a process of its own, which starts and stops a Spark of its own. The README's family: its SQL is right.
+    # In a process of its own, which has a Spark of its own. The README's family: its SQL must be right.
     out = tmp_path / "out"
     program = "import sys; from harness.cli import main; sys.exit(main())"
     arguments = ["campaign", str(sales), "--scenarios", "40", "--seed", "7", "--out", str(out), "--json"]
