@@ -1,0 +1,217 @@
+"""The night's work: a year of flights under kills, planted bugs, a campaign, and the report of it all.
+
+The rules this module lives by:
+
+- One Spark session serves everything that needs one, and is started first: where it cannot start nothing of
+  the last night is overwritten.
+- A night is another one each time: where no seed is given it is drawn, told, and in the report, with the
+  command that does the same again.
+- A part that cannot be done does not take the others with it: it fails the night, with its reason in the
+  report.
+- The verdict is the report's own: whoever reads the exit code and whoever reads the page learn the same.
+- Stdout has the summary; stderr says what is done now.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from engine.connectors.files import MalformedRow
+from engine.runtime.java import find_java
+from engine.runtime.spark_session import spark_session
+from harness.campaign import CampaignResult, CampaignStopped, run_campaign
+from harness.commands.running import Bar, exit_code, progress_bar, summary_lines
+from harness.errors import FAILED, INTERRUPTED
+from harness.failures import FailureCase, failure_cases
+from harness.family import family_names, load_family
+from harness.flights_data import DataMissing, write_year
+from harness.flights_trial import FAMILY, run_flights
+from harness.history import CHECKPOINT_COMPLETED, History
+from harness.mutants import built_in_mutants
+from harness.mutation import Result, measure_all
+from harness.oracle_flights import YearUnreadable, compare_year
+from harness.real_input import failed_input, real_input_of
+from harness.reporting import report_of, with_oracles, with_trend, write_report
+from harness.runner import OutputUnwritable, RunResult, usable_processors
+from reports.headline import conclude, real_input_text
+from reports.model import Mutant, RealInput, Report, Sizes
+from reports.text import counted, duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MUTANT_SECONDS: Final = 40.0
+"""Planted bugs that are not tried by then are left for another night."""
+
+FOLDER_OF_YEAR: Final = "year"
+FOLDER_OF_FLIGHTS: Final = "flights"
+FOLDER_OF_CAMPAIGN: Final = "campaign"
+
+
+def nightly(out: Path, seconds: float = 60.0, seed: int | None = None, command: str = "") -> int:
+    """Do the night's work with a campaign of ``seconds``, and return the exit code.
+
+    ``out`` gets the report, and what it was made from; the next night there replaces it.
+    """
+    begun = time.perf_counter()
+    find_java(os.environ)
+    command = command or "onceproof nightly"
+    if seed is None:
+        seed = int.from_bytes(os.urandom(4))
+        # What is in the report does the same again.
+        command += f" --seed {seed}"
+    night = _Night(out, seed, command)
+    with progress_bar(None, None) as bar:
+        bar.describe("starting Spark")
+        with spark_session(name="onceproof nightly") as session:
+            bar.warn(f"the night of seed {seed}")
+            try:
+                night.flights(session, bar)
+                night.planted_bugs(bar)
+                bar.describe("campaign")
+                bar.begin(None)
+                night.campaign(session, seconds, bar)
+            except KeyboardInterrupt:
+                night.interrupted = "interrupted from the keyboard"
+        return night.tell(bar, begun)
+
+
+class _Night:
+    """What has been done so far."""
+
+    def __init__(self, out: Path, seed: int, command: str) -> None:
+        self.interrupted = ""
+        self._out = out
+        self._seed = seed
+        self._command = command
+        self._flights: RealInput | None = None
+        self._mutants: list[Mutant] = []
+        self._campaign = CampaignResult(RunResult((), (), seed, 0))
+        self._mistake: CampaignStopped | None = None
+
+    def flights(self, session: SparkSession, bar: Bar) -> None:
+        """Run the year under kills, and compare."""
+        bar.describe("flights: reading the year")
+        folder = _emptied(self._out / FOLDER_OF_FLIGHTS)
+        try:
+            files = write_year(self._out / FOLDER_OF_YEAR)
+
+            def progress(history: History) -> None:
+                kills = counted(len(history.statistics.recoveries), "kill")
+                done = sum(kind == CHECKPOINT_COMPLETED for _, kind, _, _ in history.events)
+                bar.describe(f"flights: {kills}, {counted(done, 'checkpoint')}")
+
+            trial = run_flights(files, folder, self._seed, progress=progress)
+            bar.describe("flights: comparing")
+            comparison = compare_year(session, load_family(FAMILY), files, trial.output)
+        except (DataMissing, MalformedRow, YearUnreadable, OSError) as error:
+            self._flights = failed_input(" ".join(str(error).split()), self._command)
+        else:
+            self._flights = real_input_of(trial, comparison, self._command)
+        bar.warn(real_input_text(self._flights))
+
+    def planted_bugs(self, bar: Bar) -> None:
+        """Try as many planted bugs as fit into their time."""
+        mutants = built_in_mutants()
+        # Each night begins with another one, so that no bug is always the one there was no time for.
+        first = self._seed % len(mutants)
+        mutants = mutants[first:] + mutants[:first]
+        deadline = time.perf_counter() + MUTANT_SECONDS
+        names = family_names()
+        for result in measure_all(
+            mutants, names, self._seed, workers=usable_processors(), shrink_seconds=0.0
+        ):
+            self._mutants.append(mutant_of(result))
+            bar.describe(f"planted bugs: {len(self._mutants)} of {len(mutants)}")
+            if time.perf_counter() > deadline:
+                break
+        killed = sum(mutant.killed for mutant in self._mutants)
+        bar.warn(f"{killed} of {counted(len(self._mutants), 'planted bug')} caught")
+
+    def campaign(self, session: SparkSession, seconds: float, bar: Bar) -> None:
+        """Run a campaign over all built-in families."""
+        try:
+            self._campaign = run_campaign(
+                family_names(),
+                max_time=seconds,
+                seed=self._seed,
+                out=self._out / FOLDER_OF_CAMPAIGN,
+                session=session,
+                progress=bar.show_counts,
+            )
+        except CampaignStopped as stopped:
+            self._campaign, self._mistake = stopped.campaign, stopped
+
+    def tell(self, bar: Bar, begun: float) -> int:
+        """Write the report, print the summary, and return the exit code."""
+        run = self._campaign.run
+        cases = failure_cases(run, self._out, bar.describe)
+        bar.describe("writing the report")
+        report = report_of(run, cases, self._command, self._mistake)
+        if self._campaign.judged:
+            report = with_oracles(report, self._campaign)
+        interrupted = report.interrupted or self.interrupted
+        problems = [] if run.tally.scenarios or interrupted else ["the campaign came to no scenario"]
+        report = msgspec.structs.replace(
+            report,
+            real_inputs=() if self._flights is None else (self._flights,),
+            mutants=tuple(self._mutants),
+            interrupted=interrupted,
+            problems=(*report.problems, *problems),
+            facts=msgspec.structs.replace(
+                report.facts,
+                others=(*report.facts.others, ("the whole night", duration(time.perf_counter() - begun))),
+            ),
+        )
+        page = write_report(with_trend(report, self._out), self._out)
+        for line in _summary(run, cases, report, page):
+            print(line)
+        if self._mistake is not None:
+            raise self._mistake
+        code = exit_code(report)
+        return INTERRUPTED if report.interrupted and code != FAILED else code
+
+
+def _summary(run: RunResult, cases: list[FailureCase], report: Report, page: Path) -> Iterable[str]:
+    for real in report.real_inputs:
+        yield real_input_text(real)
+    if report.mutants:
+        killed = sum(mutant.killed for mutant in report.mutants)
+        yield f"{killed} of {counted(len(report.mutants), 'planted bug')} caught"
+    yield from summary_lines(run, cases, report, page)
+    headline = conclude(report)
+    yield f"{headline.word}. {headline.sentence}"
+
+
+def mutant_of(result: Result) -> Mutant:
+    """Return a measured mutant as the report shows it."""
+    shrunk = result.shrunk
+    return Mutant(
+        id=result.id,
+        origin=result.origin,
+        breaks=result.breaks,
+        reached=result.reached,
+        killed=result.killed,
+        property=result.property,
+        scenarios=result.scenarios,
+        shrunk=None if shrunk is None else Sizes(shrunk.records, shrunk.faults, shrunk.schedule),
+        seconds=round(result.seconds, 3),
+        summary=result.summary,
+    )
+
+
+def _emptied(folder: Path) -> Path:
+    """Return a folder without what the last night has left in it."""
+    try:
+        shutil.rmtree(folder, ignore_errors=not folder.exists())
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise OutputUnwritable(f"{folder}: cannot be written to: {error.strerror or error}") from None
+    return folder
