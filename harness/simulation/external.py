@@ -17,7 +17,7 @@ from engine.connectors.source import Source, SplitReader
 from engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
 from engine.elements import Record
 from harness.history import History
-from harness.scenario import FaultKind, InputRecord
+from harness.scenario import FaultKind, InputRecord, Scenario
 
 OPEN = "open"
 PREPARED = "prepared"
@@ -214,3 +214,28 @@ class SimulatedLog(Source):
     def open_split(self, split: str, position: Any | None) -> SimulatedReader:
         """A reader from ``position``."""
         return SimulatedReader(self, split, position or 0)
+
+
+class SimulatedIO:
+    """The ends of a family's job in the simulation, at a parallelism of its keyed operators."""
+
+    __slots__ = ("_log", "_system", "parallelism", "parameters", "sink_parallelism", "source_parallelism")
+
+    def __init__(
+        self, scenario: Scenario, keyed: int, log: SimulatedLog, system: TransactionalSystem
+    ) -> None:
+        parallelism = scenario.parallelisms(keyed)
+        self.source_parallelism = parallelism.source
+        self.parallelism = parallelism.keyed
+        self.sink_parallelism = parallelism.sink
+        self.parameters = scenario.parameters
+        self._log = log
+        self._system = system
+
+    def source(self, name: str) -> SimulatedLog:
+        """The scenario's splits."""
+        return self._log
+
+    def sink(self, name: str) -> SimulatedSink:
+        """A two-phase-commit sink into the external system."""
+        return SimulatedSink(self._system)

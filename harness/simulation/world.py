@@ -42,8 +42,8 @@ from harness.scenario import Fault, FaultKind, Scenario
 from harness.simulation.actions import CLASS_INDEX, Action, Slot, slots_of
 from harness.simulation.external import (
     InjectedError,
+    SimulatedIO,
     SimulatedLog,
-    SimulatedSink,
     Transaction,
     TransactionalSystem,
 )
@@ -58,29 +58,6 @@ _TIMER = CLASS_INDEX["timer"]
 _STORE = CLASS_INDEX["store"]
 _METADATA = CLASS_INDEX["metadata"]
 _ENCODER = msgspec.msgpack.Encoder()
-
-
-class SimulatedIO:
-    """The ends of a family's job in the simulation."""
-
-    __slots__ = ("_log", "_system", "parallelism", "parameters", "sink_parallelism", "source_parallelism")
-
-    def __init__(self, world: World, keyed: int) -> None:
-        parallelism = world.scenario.parallelisms(keyed)
-        self.source_parallelism = parallelism.source
-        self.parallelism = parallelism.keyed
-        self.sink_parallelism = parallelism.sink
-        self.parameters = world.scenario.parameters
-        self._log = world.log
-        self._system = world.external
-
-    def source(self, name: str) -> SimulatedLog:
-        """The scenario's splits."""
-        return self._log
-
-    def sink(self, name: str) -> SimulatedSink:
-        """A two-phase-commit sink into the external system."""
-        return SimulatedSink(self._system)
 
 
 class World:
@@ -291,10 +268,10 @@ class World:
             self.keyed_parallelism = fault.rescale_to
         if fault.kind == "kill_process":
             self._fired(fault, name)
-            if self._labels and process.current_task is None and not self._in_action(fault):
-                self._process_died()
-                return
-            raise ProcessKilled
+            if not fault.after:
+                raise ProcessKilled
+            self._process_died()
+            return
         victims = [task for task in process.tasks.values() if fault.kind == "kill_all" or task.name == name]
         running = process.current_task
         # A task that is closing is none of the attempt's any more, and can die nevertheless.
@@ -307,9 +284,6 @@ class World:
                 process.kill(task)
         if is_closing or running in victims:
             raise Killed
-
-    def _in_action(self, fault: Fault) -> bool:
-        return not fault.after
 
     def _fired(self, fault: Fault, task: str) -> None:
         self.history.fault_fired(self.step, fault.kind, fault.point, task)
@@ -369,7 +343,9 @@ class World:
         environment = StreamExecutionEnvironment.get_execution_environment()
         environment.set_parallelism(self.keyed_parallelism)
         environment.set_max_parallelism(self.scenario.max_parallelism)
-        self.family.job(environment, SimulatedIO(self, self.keyed_parallelism))
+        self.family.job(
+            environment, SimulatedIO(self.scenario, self.keyed_parallelism, self.log, self.external)
+        )
         return replace(environment.get_job_graph(self.family.name), settings=self._settings)
 
     def deliver(self, message: Any) -> None:
