@@ -17,9 +17,10 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -36,16 +37,13 @@ from harness.flights_trial import FAMILY, run_flights
 from harness.history import CHECKPOINT_COMPLETED, History
 from harness.mutants import built_in_mutants
 from harness.mutation import Result, measure_all
-from harness.oracle_flights import YearUnreadable, compare_year
+from harness.oracle_flights import YearComparison, YearUnreadable, compare_year
 from harness.real_input import failed_input, real_input_of
 from harness.reporting import report_of, with_oracles, with_trend, write_report
 from harness.runner import OutputUnwritable, RunResult, usable_processors
 from reports.headline import conclude, real_input_text
 from reports.model import Mutant, RealInput, Report, Sizes
 from reports.text import counted, duration
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 MUTANT_SECONDS: Final = 40.0
 """Planted bugs that are not tried by then are left for another night."""
@@ -73,11 +71,11 @@ def nightly(out: Path, seconds: float = 60.0, seed: int | None = None, command: 
         with spark_session(name="onceproof nightly") as session:
             bar.warn(f"the night of seed {seed}")
             try:
-                night.flights(session, bar)
+                night.flights(partial(compare_year, session), bar)
                 night.planted_bugs(bar)
                 bar.describe("campaign")
                 bar.begin(None)
-                night.campaign(session, seconds, bar)
+                night.campaign(partial(run_campaign, session=session), seconds, bar)
             except KeyboardInterrupt:
                 night.interrupted = "interrupted from the keyboard"
         return night.tell(bar, begun)
@@ -96,7 +94,7 @@ class _Night:
         self._campaign = CampaignResult(RunResult((), (), seed, 0))
         self._mistake: CampaignStopped | None = None
 
-    def flights(self, session: SparkSession, bar: Bar) -> None:
+    def flights(self, compare: Callable[..., YearComparison], bar: Bar) -> None:
         """Run the year under kills, and compare."""
         bar.describe("flights: reading the year")
         folder = _emptied(self._out / FOLDER_OF_FLIGHTS)
@@ -110,7 +108,7 @@ class _Night:
 
             trial = run_flights(files, folder, self._seed, progress=progress)
             bar.describe("flights: comparing")
-            comparison = compare_year(session, load_family(FAMILY), files, trial.output)
+            comparison = compare(load_family(FAMILY), files, trial.output)
         except (DataMissing, MalformedRow, YearUnreadable, OSError) as error:
             self._flights = failed_input(" ".join(str(error).split()), self._command)
         else:
@@ -135,15 +133,14 @@ class _Night:
         killed = sum(mutant.killed for mutant in self._mutants)
         bar.warn(f"{killed} of {counted(len(self._mutants), 'planted bug')} caught")
 
-    def campaign(self, session: SparkSession, seconds: float, bar: Bar) -> None:
+    def campaign(self, run: Callable[..., CampaignResult], seconds: float, bar: Bar) -> None:
         """Run a campaign over all built-in families."""
         try:
-            self._campaign = run_campaign(
+            self._campaign = run(
                 family_names(),
                 max_time=seconds,
                 seed=self._seed,
                 out=self._out / FOLDER_OF_CAMPAIGN,
-                session=session,
                 progress=bar.show_counts,
             )
         except CampaignStopped as stopped:
