@@ -18,7 +18,7 @@ from harness.scenario import ACTION_CLASSES, Schedule
 from harness.simulation.actions import Action, Slot
 
 NOTHING = -1
-BLIND_DRAWS = 6
+BLIND_DRAWS = range(6)
 
 
 class Chooser(Protocol):
@@ -70,7 +70,7 @@ class UniformChooser:
         if not total:
             return NOTHING
         random = self._random
-        for _ in range(BLIND_DRAWS):
+        for _ in BLIND_DRAWS:
             index = int(random() * total)
             if index >= count:
                 return index
@@ -185,7 +185,7 @@ def name_of(index: int, slots: Sequence[Slot], pending: Sequence[Action]) -> str
 
 def possible(slots: Sequence[Slot], pending: Sequence[Action]) -> list[int]:
     """The indexes of all possible actions."""
-    ready = [index for index, slot in enumerate(slots) if slot.is_ready()]
+    ready = [index for index, slot in enumerate(slots) if slot.queue and slot.is_ready()]
     count = len(slots)
     ready.extend(range(count, count + len(pending)))
     return ready
