@@ -20,8 +20,8 @@ The rules it lives by:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from engine.checkpoint.events import (
     AttemptEnded,
@@ -78,7 +78,6 @@ class CheckpointCoordinator:
     __slots__ = (
         "_failures",
         "_finished",
-        "_handlers",
         "_job_id",
         "_job_name",
         "_last_completion_ms",
@@ -112,24 +111,11 @@ class CheckpointCoordinator:
         self._request_waits = False
         self._request_is_periodic = False
         self._now = 0
-        self._handlers: dict[type, Callable[[Any], Sequence[CoordinatorEffect]]] = {
-            AcknowledgeCheckpoint: self._acknowledged,
-            TaskRunning: self._task_running,
-            IntervalElapsed: self._interval_elapsed,
-            MetadataStored: self._metadata_stored,
-            TaskFinished: self._task_finished,
-            DeclineCheckpoint: self._declined,
-            CheckpointExpired: self._expired,
-            MetadataFailed: self._metadata_failed,
-            AttemptStarted: self._attempt_started,
-            AttemptEnded: self._attempt_ended,
-            TriggerRequested: self._trigger_requested,
-        }
 
     def handle(self, event: CoordinatorEvent, now: int) -> Sequence[CoordinatorEffect]:
         """Take one event at ``now`` (milliseconds)."""
         self._now = now
-        return self._handlers[type(event)](event)
+        return getattr(self, _METHODS[type(event)])(event)  # type: ignore[no-any-return]
 
     @property
     def is_finalizing(self) -> bool:
@@ -359,3 +345,18 @@ class CheckpointCoordinator:
             assert not pending.finalizing or pending.is_fully_acknowledged, (
                 f"checkpoint {checkpoint_id} is finalized before everyone answered"
             )
+
+
+_METHODS: Final[dict[type, str]] = {
+    AcknowledgeCheckpoint: "_acknowledged",
+    TaskRunning: "_task_running",
+    IntervalElapsed: "_interval_elapsed",
+    MetadataStored: "_metadata_stored",
+    TaskFinished: "_task_finished",
+    DeclineCheckpoint: "_declined",
+    CheckpointExpired: "_expired",
+    MetadataFailed: "_metadata_failed",
+    AttemptStarted: "_attempt_started",
+    AttemptEnded: "_attempt_ended",
+    TriggerRequested: "_trigger_requested",
+}

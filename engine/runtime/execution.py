@@ -13,9 +13,9 @@ How a message travels, when a write becomes durable, what a clock is: that diffe
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from engine.checkpoint.coordinator import CheckpointCoordinator
 from engine.checkpoint.events import (
@@ -81,24 +81,6 @@ class Execution(ABC):
         """The task that is handling an event, while its effects are carried out, too."""
         self._buffer_records = buffer_records
         self._allow_pickle = allow_pickle
-        self._effects: dict[type, Callable[[Any], None]] = {
-            Send: self.send,
-            StoreSnapshot: self.store_snapshot,
-            DiscardSnapshot: self._discard_handle,
-            StartTimer: self.start_timer,
-            StoreMetadata: self.store_metadata,
-            DiscardCheckpoint: self._discard_checkpoint,
-            DiscardHandle: self._discard_handle,
-            CheckpointTriggered: self._checkpoint_triggered,
-            CheckpointCompleted: self._checkpoint_completed,
-            CheckpointAborted: self.checkpoint_aborted,
-            TooManyFailures: self._too_many_failures,
-            Deploy: self._deploy,
-            CancelTasks: self._cancel_tasks,
-            StartRestartTimer: self.start_timer,
-            JobFinished: self.job_finished,
-            JobFailed: self.job_failed,
-        }
 
     # What a driver provides.
 
@@ -177,9 +159,12 @@ class Execution(ABC):
 
     def carry_out(self, effects: Iterable[Any]) -> None:
         """Carry effects out, in order."""
-        handlers = self._effects
         for effect in effects:
-            handlers[type(effect)](effect)
+            kind = type(effect)
+            if kind is Send:
+                self.send(effect)
+            else:
+                getattr(self, _METHODS[kind])(effect)
 
     def failure_message(self, task: Task, error: BaseException) -> TaskFailed:
         """What the job master is told of a dead task."""
@@ -244,3 +229,23 @@ class Execution(ABC):
 
     def _too_many_failures(self, effect: TooManyFailures) -> None:
         """The job master has already acted on it."""
+
+
+_METHODS: Final[dict[type, str]] = {
+    StoreSnapshot: "store_snapshot",
+    DiscardSnapshot: "_discard_handle",
+    StartTimer: "start_timer",
+    StoreMetadata: "store_metadata",
+    DiscardCheckpoint: "_discard_checkpoint",
+    DiscardHandle: "_discard_handle",
+    CheckpointTriggered: "_checkpoint_triggered",
+    CheckpointCompleted: "_checkpoint_completed",
+    CheckpointAborted: "checkpoint_aborted",
+    TooManyFailures: "_too_many_failures",
+    Deploy: "_deploy",
+    CancelTasks: "_cancel_tasks",
+    StartRestartTimer: "start_timer",
+    JobFinished: "job_finished",
+    JobFailed: "job_failed",
+}
+"""By name, not bound: an execution that held its own methods would be garbage for the collector to find."""

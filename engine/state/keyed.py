@@ -72,14 +72,13 @@ def _no_key() -> StateError:
 class _Registered:
     """A state that the job has asked for."""
 
-    __slots__ = ("handle", "kind", "name", "table", "value_type")
+    __slots__ = ("kind", "name", "table", "value_type")
 
-    def __init__(self, backend: KeyedStateBackend, descriptor: StateDescriptor) -> None:
+    def __init__(self, descriptor: StateDescriptor) -> None:
         self.name = descriptor.name
         self.kind = descriptor.kind
         self.value_type = descriptor.type_info
         self.table: dict[Any, Any] = {}
-        self.handle = ValueState(backend, self.table)
 
     def snapshot(self, key_type: TypeInformation) -> TableSnapshot:
         """Copy the table so that later changes do not reach the copy."""
@@ -126,7 +125,7 @@ class KeyedStateBackend:
 
     def value_state(self, descriptor: ValueStateDescriptor) -> ValueState:
         """Give the state of the current key."""
-        return self._register(descriptor).handle
+        return ValueState(self, self._register(descriptor).table)
 
     def snapshot(self) -> KeyedSnapshot:
         """Copy all tables, isolated from later changes: the synchronous part of a snapshot."""
@@ -151,7 +150,7 @@ class KeyedStateBackend:
             return found
         if descriptor.kind != VALUE:
             raise StateError(f"keyed {descriptor.kind} state ({descriptor.name!r}) is not supported yet")
-        item = _Registered(self, descriptor)
+        item = _Registered(descriptor)
         if descriptor.name in self._restored:
             self._decode(self._restored[descriptor.name], item)
             # The mapping may be shared with a snapshot that is still being encoded: replace, never change.

@@ -81,6 +81,7 @@ from engine.task.events import (
     TaskEffect,
     TaskEvent,
 )
+from engine.task.in_hand import EventInHand
 from engine.task.outputs import Output, Queue
 
 NOTHING: Final[tuple[TaskEffect, ...]] = ()
@@ -108,6 +109,13 @@ class TaskState(Enum):
     CANCELED = "canceled"
 
 
+_RUNNING: Final = TaskState.RUNNING
+_ENDED_DATA: Final = TaskState.ENDED_DATA
+_FINISHED: Final = TaskState.FINISHED
+_ALIVE: Final = (_RUNNING, _ENDED_DATA)
+"""Names of their own: reading a member off its enumeration costs more than a function call."""
+
+
 @dataclass(frozen=True, slots=True)
 class TaskSettings:
     """What all tasks of a job share."""
@@ -128,6 +136,7 @@ class Task:
     __slots__ = (
         "_aborted_ids",
         "_chain",
+        "_event",
         "_first_final_checkpoint_id",
         "_in_flight",
         "_last_notified",
@@ -139,7 +148,6 @@ class Task:
         "barriers",
         "id",
         "name",
-        "now",
         "operators",
         "output_queues",
         "outputs",
@@ -170,7 +178,7 @@ class Task:
         self.output_queues: list[Queue] = []
         self.barriers = AlignedBarrierHandler(len(self.queues))
         self.state = TaskState.CREATED
-        self.now = 0
+        self._event = EventInHand(self.name, settings.probe)
         self._probe = settings.probe
         head = self.operators[0]
         self._source: SourceOperator | None = head if isinstance(head, SourceOperator) else None
@@ -199,7 +207,7 @@ class Task:
 
     def handle(self, event: TaskEvent, now: int) -> Sequence[TaskEffect]:
         """Take one event at processing time ``now`` (milliseconds); what the user's code raises passes."""
-        self.now = now
+        self._event.now = now
         kind = type(event)
         if kind is Deliver:
             return self._deliver(event.channel)  # type: ignore[union-attr]
@@ -211,7 +219,7 @@ class Task:
 
     def _deliver(self, channel: int) -> Sequence[TaskEffect]:
         element = self.queues[channel].popleft()
-        if self.state is TaskState.FINISHED:
+        if self.state is _FINISHED:
             return NOTHING
         if type(element) is list:
             self._probe(ELEMENT, self.name, 0)
@@ -256,15 +264,17 @@ class Task:
     def _control(self, channel: int, element: object) -> Sequence[TaskEffect]:
         if type(element) is CheckpointBarrier:
             self._probe(BARRIER_RECEIVED, self.name, element.checkpoint_id)
-            return self._barrier_effects(self.barriers.handle(BarrierArrived(channel, element), self.now))
+            return self._barrier_effects(
+                self.barriers.handle(BarrierArrived(channel, element), self._event.now)
+            )
         if type(element) is EndOfData:
             self._upstream_data -= 1
             return self._end_data() if self._upstream_data == 0 else NOTHING
         if type(element) is CancelCheckpointMarker:
             event = CancellationArrived(channel, element.checkpoint_id)
-            return self._barrier_effects(self.barriers.handle(event, self.now))
+            return self._barrier_effects(self.barriers.handle(event, self._event.now))
         self._open_inputs -= 1
-        effects = self._barrier_effects(self.barriers.handle(ChannelEnded(channel), self.now))
+        effects = self._barrier_effects(self.barriers.handle(ChannelEnded(channel), self._event.now))
         if self._open_inputs == 0 and not self.settings.checkpointing:
             return [*effects, *self._finish()]
         return effects
@@ -289,7 +299,7 @@ class Task:
 
     def _trigger(self, message: TriggerCheckpoint) -> Sequence[TaskEffect]:
         """The job master speaks to sources, and to tasks whose upstreams have all finished."""
-        if message.attempt != self.attempt or self.state not in (TaskState.RUNNING, TaskState.ENDED_DATA):
+        if message.attempt != self.attempt or self.state not in _ALIVE:
             return NOTHING
         barrier = CheckpointBarrier(message.checkpoint_id, message.timestamp_ms)
         return self._barrier_effects(self.barriers.trigger(barrier))
@@ -305,7 +315,7 @@ class Task:
                 self._emit(records, position + 1)
         for output in self.outputs:
             output.broadcast(barrier)
-        ended = self.state is TaskState.ENDED_DATA
+        ended = self.state is _ENDED_DATA
         if ended and self._first_final_checkpoint_id is None:
             self._first_final_checkpoint_id = checkpoint_id
         self._in_flight[checkpoint_id] = ended
@@ -345,7 +355,7 @@ class Task:
 
     def _completed(self, message: NotifyCheckpointComplete) -> Sequence[TaskEffect]:
         checkpoint_id = message.checkpoint_id
-        if message.attempt != self.attempt or self.state not in (TaskState.RUNNING, TaskState.ENDED_DATA):
+        if message.attempt != self.attempt or self.state not in _ALIVE:
             return NOTHING
         if checkpoint_id <= self._last_notified:
             return NOTHING
@@ -360,7 +370,7 @@ class Task:
 
     def _aborted(self, message: NotifyCheckpointAborted) -> Sequence[TaskEffect]:
         checkpoint_id = message.checkpoint_id
-        if message.attempt != self.attempt or self.state not in (TaskState.RUNNING, TaskState.ENDED_DATA):
+        if message.attempt != self.attempt or self.state not in _ALIVE:
             return NOTHING
         if self._in_flight.pop(checkpoint_id, None) is None:
             self._aborted_ids.append(checkpoint_id)
@@ -401,19 +411,13 @@ class Task:
             max_parallelism=vertex.max_parallelism,
             key_groups=key_group_range(vertex.max_parallelism, vertex.parallelism, self.id.subtask),
             attempt=self.attempt,
-            clock=self._clock,
-            probe=self._pass_point,
+            clock=self._event.clock,
+            probe=self._event.pass_point,
             restored_checkpoint_id=checkpoint_id,
             keyed=keyed,
             operator=operator,
             allow_pickle=self.settings.allow_pickle,
         )
-
-    def _clock(self) -> int:
-        return self.now
-
-    def _pass_point(self, point: str, checkpoint_id: int) -> None:
-        self._probe(point, self.name, checkpoint_id)
 
     def _end_data(self) -> Sequence[TaskEffect]:
         assert self.state is TaskState.RUNNING, f"{self.name} ends its data in state {self.state.value}"
@@ -432,7 +436,7 @@ class Task:
     def _commit_without_checkpoint(self) -> Sequence[TaskEffect]:
         """Without checkpointing nothing can be restored, so the end of the data is the one commit."""
         for operator in reversed(self.operators):
-            operator.snapshot(1, self.now)
+            operator.snapshot(1, self._event.now)
         for operator in self.operators:
             operator.notify_checkpoint_complete(1)
         return self._finish() if self._open_inputs == 0 else NOTHING
@@ -446,7 +450,7 @@ class Task:
         return (Send(TaskFinished(self.attempt, self.id)),)
 
     def _cancel(self, event: Cancel) -> Sequence[TaskEffect]:
-        is_open = self.state in (TaskState.RUNNING, TaskState.ENDED_DATA)
+        is_open = self.state in _ALIVE
         self.state = TaskState.CANCELED
         if is_open:
             self._close()
@@ -470,10 +474,10 @@ class Task:
         """
         if self.barriers.holds_channels:
             self.barriers.validate()
-        if self.state is TaskState.RUNNING:
+        if self.state is _RUNNING:
             if self._first_final_checkpoint_id is not None:
                 raise AssertionError(f"{self.name} has a final checkpoint before its end")
-        elif self.state is TaskState.FINISHED:
+        elif self.state is _FINISHED:
             assert self._last_notified >= (self._first_final_checkpoint_id or 0), (
                 f"{self.name} finished before its final checkpoint completed"
             )

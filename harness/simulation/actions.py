@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from engine.task.events import POLL, Deliver
+from engine.task.events import POLL, Deliver, TaskEvent
 from engine.task.outputs import Queue
 from engine.task.task import Task, TaskState
 from harness.scenario import ACTION_CLASSES
@@ -28,44 +28,25 @@ _NOT_BLOCKED = [False]
 _CREATED = TaskState.CREATED
 
 
-class Slot:
+class Slot(Struct, eq=False):
     """One input of one task: a channel, or its source, whose ``queue`` stands for what it has yet to read."""
 
-    __slots__ = (
-        "blocked",
-        "capacity",
-        "channel",
-        "class_index",
-        "event",
-        "label",
-        "outputs",
-        "queue",
-        "task",
-    )
-
-    def __init__(self, task: Task, channel: int | None, capacity: int) -> None:
-        self.task = task
-        self.queue: Queue | tuple[None] = _ALWAYS_SOMETHING
-        self.class_index = _POLL
-        self.event: Any = POLL
-        self.label = f"poll {task.name}"
-        self.channel = 0
-        if channel is not None:
-            self.queue = task.queues[channel]
-            self.class_index = _DELIVER
-            self.event = _DELIVERIES[channel] if channel < len(_DELIVERIES) else Deliver(channel)
-            self.label = f"deliver {task.name}/{channel}"
-            self.channel = channel
-        self.blocked = task.barriers.blocked or _NOT_BLOCKED
-        self.outputs = task.output_queues
-        self.capacity = capacity
+    class_index: int
+    label: str
+    task: Task
+    event: TaskEvent
+    queue: Queue | tuple[None]
+    channel: int
+    blocked: list[bool]
+    outputs: list[Queue]
+    capacity: int
 
     def is_ready(self) -> bool:
         """Whether the task runs, has something to read here, and room for what follows from it."""
         if not self.queue or self.blocked[self.channel]:
             return False
         state = self.task.state
-        if state is _CREATED or (state is not _RUNNING and self.class_index == _POLL):
+        if state is not _RUNNING and (state is _CREATED or self.class_index == _POLL):
             return False
         capacity = self.capacity
         for output in self.outputs:  # noqa: SIM110 (a generator would double the cost of the commonest question)
@@ -74,7 +55,7 @@ class Slot:
         return True
 
 
-class Action(Struct):
+class Action(Struct, eq=False):
     """Something under way: ``perform(argument)`` when its turn comes; ``step`` is that of its beginning."""
 
     class_index: int
@@ -84,12 +65,24 @@ class Action(Struct):
     step: int
 
 
-def slots_of(tasks: list[Task], capacity: int) -> list[Slot]:
-    """The slots of all tasks, in topological order."""
-    slots = []
-    for task in tasks:
-        if task.is_source:
-            slots.append(Slot(task, None, capacity))
-        else:
-            slots.extend(Slot(task, channel, capacity) for channel in range(len(task.queues)))
-    return slots
+def slots_of(task: Task, capacity: int) -> list[Slot]:
+    """The slots of a task."""
+    outputs = task.output_queues
+    if task.is_source:
+        label = f"poll {task.name}"
+        return [Slot(_POLL, label, task, POLL, _ALWAYS_SOMETHING, 0, _NOT_BLOCKED, outputs, capacity)]
+    blocked = task.barriers.blocked
+    return [
+        Slot(
+            _DELIVER,
+            f"deliver {task.name}/{channel}",
+            task,
+            _DELIVERIES[channel] if channel < len(_DELIVERIES) else Deliver(channel),
+            queue,
+            channel,
+            blocked,
+            outputs,
+            capacity,
+        )
+        for channel, queue in enumerate(task.queues)
+    ]

@@ -18,6 +18,7 @@ from engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
 from engine.elements import Record
 from harness.history import History
 from harness.scenario import FaultKind, InputRecord, Scenario
+from harness.simulation.clock import Clock
 
 OPEN = "open"
 PREPARED = "prepared"
@@ -50,11 +51,11 @@ class Transaction:
 class TransactionalSystem:
     """Transactions by name, and the rows that are visible."""
 
-    def __init__(self, history: History, step: Callable[[], int]) -> None:
+    def __init__(self, history: History, clock: Clock) -> None:
         self.transactions: dict[str, Transaction] = {}
         self._history = history
-        self._step = step
-        self.commit_fault: Callable[[], FaultKind | None] = lambda: None
+        self._clock = clock
+        self.commit_fault: Callable[[], FaultKind | None] = _none
         """Asked at each commit whether it is to fail, or to take place and be answered with an error."""
         self.seen: Callable[[Transaction], None] | None = None
         """Told of every transaction that becomes visible; only a traced run listens."""
@@ -95,12 +96,12 @@ class TransactionalSystem:
             raise TransactionError(f"transaction {name} was never prepared, it cannot be committed")
         fault = self.commit_fault()
         if fault == "fail_commit":
-            self._history.commit_failed(self._step(), name)
+            self._history.commit_failed(self._clock.step, name)
             raise InjectedError(f"commit of {name} was refused")
         if transaction.state != COMMITTED:
             transaction.state = COMMITTED
             self._history.transaction_visible(
-                self._step(),
+                self._clock.step,
                 name,
                 transaction.subtask,
                 transaction.attempt,
@@ -110,7 +111,7 @@ class TransactionalSystem:
             if self.seen is not None:
                 self.seen(transaction)
         if fault is not None:
-            self._history.commit_failed(self._step(), name)
+            self._history.commit_failed(self._clock.step, name)
             raise InjectedError(f"commit of {name} timed out")
 
     def abort(self, name: str) -> None:
@@ -122,9 +123,18 @@ class TransactionalSystem:
             raise TransactionError(f"transaction {name} was committed, it cannot be aborted")
         transaction.state = ABORTED
 
+    def forget_listeners(self) -> None:
+        """The run is over: nobody is told or asked any more."""
+        self.commit_fault = _none
+        self.seen = None
+
     def unsettled(self) -> list[Transaction]:
         """Transactions that are neither committed nor aborted."""
         return [each for each in self.transactions.values() if each.state in (OPEN, PREPARED)]
+
+
+def _none() -> None:
+    return None
 
 
 class SimulatedSink(TwoPhaseCommitSinkFunction):
@@ -224,10 +234,7 @@ class SimulatedIO:
     def __init__(
         self, scenario: Scenario, keyed: int, log: SimulatedLog, system: TransactionalSystem
     ) -> None:
-        parallelism = scenario.parallelisms(keyed)
-        self.source_parallelism = parallelism.source
-        self.parallelism = parallelism.keyed
-        self.sink_parallelism = parallelism.sink
+        self.source_parallelism, self.parallelism, self.sink_parallelism = scenario.parallelisms(keyed)
         self.parameters = scenario.parameters
         self._log = log
         self._system = system

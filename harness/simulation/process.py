@@ -26,6 +26,7 @@ from engine.messages import (
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     Send,
+    TaskId,
     TriggerCheckpoint,
 )
 from engine.protocol_points import (
@@ -42,7 +43,7 @@ from engine.state.snapshot import encode_task_snapshot
 from engine.task.events import Restore, SnapshotFailed, SnapshotStored, StoreSnapshot, TaskEvent
 from engine.task.task import Task
 from harness.scenario import Fault
-from harness.simulation.actions import CLASS_INDEX, Action
+from harness.simulation.actions import CLASS_INDEX, Action, Slot, slots_of
 from harness.simulation.faults import Killed
 
 if TYPE_CHECKING:
@@ -73,12 +74,14 @@ class SimulatedProcess(Execution):
     def __init__(self, world: World, graph: JobGraph, recovered: Recovered) -> None:
         super().__init__(graph, world.storage, recovered, world.probe, buffer_records=1)
         self.world = world
+        self._clock = world.clock
         self._keyed_parallelism = world.keyed_parallelism
         self._names: dict[Any, str] = {}
+        self._slots: dict[TaskId, list[Slot]] = {}
 
     def now(self) -> int:
         """The world's clock."""
-        return self.world.clock
+        return self._clock.now
 
     # Tasks.
 
@@ -97,12 +100,18 @@ class SimulatedProcess(Execution):
 
     def attempt_started(self, effect: Deploy) -> None:
         """Enter it into the history."""
-        self.world.attempt_started(effect)
+        self._slots.clear()
+        self.world.account.attempt_started(effect, self.world.keyed_parallelism)
 
     def start_restoring(self, task: Task, event: Restore) -> None:
         """Restoring is an action of its own, so that a crash can come between two tasks' restores."""
+        self._slots[task.id] = slots_of(task, self.world.scenario.channel_capacity)
         self.world.renew_slots()
         self.world.add(_RESTORE, f"restore {task.name}", self._restore, (task, event))
+
+    def slots(self) -> list[Slot]:
+        """The inputs of the tasks that live, in topological order."""
+        return [slot for task_id in self.tasks for slot in self._slots[task_id]]
 
     def _restore(self, argument: tuple[Task, Restore]) -> None:
         task, event = argument
@@ -117,7 +126,7 @@ class SimulatedProcess(Execution):
         outer = self.current_task
         self.current_task = task
         try:
-            effects = task.handle(event, self.world.clock)
+            effects = task.handle(event, self._clock.now)
             task.validate()
         except Killed:
             self.kill(task)
@@ -132,7 +141,7 @@ class SimulatedProcess(Execution):
 
     def master_event(self, event: MasterEvent) -> None:
         """As every driver; the job master is validated after each event."""
-        effects = self.master.handle(event, self.world.clock)
+        effects = self.master.handle(event, self._clock.now)
         self.master.validate()
         if effects:
             self.carry_out(effects)
@@ -145,7 +154,7 @@ class SimulatedProcess(Execution):
         try:
             super().cancel(task)
         except Killed:
-            self.world.task_failed(task, "killed while it closed", injected=True)
+            self.world.account.task_failed(task, "killed while it closed", injected=True)
         finally:
             self.current_task = outer
 
@@ -155,7 +164,7 @@ class SimulatedProcess(Execution):
             return
         del self.tasks[task.id]
         self.world.renew_slots()
-        self.world.task_failed(task, "killed", injected=True)
+        self.world.account.task_failed(task, "killed", injected=True)
         self.send(Send(self.failure_message(task, Killed("killed"))))
 
     def kill_all(self) -> None:
@@ -191,9 +200,9 @@ class SimulatedProcess(Execution):
             world.add(class_index, label, world.deliver, message)
         elif fault.kind == "duplicate_message":
             world.add(class_index, label, world.deliver, message)
-            world.add_later(world.clock + fault.delay, class_index, label, world.deliver, message)
+            world.add_later(world.clock.now + fault.delay, class_index, label, world.deliver, message)
         elif fault.kind == "delay_message":
-            world.add_later(world.clock + fault.delay, class_index, label, world.deliver, message)
+            world.add_later(world.clock.now + fault.delay, class_index, label, world.deliver, message)
         else:
             world.lost(class_index, label, message)
 
@@ -213,7 +222,7 @@ class SimulatedProcess(Execution):
         task = self.current_task
         assert task is not None
         world = self.world
-        world.note_snapshot(task, effect)
+        world.account.snapshot_taken(task, effect)
         fault = world.fault_at(SNAPSHOTTED, task.name, effect.checkpoint_id)
         world.add(_STORE, f"store {task.name} {effect.checkpoint_id}", self._store, (task, effect, fault))
 
@@ -234,7 +243,7 @@ class SimulatedProcess(Execution):
             self._stored(report)
         else:
             label = f"store {task.name} {effect.checkpoint_id}"
-            self.world.add_later(self.world.clock + fault.delay, _STORE, label, self._stored, report)
+            self.world.add_later(self.world.clock.now + fault.delay, _STORE, label, self._stored, report)
 
     def _stored(self, report: tuple[Task, str, SnapshotStored | SnapshotFailed]) -> None:
         task, path, event = report
@@ -278,7 +287,7 @@ class SimulatedProcess(Execution):
         else:
             label = f"metadata {metadata.checkpoint_id}"
             world.add_later(
-                world.clock + fault.delay, _METADATA, label, self._published, metadata.checkpoint_id
+                world.clock.now + fault.delay, _METADATA, label, self._published, metadata.checkpoint_id
             )
 
     def _published(self, checkpoint_id: int) -> None:
@@ -294,17 +303,17 @@ class SimulatedProcess(Execution):
 
     def checkpoint_triggered(self, effect: CheckpointTriggered) -> None:
         """Enter it into the history."""
-        self.world.history.checkpoint_triggered(self.world.step, effect.checkpoint_id)
+        self.world.history.checkpoint_triggered(self._clock.step, effect.checkpoint_id)
 
     def checkpoint_completed(self, effect: CheckpointCompleted) -> None:
         """Enter it into the history."""
         latest = self.master.coordinator.store.latest
         assert latest is not None
-        self.world.checkpoint_completed(latest)
+        self.world.account.checkpoint_completed(latest)
 
     def checkpoint_aborted(self, effect: CheckpointAborted) -> None:
         """Enter it into the history."""
-        self.world.history.checkpoint_aborted(self.world.step, effect.checkpoint_id, effect.reason)
+        self.world.history.checkpoint_aborted(self._clock.step, effect.checkpoint_id, effect.reason)
 
     def job_finished(self, effect: JobFinished) -> None:
         """All output is committed: once no write is under way any more, the checkpoints are deleted."""

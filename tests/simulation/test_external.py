@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from harness.history import COMMIT_FAILED, TRANSACTION_VISIBLE, History
+from harness.simulation.clock import Clock
 from harness.simulation.external import (
     InjectedError,
     SimulatedLog,
@@ -25,7 +26,9 @@ def history() -> History:
 
 @pytest.fixture
 def system(history: History) -> TransactionalSystem:
-    return TransactionalSystem(history, lambda: 5)
+    clock = Clock()
+    clock.step = 5
+    return TransactionalSystem(history, clock)
 
 
 def visible(history: History) -> list[tuple[str, list[Any]]]:

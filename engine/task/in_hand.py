@@ -1,0 +1,28 @@
+"""What operators and functions may ask while their task handles an event: the time, and the probe.
+
+They hold this and never the task, so that a task is gone as soon as its driver lets go of it. The simulation
+makes some dozens of tasks in each of its runs: as cycles they would be most of the garbage collector's work.
+"""
+
+from __future__ import annotations
+
+from engine.protocol_points import Probe
+
+
+class EventInHand:
+    """The time of the event that a task handles, and the task's way to the probe."""
+
+    __slots__ = ("_probe", "_task_name", "now")
+
+    def __init__(self, task_name: str, probe: Probe) -> None:
+        self.now = 0
+        self._task_name = task_name
+        self._probe = probe
+
+    def clock(self) -> int:
+        """Processing time in milliseconds."""
+        return self.now
+
+    def pass_point(self, point: str, checkpoint_id: int) -> None:
+        """Tell whoever watches that the task passes a protocol point; it may raise."""
+        self._probe(point, self._task_name, checkpoint_id)

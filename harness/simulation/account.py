@@ -1,0 +1,124 @@
+"""The account of a run that goes into its history: attempts, failures, and what completed checkpoints cover.
+
+What a checkpoint covers is noted as its snapshots are taken, from the sources and the sinks themselves:
+checkers compare it with what the engine makes of the files it wrote.
+"""
+
+from __future__ import annotations
+
+from engine.checkpoint.metadata import CheckpointMetadata
+from engine.connectors.two_phase import TwoPhaseCommitSinkFunction
+from engine.job.events import Deploy
+from engine.operators.sink import SinkOperator
+from engine.operators.source import SourceOperator
+from engine.task.events import StoreSnapshot
+from engine.task.task import Task
+from harness.history import History
+from harness.simulation.clock import Clock
+from harness.simulation.external import SimulatedLog
+from harness.simulation.tracing import NO_TRACER, Tracer
+
+
+class Account:
+    """Enters what happens into the history, and into the trace where there is one."""
+
+    __slots__ = (
+        "_clock",
+        "_cuts",
+        "_down_since",
+        "_history",
+        "_known_complete",
+        "_listed",
+        "_log",
+        "_tracer",
+        "_tracing",
+        "_writers",
+    )
+
+    def __init__(self, history: History, clock: Clock, log: SimulatedLog, tracer: Tracer) -> None:
+        self._history = history
+        self._clock = clock
+        self._log = log
+        self._tracer = tracer
+        self._tracing = tracer is not NO_TRACER
+        self._cuts: dict[str, dict[str, int]] = {}
+        self._listed: dict[str, list[str]] = {}
+        self._writers: dict[str, str] = {}
+        self._known_complete: set[int] = set()
+        self._down_since: int | None = None
+
+    def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
+        """Remember whose the snapshot is and what it truly covers, whatever the engine writes into it."""
+        self._writers[effect.path] = task.attempt
+        head = task.operators[0]
+        if isinstance(head, SourceOperator):
+            self._cuts[effect.path] = head.positions()
+        tail = task.operators[-1]
+        if isinstance(tail, SinkOperator) and isinstance(tail.function, TwoPhaseCommitSinkFunction):
+            self._listed[effect.path] = tail.function.pending_transactions()
+
+    def checkpoint_found(self, metadata: CheckpointMetadata) -> None:
+        """A new process finds a checkpoint complete, which nobody may have heard of yet."""
+        if metadata.checkpoint_id not in self._known_complete:
+            self.checkpoint_completed(metadata)
+
+    def checkpoint_completed(self, metadata: CheckpointMetadata) -> None:
+        """A checkpoint is complete; its cut and its transactions follow from the snapshots it consists of."""
+        self._known_complete.add(metadata.checkpoint_id)
+        cut = self._cut(metadata)
+        transactions: list[str] = []
+        writers: dict[str, None] = {}
+        for path in _paths(metadata):
+            transactions.extend(self._listed.get(path, ()))
+            writers[self._writers.get(path, "unknown")] = None
+        step = self._clock.step
+        self._history.checkpoint_completed(
+            step, metadata.checkpoint_id, metadata.attempt, cut, transactions, tuple(writers)
+        )
+        if self._tracing:
+            self._tracer.completed(step, metadata.checkpoint_id)
+
+    def _cut(self, metadata: CheckpointMetadata) -> dict[str, int]:
+        """What is not among the snapshots of any source belongs to sources that had finished."""
+        cut = {split: len(records) for split, records in self._log.records.items()}
+        for path in _paths(metadata):
+            cut.update(self._cuts.get(path, ()))
+        return cut
+
+    def attempt_started(self, effect: Deploy, parallelism: int) -> None:
+        """A new attempt begins; the records it will read again are counted."""
+        restored = effect.restored
+        cut = dict.fromkeys(self._log.records, 0) if restored is None else self._cut(restored)
+        read_up_to = self._log.read_up_to
+        statistics = self._history.statistics
+        for split, position in cut.items():
+            statistics.records_replayed += max(0, read_up_to[split] - position)
+            read_up_to[split] = position
+        statistics.attempts += 1
+        restored_id = None if restored is None else restored.checkpoint_id
+        step = self._clock.step
+        self._history.attempt_started(step, effect.attempt, parallelism, restored_id)
+        if self._down_since is not None:
+            statistics.recovery_steps += step - self._down_since
+            self._down_since = None
+        if self._tracing:
+            self._tracer.attempt(step, effect.attempt, parallelism, restored_id)
+
+    def task_failed(self, task: Task, cause: str, injected: bool) -> None:
+        """A task died."""
+        step = self._clock.step
+        if self._down_since is None:
+            self._down_since = step
+        self._history.task_failed(step, task.name, task.attempt, cause, injected)
+        if self._tracing:
+            self._tracer.killed(step, task.name)
+
+
+def _paths(metadata: CheckpointMetadata) -> list[str]:
+    """The files of a checkpoint, those of a chain once for each of its operators."""
+    return [
+        subtask.handle.path
+        for operator in metadata.operators
+        for subtask in operator.subtasks
+        if subtask.handle is not None
+    ]
