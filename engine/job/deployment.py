@@ -29,8 +29,7 @@ def sources_of(edge: JobEdge, graph: JobGraph, target_subtask: int) -> range:
         return range(target_subtask, target_subtask + 1)
     if kind is PartitionerKind.RESCALE:
         if sources >= targets:
-            first = -(-target_subtask * sources // targets)
-            return range(first, -(-(target_subtask + 1) * sources // targets))
+            return range(target_subtask * sources // targets, (target_subtask + 1) * sources // targets)
         source = target_subtask * sources // targets
         return range(source, source + 1)
     return range(sources)
@@ -104,13 +103,19 @@ def fit_max_parallelism(graph: JobGraph, metadata: CheckpointMetadata | None) ->
     if metadata is None:
         return graph
     effective = effective_max_parallelism(metadata, _operators(graph))
-    vertices = []
-    for vertex in graph.vertices:
-        highest = max([effective[node.operator_id] for node in vertex.operators])
-        vertices.append(
-            vertex if highest == vertex.max_parallelism else replace(vertex, max_parallelism=highest)
-        )
-    return graph if tuple(vertices) == graph.vertices else replace(graph, vertices=tuple(vertices))
+    vertices = tuple([_adopt(vertex, metadata, effective) for vertex in graph.vertices])
+    return graph if vertices == graph.vertices else replace(graph, vertices=vertices)
+
+
+def _adopt(vertex: JobVertex, metadata: CheckpointMetadata, effective: dict[str, int]) -> JobVertex:
+    """The vertex with the max parallelism of its state, of the chain's first: only a head has keyed state."""
+    if all(effective[node.operator_id] == vertex.max_parallelism for node in vertex.operators):
+        return vertex
+    with_state = {operator.operator_id for operator in metadata.operators if operator.has_state}
+    for node in vertex.operators:
+        if node.operator_id in with_state:
+            return replace(vertex, max_parallelism=effective[node.operator_id])
+    return vertex
 
 
 def _operators(graph: JobGraph) -> list[tuple[str, int, int, bool]]:
@@ -126,6 +131,9 @@ def restore_events(
 ) -> dict[TaskId, Restore]:
     """What each task restores: its share of ``metadata``, read through ``read``; nothing at a fresh start.
 
+    An operator that the checkpoint does not know is missing from its task's event: it is new in the job,
+    which is not the same as one whose state went to other subtasks.
+
     Raises what redistribution and reading raise: a job that does not fit the checkpoint, a damaged file.
     """
     if metadata is None:
@@ -136,15 +144,15 @@ def restore_events(
             for subtask in range(vertex.parallelism)
         }
     assignments = redistribute(metadata, _operators(graph))
+    known = {operator.operator_id for operator in metadata.operators}
     decoded: dict[str, DecodedSnapshot] = {}
     events: dict[TaskId, Restore] = {}
     for vertex in graph.vertices:
         for subtask in range(vertex.parallelism):
             operators: dict[str, RestoredOperator] = {}
             for node in vertex.operators:
-                assignment = assignments.get((node.operator_id, subtask))
-                if assignment is not None:
-                    restored = read_assignment(assignment, read, decoded)
+                if node.operator_id in known:
+                    restored = read_assignment(assignments[node.operator_id, subtask], read, decoded)
                     operators[node.operator_id] = RestoredOperator(restored.keyed, restored.operator)
             events[TaskId(vertex.index, subtask)] = Restore(metadata.checkpoint_id, operators)
     return events

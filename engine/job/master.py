@@ -7,6 +7,8 @@ The rules it lives by:
 - Nothing is restored while the outcome of a checkpoint is open (see the coordinator).
 - Attempts are named ``incarnation.number``. The incarnation is drawn by the process from durable storage, so
   two attempts never share a name, however often the process died.
+- Where every task has finished, all output is committed: whatever becomes of a checkpoint still under way,
+  the job has finished.
 - Only what the job can survive by trying again is tried again; a checkpoint that cannot be read is not.
 """
 
@@ -107,14 +109,14 @@ class JobMaster:
         effects = self.coordinator.handle(event, now)
         state = self.state
         if state is JobState.RUNNING:
-            last = effects[-1] if effects else None
-            if type(last) is TooManyFailures:
-                return [*effects, *self._end_attempt(last.reason, now)]
             if type(event) is TaskFinished and event.attempt == self.attempt:
                 self._finished.add(event.task)
             if len(self._finished) == self._tasks and self._tasks and not self.coordinator.is_finalizing:
                 self.state = JobState.FINISHED
                 return [*effects, JobFinished()]
+            last = effects[-1] if effects else None
+            if type(last) is TooManyFailures:
+                return [*effects, *self._end_attempt(last.reason, now)]
         elif state is JobState.FAILING and not self.coordinator.is_finalizing:
             return [*effects, *self._schedule_restart(now)]
         return effects

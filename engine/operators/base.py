@@ -28,8 +28,9 @@ from engine.types import TypeInformation
 class OperatorContext:
     """What a task gives an operator when it opens: who it is and what it resumes from.
 
-    ``keyed`` and ``operator`` are the restored state as ``read_assignment`` gave it, or None;
-    ``restored_checkpoint_id`` is set whenever the job was restored, even where this operator has no state.
+    ``keyed`` and ``operator`` are the restored state as ``read_assignment`` gave it; None at a fresh start
+    and for an operator that the restored job did not have. ``restored_checkpoint_id`` is set whenever the
+    job was restored, even where this operator has no state.
     """
 
     __slots__ = (

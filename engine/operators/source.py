@@ -23,8 +23,8 @@ STATE_NAME = "splits"
 class SourceOperator(Operator):
     """Reads the splits of one subtask in turn, a batch from each (Flink: SourceOperator).
 
-    At a fresh start subtask i owns the splits i, i + parallelism, ... of the sorted list; after a restore it
-    owns what redistribution gave it.
+    At a fresh start subtask i owns the splits i, i + parallelism, ... of the sorted list, and so it does
+    where the restored job had no such source. After a restore it owns what redistribution gave it.
     """
 
     is_source = True
@@ -41,7 +41,7 @@ class SourceOperator(Operator):
         """Open every split at its position."""
         self._store: OperatorStateStore = context.operator_store()
         self._state: ListState = self._store.get_list_state(ListStateDescriptor(STATE_NAME, Types.DYNAMIC()))
-        if context.restored_checkpoint_id is None:
+        if context.operator is None:
             splits = sorted(self.source.splits())[context.subtask :: context.parallelism]
             owned: list[tuple[str, Any]] = [(split, None) for split in splits]
         else:

@@ -1,0 +1,325 @@
+"""A job from attempt to attempt, with a real coordinator and nobody else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine.checkpoint.coordinator import FAILOVER, CheckpointCoordinator
+from engine.checkpoint.events import (
+    CheckpointAborted,
+    CheckpointPlan,
+    CheckpointTriggered,
+    MetadataFailed,
+    MetadataStored,
+    StoreMetadata,
+    TooManyFailures,
+    TriggerRequested,
+)
+from engine.checkpoint.metadata import CheckpointMetadata
+from engine.checkpoint.store import CompletedCheckpointStore
+from engine.configuration import CheckpointSettings
+from engine.job.events import (
+    AttemptDeployed,
+    CancelTasks,
+    Deploy,
+    DeploymentFailed,
+    JobFailed,
+    JobFinished,
+    RestartDue,
+    StartJob,
+    StartRestartTimer,
+)
+from engine.job.master import JobMaster, JobState
+from engine.job.restart import restart_strategy
+from engine.messages import (
+    AcknowledgeCheckpoint,
+    AttemptId,
+    DeclineCheckpoint,
+    TaskFailed,
+    TaskFinished,
+    TaskId,
+    TaskRunning,
+)
+
+SOURCE, SINK = TaskId(0, 0), TaskId(1, 0)
+TASKS = (SOURCE, SINK)
+
+
+class Job:
+    """Two tasks without state, and the master that runs them; validated after each event."""
+
+    def __init__(self, incarnation: int = 1, completed: tuple[int, ...] = (), **settings: Any) -> None:
+        how = {"restart_attempts": 2, "restart_delay_ms": 500, "max_concurrent": 2, **settings}
+        self.settings = CheckpointSettings(**how)
+        self.store = CompletedCheckpointStore(2)
+        for checkpoint_id in completed:
+            self.store.add(CheckpointMetadata(checkpoint_id, "job", "words", 0, "checkpoint", "0.1", ()))
+        coordinator = CheckpointCoordinator("job", "words", self.settings, self.store)
+        self.master = JobMaster(coordinator, restart_strategy(self.settings), incarnation)
+        self.now = 0
+
+    def handle(self, event: Any) -> list[Any]:
+        effects = list(self.master.handle(event, self.now))
+        self.master.validate()
+        return effects
+
+    def run(self) -> list[Any]:
+        """Answer a deployment: the tasks exist and run."""
+        attempt = self.attempt
+        plan = CheckpointPlan(attempt, (), {SOURCE: (), SINK: (SOURCE,)})
+        effects = self.handle(AttemptDeployed(plan))
+        for task in TASKS:
+            effects += self.handle(TaskRunning(attempt, task))
+        return effects
+
+    @property
+    def attempt(self) -> AttemptId:
+        assert self.master.attempt is not None
+        return self.master.attempt
+
+    def start(self) -> Job:
+        self.handle(StartJob())
+        self.run()
+        return self
+
+    def fail(self, attempt: str = "", unrecoverable: bool = False) -> list[Any]:
+        return self.handle(TaskFailed(AttemptId(attempt or self.attempt), SOURCE, "a cause", unrecoverable))
+
+    def finish(self, task: TaskId, attempt: str = "") -> list[Any]:
+        return self.handle(TaskFinished(AttemptId(attempt or self.attempt), task))
+
+    def finalize(self, checkpoint_id: int) -> None:
+        """Everyone has answered the checkpoint; its metadata is being written."""
+        self.handle(TriggerRequested())
+        effects = [
+            self.handle(AcknowledgeCheckpoint(self.attempt, task, checkpoint_id, None, True))
+            for task in TASKS
+        ]
+        assert isinstance(effects[-1][0], StoreMetadata)
+
+
+@pytest.fixture
+def job() -> Job:
+    return Job().start()
+
+
+# Attempts.
+
+
+def test_a_job_starts_with_a_deployment_from_nothing():
+    job = Job(incarnation=4)
+    assert job.handle(StartJob()) == [Deploy(AttemptId("4.1"), None)]
+    assert job.master.state is JobState.RUNNING
+
+
+def test_a_process_goes_on_from_the_latest_checkpoint_that_was_found():
+    job = Job(incarnation=4, completed=(6, 9))
+    (deploy,) = job.handle(StartJob())
+    assert deploy.restored.checkpoint_id == 9
+
+
+def test_checkpoints_begin_once_the_attempt_runs(job):
+    assert CheckpointTriggered(1) in job.handle(TriggerRequested())
+
+
+def test_a_failed_task_ends_the_attempt_and_the_next_one_comes_after_the_delay(job):
+    job.now = 70
+    assert job.fail() == [CancelTasks(AttemptId("1.1")), StartRestartTimer(570, RestartDue(AttemptId("1.1")))]
+    assert job.master.state is JobState.RESTARTING
+    job.now = 570
+    assert job.handle(RestartDue(AttemptId("1.1"))) == [Deploy(AttemptId("1.2"), None)]
+    assert job.master.state is JobState.RUNNING
+
+
+def test_the_tasks_are_cancelled_before_anything_else(job):
+    job.handle(TriggerRequested())
+    effects = job.fail()
+    assert effects[:2] == [CancelTasks(AttemptId("1.1")), CheckpointAborted(1, FAILOVER)]
+    assert job.master.coordinator.pending == {}
+
+
+def test_the_next_attempt_restores_the_latest_completed_checkpoint(job):
+    job.finalize(1)
+    job.handle(MetadataStored(1))
+    job.handle(TriggerRequested())
+    job.fail()
+    (deploy,) = job.handle(RestartDue(AttemptId("1.1")))
+    assert deploy.restored.checkpoint_id == 1
+
+
+def test_a_failure_of_another_attempt_is_old_news(job):
+    assert job.fail(attempt="0.9") == []
+    job.fail()
+    job.handle(RestartDue(AttemptId("1.1")))
+    job.run()
+    assert job.fail(attempt="1.1") == []
+    assert job.master.state is JobState.RUNNING
+
+
+def test_a_second_failure_of_the_attempt_costs_no_second_restart(job):
+    job.fail()
+    assert job.fail() == []
+    job.handle(RestartDue(AttemptId("1.1")))
+    job.run()
+    assert isinstance(job.fail()[-1], StartRestartTimer)
+
+
+def test_a_restart_timer_is_good_for_one_restart(job):
+    job.fail()
+    job.handle(RestartDue(AttemptId("1.1")))
+    assert job.handle(RestartDue(AttemptId("1.1"))) == []
+    job.run()
+    job.fail()
+    assert job.handle(RestartDue(AttemptId("1.1"))) == []
+    assert job.handle(RestartDue(AttemptId("1.2"))) == [Deploy(AttemptId("1.3"), None)]
+
+
+def test_restarts_are_counted(job):
+    for number in (1, 2):
+        assert isinstance(job.fail()[-1], StartRestartTimer)
+        job.handle(RestartDue(AttemptId(f"1.{number}")))
+        job.run()
+    assert job.fail() == [CancelTasks(AttemptId("1.3")), JobFailed("a cause")]
+    assert job.master.state is JobState.FAILED
+    assert job.handle(RestartDue(AttemptId("1.3"))) == []
+
+
+def test_without_restarts_the_first_failure_is_the_last():
+    job = Job(restart_attempts=None).start()
+    assert job.fail() == [CancelTasks(AttemptId("1.1")), JobFailed("a cause")]
+
+
+def test_what_a_restart_cannot_mend_ends_the_job_at_once(job):
+    assert job.fail(unrecoverable=True) == [CancelTasks(AttemptId("1.1")), JobFailed("a cause")]
+    assert job.master.state is JobState.FAILED
+
+
+def test_a_checkpoint_that_cannot_be_read_ends_the_job_at_once(job):
+    job.fail()
+    job.handle(RestartDue(AttemptId("1.1")))
+    assert job.handle(DeploymentFailed("damaged")) == [JobFailed("damaged")]
+    assert job.master.state is JobState.FAILED
+
+
+def test_a_failed_job_does_not_rise_again(job):
+    job.fail(unrecoverable=True)
+    assert job.fail() == []
+    for task in TASKS:
+        job.finish(task)
+    assert job.master.state is JobState.FAILED
+
+
+def test_more_failed_checkpoints_than_are_tolerated_end_the_attempt(job):
+    job.handle(TriggerRequested())
+    effects = job.handle(DeclineCheckpoint(job.attempt, SINK, 1, "disk full"))
+    assert isinstance(effects[-3], TooManyFailures)
+    assert effects[-2:] == [
+        CancelTasks(AttemptId("1.1")),
+        StartRestartTimer(500, RestartDue(AttemptId("1.1"))),
+    ]
+
+
+# While the outcome of a checkpoint is open.
+
+
+@pytest.mark.parametrize("outcome", [MetadataStored(1), MetadataFailed(1, "disk full")])
+def test_nothing_is_restored_while_the_outcome_of_a_checkpoint_is_open(job, outcome):
+    job.finalize(1)
+    assert job.fail() == [CancelTasks(AttemptId("1.1"))]
+    assert job.master.state is JobState.FAILING
+    assert job.handle(RestartDue(AttemptId("1.1"))) == []
+    job.now = 90
+    assert job.handle(outcome)[-1] == StartRestartTimer(590, RestartDue(AttemptId("1.1")))
+    (deploy,) = job.handle(RestartDue(AttemptId("1.1")))
+    assert (deploy.restored is not None) == isinstance(outcome, MetadataStored)
+
+
+def test_of_two_open_outcomes_both_are_awaited(job):
+    job.finalize(1)
+    job.finalize(2)
+    job.fail()
+    assert job.handle(MetadataFailed(2, "disk full"))[-1:] != []
+    assert job.master.state is JobState.FAILING
+    job.handle(MetadataStored(1))
+    assert job.master.state is JobState.RESTARTING
+
+
+def test_messages_of_the_ended_attempt_do_not_end_the_wait(job):
+    job.finalize(1)
+    job.fail()
+    job.finish(SINK)
+    assert job.handle(AcknowledgeCheckpoint(job.attempt, SINK, 1, None, True)) == []
+    assert job.master.state is JobState.FAILING
+
+
+# The end of the job.
+
+
+def test_the_job_has_finished_when_every_task_has(job):
+    assert job.finish(SOURCE) == []
+    assert job.finish(SOURCE) == []
+    assert job.finish(SINK) == [JobFinished()]
+    assert job.master.state is JobState.FINISHED
+
+
+def test_tasks_of_another_attempt_do_not_finish_the_job(job):
+    job.finish(SOURCE)
+    job.fail()
+    job.handle(RestartDue(AttemptId("1.1")))
+    job.run()
+    assert job.finish(SOURCE, attempt="1.1") == []
+    assert job.finish(SINK) == []
+    assert job.finish(SOURCE) == [JobFinished()]
+
+
+def test_the_job_does_not_finish_over_an_open_outcome(job):
+    job.finalize(1)
+    job.finish(SOURCE)
+    assert job.finish(SINK) == []
+    assert job.master.state is JobState.RUNNING
+    assert job.handle(MetadataStored(1))[-1] == JobFinished()
+
+
+def test_a_checkpoint_that_fails_when_every_task_has_finished_harms_nobody(job):
+    job.finalize(1)
+    job.finish(SOURCE)
+    job.finish(SINK)
+    assert job.handle(MetadataFailed(1, "disk full"))[-1] == JobFinished()
+    assert job.master.state is JobState.FINISHED
+
+
+def test_a_finished_job_does_not_fail_any_more(job):
+    for task in TASKS:
+        job.finish(task)
+    assert job.fail() == []
+    assert job.master.state is JobState.FINISHED
+
+
+def test_a_job_whose_tasks_do_not_exist_yet_has_not_finished():
+    job = Job()
+    job.handle(StartJob())
+    job.handle(TriggerRequested())
+    assert job.master.state is JobState.RUNNING
+
+
+def test_tasks_of_the_last_attempt_do_not_finish_one_that_is_still_being_deployed(job):
+    job.finalize(1)
+    for task in TASKS:
+        job.finish(task)
+    job.fail()
+    job.handle(MetadataFailed(1, "disk full"))
+    job.handle(RestartDue(AttemptId("1.1")))
+    assert job.handle(TriggerRequested()) == []
+    assert job.master.state is JobState.RUNNING
+
+
+# What the master checks of itself.
+
+
+def test_a_restart_that_is_planned_over_a_pending_checkpoint_is_noticed(job):
+    job.finalize(1)
+    job.master.state = JobState.RESTARTING
+    with pytest.raises(AssertionError, match="a restart is planned while a checkpoint is pending"):
+        job.master.validate()
