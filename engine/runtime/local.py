@@ -24,7 +24,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, Final
@@ -304,6 +304,9 @@ class LocalExecution(Execution):
                 self._storage.write(effect.path, encoded.data)
             except OSError as error:
                 reason = str(error)
+                # Where the checkpoint was given up meanwhile nobody else would delete what is there of it.
+                with suppress(OSError):
+                    self._storage.delete(effect.path)
                 return lambda: self._stored(task, effect.path, SnapshotFailed(effect.checkpoint_id, reason))
             handle = handle_of(effect.path, encoded)
             return lambda: self._stored(task, effect.path, SnapshotStored(effect.checkpoint_id, handle))

@@ -383,6 +383,8 @@ class FailingStorage(MemoryCheckpointStorage):
         super().__init__()
         self.refused = {"write": writes, "publish": publications}
         self.calls = {"write": 0, "publish": 0}
+        self.torn = []
+        self.deleted = []
 
     def write(self, path, data):
         self._maybe_refuse("write", path, data)
@@ -392,10 +394,16 @@ class FailingStorage(MemoryCheckpointStorage):
         self._maybe_refuse("publish", path, data)
         super().publish(path, data)
 
+    def delete(self, path):
+        if path in self.torn:
+            self.deleted.append((path, threading.current_thread().name.startswith("checkpoint-writer")))
+        super().delete(path)
+
     def _maybe_refuse(self, call, path, data):
         self.calls[call] += 1
         if self.calls[call] in self.refused[call]:
             super().write(path, data[: len(data) // 2])
+            self.torn.append(path)
             raise StorageError(
                 f"checkpoint file {path} cannot be written: No space left on device: free some"
             )
@@ -411,6 +419,8 @@ def test_a_write_that_fails_fails_its_checkpoint_and_leaves_nothing(job, storage
     storage.__init__(storage.refused["write"], storage.refused["publish"])
     graph = job.graph(execution__checkpointing__tolerable_failed_checkpoints=tolerated)
     result = execution_over(graph, storage).run()
+    # At once, by whoever wrote: the checkpoint may have been given up before, and nobody would ask again.
+    assert [(path, True) for path in storage.torn] == storage.deleted[: len(storage.torn)]
     assert result.attempts == (1 if tolerated else 2)
     assert job.rows() == COUNTS
     assert storage.list("") == [FINISHED, "incarnation-1"]
