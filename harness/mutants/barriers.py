@@ -192,6 +192,25 @@ def acknowledged_before_durable(reached: Reached) -> Iterator[None]:
 
 
 @mutant(
+    id="late-upload-is-kept",
+    breaks="no_leaks",
+    summary="a snapshot that becomes durable after its checkpoint was aborted is left behind",
+)
+def late_upload_is_kept(reached: Reached) -> Iterator[None]:
+    """The task was told of the abort while the upload was under way, and forgot that there was one."""
+    stored = Task._stored
+
+    def forgetful(self: Task, event: SnapshotStored) -> Sequence[TaskEffect]:
+        if event.checkpoint_id in self._in_flight:
+            return stored(self, event)
+        reached()
+        return ()
+
+    with replaced(Task, "_stored", forgetful):
+        yield
+
+
+@mutant(
     id="FLINK-2491",
     breaks="exactly_once",
     summary="a task at the end of its data finishes with any checkpoint, be it one from before that end",

@@ -196,3 +196,46 @@ def failover_ignores_metadata_in_flight(reached: Reached) -> Iterator[None]:
         replaced(CheckpointCoordinator, "_metadata_failed", failed_if_known),
     ):
         yield
+
+
+@mutant(
+    id="FLINK-5063",
+    breaks="no_leaks",
+    summary="the file of an acknowledgement that comes too late is left behind",
+)
+def late_acknowledgement_leaves_its_file(reached: Reached) -> Iterator[None]:
+    """Its checkpoint was aborted, and all it had was deleted, before the upload ended."""
+    discard_unless_used = CheckpointCoordinator._discard_unless_used
+
+    def keeping(self: CheckpointCoordinator, message: AcknowledgeCheckpoint) -> Sequence[CoordinatorEffect]:
+        if discard_unless_used(self, message):
+            reached()
+        return ()
+
+    with replaced(CheckpointCoordinator, "_discard_unless_used", keeping):
+        yield
+
+
+@mutant(
+    id="subsumed-checkpoints-stay",
+    breaks="no_leaks",
+    summary="checkpoints that a new one replaces are forgotten, but not deleted",
+)
+def subsumed_checkpoints_stay(reached: Reached) -> Iterator[None]:
+    """The disk fills up, and a later process takes what it finds for retained."""
+    stored = CheckpointCoordinator._metadata_stored
+
+    def hoarding(self: CheckpointCoordinator, event: MetadataStored) -> Sequence[CoordinatorEffect]:
+        before = {each.checkpoint_id for each in self.store.retained}
+        effects = stored(self, event)
+        subsumed = before - {each.checkpoint_id for each in self.store.retained}
+        if subsumed:
+            reached()
+        return [
+            effect
+            for effect in effects
+            if not (isinstance(effect, DiscardCheckpoint) and effect.checkpoint_id in subsumed)
+        ]
+
+    with replaced(CheckpointCoordinator, "_metadata_stored", hoarding):
+        yield

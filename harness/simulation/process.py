@@ -38,7 +38,7 @@ from engine.protocol_points import (
     TRIGGERED,
 )
 from engine.runtime.execution import Execution
-from engine.runtime.recovery import Recovered, metadata_path, retire
+from engine.runtime.recovery import Recovered, files_of, metadata_path, retire
 from engine.state.snapshot import encode_task_snapshot
 from engine.task.events import Restore, SnapshotFailed, SnapshotStored, StoreSnapshot, TaskEvent
 from engine.task.task import Task
@@ -249,7 +249,8 @@ class SimulatedProcess(Execution):
         task, path, event = report
         if self.is_current(task):
             self.task_event(task, event)
-        else:
+        # Gone before it was told or by being told: nobody will ever refer to the file.
+        if not self.is_current(task):
             self.world.storage.delete(path)
 
     def land(self, action: Action) -> None:
@@ -317,10 +318,29 @@ class SimulatedProcess(Execution):
 
     def job_finished(self, effect: JobFinished) -> None:
         """All output is committed: once no write is under way any more, the checkpoints are deleted."""
+        self._look_for_orphans()
         for action in self.world.writes_under_way():
             self.land(action)
         retire(self.world.storage)
         self.world.job_finished()
+
+    def _look_for_orphans(self) -> None:
+        """What the job needs no longer, it has deleted while it ran; the sweep at its end would hide it.
+
+        It cannot know of a file that a lost acknowledgement told of, nor of what is still under way.
+        """
+        world = self.world
+        if world.is_under_way((_STORE, _METADATA, _ACKNOWLEDGE)):
+            return
+        if ("lose_message", ACKNOWLEDGED) in world.history.statistics.coverage:
+            return
+        needed: set[str] = set()
+        for metadata in self.master.coordinator.store.retained:
+            needed.add(metadata_path(metadata.checkpoint_id))
+            needed |= files_of(metadata)
+        for path in self.storage.list("chk-"):
+            if path not in needed:
+                world.history.leak(self._clock.step, "orphan file", path)
 
     def job_failed(self, effect: JobFailed) -> None:
         """The job is over."""

@@ -19,7 +19,7 @@ import time
 import traceback
 import zlib
 from collections import Counter
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
@@ -371,6 +371,12 @@ class World:
     def writes_under_way(self) -> list[Action]:
         """Writes that have begun and not reached the storage."""
         return [action for action in self.pending if action.class_index in (_STORE, _METADATA)]
+
+    def is_under_way(self, classes: Sequence[int]) -> bool:
+        """Whether an action of one of these classes is possible now, or will be."""
+        return any(action.class_index in classes for action in self.pending) or any(
+            entry[2].class_index in classes for entry in self._later
+        )
 
     def build_graph(self) -> JobGraph:
         """The family's job at the parallelism of the next attempt."""
