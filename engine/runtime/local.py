@@ -89,7 +89,8 @@ def execute(graph: JobGraph, probe: Probe = no_probe) -> JobExecutionResult:
     """Run a job to its end, from its checkpoint directory if it has one.
 
     ``probe`` is called at every protocol point and may kill the process or raise to kill the task. Raises
-    JobExecutionFailed, and what reading the checkpoint directory raises.
+    JobExecutionFailed, and what reading the checkpoint directory raises; also where another process runs the
+    job over the same directory.
     """
     directory = graph.settings.directory
     storage: CheckpointStorage = (
@@ -97,6 +98,12 @@ def execute(graph: JobGraph, probe: Probe = no_probe) -> JobExecutionResult:
         if directory is None
         else LocalCheckpointStorage(f"{directory.removeprefix('file://')}/{graph.job_id}")
     )
+    with storage.exclusive():
+        return _go_on(graph, storage, probe)
+
+
+def _go_on(graph: JobGraph, storage: CheckpointStorage, probe: Probe) -> JobExecutionResult:
+    """Run the job from what the storage holds of it."""
     try:
         recovered = recover(storage, graph.settings.num_retained)
     except DamagedFile as error:
@@ -106,7 +113,7 @@ def execute(graph: JobGraph, probe: Probe = no_probe) -> JobExecutionResult:
             "job %r has finished already: nothing is done; to run it again give it another name or another"
             " execution.checkpointing.dir than %s",
             graph.name,
-            directory,
+            graph.settings.directory,
         )
         return JobExecutionResult(graph.job_id, graph.name, 0, 0, 0, 0, already_finished=True)
     return LocalExecution(graph, storage, recovered, probe).run()

@@ -7,14 +7,19 @@ The rules this module lives by:
 - Deleting what is not there is fine: deletes are repeated after crashes.
 - Paths are relative to the root, with ``/``. They may come out of a file that somebody damaged or forged, so
   one that leaves the root is refused before anything is touched.
+- The folder of a job belongs to one living process. Two would complete checkpoints over each other, each
+  sure of its own; the system lets go of the lock when its holder dies, however it dies.
 - Whatever the system answers becomes a StorageError: one line with the file, what failed and the mend.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -68,6 +73,10 @@ class CheckpointStorage(Protocol):
 
     def create_exclusive(self, path: str) -> bool:
         """Create an empty file durably; False where it exists already."""
+        ...
+
+    def exclusive(self) -> AbstractContextManager[None]:
+        """Hold the storage for this process alone, for as long as the context lasts."""
         ...
 
 
@@ -169,6 +178,27 @@ class LocalCheckpointStorage:
             raise _failure("file", target, "cannot be created", error) from error
         return True
 
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Lock the folder; StorageError where another process lives in it."""
+        try:
+            descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise _failure("folder", self.root, "cannot be read", error) from error
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise StorageError(
+                    f"checkpoint folder {self.root} is in use: the job runs in another process;"
+                    " wait for its end, or give this job another name"
+                ) from None
+            except OSError as error:
+                raise _failure("folder", self.root, "cannot be locked", error) from error
+            yield
+        finally:
+            os.close(descriptor)
+
     def _resolve(self, path: str) -> str:
         parts = path.split("/")
         if path.startswith("/") or "\0" in path or any(part in ("", ".", "..") for part in parts):
@@ -219,6 +249,10 @@ class MemoryCheckpointStorage:
             return False
         self._files[path] = b""
         return True
+
+    def exclusive(self) -> AbstractContextManager[None]:
+        """Nobody else knows of it."""
+        return nullcontext()
 
 
 def _failure(kind: str, path: str, what: str, error: OSError) -> StorageError:

@@ -30,8 +30,8 @@ from harness.systems.observed import ObservedLocalExecution, RunOver, described,
 from harness.systems.spec import Spec, read_records, read_spec
 
 
-def run(spec: Spec, log: EventLog) -> int:
-    """Go on with the job until it has ended."""
+def run(spec: Spec, log: EventLog, locked: ExitStack) -> int:
+    """Go on with the job until it has ended; ``locked`` holds its folder for as long."""
     family = load_family(spec.family)
     source = _source(spec)
     configuration = _configuration(spec)
@@ -49,6 +49,7 @@ def run(spec: Spec, log: EventLog) -> int:
 
     graph = graph_of(spec.parallelism)
     storage = LocalCheckpointStorage(f"{spec.checkpoints}/{graph.job_id}")
+    locked.enter_context(storage.exclusive())
     recovered = recover(storage, spec.retained)
     log.say(
         event_log.PROCESS_STARTED,
@@ -106,12 +107,12 @@ def main(path: str) -> int:
         print(f"{path}: {error}", file=sys.stderr)
         return 2
     try:
-        with ExitStack() as planted:
+        with ExitStack() as stack:
             if spec.mutant:
                 from harness.mutants import find_mutant
 
-                planted.enter_context(find_mutant(spec.mutant, spec.mutant_file or None).applied())
-            return run(spec, log)
+                stack.enter_context(find_mutant(spec.mutant, spec.mutant_file or None).applied())
+            return run(spec, log, stack)
     except Exception as error:
         say_error(log, "process", error)
         return 1

@@ -464,6 +464,25 @@ def test_a_snapshot_that_becomes_durable_after_its_task_died_is_deleted(job):
     assert storage.list("") == [FINISHED, "incarnation-1"]
 
 
+def test_a_job_that_runs_already_is_refused_and_nothing_is_touched(job):
+    stopped(job, COMMITTING, 5)
+    before = files_in(job.directory)
+    refused = []
+
+    def probe(point, task, checkpoint_id):
+        # In the middle of the job, the same job is started once more.
+        if point == RESTORING and not refused:
+            with pytest.raises(StorageError, match="the job runs in another process") as caught:
+                execute(job.graph())
+            refused.append(str(caught.value))
+            assert files_in(job.directory) == before
+
+    execute(job.graph(), probe)
+    assert len(refused) == 1
+    assert "\n" not in refused[0]
+    assert job.rows() == COUNTS
+
+
 def test_the_directory_of_another_user_is_one_clear_line(job):
     job.checkpoints.write_text("a file where a folder should be")
     with pytest.raises(StorageError, match=r"checkpoints") as caught:
