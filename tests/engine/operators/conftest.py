@@ -1,0 +1,97 @@
+"""Operators without a task: opened with a context, snapshotted, and restored from that at any parallelism."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata, SubtaskState, handle_of
+from engine.checkpoint.redistribution import Vertex, read_assignment, redistribute
+from engine.key_groups import key_group_range
+from engine.operators.base import Operator, OperatorContext
+from engine.state.snapshot import TaskSnapshot, encode_task_snapshot
+
+MAX_PARALLELISM = 8
+
+
+class Bench:
+    """Opens operators, and carries their state from one set of subtasks to another through encoded files."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.points: list[tuple[str, int]] = []
+
+    def open(
+        self,
+        operator: Operator,
+        *,
+        subtask: int = 0,
+        parallelism: int = 1,
+        restored: int | None = None,
+        keyed: Any = None,
+        lists: Any = None,
+    ) -> Any:
+        operator.open(
+            OperatorContext(
+                task_name="work",
+                subtask=subtask,
+                parallelism=parallelism,
+                max_parallelism=MAX_PARALLELISM,
+                key_groups=key_group_range(MAX_PARALLELISM, parallelism, subtask),
+                attempt="3.2",
+                clock=lambda: self.now,
+                probe=lambda point, checkpoint_id: self.points.append((point, checkpoint_id)),
+                restored_checkpoint_id=restored,
+                keyed=keyed,
+                operator=lists,
+            )
+        )
+        return operator
+
+    def open_all(self, make: Callable[[], Operator], parallelism: int) -> list[Any]:
+        """A fresh start of every subtask."""
+        return [self.open(make(), subtask=subtask, parallelism=parallelism) for subtask in range(parallelism)]
+
+    def restore_all(
+        self, operators: Sequence[Operator], make: Callable[[], Operator], parallelism: int
+    ) -> list[Any]:
+        """Checkpoint 7 of ``operators``, restored into new subtasks."""
+        files: dict[str, bytes] = {}
+        subtasks = []
+        for subtask, operator in enumerate(operators):
+            snapshot = operator.snapshot(7, 70)
+            assert snapshot is not None
+            encoded = encode_task_snapshot(TaskSnapshot({"op": snapshot}))
+            path = f"chk-7/{subtask}"
+            files[path] = encoded.data
+            subtasks.append(SubtaskState(handle_of(path, encoded), False))
+        metadata = OperatorMetadata("op", "op", "op", len(operators), MAX_PARALLELISM, tuple(subtasks))
+        checkpoint = CheckpointMetadata(7, "job", "words", 70, "checkpoint", "3.1", (metadata,))
+        dealt = redistribute(checkpoint, [Vertex("op", parallelism, MAX_PARALLELISM, True)])
+        restored = []
+        for subtask in range(parallelism):
+            state = read_assignment(dealt["op", subtask], files.__getitem__)
+            restored.append(
+                self.open(
+                    make(),
+                    subtask=subtask,
+                    parallelism=parallelism,
+                    restored=7,
+                    keyed=state.keyed,
+                    lists=state.operator,
+                )
+            )
+        return restored
+
+    def process(self, operator: Operator, *values: Any, timestamps: bool = False) -> list[Any]:
+        """The values that follow from ``values``, or whole records where each value is one."""
+        if timestamps:
+            return operator.process_batch(list(values), 0)
+        return [value for value, _ in operator.process_batch([(value, None) for value in values], 0)]
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
