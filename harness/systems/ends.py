@@ -6,25 +6,29 @@ The rules this module lives by:
   only numbers of records can be compared with an oracle.
 - A commit is told after it is done and before the next one is begun: of two that are done, one at the most
   has not been told when the process dies, and its file is there to be seen.
-- An error that answers a commit comes after the commit has been done, as from a server whose answer is lost.
+- A commit that is to fail fails before anything is done; one that is answered with an error has been done,
+  as by a server whose answer is lost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from engine.connectors.encoders import Encoder
 from engine.connectors.file_sink import FileSinkFunction, OutputFileConfig, Transaction
 from engine.connectors.source import Source, SplitReader
 from engine.elements import Record
 from engine.operators.source import SourceOperator
-from harness.scenario import Parameter
+from harness.scenario import FaultKind, Parameter
 from harness.systems import event_log
 from harness.systems.event_log import EventLog
 from harness.systems.spec import Spec
 
 PREFIX: Final = "part"
+
+CommitFault: TypeAlias = Callable[[], FaultKind | None]
+"""What is wrong with the commit about to be made, if anything."""
 
 
 class InjectedError(Exception):
@@ -92,26 +96,30 @@ class ToldFileSink(FileSinkFunction):
         encoder: Encoder,
         config: OutputFileConfig,
         log: EventLog,
-        fails: Callable[[], bool],
+        fault: CommitFault,
     ) -> None:
         super().__init__(base_path, encoder, config)
         self._log = log
-        self._fails = fails
+        self._fault = fault
 
     def __deepcopy__(self, memo: object) -> ToldFileSink:
         config = OutputFileConfig(self._prefix, self._suffix)
-        return ToldFileSink(self._base_path, self._encoder, config, self._log, self._fails)
+        return ToldFileSink(self._base_path, self._encoder, config, self._log, self._fault)
 
     def commit(self, transaction: Transaction) -> None:
         """Commit, then tell."""
         name, length = transaction
+        fault = self._fault()
+        if fault == "fail_commit":
+            self._log.say(event_log.COMMIT_FAILED, transaction=name)
+            raise InjectedError(f"commit of {name} was refused")
         try:
             super().commit(transaction)
         except OSError:
             self._log.say(event_log.COMMIT_FAILED, transaction=name)
             raise
         self._log.say(event_log.COMMITTED, transaction=name, length=length)
-        if self._fails():
+        if fault is not None:
             self._log.say(event_log.COMMIT_FAILED, transaction=name)
             raise InjectedError(f"commit of {name} timed out")
 
@@ -120,7 +128,7 @@ class LocalIO:
     """The ends of a family's job in a real process."""
 
     def __init__(
-        self, spec: Spec, source: CountedSource, parallelism: int, log: EventLog, fails: Callable[[], bool]
+        self, spec: Spec, source: CountedSource, parallelism: int, log: EventLog, fault: CommitFault
     ) -> None:
         self.source_parallelism = spec.source_parallelism or parallelism
         self.parallelism = parallelism
@@ -129,7 +137,7 @@ class LocalIO:
         self._spec = spec
         self._source = source
         self._log = log
-        self._fails = fails
+        self._fault = fault
 
     def source(self, name: str) -> CountedSource:
         """The splits."""
@@ -140,5 +148,5 @@ class LocalIO:
         spec = self._spec
         encoder = Encoder.json_lines_encoder() if spec.rows == "json" else Encoder.csv_encoder()
         return ToldFileSink(
-            spec.output, encoder, OutputFileConfig(PREFIX, spec.suffix), self._log, self._fails
+            spec.output, encoder, OutputFileConfig(PREFIX, spec.suffix), self._log, self._fault
         )

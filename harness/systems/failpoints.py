@@ -14,12 +14,9 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
-from typing import Final
 
-from harness.scenario import ANY_TASK, KILLS, Fault
+from harness.scenario import ANY_TASK, KILLS, Fault, FaultKind
 from harness.systems.spec import WaitingState
-
-COMMIT_ERROR: Final = "commit_error_after_success"
 
 
 class Killed(BaseException):
@@ -72,16 +69,16 @@ class Failpoints:
             if number is not None:
                 self._strike_or_wait(number, task)
 
-    def commit_fails(self, task: str) -> bool:
-        """Whether the commit that has just been done is answered with an error."""
+    def commit_fault(self, task: str) -> FaultKind | None:
+        """What is wrong with the commit about to be made, if anything."""
         if "committing" not in self._armed:
-            return False
+            return None
         number = self._hit("committing", task, 0, kills=False)
         if number is None:
-            return False
+            return None
         self._arm()
         self._strike(number, self._faults[number], task)
-        return True
+        return self._faults[number].kind
 
     def _hit(self, point: str, task: str, checkpoint_id: int, kills: bool) -> int | None:
         """Count one pass for each fault that matches; the number of the one whose turn it is, if any."""

@@ -49,6 +49,7 @@ CAPABILITIES: Final = frozenset(
         Capability.KILL_ALL,
         Capability.KILL_PROCESS,
         Capability.COMMIT_ERRORS,
+        Capability.FAILED_COMMITS,
         Capability.RESCALE,
     }
 )

@@ -23,6 +23,7 @@ from engine.runtime.local import JobExecutionFailed
 from engine.runtime.recovery import recover
 from engine.runtime.storage import LocalCheckpointStorage
 from harness.family import load_family
+from harness.scenario import FaultKind
 from harness.systems import event_log
 from harness.systems.ends import CountedSource, LocalIO
 from harness.systems.event_log import EventLog
@@ -37,14 +38,14 @@ def run(spec: Spec, log: EventLog, locked: ExitStack) -> int:
     configuration = _configuration(spec)
     execution: ObservedLocalExecution | None = None
 
-    def commit_fails() -> bool:
-        return execution is not None and execution.commit_fails()
+    def commit_fault() -> FaultKind | None:
+        return None if execution is None else execution.commit_fault()
 
     def graph_of(parallelism: int) -> JobGraph:
         environment = StreamExecutionEnvironment.get_execution_environment(configuration)
         environment.set_parallelism(parallelism)
         environment.set_max_parallelism(spec.max_parallelism)
-        family.job(environment, LocalIO(spec, source, parallelism, log, commit_fails))
+        family.job(environment, LocalIO(spec, source, parallelism, log, commit_fault))
         return environment.get_job_graph(spec.job_name)
 
     graph = graph_of(spec.parallelism)

@@ -28,11 +28,11 @@ from engine.runtime.recovery import Recovered, files_of
 from engine.runtime.storage import CheckpointStorage
 from engine.task.events import StoreSnapshot, TaskEvent
 from engine.task.task import Task
-from harness.scenario import Fault
+from harness.scenario import KILLS, Fault, FaultKind
 from harness.systems import event_log
 from harness.systems.ends import InjectedError, records_read
 from harness.systems.event_log import EventLog
-from harness.systems.failpoints import COMMIT_ERROR, Failpoints, Killed, die
+from harness.systems.failpoints import Failpoints, Killed, die
 from harness.systems.spec import Spec
 
 
@@ -58,10 +58,10 @@ class ObservedLocalExecution(LocalExecution):
         self._graph_parallelism = spec.parallelism
         self._parallelism = spec.parallelism
 
-    def commit_fails(self) -> bool:
-        """Whether the commit that the current task has just done is answered with an error."""
+    def commit_fault(self) -> FaultKind | None:
+        """What is wrong with the commit that the current task is about to make, if anything."""
         task = self.current_task
-        return task is not None and self.failpoints.commit_fails(task.name)
+        return None if task is None else self.failpoints.commit_fault(task.name)
 
     # Deaths.
 
@@ -84,7 +84,7 @@ class ObservedLocalExecution(LocalExecution):
         )
         if fault.kind == "kill_process":
             die()
-        if fault.kind == COMMIT_ERROR:
+        if fault.kind not in KILLS:
             return
         for task in victims:
             if task is not running:

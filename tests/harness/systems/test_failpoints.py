@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.scenario import Fault
+from harness.scenario import COMMIT_FAULTS, Fault
 from harness.systems.failpoints import Failpoints
 from harness.systems.spec import WaitingState
 
@@ -92,13 +92,14 @@ def test_in_turn_one_that_is_to_strike_later_holds_the_next_one_back():
     assert points.struck == [(0, "a"), (1, "c")]
 
 
-def test_a_commit_fails_once_and_is_no_kill():
-    points = Watched(Fault("commit_error_after_success", "committing", "sink-0"))
+@pytest.mark.parametrize("kind", sorted(COMMIT_FAULTS))
+def test_a_commit_fails_once_and_is_no_kill(kind):
+    points = Watched(Fault(kind, "committing", "sink-0"))
     points.probe("committing", "sink-0", 1)
     assert points.struck == []
-    assert not points.commit_fails("sink-1")
-    assert points.commit_fails("sink-0")
-    assert not points.commit_fails("sink-0")
+    assert points.commit_fault("sink-1") is None
+    assert points.commit_fault("sink-0") == kind
+    assert points.commit_fault("sink-0") is None
     assert points.struck == [(0, "sink-0")]
 
 

@@ -13,7 +13,7 @@ from harness.family import load_family
 from harness.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, ERROR, JOB_FINISHED
 from harness.mutants import MutantError
 from harness.oracle import PythonOracle
-from harness.scenario import COORDINATOR_POINTS, POINTS, Fault, Scenario, Schedule
+from harness.scenario import COMMIT_FAULTS, COORDINATOR_POINTS, POINTS, Fault, Scenario, Schedule
 from harness.systems.local import LocalRun, LocalSystem, spec_of
 from harness.systems.local_child import main
 from harness.systems.retelling import OUTSIDE
@@ -109,10 +109,12 @@ def test_a_job_is_restored_at_the_parallelism_that_a_kill_asks_for():
     assert parallelisms == [2, 3, 1, 1]
 
 
-def test_a_commit_that_is_answered_with_an_error_is_done_once():
-    history, verdict = tried(scenario_with(Fault("commit_error_after_success", "committing", "sink-0")))
+@pytest.mark.parametrize("kind", sorted(COMMIT_FAULTS))
+def test_a_commit_that_fails_or_is_answered_with_an_error_is_done_once(kind):
+    history, verdict = tried(scenario_with(Fault(kind, "committing", "sink-0")))
     assert verdict.violations == ()
-    assert history.statistics.coverage == {("commit_error_after_success", "committing"): 1}
+    assert history.statistics.coverage == {(kind, "committing"): 1}
+    assert history.statistics.attempts == 2
 
 
 def test_what_the_system_cannot_take_is_counted_and_the_rest_is_run():
