@@ -25,18 +25,13 @@ from math import ceil
 from pathlib import Path
 from typing import IO, Final
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from engine.runtime.spark_session import LOCAL_MASTER, SparkFailed, spark_session
 from harness.campaign_jobs import SimulationJob, run_side_by_side
-from harness.campaign_judge import (
-    Disagreement,
-    Trials,
-    check_judgeable,
-    disagreements,
-    outcome_lines,
-)
+from harness.campaign_judge import Disagreement, Trials, check_judgeable, disagreements
 from harness.campaign_tables import TrialTables
 from harness.campaign_worker import FamilySource, Simulation
 from harness.family import Family, FamilyError
@@ -125,7 +120,9 @@ def run_campaign(
         assert lines is not None
         deadline = None if max_time is None else started + max_time
         try:
-            _Campaign(session, result, _emptied(out / TRIALS), lines, progress).run(scenarios, deadline)
+            # Executors work in folders of their own.
+            folder = _emptied((out / TRIALS).resolve())
+            _Campaign(session, result, folder, lines, progress).run(scenarios, deadline)
         except KeyboardInterrupt:
             run.interrupted = True
         except (FamilyError, WorkerFailed, SparkFailed) as mistake:
@@ -137,6 +134,11 @@ def run_campaign(
 
 def read_trials(session: SparkSession, family: Family, tables: TrialTables, path: Path) -> Trials:
     """Return the trials of one family that lie in a folder."""
+    if not any(path.glob("part-*")):
+        raise SparkFailed(
+            f"the executors have written their trials to another {path} than the one here:"
+            " choose a folder that all machines share"
+        )
     # With a schema Spark need not look into the files to find one.
     return Trials(family, session.read.schema(from_arrow_schema(tables.schema)).parquet(str(path)))
 
@@ -218,22 +220,26 @@ class _Campaign:
             if not first:
                 deadline = max(deadline, time.time() + 1.0)
         jobs = self._jobs(first, count, deadline)
-        done, failed = self._result.run.tally.scenarios, self._result.run.tally.failed
+        run = self._result.run
+        done, failed = run.tally.scenarios, run.tally.failed
         begun = time.perf_counter()
-        run_side_by_side(self._session, jobs, lambda part: self._progress(done + int(part * count), failed))
+        outcomes = run_side_by_side(
+            self._session, jobs, lambda part: self._progress(done + int(part * count), failed)
+        )
         simulated = time.perf_counter()
+        self._keep(outcomes)
         trials = [
-            read_trials(self._session, family, tables, job.path)
-            for family, tables, job in zip(self._families, self._tables, jobs, strict=True)
+            read_trials(self._session, family, tables, job.simulation.folder)
+            for family, tables, job, table in zip(self._families, self._tables, jobs, outcomes, strict=True)
+            if table.num_rows
         ]
-        self._keep(outcome_lines(trials))
         kept = time.perf_counter()
         self._result.disagreements += disagreements(self._session, trials)
         judged = time.perf_counter()
         self._result.judging_seconds += judged - kept
-        self._result.judged = self._result.run.tally.scenarios
+        self._result.judged = run.tally.scenarios
         self._waves += 1
-        self._judged = max(self._result.run.tally.scenarios - done, 1)
+        self._judged = max(run.tally.scenarios - done, 1)
         self._per_second = self._judged / (simulated - begun)
         self._judging_seconds = judged - simulated
 
@@ -245,18 +251,26 @@ class _Campaign:
         tasks = max(ceil(cores / size), min(ceil(count / size / per_task), MOST_TASKS))
         jobs = []
         for place, tables in enumerate(self._tables):
-            simulation = Simulation(self._sources[place], tables, self._result.run.seed, size, deadline)
-            numbers = range(first + (place - first) % size, first + count, size)
             name = re.sub(r"[^A-Za-z0-9_-]+", "_", tables.family)
-            path = self._folder / f"{place}-{name}" / f"wave-{self._waves:04d}"
-            jobs.append(SimulationJob(simulation, numbers, tasks, path))
+            simulation = Simulation(
+                source=self._sources[place],
+                tables=tables,
+                run_seed=self._result.run.seed,
+                families=size,
+                folder=self._folder / f"{place}-{name}" / f"wave-{self._waves:04d}",
+                deadline=deadline,
+            )
+            numbers = range(first + (place - first) % size, first + count, size)
+            jobs.append(SimulationJob(simulation, numbers, tasks))
         return jobs
 
-    def _keep(self, lines: Sequence[bytes]) -> None:
-        """Write outcomes down and count them."""
-        tally = self._result.run.tally
+    def _keep(self, outcomes: Sequence[pa.Table]) -> None:
+        """Write outcomes down and count them, in the order of the campaign."""
+        table = pa.concat_tables(outcomes).sort_by("scenario_id")
+        lines = table.column("line").to_pylist()
         self._lines.writelines(lines)
         self._lines.flush()
+        tally = self._result.run.tally
         for line in lines:
             tally.add(from_line(line))
         self._progress(tally.scenarios, tally.failed)

@@ -15,20 +15,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
 from pyspark import InheritableThread, SparkContext
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from engine.runtime.spark_session import SparkFailed, one_line
-from harness.campaign_worker import Simulation
+from harness.campaign_worker import OUTCOME_LINES, Simulation
 from harness.family import FamilyError
 from harness.pool import WorkerFailed
 
-SECONDS_BETWEEN_LOOKS: Final = 0.1
+SECONDS_BETWEEN_LOOKS: Final = 0.2
 
 _FAMILY_ERROR: Final = f"{FamilyError.__module__}.{FamilyError.__qualname__}: "
 _groups = count(1)
@@ -41,33 +41,31 @@ class SimulationJob:
     simulation: Simulation
     numbers: range
     tasks: int
-    path: Path
-    """Where its Parquet files go."""
 
-    def run(self, session: SparkSession) -> None:
-        """Simulate, and write the trials."""
+    def run(self, session: SparkSession) -> pa.Table:
+        """Simulate and write the trials; return the outcomes."""
         numbers = self.numbers
-        session.range(numbers.start, numbers.stop, numbers.step, self.tasks).mapInArrow(
-            self.simulation, from_arrow_schema(self.simulation.tables.schema)
-        ).write.parquet(str(self.path))
+        rows = session.range(numbers.start, numbers.stop, numbers.step, self.tasks)
+        return rows.mapInArrow(self.simulation, from_arrow_schema(OUTCOME_LINES)).toArrow()
 
 
 def run_side_by_side(
     session: SparkSession, jobs: Sequence[SimulationJob], progress: Callable[[float], None]
-) -> None:
-    """Run jobs to their end; ``progress`` is told which part of all tasks is done."""
+) -> list[pa.Table]:
+    """Run jobs to their end and return their outcomes; ``progress`` is told which part of all is done."""
     context = session.sparkContext
     group = f"onceproof simulation {next(_groups)}"
     failures: list[Exception] = []
+    outcomes: dict[int, pa.Table] = {}
 
-    def run(job: SimulationJob) -> None:
+    def run(place: int, job: SimulationJob) -> None:
         try:
             context.setJobGroup(group, f"simulate {job.simulation.tables.family}", interruptOnCancel=True)
-            job.run(session)
+            outcomes[place] = job.run(session)
         except Exception as error:
             failures.append(error)
 
-    threads = [InheritableThread(target=run, args=(job,)) for job in jobs]
+    threads = [InheritableThread(target=run, args=numbered) for numbered in enumerate(jobs)]
     for thread in threads:
         thread.start()
     tasks = sum(job.tasks for job in jobs)
@@ -84,6 +82,7 @@ def run_side_by_side(
             thread.join()
     if failures:
         raise _as_it_was(failures[0]) from failures[0]
+    return [outcomes[place] for place in range(len(jobs))]
 
 
 def _finished_tasks(context: SparkContext, group: str) -> int:

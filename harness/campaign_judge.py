@@ -1,9 +1,7 @@
-"""The judgement on a wave of trials: their outcomes, and whether both oracles say the same of each.
+"""The judgement on a wave of trials: whether both oracles say the same of each scenario.
 
 The rules this module lives by:
 
-- Parquet is the one truth; the lines of outcomes.jsonl are made of its columns, and are the lines that any
-  other run would have written.
 - A scenario's rows differ for Spark if one is there too often, or if one is missing though the job finished,
   or if one was committed that row_schema has no place for. The checker exactly_once says the same in Python.
 - Where the two say otherwise, ``expected`` and ``oracle_sql`` of the family do not mean the same, or one of
@@ -22,7 +20,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.types import LongType, StructField, StructType
 
 from engine.runtime.spark_session import SPARK_ERRORS, one_line
-from harness.campaign_tables import OUTCOME_COLUMNS, TrialTables
+from harness.campaign_tables import TrialTables
 from harness.family import NOTHING_DECLARED, Family, FamilyError
 from harness.history import Row
 from harness.oracle_spark import SCENARIO, Evidence, SparkOracle, difference_of, record_schema_of
@@ -82,14 +80,6 @@ def check_judgeable(session: SparkSession, family: Family, tables: TrialTables) 
     columns = StructType([StructField(SCENARIO, LongType()), *record_schema_of(family)])
     nothing = session.createDataFrame([], columns)
     SparkOracle(session).expected(family, nothing)
-
-
-def outcome_lines(all_trials: Sequence[Trials]) -> list[bytes]:
-    """Return the outcomes of all families as lines of JSON, in the order of the campaign."""
-    line = sql.to_json(sql.struct(*OUTCOME_COLUMNS), {"ignoreNullFields": "false"})
-    tables = [trials.table.select(SCENARIO, line.alias("line")) for trials in all_trials]
-    found = reduce(DataFrame.unionAll, tables).toArrow().sort_by(SCENARIO)
-    return [text.encode() + b"\n" for text in found.column("line").to_pylist()]
 
 
 def disagreements(session: SparkSession, all_trials: Sequence[Trials]) -> list[Disagreement]:

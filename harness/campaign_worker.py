@@ -6,8 +6,10 @@ The rules this module lives by:
   seeds, same verdicts, same trace hashes. A task that Spark runs again gives the same rows again.
 - A family is loaded once for each worker process. A user's file travels as text, and is put where a worker
   on another machine can load it.
-- Rows leave in batches of some tens of scenarios: large enough that a batch costs little, small enough that
-  a worker holds little.
+- What is judged goes straight into a Parquet file, without a detour through Java, which would cost more than
+  all the rest. The file is named for the task's first scenario, written beside its name and renamed: a second
+  attempt, even one that runs at the same time, puts the same scenarios in the same place. Only the outcomes
+  travel to the driver.
 - After the deadline nothing is begun any more: a campaign that is bounded by time must end in time even
   where the machine is slower than it was.
 - Nothing here needs a JVM or a session.
@@ -18,19 +20,23 @@ from __future__ import annotations
 import gc
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Final
+from uuid import uuid4
 
 import pyarrow as pa
+from pyarrow import parquet
 
 from harness.campaign_tables import TrialTables, TriedScenario
 from harness.family import Family, FamilyError, load_family
+from harness.outcome import to_line
 from harness.seeds import scenario_seed
 from harness.trial import run_scenario, scenario_of
 
-BATCH = 64
+OUTCOME_LINES: Final = pa.schema([("scenario_id", pa.int64()), ("line", pa.binary())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,22 +87,24 @@ class Simulation:
     run_seed: int
     families: int
     """How many families take turns in the campaign."""
-    deadline: float | None
+    folder: Path
+    """Where the Parquet files go; one that driver and executors share."""
+    deadline: float | None = None
     """Seconds since the epoch, after which no scenario is begun."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the trials of the numbers in the first column."""
+        """Yield the outcomes of the numbers in the first column, after the trials have been written."""
         trials: list[TriedScenario] = []
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 if self.deadline is not None and time.time() >= self.deadline:
                     break
                 trials.append(self._tried(number))
-                if len(trials) == BATCH:
-                    yield self.tables.batch(trials)
-                    trials.clear()
         if trials:
-            yield self.tables.batch(trials)
+            self._write(trials)
+            numbers = pa.array([trial.number for trial in trials], pa.int64())
+            lines = pa.array([to_line(trial.outcome) for trial in trials], pa.binary())
+            yield pa.RecordBatch.from_arrays([numbers, lines], schema=OUTCOME_LINES)
 
     def _tried(self, number: int) -> TriedScenario:
         family = load(self.source)
@@ -107,3 +115,11 @@ class Simulation:
             # The path is told as the user knows it.
             raise FamilyError(str(error).replace(_place_of(self.source), self.source.asked)) from None
         return TriedScenario.of(number, scenario, outcome, history)
+
+    def _write(self, trials: Sequence[TriedScenario]) -> None:
+        name = f"part-{trials[0].number:08d}.parquet"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        # Hidden, so that nobody who reads the folder takes it for a part.
+        hidden = self.folder / f".{name}.{uuid4().hex}"
+        parquet.write_table(pa.Table.from_batches([self.tables.batch(trials)]), hidden)
+        hidden.replace(self.folder / name)

@@ -16,6 +16,7 @@ from harness.campaign_tables import TrialTables, TriedScenario
 from harness.campaign_worker import FamilySource, Simulation, load
 from harness.family import NOTHING_DECLARED, FamilyError, load_family
 from harness.history import Row
+from harness.outcome import from_line
 from harness.runner import run
 from harness.seeds import scenario_seed
 from harness.trial import run_scenario, scenario_of
@@ -89,17 +90,33 @@ def test_a_row_that_fits_no_schema_is_kept_as_text_beside_the_others(misfit: Any
     assert row["committed"] == [{"word": "ant", "count": 1}, {"word": None, "count": None}]
 
 
-def test_executors_make_of_a_number_what_any_run_makes_of_it() -> None:
-    simulation = Simulation(FamilySource("word_count", None), TABLES, run_seed=7, families=3, deadline=None)
+def simulation_of(source: FamilySource, folder: Path, **options: Any) -> Simulation:
+    return Simulation(source, TABLES, **{"run_seed": 7, "families": 1, "folder": folder, **options})
+
+
+def test_executors_make_of_a_number_what_any_run_makes_of_it(tmp_path: Path) -> None:
+    simulation = simulation_of(FamilySource("word_count", None), tmp_path / "trials", families=3)
     batches = list(simulation([pa.record_batch({"id": [1, 4, 7]}), pa.record_batch({"id": [10]})]))
-    rows = [row for batch in batches for row in batch.to_pylist()]
+    outcomes = [from_line(line) for batch in batches for line in batch.column("line").to_pylist()]
+    assert [outcome.seed for outcome in outcomes] == [
+        scenario_seed(7, "word_count", index) for index in range(4)
+    ]
+    rows = pyarrow.dataset.dataset(tmp_path / "trials", format="parquet").to_table().to_pylist()
     assert [row["scenario_id"] for row in rows] == [1, 4, 7, 10]
-    assert [row["seed"] for row in rows] == [scenario_seed(7, "word_count", index) for index in range(4)]
+    assert [row["trace_hash"] for row in rows] == [outcome.trace_hash for outcome in outcomes]
 
 
-def test_nothing_is_begun_after_the_deadline() -> None:
-    simulation = Simulation(FamilySource("word_count", None), TABLES, run_seed=7, families=1, deadline=1.0)
+def test_a_second_attempt_of_a_task_replaces_what_the_first_has_written(tmp_path: Path) -> None:
+    simulation = simulation_of(FamilySource("word_count", None), tmp_path)
+    for _ in range(2):
+        assert len(list(simulation([pa.record_batch({"id": [5, 6]})]))) == 1
+        assert [path.name for path in tmp_path.iterdir()] == ["part-00000005.parquet"]
+
+
+def test_nothing_is_begun_after_the_deadline(tmp_path: Path) -> None:
+    simulation = simulation_of(FamilySource("word_count", None), tmp_path / "trials", deadline=1.0)
     assert list(simulation([pa.record_batch({"id": [1, 2]})])) == []
+    assert not (tmp_path / "trials").exists()
 
 
 def test_a_user_s_file_is_loaded_where_its_path_does_not_exist(tmp_path: Path) -> None:
@@ -110,7 +127,7 @@ def test_a_user_s_file_is_loaded_where_its_path_does_not_exist(tmp_path: Path) -
     path.unlink()
     assert load(source).name == "travelling"
     with pytest.raises(FamilyError) as error:
-        list(Simulation(source, TABLES, 7, 1, None)([pa.record_batch({"id": [0]})]))
+        list(simulation_of(source, tmp_path / "trials")([pa.record_batch({"id": [0]})]))
     # Told with the path that its user knows, though another one was loaded.
     seed = scenario_seed(7, "travelling", 0)
     assert str(error.value) == f"{path}:{line}: seed {seed}: KeyError: 'lost'"
