@@ -101,13 +101,14 @@ def test_sum_adds_one_field_and_keeps_the_others_of_the_first_record(bench):
     ]
 
 
-def test_a_reduced_value_may_be_none_or_zero(bench):
-    class Last(ReduceFunction):
+@pytest.mark.parametrize("first", [0, None, ""])
+def test_a_reduced_value_may_be_nothing_much(bench, first):
+    class First(ReduceFunction):
         def reduce(self, value1, value2):
-            return (value2[0], value1[1])
+            return value1
 
-    operator = bench.open(KeyedReduceOperator(Last(), lambda value: 0, None, None))
-    assert bench.process(operator, (1, None), (2, None), (3, 0)) == [(1, None), (2, None), (3, None)]
+    operator = bench.open(KeyedReduceOperator(First(), lambda value: "key", None, None))
+    assert bench.process(operator, first, 5, 6) == [first, first, first]
 
 
 def test_the_state_of_reduce_has_flinks_name(bench):
@@ -140,6 +141,24 @@ def test_counting_goes_on_after_a_restore_at_another_parallelism(bench, before, 
     for word in sorted(set(WORDS)):
         (row,) = bench.process(restored[owner(word, after, Types.STRING())], word)
         assert row == (word, WORDS.count(word) + 1)
+
+
+@pytest.mark.parametrize("reduces", [False, True])
+def test_keys_are_grouped_by_their_declared_type(bench, reduces):
+    """A negative number has another key group as an int than as a long."""
+
+    def make():
+        if reduces:
+            return KeyedReduceOperator(Join(), lambda number: number, Types.INT(), Types.LONG())
+        return KeyedProcessOperator(Count(), lambda number: number, Types.INT())
+
+    numbers = range(-30, 0)
+    operators = bench.open_all(make, 1)
+    bench.process(operators[0], *numbers)
+    restored = bench.restore_all(operators, make, 3)
+    for number in numbers:
+        (result,) = bench.process(restored[owner(number, 3, Types.INT())], number)
+        assert result == (2 * number if reduces else (number, 2))
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (3, 2)])
