@@ -125,7 +125,7 @@ def run_campaign(
             _Campaign(session, result, folder, lines, progress).run(scenarios, deadline)
         except KeyboardInterrupt:
             run.interrupted = True
-        except (FamilyError, WorkerFailed, SparkFailed) as mistake:
+        except (FamilyError, OutputUnwritable, WorkerFailed, SparkFailed) as mistake:
             raise CampaignStopped(result, mistake) from mistake
         finally:
             run.seconds = time.time() - started
@@ -196,15 +196,16 @@ class _Campaign:
 
     def _next_count(self, first: int, scenarios: int | None, deadline: float | None) -> int:
         """Return how many scenarios the next wave has, none where there is no next wave."""
+        if scenarios is not None and first >= scenarios:
+            return 0
         if deadline is None:
             assert scenarios is not None
-            waves = ceil(scenarios / LARGEST_WAVE)
-            return ceil(scenarios / waves) if first < scenarios else 0
+            return ceil(scenarios / ceil(scenarios / LARGEST_WAVE))
         cores = self._result.run.workers
         left = deadline - time.time()
         if not first:
             return cores * (FIRST_WAVE_PER_CORE if left > 2 * LEAST_JUDGING_SECONDS else LEAST_PER_CORE)
-        if left < 1.5 * LEAST_JUDGING_SECONDS or first == scenarios:
+        if left < 1.5 * LEAST_JUDGING_SECONDS:
             return 0
         each = 1 / self._per_second + self._judging_seconds_each()
         return int(min((left - LEAST_JUDGING_SECONDS) / each, LONGEST_WAVE_SECONDS / each, LARGEST_WAVE))

@@ -6,8 +6,8 @@ The rules this module lives by:
   tasks of one job leave idle are taken by the next.
 - How far they are is asked of Spark, by finished tasks; tasks themselves report nothing.
 - One that fails takes the others with it, and so does an interrupt: nothing goes on in the background.
-- A mistake in a family's file happens on an executor and is its user's to mend: it comes out of Spark's
-  error as what it was.
+- A mistake in a family's file, or a full disk, happens on an executor and is the user's to mend: it comes
+  out of Spark's error as what it was.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ from engine.runtime.spark_session import SparkFailed, one_line
 from harness.campaign_worker import OUTCOME_LINES, Simulation
 from harness.family import FamilyError
 from harness.pool import WorkerFailed
+from harness.runner import OutputUnwritable
 
 SECONDS_BETWEEN_LOOKS: Final = 0.2
 
-_FAMILY_ERROR: Final = f"{FamilyError.__module__}.{FamilyError.__qualname__}: "
+# What a worker may say that its user can mend.
+_MENDABLE: Final[tuple[type[Exception], ...]] = (FamilyError, OutputUnwritable)
 _groups = count(1)
 
 
@@ -102,7 +104,9 @@ def _as_it_was(failure: Exception) -> Exception:
     if not isinstance(failure, PythonException):
         return SparkFailed(f"Spark could not run the campaign: {one_line(failure)}")
     text = str(failure).strip()
-    for line in reversed(text.splitlines()):
-        if line.startswith(_FAMILY_ERROR):
-            return FamilyError(line.removeprefix(_FAMILY_ERROR))
+    last = text.splitlines()[-1] if text else ""
+    for kind in _MENDABLE:
+        name, _, said = last.partition(": ")
+        if name == f"{kind.__module__}.{kind.__qualname__}":
+            return kind(said)
     return WorkerFailed(text)

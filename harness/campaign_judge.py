@@ -84,6 +84,8 @@ def check_judgeable(session: SparkSession, family: Family, tables: TrialTables) 
 
 def disagreements(session: SparkSession, all_trials: Sequence[Trials]) -> list[Disagreement]:
     """Judge all families by their SQL in one job; return the scenarios that Python judged differently."""
+    if not all_trials:
+        return []
     oracle = SparkOracle(session)
     tables = [_disagreeing(oracle, trials) for trials in all_trials]
     try:

@@ -33,6 +33,7 @@ from pyarrow import parquet
 from harness.campaign_tables import TrialTables, TriedScenario
 from harness.family import Family, FamilyError, load_family
 from harness.outcome import to_line
+from harness.runner import OutputUnwritable
 from harness.seeds import scenario_seed
 from harness.trial import run_scenario, scenario_of
 
@@ -118,8 +119,12 @@ class Simulation:
 
     def _write(self, trials: Sequence[TriedScenario]) -> None:
         name = f"part-{trials[0].number:08d}.parquet"
-        self.folder.mkdir(parents=True, exist_ok=True)
         # Hidden, so that nobody who reads the folder takes it for a part.
         hidden = self.folder / f".{name}.{uuid4().hex}"
-        parquet.write_table(pa.Table.from_batches([self.tables.batch(trials)]), hidden)
-        hidden.replace(self.folder / name)
+        table = pa.Table.from_batches([self.tables.batch(trials)])
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            parquet.write_table(table, hidden)
+            hidden.replace(self.folder / name)
+        except OSError as error:
+            raise OutputUnwritable(f"{self.folder}: cannot be written to: {error}") from None

@@ -17,7 +17,7 @@ from harness.campaign_worker import FamilySource, Simulation, load
 from harness.family import NOTHING_DECLARED, FamilyError, load_family
 from harness.history import Row
 from harness.outcome import from_line
-from harness.runner import run
+from harness.runner import OutputUnwritable, run
 from harness.seeds import scenario_seed
 from harness.trial import run_scenario, scenario_of
 
@@ -113,6 +113,17 @@ def test_a_second_attempt_of_a_task_replaces_what_the_first_has_written(tmp_path
         assert [path.name for path in tmp_path.iterdir()] == ["part-00000005.parquet"]
 
 
+def test_trials_that_cannot_be_written_are_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "trials").write_text("a file where a folder should be")
+    with pytest.raises(OutputUnwritable, match="trials: cannot be written to: ") as error:
+        list(
+            simulation_of(FamilySource("word_count", None), tmp_path / "trials")(
+                [pa.record_batch({"id": [1]})]
+            )
+        )
+    assert "\n" not in str(error.value)
+
+
 def test_nothing_is_begun_after_the_deadline(tmp_path: Path) -> None:
     simulation = simulation_of(FamilySource("word_count", None), tmp_path / "trials", deadline=1.0)
     assert list(simulation([pa.record_batch({"id": [1, 2]})])) == []
@@ -168,6 +179,16 @@ def test_a_campaign_is_the_run_of_the_same_seed(spark: SparkSession, tmp_path: P
     trials = pyarrow.dataset.dataset(tmp_path / "spark" / "trials" / "0-flights", format="parquet").to_table()
     assert sorted(trials.column("scenario_id").to_pylist()) == list(range(0, 41, 2))
     assert set(trials.column("family").to_pylist()) == {"flights"}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("scenarios", [0, 2])
+def test_there_may_be_fewer_scenarios_than_families(
+    spark: SparkSession, tmp_path: Path, scenarios: int
+) -> None:
+    result = campaign(spark, "flights", "page_views", "word_count", scenarios=scenarios, out=tmp_path)
+    assert (result.run.tally.scenarios, result.judged) == (scenarios, scenarios)
+    assert result.passed
 
 
 @pytest.mark.spark

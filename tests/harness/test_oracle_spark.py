@@ -116,7 +116,8 @@ def evidence_of(spark: SparkSession, family: Family, cases: Sequence[Case]) -> E
 
     tables = TrialTables(family.name, *arrow_schemas_of(family))
     trials = [
-        TriedScenario(number, scenario_of(records), OUTCOME, rows, finished=True) for number, records, rows in cases
+        TriedScenario(number, scenario_of(records), OUTCOME, rows, finished=True)
+        for number, records, rows in cases
     ]
     batch = tables.batch(trials)
     return Evidence.of(family, spark.createDataFrame(pa.Table.from_batches([batch])))
