@@ -8,13 +8,15 @@ The directory alone decides: no other memory of the job survives its process.
   that a half-deleted checkpoint is none.
 - ``finished``: the job has finished. It is written before the checkpoints are deleted, so that a restart in
   between does not begin afresh, but deletes the rest of them.
-- Every other file that no complete checkpoint lists was left by a process that died, and is deleted.
+- Every other file under ``chk-<n>`` that no complete checkpoint lists was left by a process that died, and is
+  deleted. What has another name is not ours, and stays: a copy ``chk-7.bak``, say.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from engine.checkpoint.metadata import CheckpointMetadata, decode_metadata
 from engine.checkpoint.store import CompletedCheckpointStore
@@ -22,6 +24,9 @@ from engine.checkpoint.store import CompletedCheckpointStore
 FINISHED = "finished"
 INCARNATION = "incarnation-"
 METADATA = "_metadata"
+
+_CHECKPOINT_FILE: Final = re.compile(r"chk-(0|[1-9][0-9]*)/(.+)")
+_MARKER: Final = re.compile(INCARNATION + "([1-9][0-9]*)")
 
 
 class RecoverableStorage(Protocol):
@@ -76,18 +81,13 @@ def recover(storage: RecoverableStorage, num_retained: int) -> Recovered:
     if FINISHED in paths:
         sweep(storage, ())
         return Recovered(incarnation, (), finished=True)
-    ids = sorted(
-        int(path[4 : -len(METADATA) - 1])
-        for path in paths
-        if path.startswith("chk-") and path.endswith("/" + METADATA)
-    )
+    found = [_CHECKPOINT_FILE.fullmatch(path) for path in paths]
+    ids = sorted(int(match[1]) for match in found if match is not None and match[2] == METADATA)
     store = CompletedCheckpointStore(num_retained)
     for checkpoint_id in ids[-num_retained:]:
         path = metadata_path(checkpoint_id)
         store.add(decode_metadata(storage.read(path), path))
     kept = tuple(store.retained)
-    for checkpoint_id in ids[:-num_retained]:
-        discard_checkpoint(storage, checkpoint_id)
     sweep(storage, kept)
     return Recovered(incarnation, kept, finished=False)
 
@@ -97,7 +97,9 @@ def sweep(storage: RecoverableStorage, kept: tuple[CheckpointMetadata, ...]) -> 
     listed = {metadata_path(metadata.checkpoint_id) for metadata in kept}
     for metadata in kept:
         listed.update(files_of(metadata))
-    unlisted = [path for path in storage.list("chk-") if path not in listed]
+    unlisted = [
+        path for path in storage.list("chk-") if path not in listed and _CHECKPOINT_FILE.fullmatch(path)
+    ]
     for path in sorted(unlisted, key=lambda path: not path.endswith("/" + METADATA)):
         storage.delete(path)
 
@@ -119,10 +121,10 @@ def files_of(metadata: CheckpointMetadata) -> set[str]:
 
 
 def _claim(storage: RecoverableStorage, paths: list[str]) -> int:
-    markers = [path for path in paths if path.startswith(INCARNATION)]
-    incarnation = max((int(path.removeprefix(INCARNATION)) for path in markers), default=0) + 1
+    claimed = [int(match[1]) for path in paths if (match := _MARKER.fullmatch(path)) is not None]
+    incarnation = max(claimed, default=0) + 1
     while not storage.create_exclusive(f"{INCARNATION}{incarnation}"):
         incarnation += 1
-    for path in markers:
-        storage.delete(path)
+    for earlier in claimed:
+        storage.delete(f"{INCARNATION}{earlier}")
     return incarnation
