@@ -18,7 +18,7 @@ from typing import Final
 
 from harness.mutants.registry import Mutant, MutantError, mutants_of
 
-THEMES: Final = ("barriers", "completion", "recovery", "sources", "state", "sinks")
+THEMES: Final = ("alignment", "tasks", "completion", "recovery", "sources", "state", "sinks")
 
 
 @cache

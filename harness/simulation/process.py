@@ -327,12 +327,18 @@ class SimulatedProcess(Execution):
     def _look_for_orphans(self) -> None:
         """What the job needs no longer, it has deleted while it ran; the sweep at its end would hide it.
 
-        It cannot know of a file that a lost acknowledgement told of, nor of what is still under way.
+        It cannot know of a file that a lost acknowledgement told of, nor of half a file that a failed write
+        left, nor of what is still under way.
         """
         world = self.world
         if world.is_under_way((_STORE, _METADATA, _ACKNOWLEDGE)):
             return
-        if ("lose_message", ACKNOWLEDGED) in world.history.statistics.coverage:
+        unknown = {
+            ("lose_message", ACKNOWLEDGED),
+            ("tear_write", SNAPSHOTTED),
+            ("tear_write", METADATA_WRITTEN),
+        }
+        if not unknown.isdisjoint(world.history.statistics.coverage):
             return
         needed: set[str] = set()
         for metadata in self.master.coordinator.store.retained:

@@ -39,7 +39,7 @@ def test_there_is_one_machine_whatever_the_scenario_says() -> None:
     assert scenario.source_parallelism == 1
     asks_for_three = msgspec.structs.replace(scenario, source_parallelism=3, max_parallelism=8)
     vertices = {vertex.name: vertex for vertex in World(FAMILY, asks_for_three).build_graph().vertices}
-    assert vertices["door -> machine"].parallelism == 1
+    assert vertices["door -> machine -> strips"].parallelism == 1
 
 
 def test_a_sound_engine_passes_and_both_numbers_of_each_ticket_agree() -> None:

@@ -1,15 +1,13 @@
-"""Mutants of the barrier's way through a task: alignment, snapshot, acknowledgement, the end of the input."""
+"""Mutants of a task's part in a checkpoint: its order, its acknowledgement, and the end of the input."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from engine.checkpoint.metadata import handle_of
-from engine.elements import CheckpointBarrier
+from engine.elements import CheckpointBarrier, Record
 from engine.messages import TriggerCheckpoint
 from engine.state.snapshot import TaskSnapshot, encode_task_snapshot
-from engine.task.barriers.aligned import AlignedBarrierHandler
-from engine.task.barriers.events import AbortCheckpoint, BarrierEffect
 from engine.task.events import SnapshotStored, StoreSnapshot, TaskEffect
 from engine.task.task import Task, TaskState
 from harness.mutants.patching import replaced
@@ -17,121 +15,34 @@ from harness.mutants.registry import Reached, mutant
 
 
 @mutant(
-    id="barrier-does-not-block",
-    breaks="exactly_once",
-    summary="records behind a barrier are processed before the other channels have delivered theirs",
-)
-def barrier_does_not_block(reached: Reached) -> Iterator[None]:
-    """At-least-once tracking in an exactly-once job: what the snapshot holds is replayed all the same."""
-    arrived = AlignedBarrierHandler._barrier_arrived
-
-    def unblocked(
-        self: AlignedBarrierHandler, channel: int, barrier: CheckpointBarrier
-    ) -> list[BarrierEffect]:
-        effects = arrived(self, channel, barrier)
-        if self.blocked[channel]:
-            reached()
-            self.blocked[channel] = False
-        return effects
-
-    with replaced(AlignedBarrierHandler, "_barrier_arrived", unblocked):
-        yield
-
-
-@mutant(
-    id="FLINK-21086",
-    breaks="liveness",
-    summary="the end of a channel does not count as its barrier",
-)
-def end_of_partition_is_not_counted(reached: Reached) -> Iterator[None]:
-    """An alignment that waits for a channel which has ended waits for ever."""
-    ended, align = AlignedBarrierHandler._channel_ended, AlignedBarrierHandler._align
-    ending = False
-
-    def channel_ended(self: AlignedBarrierHandler, channel: int) -> list[BarrierEffect]:
-        nonlocal ending
-        ending = True
-        try:
-            return ended(self, channel)
-        finally:
-            ending = False
-
-    def align_unless_ending(self: AlignedBarrierHandler, channel: int, effects: list[BarrierEffect]) -> None:
-        if ending:
-            reached()
-        else:
-            align(self, channel, effects)
-
-    with (
-        replaced(AlignedBarrierHandler, "_channel_ended", channel_ended),
-        replaced(AlignedBarrierHandler, "_align", align_unless_ending),
-    ):
-        yield
-
-
-@mutant(
-    id="late-barrier-blocks",
-    breaks="liveness",
-    summary="a barrier of a checkpoint that is over blocks its channel, and nothing unblocks it",
-)
-def late_barrier_blocks(reached: Reached) -> Iterator[None]:
-    """The barrier is dropped, as it should be, but its channel has been blocked before anyone looked."""
-    arrived = AlignedBarrierHandler._barrier_arrived
-
-    def blocking(
-        self: AlignedBarrierHandler, channel: int, barrier: CheckpointBarrier
-    ) -> list[BarrierEffect]:
-        latest = self.latest_checkpoint_id
-        is_late = barrier.checkpoint_id < latest or (barrier.checkpoint_id == latest and not self.pending)
-        effects = arrived(self, channel, barrier)
-        if is_late:
-            reached()
-            self.blocked[channel] = True
-        return effects
-
-    with replaced(AlignedBarrierHandler, "_barrier_arrived", blocking):
-        yield
-
-
-@mutant(
-    id="aborted-alignment-stays-blocked",
-    breaks="liveness",
-    summary="an alignment that is given up leaves the channels blocked that had delivered their barrier",
-)
-def aborted_alignment_stays_blocked(reached: Reached) -> Iterator[None]:
-    """What was blocked for the old checkpoint is forgotten before it is resumed."""
-    abort = AlignedBarrierHandler._abort
-
-    def forgetful(self: AlignedBarrierHandler, checkpoint_id: int, reason: str) -> AbortCheckpoint:
-        if self.holds_channels:
-            reached()
-            self.holds_channels.clear()
-        return abort(self, checkpoint_id, reason)
-
-    with replaced(AlignedBarrierHandler, "_abort", forgetful):
-        yield
-
-
-@mutant(
-    id="subsumed-alignment-counts",
+    id="FLINK-35027",
     breaks="consistent_cut",
-    summary="channels that had delivered the barrier of an older checkpoint count for the newer one",
+    summary="a task forwards the barrier before the records that its operators emit ahead of a snapshot",
 )
-def subsumed_alignment_counts(reached: Reached) -> Iterator[None]:
-    """A newer barrier overtakes an alignment, which goes on under the newer id instead of being given up."""
-    arrived = AlignedBarrierHandler._barrier_arrived
+def barrier_before_the_last_records(reached: Reached) -> Iterator[None]:
+    """They are in no snapshot: not in the operator's, which has let go of them, nor in one behind it."""
+    checkpoint = Task._checkpoint
 
-    def going_on(
-        self: AlignedBarrierHandler, channel: int, barrier: CheckpointBarrier
-    ) -> list[BarrierEffect]:
-        if self.pending and barrier.checkpoint_id > self.latest_checkpoint_id:
-            reached()
-            self.latest_checkpoint_id = barrier.checkpoint_id
-            self._barrier = barrier
-        return arrived(self, channel, barrier)
+    def hasty(self: Task, barrier: CheckpointBarrier, effects: list[TaskEffect]) -> None:
+        for operator in self._chain:
+            operator.prepare_snapshot = _nothing  # type: ignore[method-assign]
+        try:
+            checkpoint(self, barrier, effects)
+        finally:
+            for operator in self._chain:
+                del operator.prepare_snapshot
+        for position, operator in enumerate(self._chain):
+            records = operator.prepare_snapshot(barrier.checkpoint_id)
+            if records:
+                reached()
+                self._emit(records, position + 1)
 
-    with replaced(AlignedBarrierHandler, "_barrier_arrived", going_on):
+    with replaced(Task, "_checkpoint", hasty):
         yield
+
+
+def _nothing(checkpoint_id: int) -> list[Record]:
+    return []
 
 
 @mutant(
