@@ -9,8 +9,8 @@ The rules it lives by:
 - While metadata is being written the outcome is open: neither an expiry nor the end of the attempt aborts
   it, and nothing may be restored before it is known. Otherwise a newer attempt could go on from an older
   checkpoint than the one a later recovery would find.
-- Only a newer checkpoint that completes first ends one whose metadata is being written: it is deleted when
-  the write is done.
+- The metadata of one checkpoint is written at a time. Were there two writes, a process that dies could leave
+  the older one behind although the newer one, which is complete, had already deleted its files.
 - Not every checkpoint that does not complete is a failure: one that another checkpoint, the end of a task or
   of the attempt has overtaken says nothing of the job's health, and is not counted.
 - An answer of another attempt, or for a checkpoint that is not pending, is dropped and its state discarded.
@@ -232,14 +232,23 @@ class CheckpointCoordinator:
             return self._discard_unless_used(message)
         if answer is Answer.DUPLICATE or not pending.is_fully_acknowledged:
             return ()
-        assert self._plan is not None
-        try:
-            metadata = pending.metadata(self._plan, self._job_id, self._job_name)
-        except PartlyFinished as error:
-            return self._fail(pending, str(error))
-        pending.finalizing = True
-        pending.published = metadata
-        return (StoreMetadata(metadata),)
+        return self._finalize_next()
+
+    def _finalize_next(self) -> Sequence[CoordinatorEffect]:
+        """Have the metadata of the oldest checkpoint written that everyone has answered."""
+        if self.is_finalizing:
+            return ()
+        for pending in self.pending.values():
+            if pending.is_fully_acknowledged:
+                assert self._plan is not None
+                try:
+                    metadata = pending.metadata(self._plan, self._job_id, self._job_name)
+                except PartlyFinished as error:
+                    return self._fail(pending, str(error))
+                pending.finalizing = True
+                pending.published = metadata
+                return (StoreMetadata(metadata),)
+        return ()
 
     def _discard_unless_used(self, message: AcknowledgeCheckpoint) -> Sequence[CoordinatorEffect]:
         """A repeated answer names files that a completed checkpoint may live on."""
@@ -269,8 +278,7 @@ class CheckpointCoordinator:
         return self._fail(pending, EXPIRED)
 
     def _metadata_failed(self, event: MetadataFailed) -> Sequence[CoordinatorEffect]:
-        pending = self.pending.get(event.checkpoint_id)
-        return () if pending is None else self._fail(pending, event.reason)
+        return self._fail(self.pending[event.checkpoint_id], event.reason)
 
     def _fail(self, pending: PendingCheckpoint, reason: str) -> Sequence[CoordinatorEffect]:
         effects: list[CoordinatorEffect] = []
@@ -287,6 +295,7 @@ class CheckpointCoordinator:
             )
         else:
             effects.extend(self._start_waiting_request())
+            effects.extend(self._finalize_next())
         return effects
 
     def _abort(self, pending: PendingCheckpoint, reason: str, effects: list[CoordinatorEffect]) -> None:
@@ -304,12 +313,7 @@ class CheckpointCoordinator:
     def _metadata_stored(self, event: MetadataStored) -> Sequence[CoordinatorEffect]:
         """Take the checkpoint into the store, drop what it replaces, then tell everyone."""
         checkpoint_id = event.checkpoint_id
-        pending = self.pending.pop(checkpoint_id, None)
-        if pending is None:
-            assert all(each.checkpoint_id != checkpoint_id for each in self.store.retained), (
-                f"checkpoint {checkpoint_id} completes twice"
-            )
-            return (DiscardCheckpoint(checkpoint_id),)
+        pending = self.pending.pop(checkpoint_id)
         assert pending.published is not None
         subsumed = self.store.add(pending.published)
         self._failures = 0
@@ -324,6 +328,7 @@ class CheckpointCoordinator:
                 if task not in self._finished:
                     effects.append(Send(NotifyCheckpointComplete(plan.attempt, task, checkpoint_id)))
         effects.extend(self._start_waiting_request())
+        effects.extend(self._finalize_next())
         return effects
 
     def validate(self) -> None:

@@ -20,6 +20,7 @@ from engine.checkpoint.events import (
     MetadataFailed,
     MetadataStored,
     StartTimer,
+    StoreMetadata,
     TriggerRequested,
 )
 from engine.checkpoint.metadata import CheckpointMetadata, StateHandle
@@ -137,6 +138,10 @@ class Desk:
 
     def triggered(self, effects: Sequence[CoordinatorEffect]) -> list[int]:
         return [effect.checkpoint_id for effect in effects if isinstance(effect, CheckpointTriggered)]
+
+    def written(self, effects: Sequence[CoordinatorEffect]) -> list[int]:
+        """Whose metadata is to be written."""
+        return [effect.metadata.checkpoint_id for effect in effects if isinstance(effect, StoreMetadata)]
 
     def rings_at(self, effects: Sequence[CoordinatorEffect]) -> list[int]:
         """When the periodic timers that were started will ring."""

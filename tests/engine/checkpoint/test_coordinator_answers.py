@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.checkpoint.coordinator import SUBSUMED
+from engine.checkpoint.coordinator import FAILOVER, SUBSUMED
 from engine.checkpoint.events import (
     CheckpointAborted,
     CheckpointCompleted,
@@ -130,33 +130,40 @@ def test_a_completed_checkpoint_ends_the_older_ones_and_they_are_no_failures(des
     assert desk.acknowledge(FIRST, 1) == [DiscardHandle(desk.file(FIRST, 1))]
 
 
-def test_a_checkpoint_that_is_overtaken_while_its_metadata_is_written_is_deleted_afterwards(desk_with):
-    """Storage may finish two writes in any order."""
+def test_the_metadata_of_one_checkpoint_is_written_at_a_time(desk_with):
+    desk = desk_with(max_concurrent=4)
+    desk.start()
+    for _ in range(4):
+        desk.request()
+    assert desk.written(desk.acknowledge_all(2)) == [2]
+    for checkpoint_id in (1, 4, 3):
+        assert desk.written(desk.acknowledge_all(checkpoint_id)) == []
+    assert list(desk.coordinator.pending) == [1, 2, 3, 4]
+    effects = desk.stored(2)
+    assert desk.written(effects) == [3], "the oldest of those that can still complete"
+    assert CheckpointAborted(1, SUBSUMED) in effects
+    assert desk.written(desk.stored(3)) == [4]
+    assert desk.written(desk.stored(4)) == []
+
+
+def test_where_metadata_cannot_be_written_the_next_checkpoint_has_its_turn(desk_with):
+    desk = desk_with(max_concurrent=2, tolerable_failures=1)
+    desk.start()
+    for checkpoint_id in (1, 2):
+        desk.request()
+        desk.acknowledge_all(checkpoint_id)
+    assert desk.written(desk.not_stored(1)) == [2]
+
+
+def test_a_checkpoint_that_waits_for_the_write_of_another_ends_with_the_attempt(desk_with):
     desk = desk_with(max_concurrent=2)
     desk.start()
     for checkpoint_id in (1, 2):
         desk.request()
         desk.acknowledge_all(checkpoint_id)
-    assert CheckpointAborted(1, SUBSUMED) in desk.stored(2)
-    assert desk.stored(1) == [DiscardCheckpoint(1)]
-    assert desk.store.latest.checkpoint_id == 2
-
-
-def test_a_failed_write_of_a_checkpoint_that_was_overtaken_is_no_news(desk_with):
-    desk = desk_with(max_concurrent=2)
-    desk.start()
-    for checkpoint_id in (1, 2):
-        desk.request()
-        desk.acknowledge_all(checkpoint_id)
-    desk.stored(2)
-    assert desk.not_stored(1) == []
-
-
-def test_a_checkpoint_cannot_complete_twice(desk):
-    desk.request()
-    desk.complete(1)
-    with pytest.raises(AssertionError, match="completes twice"):
-        desk.stored(1)
+    assert desk.end() == [CheckpointAborted(2, FAILOVER), DiscardCheckpoint(2)]
+    assert desk.written(desk.stored(1)) == []
+    assert desk.store.latest.checkpoint_id == 1
 
 
 # Union state of tasks that have finished.

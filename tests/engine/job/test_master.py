@@ -236,16 +236,6 @@ def test_nothing_is_restored_while_the_outcome_of_a_checkpoint_is_open(job, outc
     assert (deploy.restored is not None) == isinstance(outcome, MetadataStored)
 
 
-def test_of_two_open_outcomes_both_are_awaited(job):
-    job.finalize(1)
-    job.finalize(2)
-    job.fail()
-    assert job.handle(MetadataFailed(2, "disk full"))[-1:] != []
-    assert job.master.state is JobState.FAILING
-    job.handle(MetadataStored(1))
-    assert job.master.state is JobState.RESTARTING
-
-
 def test_messages_of_the_ended_attempt_do_not_end_the_wait(job):
     job.finalize(1)
     job.fail()
