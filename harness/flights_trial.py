@@ -114,8 +114,8 @@ def _ordered_points(chance: Chance, kills: int) -> list[Point]:
     ]
     for _, point in shuffled:
         if point in _RESTORE_PASSES:
-            # Not the first: a kill in a restore needs a kill before it.
-            order.insert(chance.integer(1, len(order)), point)
+            # Not among the first two: it needs a kill before it, and a checkpoint to be restored.
+            order.insert(chance.integer(2, len(order)), point)
     if "end_of_data" in points:
         order.append("end_of_data")
     return order
