@@ -19,7 +19,7 @@ from typing import Annotated
 
 import typer
 
-from harness.errors import BROKEN_PIPE, INTERRUPTED, USAGE, UsageError, exit_code_of, line_of
+from harness.errors import BROKEN_PIPE, INTERRUPTED, USAGE, exit_code_of, line_of
 from harness.options import (
     AsJson,
     CheckpointPath,
@@ -45,7 +45,6 @@ app = typer.Typer(
 )
 
 DEFAULT_SCENARIOS = 1000
-SYSTEMS = ("simulated",)
 
 
 NIGHTLY_FOLDER = Path("reports", "out")
@@ -75,11 +74,10 @@ def run(
     from harness.commands.running import run_command
     from harness.family import family_names
 
-    _check_system(system)
     if scenarios is None and max_time is None:
         scenarios = DEFAULT_SCENARIOS
     code = run_command(
-        families or family_names(), scenarios, max_time, seed, workers, out, as_json, _command()
+        families or family_names(), scenarios, max_time, seed, system, workers, out, as_json, _command()
     )
     raise typer.Exit(code)
 
@@ -133,8 +131,7 @@ def replay(
     """Run one scenario again: same verdict, same trace hash."""
     from harness.commands.scenarios import replay_command
 
-    _check_system(system)
-    raise typer.Exit(replay_command(subject, family, trace, as_json))
+    raise typer.Exit(replay_command(subject, family, trace, system, as_json))
 
 
 @app.command()
@@ -237,11 +234,6 @@ def verify_checkpoints(path: CheckpointPath, as_json: AsJson = False) -> None:
     from harness.commands.checkpoints import verify_command
 
     raise typer.Exit(verify_command(path, as_json))
-
-
-def _check_system(name: str) -> None:
-    if name not in SYSTEMS:
-        raise UsageError(f"unknown system {name!r}: there is {', '.join(SYSTEMS)}")
 
 
 def _command() -> str:

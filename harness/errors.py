@@ -31,6 +31,7 @@ _MENDABLE: Final = frozenset(
         ("harness.flights_data", "DataMissing"),
         ("harness.mutants.registry", "MutantError"),
         ("harness.runner", "OutputUnwritable"),
+        ("harness.systems.protocol", "UnknownSystem"),
         ("reports.model", "ReportUnreadable"),
         ("engine.runtime.java", "JavaMissing"),
         ("engine.configuration.configuration", "ConfigurationError"),

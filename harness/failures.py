@@ -7,6 +7,8 @@ The rules this module lives by:
   holds family and signature and nothing else: the same failure of the next night has the same name.
 - A seed that does not fail again when it is replayed is told as that, and never shrunk: whatever came out
   of shrinking it would be another failure.
+- Only where a run can be repeated step by step can it be shrunk: on another system the scenario is kept as
+  it was found, with the history of the run that is made to explain it.
 - Shrinking takes seconds a case, and there is no limit to the ways in which a broken engine can fail: the
   first ones are shrunk, the others are kept as they are.
 """
@@ -30,6 +32,7 @@ from harness.runner import OutputUnwritable, RunResult
 from harness.scenario import Scenario, to_json
 from harness.shrink import LIMIT_SECONDS, ShrinkResult, shrink
 from harness.simulation.system import record_preemptions
+from harness.systems.protocol import Capability
 from harness.tally import Group
 from harness.trial import scenario_of, try_scenario
 from harness.verdict import Verdict
@@ -86,7 +89,8 @@ def failure_cases(
     for number, group in enumerate(result.tally.groups.values()):
         progress(f"shrinking {group.first.family}: {', '.join(group.signature)}")
         # Who has interrupted a run does not wait for its failures to be shrunk.
-        shrinks = number < MOST_SHRUNK and not result.interrupted
+        repeatable = Capability.DETERMINISM in result.system.capabilities
+        shrinks = repeatable and number < MOST_SHRUNK and not result.interrupted
         cases.append(_case_of(result, group, folder, LIMIT_SECONDS if shrinks else 0.0))
     return cases
 
@@ -101,7 +105,9 @@ def _case_of(result: RunResult, group: Group, folder: Path, limit_seconds: float
     paths = failure_paths(folder, name, group.signature)
     write_scenario(original, paths[1])
     write_scenario(shrunk.scenario, paths[0])
-    trial = try_scenario(family, shrunk.scenario, trace=True, twice=_twice(group.signature))
+    trial = try_scenario(
+        family, shrunk.scenario, trace=True, twice=_twice(group.signature), system=result.system
+    )
     return FailureCase(
         family=family,
         signature=group.signature,
@@ -111,8 +117,8 @@ def _case_of(result: RunResult, group: Group, folder: Path, limit_seconds: float
         history=trial.history,
         verdict=trial.verdict,
         explanation=explain(shrunk.scenario, trial.history, trial.history.trace, trial.verdict),
-        replay=replay_command(paths[0], asked),
-        replay_seed=replay_command(seed, asked),
+        replay=replay_command(paths[0], asked, result.system.name),
+        replay_seed=replay_command(seed, asked, result.system.name),
         shrink=shrink_command(paths[1], asked),
     )
 

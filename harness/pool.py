@@ -45,6 +45,7 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
     seed: int
     families: tuple[str, ...]
     """Names or paths."""
+    system: str
 
 
 class Batch(msgspec.Struct, frozen=True, tag="batch"):

@@ -33,8 +33,9 @@ from harness.pool import (
     WorkerPool,
     raise_error_of,
 )
+from harness.systems.protocol import System, find_system
 from harness.tally import Tally
-from harness.trial import Trial, check_family, run_scenario, scenario_of, try_scenario
+from harness.trial import SIMULATED, Trial, check_family, run_scenario, scenario_of, try_scenario
 from harness.worker import run_batch
 
 __all__ = [
@@ -76,6 +77,7 @@ class RunResult:
     """The families as they were asked for: names or paths."""
     seed: int
     workers: int
+    system: System = SIMULATED
     tally: Tally = field(default_factory=Tally)
     seconds: float = 0.0
     seconds_of_work: float = 0.0
@@ -105,12 +107,13 @@ def run(
     scenarios: int | None = None,
     max_time: float | None = None,
     seed: int = 0,
+    system: str = "simulated",
     workers: int | None = None,
     out: Path | None = None,
     progress: Callable[[Tally], None] = lambda tally: None,
     warn: Callable[[str], None] = lambda text: None,
 ) -> RunResult:
-    """Run scenarios of families, given by name or path, until there are enough or the time is over.
+    """Run scenarios of families, given by name or path, on a system until there are enough or time is over.
 
     With one worker they run in this process. ``out`` gets outcomes.jsonl. ``progress`` is called after each
     batch, ``warn`` when a worker has died. An interrupt from the keyboard ends the run early, with a result;
@@ -120,7 +123,7 @@ def run(
     for family in loaded:
         check_family(family)
     count = workers or usable_processors()
-    result = RunResult(loaded, tuple(families), seed, count)
+    result = RunResult(loaded, tuple(families), seed, count, find_system(system))
     started = perf_counter()
     batches = _batches(scenarios, count, started + max_time if max_time is not None else None)
     with open_output(out) as lines:
@@ -183,7 +186,7 @@ def _batches(scenarios: int | None, workers: int, deadline: float | None) -> Ite
 
 def _run_here(result: RunResult, batches: Iterator[Batch], ordered: _InOrder) -> None:
     for batch in batches:
-        done = run_batch(result.families, result.seed, batch)
+        done = run_batch(result.families, result.seed, batch, result.system)
         result.seconds_of_work += done.seconds
         ordered.take(done)
         if ordered.mistakes:
@@ -193,7 +196,7 @@ def _run_here(result: RunResult, batches: Iterator[Batch], ordered: _InOrder) ->
 def _run_in_pool(
     result: RunResult, batches: Iterator[Batch], ordered: _InOrder, warn: Callable[[str], None]
 ) -> None:
-    pool = WorkerPool(result.workers, Start(result.seed, result.names), warn)
+    pool = WorkerPool(result.workers, Start(result.seed, result.names, result.system.name), warn)
     at_once = True
     try:
         for done in pool.run(batches):

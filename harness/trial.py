@@ -5,7 +5,7 @@ The rules this module lives by:
 - There is one way from a scenario to a verdict, ``try_scenario``. Whoever judged a scenario in another way
   could disagree with the replay of the seed that it prints.
 - Some scenarios, as their seeds decide, are run a second time, for the property determinism: every replay
-  stands on it. A replay checks the same ones.
+  stands on it. A replay checks the same ones. Only a system that promises determinism is asked for it.
 - A mistake in a family's own file is the user's to mend and is told with its line; anything else that a
   scenario raises here is a mistake of ours.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import traceback
 from dataclasses import dataclass
+from typing import Final
 
 from harness.checkers.determinism import check_determinism
 from harness.family import NOTHING_DECLARED, Family, FamilyError
@@ -25,9 +26,10 @@ from harness.scenario import Scenario, ScenarioError, from_json, to_json
 from harness.seeds import is_checked_twice
 from harness.simulation.system import SimulatedSystem
 from harness.simulation.world import World
+from harness.systems.protocol import Capability, System
 from harness.verdict import Verdict, judge
 
-_SYSTEM = SimulatedSystem()
+SIMULATED: Final[System] = SimulatedSystem()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,27 +40,34 @@ class Trial:
     verdict: Verdict
 
 
-def try_scenario(family: Family, scenario: Scenario, trace: bool = False, twice: bool | None = None) -> Trial:
-    """Run a scenario and judge it; with ``trace`` the history carries the full trace.
+def try_scenario(
+    family: Family,
+    scenario: Scenario,
+    trace: bool = False,
+    twice: bool | None = None,
+    system: System = SIMULATED,
+) -> Trial:
+    """Run a scenario on a system and judge it; with ``trace`` the history carries the full trace.
 
     ``twice`` asks for the second run, or for none, whatever the seed says.
     """
     try:
-        history = _SYSTEM.run(family, scenario, trace)
+        history = system.run(family, scenario, trace)
         verdict = judge(scenario, history, PythonOracle(family, scenario))
     except Exception as error:
         _blame(family, error, f"seed {scenario.seed}")
         raise
-    if is_checked_twice(scenario.seed) if twice is None else twice:
-        differences = check_determinism(history, _SYSTEM.run(family, scenario))
+    wanted = is_checked_twice(scenario.seed) if twice is None else twice
+    if wanted and Capability.DETERMINISM in system.capabilities:
+        differences = check_determinism(history, system.run(family, scenario))
         if differences:
             verdict = Verdict((*verdict.violations, *differences))
     return Trial(history, verdict)
 
 
-def run_scenario(family: Family, scenario: Scenario) -> tuple[Outcome, History]:
-    """Run a scenario and judge it."""
-    trial = try_scenario(family, scenario)
+def run_scenario(family: Family, scenario: Scenario, system: System = SIMULATED) -> tuple[Outcome, History]:
+    """Run a scenario on a system and judge it."""
+    trial = try_scenario(family, scenario, system=system)
     return outcome_of(scenario, trial.history, trial.verdict), trial.history
 
 

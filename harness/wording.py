@@ -15,6 +15,9 @@ from typing import Final
 from harness.family import family_names
 from harness.scenario import ANY_TASK, Fault, Scenario
 
+SIMULATED: Final = "simulated"
+"""The system that a command means if it names none."""
+
 _VERBS: Final = {
     "kill_task": "kill",
     "kill_all": "kill all tasks",
@@ -74,9 +77,10 @@ def scenario_text(scenario: Scenario) -> str:
     )
 
 
-def replay_command(subject: int | Path, family: str) -> str:
+def replay_command(subject: int | Path, family: str, system: str = SIMULATED) -> str:
     """The command that replays a seed or a scenario's file; ``family`` is a name or a path."""
-    return _command("replay", str(subject), family, always=isinstance(subject, int))
+    command = _command("replay", str(subject), family, always=isinstance(subject, int))
+    return command if system == SIMULATED else f"{command} --system {system}"
 
 
 def shrink_command(path: Path, family: str) -> str:

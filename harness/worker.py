@@ -25,12 +25,13 @@ from harness.family import Family, FamilyError, load_family
 from harness.outcome import to_line
 from harness.pool import Batch, Done, Start, read_message, write_message
 from harness.seeds import numbered
+from harness.systems.protocol import System, find_system
 from harness.trial import run_scenario, scenario_of
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 
 
-def run_batch(families: Sequence[Family], seed: int, batch: Batch) -> Done:
+def run_batch(families: Sequence[Family], seed: int, batch: Batch, system: System) -> Done:
     """Run the scenarios of a batch, up to the first mistake."""
     started = perf_counter()
     lines: list[bytes] = []
@@ -40,7 +41,7 @@ def run_batch(families: Sequence[Family], seed: int, batch: Batch) -> Done:
             seed, [family.name for family in families], batch.first, batch.count
         ):
             family = families[place]
-            outcome, _ = run_scenario(family, scenario_of(family, scenario_seed))
+            outcome, _ = run_scenario(family, scenario_of(family, scenario_seed), system)
             lines.append(to_line(outcome))
     except FamilyError as error:
         family_error = str(error)
@@ -60,11 +61,12 @@ def main() -> None:
     if not isinstance(start, Start):
         return
     families = [load_family(name) for name in start.families]
+    system = find_system(start.system)
     # What is loaded by now stays: the garbage collector need not look through it again and again.
     gc.freeze()
     while isinstance(batch := read_message(sys.stdin.buffer), Batch):
         try:
-            write_message(messages, run_batch(families, start.seed, batch))
+            write_message(messages, run_batch(families, start.seed, batch, system))
         except BrokenPipeError:
             break
     # Whatever a family has left behind (threads, exit handlers) must not hold the parent up.

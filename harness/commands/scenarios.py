@@ -24,6 +24,7 @@ from harness.family import Family, FamilyError, family_names, load_family
 from harness.narrative import tell
 from harness.outcome import Outcome, outcome_of
 from harness.scenario import Scenario, read_scenario
+from harness.systems.protocol import Capability, find_system
 from harness.trial import check_family, scenario_of, try_scenario
 
 
@@ -54,10 +55,13 @@ def scenario_and_family(subject: str, family: str | None) -> tuple[Scenario, Fam
     return scenario, loaded
 
 
-def replay_command(subject: str, family: str | None, trace: bool, as_json: bool) -> int:
+def replay_command(subject: str, family: str | None, trace: bool, system: str, as_json: bool) -> int:
     """Run one scenario again, say how it ended, and return the exit code."""
     scenario, loaded = scenario_and_family(subject, family)
-    trial = try_scenario(loaded, scenario, trace=trace)
+    on_trial = find_system(system)
+    if trace and Capability.TRACE not in on_trial.capabilities:
+        raise UsageError(f"system {system!r} gives no trace: leave --trace away, or replay it simulated")
+    trial = try_scenario(loaded, scenario, trace=trace, system=on_trial)
     outcome = outcome_of(scenario, trial.history, trial.verdict)
     if as_json:
         document = verdict_document(outcome)
@@ -77,7 +81,8 @@ def replay_command(subject: str, family: str | None, trace: bool, as_json: bool)
             print(f"  {name}: {value}")
     print(
         f"{'passed' if outcome.passed else 'failed'} after {outcome.steps:,} steps,"
-        f" {outcome.attempts} attempts, {outcome.checkpoints} checkpoints; trace hash {outcome.trace_hash}"
+        f" {outcome.attempts} attempts, {outcome.checkpoints} checkpoints"
+        + (f"; trace hash {outcome.trace_hash}" if outcome.trace_hash else "")
     )
     return _code(outcome)
 

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from harness.family import load_family
 from harness.outcome import from_line
 from harness.runner import OUTCOMES
@@ -20,6 +22,31 @@ def test_a_sound_family_passes(onceproof: Command, sales: Path) -> None:
     assert "sales: 40 scenarios, passed" in ended.out
     assert ended.error == ""
     assert {path.name for path in Path("out").iterdir()} == {OUTCOMES, "index.html", "report.json"}
+
+
+@pytest.mark.local_kill
+def test_the_local_runtime_stands_trial_in_processes_of_its_own(onceproof: Command) -> None:
+    ended = onceproof(
+        "run", "word_count", "--system", "local", "--scenarios", "2", "--seed", "3", "-n", "1", "--out", "out"
+    )
+    assert ended.code == 0, ended.error
+    report = json.loads(Path("out", "report.json").read_bytes())
+    assert report["facts"]["system"] == "local"
+    outcomes = [from_line(line) for line in Path("out", OUTCOMES).read_bytes().splitlines()]
+    assert sum(outcome.kills for outcome in outcomes) > 0
+    replayed = onceproof("replay", str(outcomes[0].seed), "--family", "word_count", "--system", "local")
+    assert replayed.code == 0
+
+
+@pytest.mark.local_kill
+def test_a_failure_on_the_local_runtime_names_its_system(onceproof: Command, forgetful: Path) -> None:
+    ended = onceproof(
+        "run", "forgetful.py", "--system", "local", "--scenarios", "6", "-n", "1", "--out", "out"
+    )
+    assert ended.code == 1
+    replays = [line for line in ended.out.splitlines() if line.startswith("  onceproof replay")]
+    assert replays
+    assert all(line.endswith("--system local") for line in replays)
 
 
 def test_the_readme_says_what_the_family_file_is_called(sales: Path) -> None:

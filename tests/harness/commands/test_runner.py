@@ -114,7 +114,7 @@ def test_a_batch_that_kills_twice_ends_the_run(tmp_path: Path, sales: Path) -> N
 
 
 def test_a_worker_that_cannot_start_is_told() -> None:
-    pool = WorkerPool(1, Start(0, ("no_such_family",)), lambda text: None)
+    pool = WorkerPool(1, Start(0, ("no_such_family",), "simulated"), lambda text: None)
     try:
         with pytest.raises(WorkerDied, match="a second worker ended with exit code 1"):
             list(pool.run(iter([Batch(0, 1)])))
