@@ -78,7 +78,7 @@ class SourceOperator(Operator):
 
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
         """Bring the list state up to date with the readers."""
-        self._state.update([(split, reader.position) for split, reader in self._readers])
+        self._state.update([[split, reader.position] for split, reader in self._readers])
 
     def close(self) -> None:
         """Close the readers."""

@@ -41,8 +41,8 @@ class DamagedFile(StateError):
 
 def seal(magic: bytes, body: bytes) -> tuple[bytes, str]:
     """Put a body into its envelope; also give the body's SHA-256 in hex."""
-    digest = sha256(body)
-    return _HEADER.pack(magic, FORMAT_VERSION, len(body), digest.digest()) + body, digest.hexdigest()
+    digest = sha256(body).digest()
+    return _HEADER.pack(magic, FORMAT_VERSION, len(body), digest) + body, digest.hex()
 
 
 def unseal(magic: bytes, data: bytes, path: str) -> tuple[memoryview, str]:
@@ -68,7 +68,7 @@ def unseal(magic: bytes, data: bytes, path: str) -> tuple[memoryview, str]:
     if len(body) != length:
         kind = "truncated" if len(body) < length else "overlong"
         raise DamagedFile(path, f"{kind}: {len(body)} bytes follow the header where {length} should")
-    digest = sha256(body)
-    if digest.digest() != checksum:
+    digest = sha256(body).digest()
+    if digest != checksum:
         raise DamagedFile(path, "damaged: its content does not match its checksum")
-    return body, digest.hexdigest()
+    return body, digest.hex()

@@ -147,13 +147,18 @@ def encode_task_snapshot(snapshot: TaskSnapshot) -> EncodedSnapshot:
     body: DecodedSnapshot = {}
     indexes: dict[str, SnapshotIndex] = {}
     for operator_id, operator in snapshot.operators.items():
-        keyed = {} if operator.keyed is None else _encode_keyed(operator.keyed)
-        lists = {} if operator.operator is None else _encode_operator(operator.operator)
+        keyed: dict[str, EncodedTable] = {}
+        lists: dict[str, EncodedList] = {}
+        tables: dict[str, dict[int, int]] = {}
+        lengths: dict[str, tuple[str, int]] = {}
+        if operator.keyed is not None:
+            keyed = _encode_keyed(operator.keyed)
+            tables = {name: table.counts for name, table in keyed.items()}
+        if operator.operator is not None:
+            lists = _encode_operator(operator.operator)
+            lengths = {name: (item.mode, len(item.elements)) for name, item in lists.items()}
         body[operator_id] = EncodedOperator(keyed, lists)
-        indexes[operator_id] = SnapshotIndex(
-            {name: table.counts for name, table in keyed.items()},
-            {name: (item.mode, len(item.elements)) for name, item in lists.items()},
-        )
+        indexes[operator_id] = SnapshotIndex(tables, lengths)
     data, digest = seal(SNAPSHOT_MAGIC, ENCODER.encode(body))
     return EncodedSnapshot(data, digest, indexes)
 

@@ -42,25 +42,22 @@ def is_plain(values: Collection[Any]) -> bool:
     if not types <= SCALARS:
         return False
     if int in types:
-        if len(types) == 1:
-            return bool(min(values) >= _SMALLEST and max(values) <= _LARGEST)
-        return all(_SMALLEST <= value <= _LARGEST for value in values if type(value) is int)
+        integers = values if len(types) == 1 else [value for value in values if type(value) is int]
+        return bool(min(integers) >= _SMALLEST and max(integers) <= _LARGEST)
     return True
 
 
 def pack(value: Any) -> Any:
     """Give the wire form of a value."""
     kind = type(value)
-    if kind is int:
-        if _SMALLEST <= value <= _LARGEST:
-            return value
-        return Ext(_INTEGER, value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True))
     if kind in SCALARS:
+        if kind is int and not _SMALLEST <= value <= _LARGEST:
+            return Ext(_INTEGER, value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True))
         return value
-    if kind is tuple:
-        return Ext(_TUPLE, _ENCODER.encode(value if is_plain(value) else [pack(item) for item in value]))
     if kind is list:
         return value if is_plain(value) else [pack(item) for item in value]
+    if kind is tuple:
+        return Ext(_TUPLE, _ENCODER.encode(value if is_plain(value) else [pack(item) for item in value]))
     if kind is dict:
         if set(map(type, value)) <= {str}:
             return {key: pack(item) for key, item in value.items()}
@@ -91,7 +88,7 @@ def copy(value: Any) -> Any:
     """
     kind = type(value)
     if kind is list:
-        return [copy(item) for item in value]
+        return value.copy() if SCALARS.issuperset(map(type, value)) else [copy(item) for item in value]
     if kind is dict:
         return {key: copy(item) for key, item in value.items()}
     if kind is tuple and not SCALARS.issuperset(map(type, value)):
