@@ -55,7 +55,7 @@ class SingleOutput(Output):
 class HashOutput(Output):
     """Each record to the subtask that owns its key group."""
 
-    __slots__ = ("_append_of_key", "_key_selector", "_queue_index_of")
+    __slots__ = ("_index_of_key", "_key_selector", "_queue_index_of")
 
     def __init__(
         self,
@@ -66,20 +66,20 @@ class HashOutput(Output):
         super().__init__(queues)
         self._key_selector = key_selector
         self._queue_index_of = queue_index_of
-        self._append_of_key: dict[Any, int] = {}
+        self._index_of_key: dict[Any, int] = {}
 
     def emit(self, records: list[Record]) -> None:
         """Split the buffer by queue; the order within a queue is that of ``records``."""
-        select_key = self._key_selector
-        cache = self._append_of_key
+        cache = self._index_of_key
         queues = self.queues
         if len(records) == 1:
-            key = select_key(records[0][0])
+            key = self._key_selector(records[0][0])
             index = cache.get(key)
             if index is None:
                 index = self._locate(key)
             queues[index].append(records)
             return
+        select_key = self._key_selector
         buffers: list[list[Record]] = [[] for _ in queues]
         appends = [buffer.append for buffer in buffers]
         for record in records:
@@ -93,7 +93,7 @@ class HashOutput(Output):
                 queue.append(buffer)
 
     def _locate(self, key: Any) -> int:
-        cache = self._append_of_key
+        cache = self._index_of_key
         if len(cache) >= CACHED_KEYS:
             cache.clear()
         index = cache[key] = self._queue_index_of(key)

@@ -18,7 +18,7 @@ The rules it lives by:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -136,12 +136,14 @@ class Task:
     __slots__ = (
         "_aborted_ids",
         "_chain",
+        "_emits",
         "_event",
         "_first_final_checkpoint_id",
         "_in_flight",
         "_last_notified",
         "_open_inputs",
         "_probe",
+        "_processes",
         "_source",
         "_upstream_data",
         "attempt",
@@ -183,6 +185,9 @@ class Task:
         head = self.operators[0]
         self._source: SourceOperator | None = head if isinstance(head, SourceOperator) else None
         self._chain = self.operators[1:] if self._source is not None else self.operators
+        # Bound once: what is looked up for every record costs more than the call.
+        self._processes = [operator.process_batch for operator in self._chain]
+        self._emits: list[Callable[[list[Record]], None]] = []
         self._open_inputs = len(self.queues)
         self._upstream_data = len(self.queues)
         self._last_notified = 0
@@ -193,6 +198,7 @@ class Task:
     def connect(self, outputs: Sequence[Output]) -> None:
         """Attach the outputs, once all tasks of the attempt exist."""
         self.outputs = list(outputs)
+        self._emits = [output.emit for output in outputs]
         self.output_queues = [queue for output in outputs for queue in output.queues]
 
     @property
@@ -221,18 +227,18 @@ class Task:
         element = self.queues[channel].popleft()
         if self.state is _FINISHED:
             return NOTHING
-        if type(element) is list:
-            self._probe(ELEMENT, self.name, 0)
-            records = element
-            input_index = self.queue_input[channel]
-            for operator in self._chain:
-                records = operator.process_batch(records, input_index)
-                if not records:
-                    return NOTHING
-            for output in self.outputs:
-                output.emit(records)
-            return NOTHING
-        return self._control(channel, element)
+        if type(element) is not list:
+            return self._control(channel, element)
+        self._probe(ELEMENT, self.name, 0)
+        input_index = self.queue_input[channel]
+        records = element
+        for process in self._processes:
+            records = process(records, input_index)
+            if not records:
+                return NOTHING
+        for emit in self._emits:
+            emit(records)
+        return NOTHING
 
     def _poll(self) -> Sequence[TaskEffect]:
         source = self._source
@@ -241,23 +247,23 @@ class Task:
         if not records:
             return self._end_data()
         self._probe(ELEMENT, self.name, 0)
-        for operator in self._chain:
-            records = operator.process_batch(records, 0)
+        for process in self._processes:
+            records = process(records, 0)
             if not records:
                 return NOTHING
-        for output in self.outputs:
-            output.emit(records)
+        for emit in self._emits:
+            emit(records)
         return NOTHING
 
     def _emit(self, records: list[Record], first_operator: int) -> None:
         """Send records that operator ``first_operator - 1`` of the chain gave of itself through the rest."""
-        for operator in self._chain[first_operator:]:
+        for process in self._processes[first_operator:]:
             if not records:
                 return
-            records = operator.process_batch(records, 0)
+            records = process(records, 0)
         if records:
-            for output in self.outputs:
-                output.emit(records)
+            for emit in self._emits:
+                emit(records)
 
     # Control elements.
 

@@ -42,8 +42,8 @@ class Slot(Struct, eq=False):
     capacity: int
 
     def is_ready(self) -> bool:
-        """Whether the task runs, has something to read here, and room for what follows from it."""
-        if not self.queue or self.blocked[self.channel]:
+        """Whether the task may read here and has room for what follows; asked if ``queue`` holds something."""
+        if self.blocked[self.channel]:
             return False
         state = self.task.state
         if state is not _RUNNING and (state is _CREATED or self.class_index == _POLL):

@@ -49,7 +49,8 @@ class FairChooser:
             index = cursor + offset
             if index >= count:
                 index %= count
-            if slots[index].is_ready():
+            slot = slots[index]
+            if slot.queue and slot.is_ready():
                 self._cursor = index + 1
                 return index
         return count if pending else NOTHING
