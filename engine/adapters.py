@@ -121,7 +121,8 @@ def copy_function(function: Any) -> Any:
     """A deep copy; many times faster than ``copy.deepcopy`` for the usual function object."""
     kind: Any = type(function)
     if not _is_plain(kind):
-        return copy.deepcopy(function)
+        own_way = getattr(function, "__deepcopy__", None)
+        return copy.deepcopy(function) if own_way is None else own_way({})
     clone = kind.__new__(kind)
     memo = {id(function): clone}
     attributes = clone.__dict__

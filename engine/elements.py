@@ -17,24 +17,24 @@ Record: TypeAlias = tuple[Any, int | None]
 Buffer: TypeAlias = list[Record]
 
 
-class CheckpointBarrier(Struct, frozen=True):
+class CheckpointBarrier(Struct, frozen=True, gc=False):
     """Divides the records before a checkpoint from those after it (Flink: CheckpointBarrier)."""
 
     checkpoint_id: int
     timestamp_ms: int
 
 
-class CancelCheckpointMarker(Struct, frozen=True):
+class CancelCheckpointMarker(Struct, frozen=True, gc=False):
     """Tells downstream that no barrier of ``checkpoint_id`` will come on this channel."""
 
     checkpoint_id: int
 
 
-class EndOfData(Struct, frozen=True):
+class EndOfData(Struct, frozen=True, gc=False):
     """The input holds no more records; barriers may still follow until the channel is closed."""
 
 
-class EndOfPartition(Struct, frozen=True):
+class EndOfPartition(Struct, frozen=True, gc=False):
     """The last element of a channel: the upstream task has finished."""
 
 

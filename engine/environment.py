@@ -43,6 +43,7 @@ from engine.graph import (
 from engine.operators.source import SourceOperator
 
 if TYPE_CHECKING:
+    from engine.configuration import CheckpointSettings
     from engine.operators.base import Operator
     from engine.types import TypeInformation
 
@@ -162,14 +163,16 @@ class StreamExecutionEnvironment:
 
     # ---- execution
 
-    def get_job_graph(self, job_name: str | None = None) -> JobGraph:
-        """Translate what was described so far."""
+    def get_job_graph(
+        self, job_name: str | None = None, settings: CheckpointSettings | None = None
+    ) -> JobGraph:
+        """Translate what was described so far; ``settings`` take the place of those in the configuration."""
         configuration = self._configuration
         max_parallelism = self.get_max_parallelism()
         return build_job_graph(
             self._job_name(job_name),
             self._nodes,
-            job_settings(configuration),
+            job_settings(configuration) if settings is None else settings,
             parallelism=self.get_parallelism(),
             max_parallelism=None if max_parallelism == -1 else max_parallelism,
             chaining=configuration.get(OPERATOR_CHAINING),

@@ -20,10 +20,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from engine.key_groups import MAX_PARALLELISM_LIMIT, default_max_parallelism, operator_id
 
@@ -48,8 +49,7 @@ class PartitionerKind(Enum):
     GLOBAL = "global"
 
 
-@dataclass(frozen=True, slots=True)
-class Partitioner:
+class Partitioner(Struct, frozen=True):
     """A kind, and for HASH what the key is and how it is hashed."""
 
     kind: PartitionerKind
@@ -64,8 +64,7 @@ BROADCAST: Final = Partitioner(PartitionerKind.BROADCAST)
 GLOBAL: Final = Partitioner(PartitionerKind.GLOBAL)
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorNode:
+class OperatorNode(Struct, frozen=True):
     """One operator of a chain. ``create`` makes a new one, with its own copy of the user's function."""
 
     operator_id: str
@@ -74,8 +73,7 @@ class OperatorNode:
     create: Callable[[], Operator]
 
 
-@dataclass(frozen=True, slots=True)
-class JobEdge:
+class JobEdge(Struct, frozen=True):
     """From the tail of vertex ``source`` to the head of vertex ``target``, both indexes in the graph.
 
     ``input_index`` is the edge's place in ``target.inputs``, ``output_index`` in ``source.outputs``.
@@ -88,8 +86,7 @@ class JobEdge:
     output_index: int
 
 
-@dataclass(frozen=True, slots=True)
-class JobVertex:
+class JobVertex(Struct, frozen=True):
     """A chain of operators that runs as one task, in ``parallelism`` subtasks."""
 
     index: int
@@ -102,14 +99,16 @@ class JobVertex:
     outputs: tuple[JobEdge, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class JobGraph:
+class JobGraph(Struct, frozen=True):
     """A job, ready to be run by any runtime; ``vertices`` are in topological order."""
 
     name: str
     job_id: str
     vertices: tuple[JobVertex, ...]
     settings: CheckpointSettings
+
+
+_FORWARD_KIND: Final = PartitionerKind.FORWARD
 
 
 class ChainingStrategy(Enum):
@@ -292,7 +291,7 @@ def _chains(
             upstream, partitioner = node.inputs[0]
             before = place[upstream.number]
             if (
-                (partitioner is None or partitioner.kind is PartitionerKind.FORWARD)
+                (partitioner is None or partitioner.kind is _FORWARD_KIND)
                 and consumers[before] == 1
                 and parallelisms[before] == parallelisms[position]
                 and maxima[before] == maxima[position]
@@ -325,7 +324,7 @@ def _edges(
             equal = parallelisms[before] == parallelisms[head]
             if partitioner is None:
                 partitioner = FORWARD if equal else REBALANCE
-            elif partitioner.kind is PartitionerKind.FORWARD and not equal:
+            elif partitioner.kind is _FORWARD_KIND and not equal:
                 raise InvalidJob(
                     f"forward from {upstream.name!r} (parallelism {parallelisms[before]}) to"
                     f" {nodes[head].name!r} (parallelism {parallelisms[head]}) needs equal parallelism:"

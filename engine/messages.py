@@ -31,7 +31,7 @@ class TaskId(NamedTuple):
     subtask: int
 
 
-class TriggerCheckpoint(Struct, frozen=True):
+class TriggerCheckpoint(Struct, frozen=True, gc=False):
     """Job master to a task without running upstreams: snapshot now and emit the barrier."""
 
     attempt: AttemptId
@@ -40,7 +40,7 @@ class TriggerCheckpoint(Struct, frozen=True):
     timestamp_ms: int
 
 
-class NotifyCheckpointComplete(Struct, frozen=True):
+class NotifyCheckpointComplete(Struct, frozen=True, gc=False):
     """Job master to a task: checkpoint ``checkpoint_id`` is durable. Best effort, never repeated."""
 
     attempt: AttemptId
@@ -48,7 +48,7 @@ class NotifyCheckpointComplete(Struct, frozen=True):
     checkpoint_id: int
 
 
-class NotifyCheckpointAborted(Struct, frozen=True):
+class NotifyCheckpointAborted(Struct, frozen=True, gc=False):
     """Job master to a task: checkpoint ``checkpoint_id`` will never complete."""
 
     attempt: AttemptId
@@ -56,14 +56,14 @@ class NotifyCheckpointAborted(Struct, frozen=True):
     checkpoint_id: int
 
 
-class TaskRunning(Struct, frozen=True):
+class TaskRunning(Struct, frozen=True, gc=False):
     """A task to the job master: state is restored, checkpoints may begin."""
 
     attempt: AttemptId
     task: TaskId
 
 
-class AcknowledgeCheckpoint(Struct, frozen=True):
+class AcknowledgeCheckpoint(Struct, frozen=True, gc=False):
     """A task to the job master: its part of the checkpoint is durable.
 
     ``handle`` is the StateHandle of what was stored, or None where the task has no state; ``finished`` says
@@ -77,7 +77,7 @@ class AcknowledgeCheckpoint(Struct, frozen=True):
     finished: bool
 
 
-class DeclineCheckpoint(Struct, frozen=True):
+class DeclineCheckpoint(Struct, frozen=True, gc=False):
     """A task to the job master: it cannot take part in the checkpoint."""
 
     attempt: AttemptId
@@ -86,14 +86,14 @@ class DeclineCheckpoint(Struct, frozen=True):
     reason: str
 
 
-class TaskFinished(Struct, frozen=True):
+class TaskFinished(Struct, frozen=True, gc=False):
     """A task to the job master: its final checkpoint is complete and committed, it has ended."""
 
     attempt: AttemptId
     task: TaskId
 
 
-class TaskFailed(Struct, frozen=True):
+class TaskFailed(Struct, frozen=True, gc=False):
     """A task, or whoever watches it, to the job master: it is dead. ``cause`` is one line.
 
     ``unrecoverable`` says that a restart would end in the same way.
@@ -109,7 +109,7 @@ ToTask: TypeAlias = TriggerCheckpoint | NotifyCheckpointComplete | NotifyCheckpo
 ToMaster: TypeAlias = TaskRunning | AcknowledgeCheckpoint | DeclineCheckpoint | TaskFinished | TaskFailed
 
 
-class Send(Struct, frozen=True):
+class Send(Struct, frozen=True, gc=False):
     """Effect of any machine: deliver a message to the task or the job master it is for."""
 
     message: ToTask | ToMaster

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 STATE_NAME = "state"
 """The name of the list state, as in Flink."""
+_STATE = ListStateDescriptor(STATE_NAME, Types.DYNAMIC())
 
 _logger = logging.getLogger(__name__)
 
@@ -249,9 +250,7 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CheckpointedFunction, CheckpointL
         self.subtask = runtime_context.get_index_of_this_subtask()
         self.attempt = runtime_context.get_attempt_id()
         restored_checkpoint_id = context.get_restored_checkpoint_id()
-        self._state: ListState = context.get_operator_state_store().get_list_state(
-            ListStateDescriptor(STATE_NAME, Types.DYNAMIC())
-        )
+        self._state: ListState = context.get_operator_state_store().get_list_state(_STATE)
         has_user_context = False
         if restored_checkpoint_id is not None:
             for stored in self._state.get():

@@ -7,7 +7,8 @@ Channels are numbered at the receiver: by input edge first, then by the sending 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from engine.checkpoint.events import CheckpointPlan
 from engine.checkpoint.metadata import CheckpointMetadata

@@ -49,6 +49,12 @@ class JobState(Enum):
     FAILED = "failed"
 
 
+_RUNNING: Final = JobState.RUNNING
+_FAILING: Final = JobState.FAILING
+_RESTARTING: Final = JobState.RESTARTING
+"""Names of their own: reading a member off its enumeration costs more than a function call."""
+
+
 class JobMaster:
     """One job in one process."""
 
@@ -95,12 +101,12 @@ class JobMaster:
         return (JobFailed(event.cause),)
 
     def _restart_due(self, event: RestartDue, now: int) -> Sequence[MasterEffect]:
-        if self.state is JobState.RESTARTING and event.attempt == self.attempt:
+        if self.state is _RESTARTING and event.attempt == self.attempt:
             return self._deploy()
         return ()
 
     def _task_failed(self, event: TaskFailed, now: int) -> Sequence[MasterEffect]:
-        if event.attempt != self.attempt or self.state is not JobState.RUNNING:
+        if event.attempt != self.attempt or self.state is not _RUNNING:
             return ()
         return self._end_attempt(event.cause, now, unrecoverable=event.unrecoverable)
 
@@ -108,7 +114,7 @@ class JobMaster:
         """The coordinator's business, and what follows from it for the job."""
         effects = self.coordinator.handle(event, now)
         state = self.state
-        if state is JobState.RUNNING:
+        if state is _RUNNING:
             if type(event) is TaskFinished and event.attempt == self.attempt:
                 self._finished.add(event.task)
             if len(self._finished) == self._tasks and self._tasks and not self.coordinator.is_finalizing:
@@ -117,7 +123,7 @@ class JobMaster:
             last = effects[-1] if effects else None
             if type(last) is TooManyFailures:
                 return [*effects, *self._end_attempt(last.reason, now)]
-        elif state is JobState.FAILING and not self.coordinator.is_finalizing:
+        elif state is _FAILING and not self.coordinator.is_finalizing:
             return [*effects, *self._schedule_restart(now)]
         return effects
 
@@ -153,7 +159,7 @@ class JobMaster:
         Raises AssertionError naming what does not.
         """
         self.coordinator.validate()
-        if self.state is JobState.RESTARTING:
+        if self.state is _RESTARTING:
             assert not self.coordinator.pending, "a restart is planned while a checkpoint is pending"
 
 

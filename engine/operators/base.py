@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import Struct
+
 from engine.elements import Record
 from engine.functions import (
     CheckpointedFunction,
@@ -25,7 +27,7 @@ from engine.state.snapshot import OperatorSnapshot
 from engine.types import TypeInformation
 
 
-class OperatorContext:
+class OperatorContext(Struct, kw_only=True):
     """What a task gives an operator when it opens: who it is and what it resumes from.
 
     ``keyed`` and ``operator`` are the restored state as ``read_assignment`` gave it; None at a fresh start
@@ -33,49 +35,18 @@ class OperatorContext:
     job was restored, even where this operator has no state.
     """
 
-    __slots__ = (
-        "allow_pickle",
-        "attempt",
-        "clock",
-        "key_groups",
-        "keyed",
-        "max_parallelism",
-        "operator",
-        "parallelism",
-        "probe",
-        "restored_checkpoint_id",
-        "subtask",
-        "task_name",
-    )
-
-    def __init__(
-        self,
-        *,
-        task_name: str,
-        subtask: int,
-        parallelism: int,
-        max_parallelism: int,
-        key_groups: tuple[int, int],
-        attempt: str,
-        clock: Callable[[], int],
-        probe: Callable[[str, int], None],
-        restored_checkpoint_id: int | None = None,
-        keyed: Any = None,
-        operator: Any = None,
-        allow_pickle: bool = False,
-    ) -> None:
-        self.task_name = task_name
-        self.subtask = subtask
-        self.parallelism = parallelism
-        self.max_parallelism = max_parallelism
-        self.key_groups = key_groups
-        self.attempt = attempt
-        self.clock = clock
-        self.probe = probe
-        self.restored_checkpoint_id = restored_checkpoint_id
-        self.keyed = keyed
-        self.operator = operator
-        self.allow_pickle = allow_pickle
+    task_name: str
+    subtask: int
+    parallelism: int
+    max_parallelism: int
+    key_groups: tuple[int, int]
+    attempt: str
+    clock: Callable[[], int]
+    probe: Callable[[str, int], None]
+    restored_checkpoint_id: int | None = None
+    keyed: Any = None
+    operator: Any = None
+    allow_pickle: bool = False
 
     def runtime_context(self, backend: KeyedStateBackend | None = None) -> RuntimeContext:
         """The part of it that user functions see."""

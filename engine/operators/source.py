@@ -18,6 +18,7 @@ from engine.state.snapshot import OperatorSnapshot
 from engine.types import Types
 
 STATE_NAME = "splits"
+_STATE = ListStateDescriptor(STATE_NAME, Types.DYNAMIC())
 
 
 class SourceOperator(Operator):
@@ -40,7 +41,7 @@ class SourceOperator(Operator):
     def open(self, context: OperatorContext) -> None:
         """Open every split at its position."""
         self._store: OperatorStateStore = context.operator_store()
-        self._state: ListState = self._store.get_list_state(ListStateDescriptor(STATE_NAME, Types.DYNAMIC()))
+        self._state: ListState = self._store.get_list_state(_STATE)
         if context.operator is None:
             splits = sorted(self.source.splits())[context.subtask :: context.parallelism]
             owned: list[tuple[str, Any]] = [(split, None) for split in splits]

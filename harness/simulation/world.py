@@ -20,7 +20,6 @@ import traceback
 import zlib
 from collections import Counter
 from collections.abc import Callable, Container, Sequence
-from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
 
@@ -386,7 +385,7 @@ class World:
         self.family.job(
             environment, SimulatedIO(self.scenario, self.keyed_parallelism, self._log, self.external)
         )
-        return replace(environment.get_job_graph(self.family.name), settings=self._settings)
+        return environment.get_job_graph(self.family.name, self._settings)
 
     def deliver(self, message: Any) -> None:
         """A message arrives, if anybody is there."""
