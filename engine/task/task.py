@@ -157,6 +157,7 @@ class Task:
         "queues",
         "settings",
         "state",
+        "unread",
         "vertex",
     )
 
@@ -184,6 +185,8 @@ class Task:
         self._probe = settings.probe
         head = self.operators[0]
         self._source: SourceOperator | None = head if isinstance(head, SourceOperator) else None
+        self.unread: list[None] = [] if self._source is None else [None]
+        """Holds something for as long as a source may be polled."""
         self._chain = self.operators[1:] if self._source is not None else self.operators
         # Bound once: what is looked up for every record costs more than the call.
         self._processes = [operator.process_batch for operator in self._chain]
@@ -432,7 +435,8 @@ class Task:
             records = operator.finish()
             if records:
                 self._emit(records, position + 1)
-        self.state = TaskState.ENDED_DATA
+        self.state = _ENDED_DATA
+        self.unread.clear()
         for output in self.outputs:
             output.broadcast(END_OF_DATA)
         if not self.settings.checkpointing:
@@ -452,7 +456,7 @@ class Task:
         for output in self.outputs:
             output.broadcast(END_OF_PARTITION)
         self.barriers.close()
-        self.state = TaskState.FINISHED
+        self.state = _FINISHED
         return (Send(TaskFinished(self.attempt, self.id)),)
 
     def _cancel(self, event: Cancel) -> Sequence[TaskEffect]:

@@ -22,8 +22,6 @@ CLASS_INDEX = {name: index for index, name in enumerate(ACTION_CLASSES)}
 _POLL = CLASS_INDEX["poll"]
 _DELIVER = CLASS_INDEX["deliver"]
 _DELIVERIES = tuple(Deliver(channel) for channel in range(64))
-_RUNNING = TaskState.RUNNING
-_ALWAYS_SOMETHING = (None,)
 _NOT_BLOCKED = [False]
 _CREATED = TaskState.CREATED
 
@@ -35,18 +33,15 @@ class Slot(Struct, eq=False):
     label: str
     task: Task
     event: TaskEvent
-    queue: Queue | tuple[None]
+    queue: Queue | list[None]
     channel: int
     blocked: list[bool]
     outputs: list[Queue]
     capacity: int
 
     def is_ready(self) -> bool:
-        """Whether the task may read here and has room for what follows; asked if ``queue`` holds something."""
-        if self.blocked[self.channel]:
-            return False
-        state = self.task.state
-        if state is not _RUNNING and (state is _CREATED or self.class_index == _POLL):
+        """Whether the task may read here and has room for what follows, if ``queue`` holds something."""
+        if self.blocked[self.channel] or self.task.state is _CREATED:
             return False
         capacity = self.capacity
         for output in self.outputs:  # noqa: SIM110 (a generator would double the cost of the commonest question)
@@ -70,7 +65,7 @@ def slots_of(task: Task, capacity: int) -> list[Slot]:
     outputs = task.output_queues
     if task.is_source:
         label = f"poll {task.name}"
-        return [Slot(_POLL, label, task, POLL, _ALWAYS_SOMETHING, 0, _NOT_BLOCKED, outputs, capacity)]
+        return [Slot(_POLL, label, task, POLL, task.unread, 0, _NOT_BLOCKED, outputs, capacity)]
     blocked = task.barriers.blocked
     return [
         Slot(

@@ -94,7 +94,7 @@ class Tracer:
     def slot(self, step: int, slot: Slot) -> None:
         """A channel is about to be read."""
         queue = slot.queue
-        if isinstance(queue, tuple):
+        if isinstance(queue, list):
             return
         self._catch_up(step)
         shadow = self._shadows.get(id(queue))
