@@ -63,6 +63,7 @@ _TRAVEL: dict[Any, tuple[int, str, str]] = {
     AcknowledgeCheckpoint: (_ACKNOWLEDGE, "acknowledge", ACKNOWLEDGED),
     NotifyCheckpointComplete: (_NOTIFY, "notify", NOTIFIED),
 }
+"""Class, label and point of the messages that faults know."""
 _TO_TASK = frozenset((TriggerCheckpoint, NotifyCheckpointComplete, NotifyCheckpointAborted))
 
 WRITE_REFUSED = "the storage refused the write"
@@ -75,6 +76,7 @@ class SimulatedProcess(Execution):
         super().__init__(graph, world.storage, recovered, world.probe, buffer_records=1)
         self.world = world
         self._clock = world.clock
+        self._deliver = world.deliver
         self._keyed_parallelism = world.keyed_parallelism
         self._names: dict[Any, str] = {}
         self._slots: dict[TaskId, list[Slot]] = {}
@@ -183,28 +185,33 @@ class SimulatedProcess(Execution):
     def send(self, effect: Send) -> None:
         """Put a message on the network, unless a fault has other plans."""
         message: Any = effect.message
-        travel = _TRAVEL.get(type(message))
         name = self._names[message.task]
-        world = self.world
+        travel = _TRAVEL.get(type(message))
         if travel is None:
-            # The checkpoint, too, where there is one: a label that names two actions cannot be replayed.
-            number = getattr(message, "checkpoint_id", None)
-            told = type(message).__name__ if number is None else f"{type(message).__name__} {number}"
-            world.add(_CONTROL, f"{told} {name}", world.deliver, message)
+            self._send_control(message, name)
             return
         class_index, verb, point = travel
         checkpoint_id = message.checkpoint_id
         label = f"{verb} {name} {checkpoint_id}"
-        fault = world.fault_at(point, name, checkpoint_id) if point in world.other_faults else None
+        world = self.world
+        if point not in world.other_faults:
+            world.add(class_index, label, self._deliver, message)
+            return
+        fault = world.fault_at(point, name, checkpoint_id)
+        if fault is None or fault.kind == "duplicate_message":
+            world.add(class_index, label, self._deliver, message)
         if fault is None:
-            world.add(class_index, label, world.deliver, message)
-        elif fault.kind == "duplicate_message":
-            world.add(class_index, label, world.deliver, message)
-            world.add_later(world.clock.now + fault.delay, class_index, label, world.deliver, message)
-        elif fault.kind == "delay_message":
-            world.add_later(world.clock.now + fault.delay, class_index, label, world.deliver, message)
+            return
+        if fault.kind in ("duplicate_message", "delay_message"):
+            world.add_later(world.clock.now + fault.delay, class_index, label, self._deliver, message)
         else:
             world.lost(class_index, label, message)
+
+    def _send_control(self, message: Any, name: str) -> None:
+        # The checkpoint, too, where there is one: a label that names two actions cannot be replayed.
+        number = getattr(message, "checkpoint_id", None)
+        told = type(message).__name__ if number is None else f"{type(message).__name__} {number}"
+        self.world.add(_CONTROL, f"{told} {name}", self._deliver, message)
 
     def receive(self, message: Any) -> None:
         """A message has arrived."""

@@ -4,32 +4,55 @@ What is possible stands in two places: slots (a source that may be polled, a cha
 the pending actions (messages under way, writes, timers that are due). A chooser returns an index: below
 ``len(slots)`` a slot, from there on a pending action; or NOTHING.
 
-The uniform chooser draws blindly and draws again where the slot is not ready, which gives every ready action
-the same chance without listing them; only after some misses it lists them. The other choosers list.
+Under the uniform schedule the world first draws blindly, and again where the slot is not ready: so every
+ready action has the same chance, though nobody lists them. Only after some misses the chooser is asked, and
+lists them. The other choosers allow no blind draws.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
-from typing import Protocol
+from typing import ClassVar, Final, Protocol
 
 from harness.scenario import ACTION_CLASSES, Schedule
 from harness.simulation.actions import Action, Slot
 
-NOTHING = -1
-BLIND_DRAWS = range(6)
+NOTHING: Final = -1
+NO_DRAWS: Final = range(0)
 
 
 class Chooser(Protocol):
-    """Picks the next action."""
+    """Picks the next action, once the blind draws that it allows have missed.
+
+    ``draw`` gives the random numbers for these, from 0 to below 1. See ``choice_of``.
+    """
+
+    blind_draws: ClassVar[range]
+
+    @property
+    def draw(self) -> Callable[[], float]:
+        """Draw a random number."""
+        ...
 
     def choose(self, slots: Sequence[Slot], pending: Sequence[Action], step: int) -> int:
         """An index into slots and pending, or NOTHING."""
         ...
 
 
-class FairChooser:
+class ListingChooser:
+    """A chooser that allows no blind draws."""
+
+    __slots__ = ()
+
+    blind_draws: ClassVar[range] = NO_DRAWS
+
+    def draw(self) -> float:
+        """Never asked."""
+        raise NotImplementedError
+
+
+class FairChooser(ListingChooser):
     """Round robin: slots and pending actions in turn, slots from where it left off, pending ones in order."""
 
     __slots__ = ("_cursor", "_prefers_pending")
@@ -59,31 +82,20 @@ class FairChooser:
 class UniformChooser:
     """Every possible action is as likely as the others."""
 
-    __slots__ = ("_random",)
+    __slots__ = ("draw",)
+
+    blind_draws: ClassVar[range] = range(6)
 
     def __init__(self, seed: int) -> None:
-        self._random = Random(seed).random
+        self.draw: Callable[[], float] = Random(seed).random
 
     def choose(self, slots: Sequence[Slot], pending: Sequence[Action], step: int) -> int:
         """One of the possible actions."""
-        count = len(slots)
-        total = count + len(pending)
-        if not total:
-            return NOTHING
-        random = self._random
-        for _ in BLIND_DRAWS:
-            index = int(random() * total)
-            if index >= count:
-                return index
-            slot = slots[index]
-            # Most misses are empty channels: seeing that here saves the call.
-            if slot.queue and slot.is_ready():
-                return index
         ready = possible(slots, pending)
-        return ready[int(random() * len(ready))] if ready else NOTHING
+        return ready[int(self.draw() * len(ready))] if ready else NOTHING
 
 
-class PriorityChooser:
+class PriorityChooser(ListingChooser):
     """The class with the highest number first; within it the seed decides, or with seed 0 whose turn it is.
 
     In turn means as the fair one: so a shrunk schedule says all there is to say, such as "store: -1".
@@ -130,7 +142,7 @@ class PriorityChooser:
         return chosen
 
 
-class PreemptingChooser:
+class PreemptingChooser(ListingChooser):
     """Fair, but at the listed steps the named action goes first if it is possible.
 
     The fair one is asked at every step, preempted or not, as the recorder asks it: what was recorded replays.
@@ -156,7 +168,7 @@ class PreemptingChooser:
         return fair
 
 
-class RecordingChooser:
+class RecordingChooser(ListingChooser):
     """Does what another chooser does, and notes where that differs from what the fair one would have done."""
 
     __slots__ = ("_chooser", "_fair", "preemptions")
@@ -168,10 +180,22 @@ class RecordingChooser:
 
     def choose(self, slots: Sequence[Slot], pending: Sequence[Action], step: int) -> int:
         """The other's choice."""
-        choice = self._chooser.choose(slots, pending, step)
+        choice = choice_of(self._chooser, slots, pending, step)
         if choice != self._fair.choose(slots, pending, step) and choice != NOTHING:
             self.preemptions.append((step, name_of(choice, slots, pending)))
         return choice
+
+
+def choice_of(chooser: Chooser, slots: Sequence[Slot], pending: Sequence[Action], step: int) -> int:
+    """What is next: by a blind draw that hits, else what the chooser says."""
+    count = len(slots)
+    total = count + len(pending)
+    for _ in chooser.blind_draws if total else NO_DRAWS:
+        choice = int(chooser.draw() * total)
+        # Most misses are empty channels: seeing that here saves the call.
+        if choice >= count or (slots[choice].queue and slots[choice].is_ready()):
+            return choice
+    return chooser.choose(slots, pending, step)
 
 
 def name_of(index: int, slots: Sequence[Slot], pending: Sequence[Action]) -> str:
