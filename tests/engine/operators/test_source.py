@@ -77,7 +77,7 @@ def test_a_snapshot_does_not_see_what_is_read_after_it(bench):
     snapshot = operator.snapshot(1, 0)
     operator.poll(1)
     (stored,) = snapshot.operator.lists
-    assert stored.elements == [("a", 1)]
+    assert stored.elements == [["a", 1]]
 
 
 def test_a_restored_subtask_that_was_dealt_nothing_reads_nothing(bench):

@@ -88,7 +88,7 @@ def test_the_cache_of_keys_is_bounded_and_its_loss_changes_nothing(monkeypatch):
     for record in sent:
         output.emit([record])
     assert isinstance(output, HashOutput)
-    assert 0 < len(output._append_of_key) <= 5
+    assert 0 < len(output._index_of_key) <= 5
     for channel, queue in enumerate(queues):
         assert set(values_in(queue)) == {value for value, _ in sent if owner(value[0], 3) == channel}
     assert sum(len(values_in(queue)) for queue in queues) == 2 * len(sent)
