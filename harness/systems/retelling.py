@@ -175,7 +175,8 @@ class Retelling:
         key = (kind, point)
         statistics.coverage[key] = statistics.coverage.get(key, 0) + 1
         if kind in KILLS:
-            position = sum(read.values()) if read else None
+            # Who dies in a restore knows only of the sources that were restored before.
+            position = sum(read.values()) if read.keys() == self._lengths.keys() else None
             recovery = Recovery(kind, point, task, self.parallelism, position)
             statistics.recoveries.append(recovery)
             self._waiting.append((recovery, at, read))
