@@ -21,7 +21,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from math import ceil
 from pathlib import Path
 from typing import IO, Final
 
@@ -32,6 +31,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from engine.runtime.spark_session import LOCAL_MASTER, SparkFailed, spark_session
 from harness.campaign_jobs import SimulationJob, run_side_by_side
 from harness.campaign_judge import Disagreement, Trials, check_judgeable, disagreements
+from harness.campaign_pace import Pace
 from harness.campaign_tables import TrialTables
 from harness.campaign_worker import FamilySource, Simulation
 from harness.family import Family, FamilyError
@@ -43,19 +43,6 @@ from harness.trial import check_family
 
 TRIALS: Final = "trials"
 """The folder of the Parquet files, in the folder of the results."""
-
-LARGEST_WAVE: Final = 20_000
-LONGEST_WAVE_SECONDS: Final = 20.0
-FIRST_WAVE_PER_CORE: Final = 100
-"""Enough to measure the speed by, after the workers have started."""
-LEAST_PER_CORE: Final = 8
-
-TASK_SECONDS: Final = 0.4
-"""Long enough that a task costs little beside its work, short enough for a bar to move."""
-FIRST_PER_TASK: Final = 100
-MOST_TASKS: Final = 200
-LEAST_JUDGING_SECONDS: Final = 0.7
-"""What judging takes even where there is next to nothing to judge."""
 
 Progress = Callable[[int, int], None]
 """Is told how many scenarios were simulated, and how many of those that were judged have failed."""
@@ -110,6 +97,7 @@ def run_campaign(
         check_family(family)
     run = RunResult(families, tuple(names), seed, 0)
     result = CampaignResult(run)
+    make_folder(out)
     with ExitStack() as stack:
         # First: where Spark does not start, the results of the last campaign stay.
         if session is None:
@@ -122,7 +110,8 @@ def run_campaign(
         try:
             # Executors work in folders of their own.
             folder = _emptied((out / TRIALS).resolve())
-            _Campaign(session, result, folder, lines, progress).run(scenarios, deadline)
+            pace = Pace(run.workers, scenarios, deadline)
+            _Campaign(session, result, folder, lines, pace, progress).run()
         except KeyboardInterrupt:
             run.interrupted = True
         except (FamilyError, OutputUnwritable, WorkerFailed, SparkFailed) as mistake:
@@ -143,14 +132,22 @@ def read_trials(session: SparkSession, family: Family, tables: TrialTables, path
     return Trials(family, session.read.schema(from_arrow_schema(tables.schema)).parquet(str(path)))
 
 
+def make_folder(folder: Path) -> Path:
+    """Make a folder unless it is there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputUnwritable(f"{folder}: cannot be written to: {error.strerror or error}") from None
+    return folder
+
+
 def _emptied(folder: Path) -> Path:
     """Return a folder without what an earlier campaign has left in it."""
     try:
         shutil.rmtree(folder, ignore_errors=not folder.exists())
-        folder.mkdir(parents=True)
     except OSError as error:
-        raise OutputUnwritable(f"{folder}: cannot be written to: {error.strerror or error}") from None
-    return folder
+        raise OutputUnwritable(f"{folder}: cannot be emptied: {error.strerror or error}") from None
+    return make_folder(folder)
 
 
 class _Campaign:
@@ -162,6 +159,7 @@ class _Campaign:
         result: CampaignResult,
         folder: Path,
         lines: IO[bytes],
+        pace: Pace,
         progress: Progress,
     ) -> None:
         self._session = session
@@ -174,53 +172,20 @@ class _Campaign:
         self._sources = [FamilySource.of(name) for name in result.run.names]
         for family, tables in zip(self._families, self._tables, strict=True):
             check_judgeable(session, family, tables)
+        self._pace = pace
         self._waves = 0
-        self._per_second = 0.0
-        """Scenarios, of the last wave, while it was simulated."""
-        self._judging_seconds = LEAST_JUDGING_SECONDS
-        """Of the last wave."""
-        self._judged = 1
 
-    def run(self, scenarios: int | None, deadline: float | None) -> None:
+    def run(self) -> None:
         """Run waves until there are enough scenarios or the time is over."""
         first = 0
-        while count := self._next_count(first, scenarios, deadline):
-            if scenarios is not None:
-                count = min(count, scenarios - first)
-            begun = self._result.run.tally.scenarios
-            self._wave(first, count, deadline)
+        while count := self._pace.next_count(first, time.time()):
+            self._wave(first, count)
+            # What executors had no time to begin is left out.
             first += count
-            if self._result.run.tally.scenarios < begun + count:
-                # Executors have begun no more: the time is over.
-                return
 
-    def _next_count(self, first: int, scenarios: int | None, deadline: float | None) -> int:
-        """Return how many scenarios the next wave has, none where there is no next wave."""
-        if scenarios is not None and first >= scenarios:
-            return 0
-        if deadline is None:
-            assert scenarios is not None
-            return ceil(scenarios / ceil(scenarios / LARGEST_WAVE))
-        cores = self._result.run.workers
-        left = deadline - time.time()
-        if not first:
-            return cores * (FIRST_WAVE_PER_CORE if left > 2 * LEAST_JUDGING_SECONDS else LEAST_PER_CORE)
-        if left < 1.5 * LEAST_JUDGING_SECONDS:
-            return 0
-        each = 1 / self._per_second + self._judging_seconds_each()
-        return int(min((left - LEAST_JUDGING_SECONDS) / each, LONGEST_WAVE_SECONDS / each, LARGEST_WAVE))
-
-    def _judging_seconds_each(self) -> float:
-        return max(self._judging_seconds - LEAST_JUDGING_SECONDS, 0.0) / self._judged
-
-    def _wave(self, first: int, count: int, deadline: float | None) -> None:
+    def _wave(self, first: int, count: int) -> None:
         """Simulate, keep the outcomes, and judge."""
-        if deadline is not None:
-            # The first wave must be allowed to begin, however late Spark has started.
-            deadline -= LEAST_JUDGING_SECONDS + count * self._judging_seconds_each()
-            if not first:
-                deadline = max(deadline, time.time() + 1.0)
-        jobs = self._jobs(first, count, deadline)
+        jobs = self._jobs(first, count)
         run = self._result.run
         done, failed = run.tally.scenarios, run.tally.failed
         begun = time.perf_counter()
@@ -240,16 +205,13 @@ class _Campaign:
         self._result.judging_seconds += judged - kept
         self._result.judged = run.tally.scenarios
         self._waves += 1
-        self._judged = max(run.tally.scenarios - done, 1)
-        self._per_second = self._judged / (simulated - begun)
-        self._judging_seconds = judged - simulated
+        self._pace.learn(run.tally.scenarios - done, simulated - begun, judged - simulated)
 
-    def _jobs(self, first: int, count: int, deadline: float | None) -> list[SimulationJob]:
+    def _jobs(self, first: int, count: int) -> list[SimulationJob]:
         """Return a job for each family, with the numbers that are its turns."""
         size = len(self._families)
-        cores = self._result.run.workers
-        per_task = self._per_second / cores * TASK_SECONDS or FIRST_PER_TASK
-        tasks = max(ceil(cores / size), min(ceil(count / size / per_task), MOST_TASKS))
+        tasks = self._pace.tasks_of(count, size)
+        until = self._pace.begin_until(first, count, time.time())
         jobs = []
         for place, tables in enumerate(self._tables):
             name = re.sub(r"[^A-Za-z0-9_-]+", "_", tables.family)
@@ -259,7 +221,7 @@ class _Campaign:
                 run_seed=self._result.run.seed,
                 families=size,
                 folder=self._folder / f"{place}-{name}" / f"wave-{self._waves:04d}",
-                deadline=deadline,
+                deadline=until,
             )
             numbers = range(first + (place - first) % size, first + count, size)
             jobs.append(SimulationJob(simulation, numbers, tasks))

@@ -290,9 +290,9 @@ def test_a_mistake_in_a_family_is_told_in_one_line(
 def test_an_interrupt_ends_the_campaign_with_what_was_judged(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from harness import campaign as module
+    from harness import campaign_pace
 
-    monkeypatch.setattr(module, "LARGEST_WAVE", 10)
+    monkeypatch.setattr(campaign_pace, "LARGEST_WAVE", 10)
 
     def interrupt(simulated: int, failed: int) -> None:
         if simulated > 10:
