@@ -19,7 +19,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -195,9 +195,18 @@ class LocalCheckpointStorage:
                 ) from None
             except OSError as error:
                 raise _failure("folder", self.root, "cannot be locked", error) from error
+            self._remove_empty_folders()
             yield
         finally:
             os.close(descriptor)
+
+    def _remove_empty_folders(self) -> None:
+        """A process that died had made a folder without a file in it yet, or deleted all that was in it."""
+        for name, is_folder in _entries(self.root):
+            if is_folder:
+                # One that is not empty stays, and so does one that is somebody else's.
+                with suppress(OSError):
+                    os.rmdir(os.path.join(self.root, name))
 
     def _resolve(self, path: str) -> str:
         parts = path.split("/")

@@ -159,6 +159,16 @@ def test_a_death_between_the_end_and_the_clearing_up_leaves_nothing_for_ever(job
     assert [path.name for path in job.directory.iterdir() if path.name.startswith("chk-")] == []
 
 
+def test_a_folder_that_a_dead_process_left_empty_is_removed(job):
+    stopped(job, COMMITTING, 5)
+    (job.directory / "chk-27").mkdir()
+    execute(job.graph())
+    assert job.left_behind() == ([FINISHED, "incarnation-2"], [])
+    (job.directory / "chk-28").mkdir()
+    assert execute(job.graph()).already_finished
+    assert job.left_behind() == ([FINISHED, "incarnation-3"], [])
+
+
 @pytest.mark.parametrize("point", [ELEMENT, COMMITTING, COMPLETED, END_OF_DATA, RESTORING])
 def test_a_task_that_fails_costs_one_attempt_and_no_row(job, point):
     if point == COMPLETED:
