@@ -40,6 +40,10 @@ def test_operators_are_opened_from_the_tail_to_the_head_and_then_the_task_runs(b
         assert operator.context.attempt == ATTEMPT
         assert operator.context.key_groups == (4, 7)
         assert operator.context.clock() == 5
+    tail.context.probe("committing", 6)
+    assert bench.points[-1] == ("committing", "work-1", 6)
+    task.handle(bench.aborted(9), 8)
+    assert tail.context.clock() == 8, "the time is that of the event in hand"
 
 
 def test_a_task_is_restored_only_once(bench):

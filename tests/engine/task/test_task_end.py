@@ -137,6 +137,15 @@ def test_the_end_of_the_input_ends_no_task_before_its_final_checkpoint(bench):
     assert task.state is TaskState.ENDED_DATA
 
 
+def test_a_source_has_something_unread_until_it_ends_and_other_tasks_never(bench):
+    task = bench.task(bench.source("a"))
+    bench.poll(task)
+    assert len(task.unread) == 1, "the end itself is still to be read"
+    bench.poll(task)
+    assert len(task.unread) == 0
+    assert len(bench.task(bench.recorder("op"), channels=[0]).unread) == 0
+
+
 def test_data_ends_only_once(bench):
     task = ended(bench)
     with pytest.raises(AssertionError, match="ends its data in state ended data"):
