@@ -18,11 +18,9 @@ from typing import Final
 
 from engine.runtime.spark_session import spark_session
 from harness.benchmarks import Measurement
-from harness.campaign import TRIALS, read_trials, run_campaign
-from harness.campaign_judge import disagreements
-from harness.campaign_tables import TrialTables
+from harness.campaign import TRIALS, run_campaign
 from harness.family import load_family
-from harness.oracle_spark import arrow_schemas_of
+from harness.oracle_spark import Evidence, SparkOracle
 from harness.reporting import machine_text
 from harness.runner import run
 
@@ -49,20 +47,23 @@ def measure(scenarios: int = SCENARIOS, rounds: int = ROUNDS) -> Measurement:
         for _ in range(rounds):
             plain = run(FAMILIES, scenarios=scenarios, seed=SEED, out=pool_out)
             campaign = run_campaign(FAMILIES, scenarios=scenarios, seed=SEED, out=spark_out, session=session)
-            if plain.tally.trace_hash() != campaign.run.tally.trace_hash() or campaign.disagreements:
+            if plain.tally.trace_hash() != campaign.run.tally.trace_hash() or not campaign.passed:
                 raise NotTheSame("pool and Spark gave different verdicts on the same scenarios")
             pool_seconds.append(plain.seconds)
             spark_seconds.append(campaign.run.seconds)
-        trials = []
-        for place, name in enumerate(FAMILIES):
-            family = load_family(name)
-            tables = TrialTables(name, *arrow_schemas_of(family))
-            path = spark_out / TRIALS / f"{place}-{name}" / "wave-0000"
-            trials.append(read_trials(session, family, tables, path))
+        oracle = SparkOracle(session)
         for _ in range(ORACLE_ROUNDS):
             begun = time.perf_counter()
-            disagreements(session, trials)
+            evidence = [
+                Evidence.of(
+                    load_family(name), session.read.parquet(str(spark_out / TRIALS / f"{place}-{name}/*"))
+                )
+                for place, name in enumerate(FAMILIES)
+            ]
+            differing = oracle.differences(evidence)
             judging_seconds.append(time.perf_counter() - begun)
+            if differing:
+                raise NotTheSame("the Spark oracle found rows that differ where every scenario had passed")
     spark, pool = min(spark_seconds), min(pool_seconds)
     return Measurement(
         name="campaign",

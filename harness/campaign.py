@@ -121,15 +121,17 @@ def run_campaign(
     return result
 
 
-def read_trials(session: SparkSession, family: Family, tables: TrialTables, path: Path) -> Trials:
-    """Return the trials of one family that lie in a folder."""
-    if not any(path.glob("part-*")):
+def read_trials(session: SparkSession, family: Family, simulation: Simulation, verdicts: pa.Table) -> Trials:
+    """Return the trials that the executors have written."""
+    folder = simulation.folder
+    if not any(folder.glob("part-*")):
         raise SparkFailed(
-            f"the executors have written their trials to another {path} than the one here:"
+            f"the executors have written their trials to another {folder} than the one here:"
             " choose a folder that all machines share"
         )
     # With a schema Spark need not look into the files to find one.
-    return Trials(family, session.read.schema(from_arrow_schema(tables.schema)).parquet(str(path)))
+    schema = from_arrow_schema(simulation.tables.schema)
+    return Trials(family, session.read.schema(schema).parquet(str(folder)), verdicts)
 
 
 def make_folder(folder: Path) -> Path:
@@ -189,14 +191,14 @@ class _Campaign:
         run = self._result.run
         done, failed = run.tally.scenarios, run.tally.failed
         begun = time.perf_counter()
-        outcomes = run_side_by_side(
+        verdicts = run_side_by_side(
             self._session, jobs, lambda part: self._progress(done + int(part * count), failed)
         )
         simulated = time.perf_counter()
-        self._keep(outcomes)
+        self._keep(verdicts)
         trials = [
-            read_trials(self._session, family, tables, job.simulation.folder)
-            for family, tables, job, table in zip(self._families, self._tables, jobs, outcomes, strict=True)
+            read_trials(self._session, family, job.simulation, table)
+            for family, job, table in zip(self._families, jobs, verdicts, strict=True)
             if table.num_rows
         ]
         kept = time.perf_counter()
@@ -227,9 +229,9 @@ class _Campaign:
             jobs.append(SimulationJob(simulation, numbers, tasks))
         return jobs
 
-    def _keep(self, outcomes: Sequence[pa.Table]) -> None:
+    def _keep(self, verdicts: Sequence[pa.Table]) -> None:
         """Write outcomes down and count them, in the order of the campaign."""
-        table = pa.concat_tables(outcomes).sort_by("scenario_id")
+        table = pa.concat_tables(verdicts).select(["scenario_id", "line"]).sort_by("scenario_id")
         lines = table.column("line").to_pylist()
         self._lines.writelines(lines)
         self._lines.flush()

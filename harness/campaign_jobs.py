@@ -24,7 +24,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from engine.runtime.spark_session import SparkFailed, one_line
-from harness.campaign_worker import OUTCOME_LINES, Simulation
+from harness.campaign_tables import VERDICTS
+from harness.campaign_worker import Simulation
 from harness.family import FamilyError
 from harness.pool import WorkerFailed
 from harness.runner import OutputUnwritable
@@ -45,25 +46,25 @@ class SimulationJob:
     tasks: int
 
     def run(self, session: SparkSession) -> pa.Table:
-        """Simulate and write the trials; return the outcomes."""
+        """Simulate and write the trials; return the verdicts."""
         numbers = self.numbers
         rows = session.range(numbers.start, numbers.stop, numbers.step, self.tasks)
-        return rows.mapInArrow(self.simulation, from_arrow_schema(OUTCOME_LINES)).toArrow()
+        return rows.mapInArrow(self.simulation, from_arrow_schema(VERDICTS)).toArrow()
 
 
 def run_side_by_side(
     session: SparkSession, jobs: Sequence[SimulationJob], progress: Callable[[float], None]
 ) -> list[pa.Table]:
-    """Run jobs to their end and return their outcomes; ``progress`` is told which part of all is done."""
+    """Run jobs to their end and return their verdicts; ``progress`` is told which part of all is done."""
     context = session.sparkContext
     group = f"onceproof simulation {next(_groups)}"
     failures: list[Exception] = []
-    outcomes: dict[int, pa.Table] = {}
+    verdicts: dict[int, pa.Table] = {}
 
     def run(place: int, job: SimulationJob) -> None:
         try:
             context.setJobGroup(group, f"simulate {job.simulation.tables.family}", interruptOnCancel=True)
-            outcomes[place] = job.run(session)
+            verdicts[place] = job.run(session)
         except Exception as error:
             failures.append(error)
 
@@ -84,7 +85,7 @@ def run_side_by_side(
             thread.join()
     if failures:
         raise _as_it_was(failures[0]) from failures[0]
-    return [outcomes[place] for place in range(len(jobs))]
+    return [verdicts[place] for place in range(len(jobs))]
 
 
 def _finished_tasks(context: SparkContext, group: str) -> int:

@@ -12,45 +12,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sql
 from pyspark.sql.types import LongType, StructField, StructType
 
-from engine.runtime.spark_session import SPARK_ERRORS, one_line
 from harness.campaign_tables import TrialTables
-from harness.family import NOTHING_DECLARED, Family, FamilyError
+from harness.family import NOTHING_DECLARED, Family
 from harness.history import Row
-from harness.oracle_spark import SCENARIO, Evidence, SparkOracle, difference_of, record_schema_of
+from harness.oracle_spark import SAMPLE_ROWS, SCENARIO, Difference, Evidence, SparkOracle, record_schema_of
+from harness.outcome import from_line
 from harness.trial import scenario_of
 
 SEEDS_LOOKED_AT: Final = 5
-
-_VERDICT_COLUMNS: Final = ("seed", "finished", "rows_differ", "unfit")
 
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
     """A scenario that the two oracles judge differently."""
 
-    family: str
-    number: int
-    seed: int
+    difference: Difference
+    """What Spark SQL says; nothing missing and no surplus if that is nothing."""
+    seed: int | None
     python_differs: bool
     """What the checker says with the Python oracle; Spark SQL says the opposite."""
-    missing: int
-    surplus: int
-    sample: tuple[tuple[Row, int], ...]
-    """Rows that do not balance for Spark SQL: how often one is missing, below zero how often too many."""
+    unfit: tuple[str, ...]
+    """Rows that row_schema has no place for."""
 
     def __str__(self) -> str:
-        scenario = f"{self.family}, seed {self.seed}"
+        scenario = f"{self.difference.family}, seed {self.seed}"
         if self.python_differs:
             return f"{scenario}: rows differ for Python, and none for Spark SQL"
-        rows = ", ".join(_balance_text(row, balance) for row, balance in self.sample)
-        return f"{scenario}: rows differ for Spark SQL, and none for Python: {rows or 'some fit no schema'}"
+        rows = [_balance_text(row, balance) for row, balance in self.difference.sample]
+        rows += [f"{row} does not fit row_schema" for row in self.unfit[:SAMPLE_ROWS]]
+        return f"{scenario}: rows differ for Spark SQL, and none for Python: {', '.join(rows)}"
 
 
 def _balance_text(row: Row, balance: int) -> str:
@@ -60,11 +56,13 @@ def _balance_text(row: Row, balance: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """What was simulated of one family."""
+    """What was simulated of one family in a wave."""
 
     family: Family
     table: DataFrame
     """As harness.campaign_tables describes it."""
+    verdicts: pa.Table
+    """Of the same scenarios, from the executors."""
 
 
 def check_judgeable(session: SparkSession, family: Family, tables: TrialTables) -> None:
@@ -84,44 +82,19 @@ def check_judgeable(session: SparkSession, family: Family, tables: TrialTables) 
 
 def disagreements(session: SparkSession, all_trials: Sequence[Trials]) -> list[Disagreement]:
     """Judge all families by their SQL in one job; return the scenarios that Python judged differently."""
-    if not all_trials:
-        return []
-    oracle = SparkOracle(session)
-    tables = [_disagreeing(oracle, trials) for trials in all_trials]
-    try:
-        found = reduce(DataFrame.unionAll, tables).collect()
-    except SPARK_ERRORS as error:
-        names = ", ".join(trials.family.name for trials in all_trials)
-        raise FamilyError(f"oracle_sql of family {names}: {one_line(error)}") from None
-    told = []
-    for row in found:
-        difference = None if row["missing"] is None else difference_of(row)
-        told.append(
-            Disagreement(
-                row["family"],
-                row[SCENARIO],
-                row["seed"],
-                row["rows_differ"],
-                difference.missing if difference else 0,
-                difference.surplus if difference else 0,
-                difference.sample if difference else (),
-            )
-        )
-    return sorted(told, key=lambda each: each.number)
-
-
-def _disagreeing(oracle: SparkOracle, trials: Trials) -> DataFrame:
-    """Return the scenarios of one family on which the oracles do not agree."""
-    dealt = Evidence.dealt(trials.table, _VERDICT_COLUMNS)
-    differing = oracle.differing(Evidence.of_dealt(trials.family, dealt)).drop("family")
-    joined = dealt.select(SCENARIO, *_VERDICT_COLUMNS).join(differing, SCENARIO, "left")
-    differs = "size(unfit) > 0 OR coalesce(surplus > 0 OR (finished AND missing > 0), false)"
-    return joined.where(f"rows_differ <> ({differs})").select(
-        sql.lit(trials.family.name).alias("family"),
-        SCENARIO,
-        "seed",
-        "rows_differ",
-        "missing",
-        "surplus",
-        "sample",
-    )
+    found = SparkOracle(session).differences([Evidence.of(each.family, each.table) for each in all_trials])
+    differences = {(difference.family, difference.scenario): difference for difference in found}
+    disagreeing = []
+    for trials in all_trials:
+        name = trials.family.name
+        for verdict in trials.verdicts.to_pylist():
+            number = verdict["scenario_id"]
+            difference = differences.get((name, number), Difference(name, number, 0, 0, ()))
+            missing = difference.missing if verdict["finished"] else 0
+            differs = bool(difference.surplus or missing or verdict["unfit"])
+            if differs is not verdict["rows_differ"]:
+                seed = from_line(verdict["line"]).seed
+                disagreeing.append(
+                    Disagreement(difference, seed, verdict["rows_differ"], tuple(verdict["unfit"]))
+                )
+    return sorted(disagreeing, key=lambda each: each.difference.scenario)

@@ -24,8 +24,8 @@ FIRST_WAVE_SECONDS: Final = 1.0
 """The first wave gets so long, however late Spark has started."""
 LEAST_PER_CORE: Final = 8
 
-TASK_SECONDS: Final = 0.4
-"""Long enough that a task costs little beside its work, short enough for a bar to move."""
+TASK_SECONDS: Final = 0.8
+"""Long enough that a task and its file cost little beside its work, short enough for a bar to move."""
 FIRST_PER_TASK: Final = 200
 LEAST_TASKS_PER_CORE: Final = 4
 """So that no core waits for long while another works on its last task."""

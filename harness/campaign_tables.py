@@ -23,7 +23,7 @@ import pyarrow as pa
 from harness.checkers.exactly_once import ExactlyOnce
 from harness.family import FamilyError
 from harness.history import JOB_FINISHED, TRANSACTION_VISIBLE, History, Row
-from harness.outcome import Outcome
+from harness.outcome import Outcome, to_line
 from harness.scenario import Scenario
 
 _COUNTS: Final = pa.map_(pa.string(), pa.int64())
@@ -62,6 +62,10 @@ JUDGEMENT_COLUMNS: Final[dict[str, Any]] = {
     # Rows that row_schema has no place for, as Python shows them.
     "unfit": pa.list_(pa.string()),
 }
+
+
+VERDICTS: Final = pa.schema([("scenario_id", pa.int64()), ("line", pa.binary()), *JUDGEMENT_COLUMNS.items()])
+"""What the driver has to know of trials: their outcomes, and what Python says of their rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +192,13 @@ class TrialTables:
             rows += some
             offsets.append(len(rows))
         return _lists(offsets, rows, self.row_schema)
+
+
+def verdicts(trials: Sequence[TriedScenario], batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the verdicts on trials that have been made a batch."""
+    lines = pa.array([to_line(trial.outcome) for trial in trials], pa.binary())
+    judged = [batch.column(name) for name in JUDGEMENT_COLUMNS]
+    return pa.RecordBatch.from_arrays([batch.column("scenario_id"), lines, *judged], schema=VERDICTS)
 
 
 def _rows_differ(outcome: Outcome) -> bool:

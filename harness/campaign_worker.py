@@ -8,7 +8,7 @@ The rules this module lives by:
   on another machine can load it.
 - What is judged goes straight into a Parquet file, without a detour through Java, which would cost more than
   all the rest. The file is named for the task's first scenario, written beside its name and renamed: a second
-  attempt, even one that runs at the same time, puts the same scenarios in the same place. Only the outcomes
+  attempt, even one that runs at the same time, puts the same scenarios in the same place. Only the verdicts
   travel to the driver.
 - After the deadline nothing is begun any more: a campaign that is bounded by time must end in time even
   where the machine is slower than it was.
@@ -20,24 +20,20 @@ from __future__ import annotations
 import gc
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
 from pyarrow import parquet
 
-from harness.campaign_tables import TrialTables, TriedScenario
+from harness.campaign_tables import TrialTables, TriedScenario, verdicts
 from harness.family import Family, FamilyError, load_family
-from harness.outcome import to_line
 from harness.runner import OutputUnwritable
 from harness.seeds import scenario_seed
 from harness.trial import run_scenario, scenario_of
-
-OUTCOME_LINES: Final = pa.schema([("scenario_id", pa.int64()), ("line", pa.binary())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +90,7 @@ class Simulation:
     """Seconds since the epoch, after which no scenario is begun."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the outcomes of the numbers in the first column, after the trials have been written."""
+        """Yield the verdicts on the numbers in the first column, after the trials have been written."""
         trials: list[TriedScenario] = []
         for batch in batches:
             for number in batch.column(0).to_pylist():
@@ -102,10 +98,9 @@ class Simulation:
                     break
                 trials.append(self._tried(number))
         if trials:
-            self._write(trials)
-            numbers = pa.array([trial.number for trial in trials], pa.int64())
-            lines = pa.array([to_line(trial.outcome) for trial in trials], pa.binary())
-            yield pa.RecordBatch.from_arrays([numbers, lines], schema=OUTCOME_LINES)
+            table = self.tables.batch(trials)
+            self._write(trials[0].number, table)
+            yield verdicts(trials, table)
 
     def _tried(self, number: int) -> TriedScenario:
         family = load(self.source)
@@ -117,14 +112,13 @@ class Simulation:
             raise FamilyError(str(error).replace(_place_of(self.source), self.source.asked)) from None
         return TriedScenario.of(number, scenario, outcome, history)
 
-    def _write(self, trials: Sequence[TriedScenario]) -> None:
-        name = f"part-{trials[0].number:08d}.parquet"
+    def _write(self, first: int, batch: pa.RecordBatch) -> None:
+        name = f"part-{first:08d}.parquet"
         # Hidden, so that nobody who reads the folder takes it for a part.
         hidden = self.folder / f".{name}.{uuid4().hex}"
-        table = pa.Table.from_batches([self.tables.batch(trials)])
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            parquet.write_table(table, hidden)
+            parquet.write_table(pa.Table.from_batches([batch]), hidden)
             hidden.replace(self.folder / name)
         except OSError as error:
             raise OutputUnwritable(f"{self.folder}: cannot be written to: {error}") from None

@@ -71,23 +71,15 @@ class Evidence:
 
     @classmethod
     def of(cls, family: Family, trials: DataFrame) -> Evidence:
-        """Take the evidence out of a table of trials, as harness.campaign_tables makes it."""
-        return cls.of_dealt(family, cls.dealt(trials))
+        """Take the evidence out of a table of trials, as harness.campaign_tables makes it.
 
-    @classmethod
-    def of_dealt(cls, family: Family, dealt: DataFrame) -> Evidence:
-        """Take the evidence out of trials that have been dealt out already."""
-        records = dealt.selectExpr(SCENARIO, "inline(input)")
-        return cls(family, records, dealt.selectExpr(SCENARIO, "inline(committed)"))
-
-    @staticmethod
-    def dealt(trials: DataFrame, columns: Sequence[str] = ()) -> DataFrame:
-        """Deal whole trials out by scenario, while they are few rows; ``columns`` go with them.
-
-        So every later step finds the records and rows of a scenario in one place, and moves nothing.
+        Whole trials are dealt out by scenario first, while they are few rows: so every later step finds the
+        records and rows of a scenario in one place, and moves nothing.
         """
         partitions = int(trials.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
-        return trials.select(SCENARIO, *columns, "input", "committed").repartition(partitions, SCENARIO)
+        dealt = trials.select(SCENARIO, "input", "committed").repartition(partitions, SCENARIO)
+        records = dealt.selectExpr(SCENARIO, "inline(input)")
+        return cls(family, records, dealt.selectExpr(SCENARIO, "inline(committed)"))
 
 
 class SparkOracle:
@@ -138,11 +130,10 @@ class SparkOracle:
         except SPARK_ERRORS as error:
             names = ", ".join(evidence.family.name for evidence in all_evidence)
             raise FamilyError(f"oracle_sql of family {names}: {one_line(error)}") from None
-        return sorted(map(difference_of, found), key=lambda each: (each.family, each.scenario))
+        return sorted(map(_difference, found), key=lambda each: (each.family, each.scenario))
 
 
-def difference_of(found: SparkRow) -> Difference:
-    """Return a difference from a row of the table that ``differing`` describes."""
+def _difference(found: SparkRow) -> Difference:
     sample = tuple((tuple(json.loads(each["row"]).values()), each["balance"]) for each in found["sample"])
     return Difference(found["family"], found[SCENARIO], found["missing"], found["surplus"], sample)
 

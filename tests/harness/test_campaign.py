@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.dataset
 import pytest
 
-from harness.campaign_tables import TrialTables, TriedScenario
+from harness.campaign_tables import TrialTables, TriedScenario, verdicts
 from harness.campaign_worker import FamilySource, Simulation, load
 from harness.family import NOTHING_DECLARED, FamilyError, load_family
 from harness.history import Row
@@ -201,12 +201,13 @@ def test_oracles_that_mean_different_things_fail_a_campaign(spark: SparkSession,
     assert not result.passed
     # To the engine nothing happened; but every verdict of Python's on the first family is wrong.
     assert {family for family, _ in result.run.tally.groups} == {"wrong_python"}
-    told = {(each.family, each.python_differs) for each in result.disagreements}
+    told = {(each.difference.family, each.python_differs) for each in result.disagreements}
     assert told == {("wrong_python", True), ("wrong_sql", False)}
     for each in result.disagreements:
-        assert each.seed == scenario_seed(0, each.family, each.number // 2)
-        assert str(each).startswith(f"{each.family}, seed {each.seed}: rows differ for ")
-        assert bool(each.sample) is not each.python_differs
+        about = each.difference
+        assert each.seed == scenario_seed(0, about.family, about.scenario // 2)
+        assert str(each).startswith(f"{about.family}, seed {each.seed}: rows differ for ")
+        assert bool(about.sample) is not each.python_differs
 
 
 @pytest.mark.spark
@@ -228,10 +229,14 @@ def test_python_and_spark_agree_on_rows_that_are_wrong(spark: SparkSession) -> N
         TriedScenario(number, full.scenario, full.outcome, committed, finished)
         for number, (committed, finished, _) in enumerate(cases)
     ]
-    table = spark.createDataFrame(pa.Table.from_batches([TABLES.batch(trials)]))
-    found = disagreements(spark, [Trials(WORD_COUNT, table)])
+    batch = TABLES.batch(trials)
+    table = spark.createDataFrame(pa.Table.from_batches([batch]))
+    told = pa.Table.from_batches([verdicts(trials, batch)])
+    found = disagreements(spark, [Trials(WORD_COUNT, table, told)])
     # All of them claim that rows do not differ for Python.
-    assert [each.number for each in found] == [number for number, case in enumerate(cases) if case[2]]
+    differing = [number for number, case in enumerate(cases) if case[2]]
+    assert [each.difference.scenario for each in found] == differing
+    assert "('nobody', '1') does not fit row_schema" in str(found[-1])
 
 
 @pytest.mark.spark

@@ -86,6 +86,6 @@ def test_every_core_has_several_tasks_and_no_wave_too_many() -> None:
     pace = Pace(4, None, None)
     assert pace.tasks_of(30, 3) == 6
     assert pace.tasks_of(20_000, 4) == 25
-    pace.learn(1000, 1.0, 1.0)
+    pace.learn(500, 1.0, 1.0)
     assert pace.tasks_of(20_000, 4) == 50
     assert pace.tasks_of(10**7, 4) == MOST_TASKS
