@@ -1,0 +1,131 @@
+"""What the tests of the local runtime share: a word count, and the ways to run and to stop it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from engine import (
+    Configuration,
+    Encoder,
+    FileSink,
+    KeyedProcessFunction,
+    StreamExecutionEnvironment,
+    Types,
+    ValueStateDescriptor,
+)
+from engine.connectors.collection import CollectionSource
+from engine.protocol_points import no_probe
+from engine.runtime.local import LocalExecution, execute
+from engine.runtime.recovery import recover
+
+WORDS = [f"w{number % 7}" for number in range(600)]
+COUNTS = Counter(f"('w{number % 7}', {number // 7 + 1})" for number in range(600))
+
+
+class Count(KeyedProcessFunction):
+    """A running count."""
+
+    def open(self, runtime_context):
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def process_element(self, value, ctx):
+        count = (self.count.value() or 0) + 1
+        self.count.update(count)
+        yield value[0], count
+
+
+class PowerCut(BaseException):
+    """What no ``except Exception`` survives."""
+
+
+class Job:
+    """A word count from memory into part files, with a checkpoint directory beside them."""
+
+    words = WORDS
+    counts = COUNTS
+    function = Count
+    power_cut = PowerCut
+
+    def __init__(self, folder):
+        self.checkpoints = folder / "checkpoints"
+        self.output = folder / "out"
+        self.splits = {
+            "a": [(word, None) for word in WORDS[::2]],
+            "b": [(word, None) for word in WORDS[1::2]],
+        }
+        self.source = CollectionSource(
+            {name: [((word,), time) for word, time in split] for name, split in self.splits.items()}
+        )
+
+    def graph(self, parallelism=2, **options):
+        settings = {
+            "execution.checkpointing.interval-records": 100,
+            "execution.checkpointing.dir": str(self.checkpoints),
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": 3,
+            "restart-strategy.fixed-delay.delay": 0,
+            "pipeline.buffer-records": 10,
+        }
+        settings.update({key.replace("__", ".").replace("_", "-"): value for key, value in options.items()})
+        settings = {key: value for key, value in settings.items() if value is not None}
+        env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_mapping(settings))
+        env.set_parallelism(parallelism).set_max_parallelism(16)
+        counted = env.from_source(self.source, None, "words").key_by(lambda value: value[0], Types.STRING())
+        sink = FileSink.for_row_format(str(self.output), Encoder.simple_string_encoder()).build()
+        counted.process(Count()).name("count").sink_to(sink).name("sink")
+        return env.get_job_graph("words")
+
+    @property
+    def directory(self):
+        [directory] = self.checkpoints.iterdir()
+        return directory
+
+    def rows(self):
+        files = [path for path in self.output.iterdir() if not path.name.startswith(".")]
+        return Counter(line for path in files for line in path.read_text().splitlines())
+
+    def hidden(self):
+        return [path.name for path in self.output.iterdir() if path.name.startswith(".")]
+
+    def left_behind(self):
+        """Names of checkpoint files, and of part files that nobody may read."""
+        return sorted(path.name for path in self.directory.iterdir()), self.hidden()
+
+    def files(self, folder=None):
+        """Names and contents, but for who came last; of the checkpoints if no folder is given."""
+        folder = folder or self.directory
+        return {
+            str(path.relative_to(folder)): path.read_bytes()
+            for path in sorted(folder.rglob("*"))
+            if path.is_file() and not path.name.startswith("incarnation-")
+        }
+
+    def execution(self, graph, storage, probe=no_probe):
+        """A run over a storage of the test's own."""
+        return LocalExecution(graph, storage, recover(storage, graph.settings.num_retained), probe)
+
+    @staticmethod
+    def raising(point, error, occurrence=1):
+        """A probe that raises the n-th time that a point is passed."""
+        passes = 0
+
+        def probe(passed, task, checkpoint_id):
+            nonlocal passes
+            if passed == point:
+                passes += 1
+                if passes == occurrence:
+                    raise error
+
+        return probe
+
+    def stopped(self, point, occurrence=1, **options):
+        """Run into a power cut."""
+        with pytest.raises(PowerCut):
+            execute(self.graph(**options), self.raising(point, PowerCut(), occurrence))
+
+
+@pytest.fixture
+def job(tmp_path):
+    return Job(tmp_path)
