@@ -348,7 +348,8 @@ class SimulatedProcess(Execution):
         if not unknown.isdisjoint(world.history.statistics.coverage):
             return
         needed: set[str] = set()
-        for metadata in self.master.coordinator.store.retained:
+        # As many as the scenario says, whatever the store has kept.
+        for metadata in self.master.coordinator.store.retained[-world.scenario.retained :]:
             needed.add(metadata_path(metadata.checkpoint_id))
             needed |= files_of(metadata)
         for path in self.storage.list("chk-"):
