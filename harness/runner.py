@@ -77,12 +77,12 @@ class RunResult:
     """The families as they were asked for: names or paths."""
     seed: int
     workers: int
-    system: System = SIMULATED
     tally: Tally = field(default_factory=Tally)
     seconds: float = 0.0
     seconds_of_work: float = 0.0
     """What the scenarios took, summed over the workers."""
     interrupted: bool = False
+    system: System = SIMULATED
 
     def family(self, name: str) -> Family:
         """Return the family that outcomes call by ``name``."""
@@ -123,7 +123,7 @@ def run(
     for family in loaded:
         check_family(family)
     count = workers or usable_processors()
-    result = RunResult(loaded, tuple(families), seed, count, find_system(system))
+    result = RunResult(loaded, tuple(families), seed, count, system=find_system(system))
     started = perf_counter()
     batches = _batches(scenarios, count, started + max_time if max_time is not None else None)
     with open_output(out) as lines:
