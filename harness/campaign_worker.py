@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
@@ -34,6 +35,9 @@ from harness.family import Family, FamilyError, load_family
 from harness.runner import OutputUnwritable
 from harness.seeds import scenario_seed
 from harness.trial import run_scenario, scenario_of
+
+BATCH: Final = 50
+"""Trials that a worker holds as objects, through which the garbage collector looks again and again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +96,27 @@ class Simulation:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the verdicts on the numbers in the first column, after the trials have been written."""
         trials: list[TriedScenario] = []
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                if self.deadline is not None and time.time() >= self.deadline:
-                    break
-                trials.append(self._tried(number))
+        tables: list[pa.RecordBatch] = []
+        told: list[pa.RecordBatch] = []
+        for number in _numbers(batches):
+            if self.deadline is not None and time.time() >= self.deadline:
+                break
+            trials.append(self._tried(number))
+            if len(trials) == BATCH:
+                self._take(trials, tables, told)
         if trials:
-            table = self.tables.batch(trials)
-            self._write(trials[0].number, table)
-            yield verdicts(trials, table)
+            self._take(trials, tables, told)
+        if tables:
+            self._write(tables)
+        yield from told
+
+    def _take(
+        self, trials: list[TriedScenario], tables: list[pa.RecordBatch], told: list[pa.RecordBatch]
+    ) -> None:
+        """Turn trials into batches, and let go of them."""
+        tables.append(self.tables.batch(trials))
+        told.append(verdicts(trials, tables[-1]))
+        trials.clear()
 
     def _tried(self, number: int) -> TriedScenario:
         family = load(self.source)
@@ -112,13 +128,18 @@ class Simulation:
             raise FamilyError(str(error).replace(_place_of(self.source), self.source.asked)) from None
         return TriedScenario.of(number, scenario, outcome, history)
 
-    def _write(self, first: int, batch: pa.RecordBatch) -> None:
-        name = f"part-{first:08d}.parquet"
+    def _write(self, tables: list[pa.RecordBatch]) -> None:
+        name = f"part-{tables[0].column('scenario_id')[0].as_py():08d}.parquet"
         # Hidden, so that nobody who reads the folder takes it for a part.
         hidden = self.folder / f".{name}.{uuid4().hex}"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            parquet.write_table(pa.Table.from_batches([batch]), hidden)
+            parquet.write_table(pa.Table.from_batches(tables), hidden)
             hidden.replace(self.folder / name)
         except OSError as error:
             raise OutputUnwritable(f"{self.folder}: cannot be written to: {error}") from None
+
+
+def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
