@@ -315,8 +315,8 @@ def test_a_campaign_that_is_bounded_by_time_ends_about_then(spark: SparkSession,
     result = campaign(spark, "page_views", "word_count", max_time=5.0, out=tmp_path)
     assert result.passed
     assert result.judged == result.run.tally.scenarios > 0
-    # The machine may be busy with other tests; how close it comes is measured by the benchmark.
-    assert 2.5 < result.run.seconds < 10
+    # The machine may be busy with other tests; how close it comes is tried on machines that are told.
+    assert 1 < result.run.seconds < 40
     seeds = {seed for _, seed, _ in result.run.tally.hashes}
     drawn = {scenario_seed(0, "word_count", index) for index in range(result.judged)}
     assert seeds & drawn
