@@ -1,7 +1,6 @@
 """From a job graph to the tasks of one attempt: made, wired, and told what to restore.
 
-Channels are numbered at the receiver: by input edge first, then by the sending subtask. Pointwise edges
-(forward, rescale) have channels only between the subtasks they connect, as in Flink.
+Who is connected with whom says the layout. The queues towards the subtasks of an edge stand in their order.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ from msgspec.structs import replace
 from engine.checkpoint.events import CheckpointPlan
 from engine.checkpoint.metadata import CheckpointMetadata
 from engine.checkpoint.redistribution import effective_max_parallelism, read_assignment, redistribute
-from engine.graph import JobEdge, JobGraph, JobVertex, PartitionerKind
+from engine.graph import JobGraph, JobVertex
+from engine.job.layout import layout_of
 from engine.messages import AttemptId, TaskId
 from engine.state.snapshot import DecodedSnapshot
 from engine.task.events import Restore, RestoredOperator
@@ -21,78 +21,40 @@ from engine.task.outputs import Queue, build_output
 from engine.task.task import Task, TaskSettings
 
 
-def sources_of(edge: JobEdge, graph: JobGraph, target_subtask: int) -> range:
-    """The subtasks at the beginning of ``edge`` that have a channel to ``target_subtask``."""
-    sources = graph.vertices[edge.source].parallelism
-    targets = graph.vertices[edge.target].parallelism
-    kind = edge.partitioner.kind
-    if kind is PartitionerKind.FORWARD:
-        return range(target_subtask, target_subtask + 1)
-    if kind is PartitionerKind.RESCALE:
-        if sources >= targets:
-            return range(target_subtask * sources // targets, (target_subtask + 1) * sources // targets)
-        source = target_subtask * sources // targets
-        return range(source, source + 1)
-    return range(sources)
-
-
 def plan_of(graph: JobGraph, attempt: AttemptId) -> CheckpointPlan:
     """Who feeds whom in an attempt over ``graph``."""
-    upstreams: dict[TaskId, tuple[TaskId, ...]] = {}
-    for vertex in graph.vertices:
-        for subtask in range(vertex.parallelism):
-            upstreams[TaskId(vertex.index, subtask)] = tuple(
-                [
-                    TaskId(edge.source, source)
-                    for edge in vertex.inputs
-                    for source in sources_of(edge, graph, subtask)
-                ]
-            )
-    return CheckpointPlan(attempt, graph.vertices, upstreams)
+    return CheckpointPlan(attempt, graph.vertices, layout_of(graph).upstreams)
 
 
 def build_tasks(graph: JobGraph, settings: TaskSettings) -> dict[TaskId, Task]:
     """The tasks of one attempt, connected, in topological order."""
+    vertices = graph.vertices
     tasks: dict[TaskId, Task] = {}
-    queues_to: dict[tuple[int, int, int], list[Queue]] = {}
-    for vertex in graph.vertices:
-        for subtask in range(vertex.parallelism):
-            task = _build_task(graph, vertex, subtask, settings, queues_to)
-            tasks[task.id] = task
-    for task in tasks.values():
+    queues_to: dict[tuple[TaskId, int], list[Queue]] = {}
+    for task_id, channels in layout_of(graph).channels.items():
+        vertex = vertices[task_id.vertex]
+        task = tasks[task_id] = Task(
+            task_id,
+            vertex,
+            settings,
+            [input_index for input_index, _ in channels],
+            [node.create() for node in vertex.operators],
+        )
+        for queue, (_, sender) in zip(task.queues, channels, strict=True):
+            queues_to.setdefault(sender, []).append(queue)
+    for task_id, task in tasks.items():
         task.connect(
             [
                 build_output(
                     edge,
-                    task.id.subtask,
-                    queues_to[task.id.vertex, edge.output_index, task.id.subtask],
-                    graph.vertices[edge.target].max_parallelism,
+                    task_id.subtask,
+                    queues_to[task_id, edge.output_index],
+                    vertices[edge.target].max_parallelism,
                 )
                 for edge in task.vertex.outputs
             ]
         )
     return tasks
-
-
-def _build_task(
-    graph: JobGraph,
-    vertex: JobVertex,
-    subtask: int,
-    settings: TaskSettings,
-    queues_to: dict[tuple[int, int, int], list[Queue]],
-) -> Task:
-    """One task; its input queues are entered under who will fill them, in the order of the targets."""
-    senders = [(edge, source) for edge in vertex.inputs for source in sources_of(edge, graph, subtask)]
-    task = Task(
-        TaskId(vertex.index, subtask),
-        vertex,
-        settings,
-        [edge.input_index for edge, _ in senders],
-        [node.create() for node in vertex.operators],
-    )
-    for queue, (edge, source) in zip(task.queues, senders, strict=True):
-        queues_to.setdefault((edge.source, edge.output_index, source), []).append(queue)
-    return task
 
 
 def fit_max_parallelism(graph: JobGraph, metadata: CheckpointMetadata | None) -> JobGraph:
@@ -138,22 +100,16 @@ def restore_events(
     Raises what redistribution and reading raise: a job that does not fit the checkpoint, a damaged file.
     """
     if metadata is None:
-        fresh = Restore(None, {})
-        return {
-            TaskId(vertex.index, subtask): fresh
-            for vertex in graph.vertices
-            for subtask in range(vertex.parallelism)
-        }
+        return dict.fromkeys(layout_of(graph).upstreams, Restore(None, {}))
     assignments = redistribute(metadata, _operators(graph))
     known = {operator.operator_id for operator in metadata.operators}
     decoded: dict[str, DecodedSnapshot] = {}
     events: dict[TaskId, Restore] = {}
-    for vertex in graph.vertices:
-        for subtask in range(vertex.parallelism):
-            operators: dict[str, RestoredOperator] = {}
-            for node in vertex.operators:
-                if node.operator_id in known:
-                    restored = read_assignment(assignments[node.operator_id, subtask], read, decoded)
-                    operators[node.operator_id] = RestoredOperator(restored.keyed, restored.operator)
-            events[TaskId(vertex.index, subtask)] = Restore(metadata.checkpoint_id, operators)
+    for task in layout_of(graph).upstreams:
+        operators: dict[str, RestoredOperator] = {}
+        for node in graph.vertices[task.vertex].operators:
+            if node.operator_id in known:
+                restored = read_assignment(assignments[node.operator_id, task.subtask], read, decoded)
+                operators[node.operator_id] = RestoredOperator(restored.keyed, restored.operator)
+        events[task] = Restore(metadata.checkpoint_id, operators)
     return events

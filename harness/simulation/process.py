@@ -78,7 +78,7 @@ class SimulatedProcess(Execution):
         self._clock = world.clock
         self._deliver = world.deliver
         self._keyed_parallelism = world.keyed_parallelism
-        self._names: dict[Any, str] = {}
+        self._names: dict[TaskId, str] = {}
         self._slots: dict[TaskId, list[Slot]] = {}
 
     def now(self) -> int:
@@ -93,11 +93,6 @@ class SimulatedProcess(Execution):
         if self._keyed_parallelism != self.world.keyed_parallelism:
             graph = self.world.build_graph()
             self._keyed_parallelism = self.world.keyed_parallelism
-        self._names = {
-            (vertex.index, subtask): f"{vertex.name}-{subtask}"
-            for vertex in graph.vertices
-            for subtask in range(vertex.parallelism)
-        }
         return graph
 
     def attempt_started(self, effect: Deploy) -> None:
@@ -107,6 +102,7 @@ class SimulatedProcess(Execution):
 
     def start_restoring(self, task: Task, event: Restore) -> None:
         """Restoring is an action of its own, so that a crash can come between two tasks' restores."""
+        self._names[task.id] = task.name
         self._slots[task.id] = slots_of(task, self.world.scenario.channel_capacity)
         self.world.renew_slots()
         self.world.add(_RESTORE, f"restore {task.name}", self._restore, (task, event))

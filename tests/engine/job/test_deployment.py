@@ -20,7 +20,8 @@ from engine.graph import (
     Partitioner,
     PartitionerKind,
 )
-from engine.job.deployment import build_tasks, plan_of, sources_of
+from engine.job.deployment import build_tasks, plan_of
+from engine.job.layout import senders_of
 from engine.key_groups import key_group_of, operator_index
 from engine.messages import AttemptId, TaskId
 from engine.operators.base import Operator
@@ -94,8 +95,7 @@ def test_a_forward_edge_connects_equal_indexes():
 )
 def test_a_rescale_edge_connects_neighbours_as_in_flink(sources, targets, expected):
     graph = graph_of(("a", sources), ("b", targets), edges=[(0, 1, RESCALE)])
-    edge = graph.vertices[0].outputs[0]
-    assert [list(sources_of(edge, graph, target)) for target in range(targets)] == expected
+    assert [list(senders_of(RESCALE.kind, sources, targets, target)) for target in range(targets)] == expected
     for source in range(sources):
         ((*channels,),) = receivers(graph, TaskId(0, source))
         assert [task.subtask for task, _ in channels] == [
