@@ -24,7 +24,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 from engine.functions import (
     CheckpointedFunction,
@@ -75,6 +75,12 @@ class PendingTransaction(NamedTuple):
     transaction: Any
     start_ms: int
     checkpoint_id: int
+
+
+PARTS = len(PendingTransaction._fields)
+
+Listed: TypeAlias = tuple[PendingTransaction | None, Sequence[PendingTransaction], Any]
+"""The open transaction, the pending ones, and the user context, as a checkpoint lists them."""
 
 
 class TwoPhaseCommitSinkFunction(SinkFunction, CheckpointedFunction, CheckpointListener):
@@ -254,7 +260,7 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CheckpointedFunction, CheckpointL
         has_user_context = False
         if restored_checkpoint_id is not None:
             for stored in self._state.get():
-                has_user_context |= self._recover(stored, restored_checkpoint_id)
+                has_user_context |= self._recover(_listed(stored), restored_checkpoint_id)
         if not has_user_context:
             self._user_context = self.initialize_user_context()
         self._pending.clear()
@@ -288,21 +294,22 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CheckpointedFunction, CheckpointL
         )
 
     def _stored(self) -> list[Any]:
-        """What a checkpoint lists: the open transaction, the pending ones, the user context.
+        """What a checkpoint lists: the user context, then the open transaction and the pending ones.
 
-        Lists, since these have a self-describing form at a fraction of the price of tuples.
+        All in one flat list, since every subtask writes one in every checkpoint: the parts of a transaction
+        follow one another. See ``_listed``.
         """
-        current = None if self._open is None else list(self._open)
-        pending = [list(holder) for holder in self._pending.values()]
-        if self._transaction_type is not None:
-            encode = self._transaction_type.encode
-            for holder in pending if current is None else [current, *pending]:
-                holder[0] = encode(holder[0])
-        return [current, pending, self._user_context]
+        encode = None if self._transaction_type is None else self._transaction_type.encode
+        stored: list[Any] = [self._user_context]
+        for holder in self._pending.values() if self._open is None else (self._open, *self._pending.values()):
+            stored += holder
+            if encode is not None:
+                stored[-PARTS] = encode(holder.transaction)
+        return stored
 
-    def _recover(self, stored: Sequence[Any], restored_checkpoint_id: int) -> bool:
+    def _recover(self, listed: Listed, restored_checkpoint_id: int) -> bool:
         """Settle what one subtask of the restored job had listed; whether it had a user context."""
-        current, pending, user_context = stored
+        current, pending, user_context = listed
         decode = None if self._transaction_type is None else self._transaction_type.decode
         probe = self.get_runtime_context().probe
         handled = []
@@ -356,6 +363,14 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CheckpointedFunction, CheckpointL
             )
 
 
+def _listed(stored: Sequence[Any]) -> Listed:
+    """What ``_stored`` put into one element of the list state; the open one has no checkpoint id yet."""
+    holders = [PendingTransaction(*stored[place : place + PARTS]) for place in range(1, len(stored), PARTS)]
+    if holders and holders[0].checkpoint_id == 0:
+        return holders[0], holders[1:], stored[0]
+    return None, holders, stored[0]
+
+
 def listed_transactions(stored: Sequence[Any]) -> list[Any]:
     """The pre-committed transactions in one element of the sink's list state, as stored."""
-    return [pending[0] for pending in stored[1]]
+    return [pending.transaction for pending in _listed(stored)[1]]
