@@ -65,10 +65,11 @@ class Account:
     def checkpoint_completed(self, metadata: CheckpointMetadata) -> None:
         """A checkpoint is complete; its cut and its transactions follow from the snapshots it consists of."""
         self._known_complete.add(metadata.checkpoint_id)
-        cut = self._cut(metadata)
+        paths = _paths(metadata)
+        cut = self._cut(paths)
         transactions: list[str] = []
         writers: dict[str, None] = {}
-        for path in _paths(metadata):
+        for path in paths:
             transactions.extend(self._listed.get(path, ()))
             writers[self._writers.get(path, "unknown")] = None
         step = self._clock.step
@@ -78,17 +79,17 @@ class Account:
         if self._tracing:
             self._tracer.completed(step, metadata.checkpoint_id)
 
-    def _cut(self, metadata: CheckpointMetadata) -> dict[str, int]:
+    def _cut(self, paths: list[str]) -> dict[str, int]:
         """What is not among the snapshots of any source belongs to sources that had finished."""
         cut = {split: len(records) for split, records in self._log.records.items()}
-        for path in _paths(metadata):
+        for path in paths:
             cut.update(self._cuts.get(path, ()))
         return cut
 
     def attempt_started(self, effect: Deploy, parallelism: int) -> None:
         """A new attempt begins; the records it will read again are counted."""
         restored = effect.restored
-        cut = dict.fromkeys(self._log.records, 0) if restored is None else self._cut(restored)
+        cut = dict.fromkeys(self._log.records, 0) if restored is None else self._cut(_paths(restored))
         read_up_to = self._log.read_up_to
         statistics = self._history.statistics
         for split, position in cut.items():

@@ -191,7 +191,7 @@ class SimulatedProcess(Execution):
         label = f"{verb} {name} {checkpoint_id}"
         world = self.world
         if point not in world.other_faults:
-            world.add(class_index, label, self._deliver, message)
+            world.pending.append(Action(class_index, label, self._deliver, message, self._clock.step))
             return
         fault = world.fault_at(point, name, checkpoint_id)
         if fault is None or fault.kind == "duplicate_message":

@@ -36,7 +36,7 @@ class SimulatedStorage:
 
     def list(self, prefix: str) -> list[str]:
         """All paths that begin with ``prefix``, sorted."""
-        return sorted(path for path in self.files if path.startswith(prefix))
+        return sorted([path for path in self.files if path.startswith(prefix)])
 
     def delete(self, path: str) -> None:
         """Delete a file; one that is not there is fine."""

@@ -288,6 +288,8 @@ class World:
 
     def fault_at(self, point: str, task: str, checkpoint_id: int) -> Fault | None:
         """What is wrong with the message, write or commit about to be made, if anything."""
+        if point not in self.other_faults:
+            return None
         fault = self._faults.other_at(point, task, checkpoint_id)
         if fault is not None:
             self._fired(fault, task)

@@ -100,10 +100,10 @@ class AlignedBarrierHandler:
         if checkpoint_id < self.latest_checkpoint_id:
             return effects
         if checkpoint_id == self.latest_checkpoint_id:
-            if not self.pending:
+            if checkpoint_id == self._last_done:
                 return effects
         else:
-            if self.pending:
+            if self.latest_checkpoint_id != self._last_done:
                 effects.append(self._abort(self.latest_checkpoint_id, DECLINED_SUBSUMED))
             self.latest_checkpoint_id = checkpoint_id
             self._target = self._open_channels
@@ -163,5 +163,7 @@ class AlignedBarrierHandler:
         """
         if not self.holds_channels:
             return
-        assert self.pending, "channels are blocked although no checkpoint is in alignment"
+        assert self.latest_checkpoint_id != self._last_done, (
+            "channels are blocked although no checkpoint is in alignment"
+        )
         assert len(self._aligned) < self._target, "all channels are aligned, yet they stay blocked"
