@@ -84,9 +84,22 @@ class JobMaster:
     def handle(self, event: MasterEvent, now: int) -> Sequence[MasterEffect]:
         """Take one event at ``now`` (milliseconds)."""
         own = _METHODS.get(type(event))
-        if own is None:
-            return self._pass_on(event, now)
-        return getattr(self, own)(event, now)  # type: ignore[no-any-return]
+        if own is not None:
+            return getattr(self, own)(event, now)  # type: ignore[no-any-return]
+        # The coordinator's business, and what follows from it for the job.
+        effects = self.coordinator.handle(event, now)  # type: ignore[arg-type]
+        state = self.state
+        if state is _RUNNING:
+            if type(event) is TaskFinished and event.attempt == self.attempt:
+                self._finished.add(event.task)
+            if len(self._finished) == self._tasks and self._tasks and not self.coordinator.is_finalizing:
+                self.state = JobState.FINISHED
+                return [*effects, JobFinished()]
+            if effects and type(effects[-1]) is TooManyFailures:
+                return [*effects, *self._end_attempt(effects[-1].reason, now)]
+        elif state is _FAILING and not self.coordinator.is_finalizing:
+            return [*effects, *self._schedule_restart(now)]
+        return effects
 
     def _start(self, event: StartJob, now: int) -> Sequence[MasterEffect]:
         return self._deploy()
@@ -109,23 +122,6 @@ class JobMaster:
         if event.attempt != self.attempt or self.state is not _RUNNING:
             return ()
         return self._end_attempt(event.cause, now, unrecoverable=event.unrecoverable)
-
-    def _pass_on(self, event: Any, now: int) -> Sequence[MasterEffect]:
-        """The coordinator's business, and what follows from it for the job."""
-        effects = self.coordinator.handle(event, now)
-        state = self.state
-        if state is _RUNNING:
-            if type(event) is TaskFinished and event.attempt == self.attempt:
-                self._finished.add(event.task)
-            if len(self._finished) == self._tasks and self._tasks and not self.coordinator.is_finalizing:
-                self.state = JobState.FINISHED
-                return [*effects, JobFinished()]
-            last = effects[-1] if effects else None
-            if type(last) is TooManyFailures:
-                return [*effects, *self._end_attempt(last.reason, now)]
-        elif state is _FAILING and not self.coordinator.is_finalizing:
-            return [*effects, *self._schedule_restart(now)]
-        return effects
 
     def _deploy(self) -> Sequence[MasterEffect]:
         self._attempt_number += 1

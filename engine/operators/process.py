@@ -23,11 +23,12 @@ class ProcessOperator(FunctionOperator):
     def open(self, context: OperatorContext) -> None:
         """As every function operator, and the record's context."""
         super().open(context)
+        self._process = self.function.process_element
         self._context = ProcessFunction.Context(context.clock)
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         """Results take the timestamp of their input."""
-        process = self.function.process_element
+        process = self._process
         context = self._context
         results: list[Record] = []
         for value, timestamp in records:
@@ -62,15 +63,16 @@ class KeyedProcessOperator(FunctionOperator):
         """As every function operator, and the record's context."""
         super().open(context)
         assert self._backend is not None
+        self._keyed = self._backend
+        self._process = self.function.process_element
         self._context = KeyedProcessFunction.Context(context.clock, self._backend)
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         """Results take the timestamp of their input."""
-        process = self.function.process_element
+        process = self._process
         select_key = self._key_selector
         context = self._context
-        backend = self._backend
-        assert backend is not None
+        backend = self._keyed
         results: list[Record] = []
         for value, timestamp in records:
             backend.current_key = select_key(value)

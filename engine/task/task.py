@@ -218,15 +218,11 @@ class Task:
         """Take one event at processing time ``now`` (milliseconds); what the user's code raises passes."""
         self._event.now = now
         kind = type(event)
-        if kind is Deliver:
-            return self._deliver(event.channel)  # type: ignore[union-attr]
         if kind is Poll:
             return self._poll()
-        return getattr(self, _METHODS[kind])(event)  # type: ignore[no-any-return]
-
-    # Records.
-
-    def _deliver(self, channel: int) -> Sequence[TaskEffect]:
+        if kind is not Deliver:
+            return getattr(self, _METHODS[kind])(event)  # type: ignore[no-any-return]
+        channel = event.channel  # type: ignore[union-attr]
         element = self.queues[channel].popleft()
         if self.state is _FINISHED:
             return NOTHING
