@@ -43,7 +43,7 @@ from engine.checkpoint.events import (
     TooManyFailures,
     TriggerRequested,
 )
-from engine.checkpoint.pending import Answer, PartlyFinished, PendingCheckpoint
+from engine.checkpoint.pending import DUPLICATE, UNKNOWN, PartlyFinished, PendingCheckpoint
 from engine.checkpoint.store import CompletedCheckpointStore
 from engine.configuration import CheckpointSettings
 from engine.messages import (
@@ -228,9 +228,9 @@ class CheckpointCoordinator:
         if pending is None or not self._is_of_attempt(message, pending):
             return self._discard_unless_used(message)
         answer = pending.acknowledge(message)
-        if answer is Answer.UNKNOWN:
+        if answer is UNKNOWN:
             return self._discard_unless_used(message)
-        if answer is Answer.DUPLICATE or not pending.is_fully_acknowledged:
+        if answer is DUPLICATE or not pending.is_fully_acknowledged:
             return ()
         return self._finalize_next()
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
+from typing import Final
 
 from engine.checkpoint.events import CheckpointPlan
 from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata, StateHandle, SubtaskState
@@ -30,6 +31,11 @@ class Answer(Enum):
 
 class PartlyFinished(Exception):
     """The checkpoint lacks state of subtasks that have finished. The message is one line."""
+
+
+SUCCESS: Final = Answer.SUCCESS
+DUPLICATE: Final = Answer.DUPLICATE
+UNKNOWN: Final = Answer.UNKNOWN
 
 
 class PendingCheckpoint:
@@ -68,8 +74,8 @@ class PendingCheckpoint:
         if message.task in self.missing:
             del self.missing[message.task]
             self._answers[message.task] = message
-            return Answer.SUCCESS
-        return Answer.DUPLICATE if message.task in self._answers else Answer.UNKNOWN
+            return SUCCESS
+        return DUPLICATE if message.task in self._answers else UNKNOWN
 
     @property
     def is_fully_acknowledged(self) -> bool:

@@ -18,7 +18,8 @@ from engine.messages import AttemptId, TaskId
 from engine.state.snapshot import DecodedSnapshot
 from engine.task.events import Restore, RestoredOperator
 from engine.task.outputs import Queue, build_output
-from engine.task.task import Task, TaskSettings
+from engine.task.settings import TaskSettings
+from engine.task.task import Task
 
 
 def plan_of(graph: JobGraph, attempt: AttemptId) -> CheckpointPlan:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
 from engine.checkpoint.coordinator import CheckpointCoordinator
 from engine.checkpoint.events import AttemptEnded, AttemptStarted, TooManyFailures

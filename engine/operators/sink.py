@@ -18,15 +18,15 @@ class SinkOperator(FunctionOperator):
     def open(self, context: OperatorContext) -> None:
         """As every function operator, and the record's context."""
         super().open(context)
+        self._invoke = self.function.invoke
         self._context = SinkFunction.Context(context.clock)
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         """Nothing goes on from a sink."""
-        function = self.function
-        if len(records) > 1 and function.invoke_batch([record[0] for record in records]):
+        if len(records) > 1 and self.function.invoke_batch([record[0] for record in records]):
             return []
         context = self._context
-        invoke = function.invoke
+        invoke = self._invoke
         for value, timestamp in records:
             context._timestamp = timestamp
             invoke(value, context)

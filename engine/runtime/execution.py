@@ -49,7 +49,8 @@ from engine.messages import Send, TaskFailed, TaskId
 from engine.protocol_points import COMPLETED, COORDINATOR, TRIGGERED, Probe
 from engine.runtime.recovery import RecoverableStorage, Recovered, discard_checkpoint
 from engine.task.events import CANCEL, DiscardSnapshot, Restore, StoreSnapshot, TaskEvent
-from engine.task.task import Task, TaskSettings
+from engine.task.settings import TaskSettings
+from engine.task.task import Task
 
 
 class Execution(ABC):

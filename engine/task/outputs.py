@@ -70,16 +70,16 @@ class HashOutput(Output):
 
     def emit(self, records: list[Record]) -> None:
         """Split the buffer by queue; the order within a queue is that of ``records``."""
+        select_key = self._key_selector
         cache = self._index_of_key
         queues = self.queues
         if len(records) == 1:
-            key = self._key_selector(records[0][0])
+            key = select_key(records[0][0])
             index = cache.get(key)
             if index is None:
                 index = self._locate(key)
             queues[index].append(records)
             return
-        select_key = self._key_selector
         buffers: list[list[Record]] = [[] for _ in queues]
         appends = [buffer.append for buffer in buffers]
         for record in records:
@@ -96,7 +96,8 @@ class HashOutput(Output):
         cache = self._index_of_key
         if len(cache) >= CACHED_KEYS:
             cache.clear()
-        index = cache[key] = self._queue_index_of(key)
+        find = self._queue_index_of
+        index = cache[key] = find(key)
         return index
 
 

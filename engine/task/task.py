@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -83,6 +82,7 @@ from engine.task.events import (
 )
 from engine.task.in_hand import EventInHand
 from engine.task.outputs import Output, Queue
+from engine.task.settings import TaskSettings
 
 NOTHING: Final[tuple[TaskEffect, ...]] = ()
 REMEMBERED_ABORTED_CHECKPOINTS = 16
@@ -109,22 +109,12 @@ class TaskState(Enum):
     CANCELED = "canceled"
 
 
+_CREATED: Final = TaskState.CREATED
 _RUNNING: Final = TaskState.RUNNING
 _ENDED_DATA: Final = TaskState.ENDED_DATA
 _FINISHED: Final = TaskState.FINISHED
 _ALIVE: Final = (_RUNNING, _ENDED_DATA)
 """Names of their own: reading a member off its enumeration costs more than a function call."""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskSettings:
-    """What all tasks of a job share."""
-
-    attempt: AttemptId
-    buffer_records: int
-    probe: Probe
-    checkpointing: bool
-    allow_pickle: bool = False
 
 
 class Task:
@@ -180,9 +170,10 @@ class Task:
         self.outputs: list[Output] = []
         self.output_queues: list[Queue] = []
         self.barriers = AlignedBarrierHandler(len(self.queues))
-        self.state = TaskState.CREATED
+        self.state = _CREATED
         self._event = EventInHand(self.name, settings.probe)
         self._probe = settings.probe
+        """Called by a local name: through the task it would be looked for among the methods first."""
         head = self.operators[0]
         self._source: SourceOperator | None = head if isinstance(head, SourceOperator) else None
         self.unread: list[None] = [] if self._source is None else [None]
@@ -228,7 +219,8 @@ class Task:
             return NOTHING
         if type(element) is not list:
             return self._control(channel, element)
-        self._probe(ELEMENT, self.name, 0)
+        probe = self._probe
+        probe(ELEMENT, self.name, 0)
         input_index = self.queue_input[channel]
         records = element
         for process in self._processes:
@@ -245,7 +237,8 @@ class Task:
         records = source.poll(self.settings.buffer_records)
         if not records:
             return self._end_data()
-        self._probe(ELEMENT, self.name, 0)
+        probe = self._probe
+        probe(ELEMENT, self.name, 0)
         for process in self._processes:
             records = process(records, 0)
             if not records:
@@ -268,7 +261,8 @@ class Task:
 
     def _control(self, channel: int, element: object) -> Sequence[TaskEffect]:
         if type(element) is CheckpointBarrier:
-            self._probe(BARRIER_RECEIVED, self.name, element.checkpoint_id)
+            probe = self._probe
+            probe(BARRIER_RECEIVED, self.name, element.checkpoint_id)
             return self._barrier_effects(
                 self.barriers.handle(BarrierArrived(channel, element), self._event.now)
             )
@@ -288,7 +282,8 @@ class Task:
         effects: list[TaskEffect] = []
         for decision in decisions:
             if isinstance(decision, StartCheckpoint):
-                self._probe(ALIGNED, self.name, decision.barrier.checkpoint_id)
+                probe = self._probe
+                probe(ALIGNED, self.name, decision.barrier.checkpoint_id)
                 self._checkpoint(decision.barrier, effects)
             else:
                 self._decline(decision.checkpoint_id, decision.reason, effects)
@@ -330,7 +325,8 @@ class Task:
             snapshot = self.operators[position].snapshot(checkpoint_id, barrier.timestamp_ms)
             if snapshot is not None:
                 snapshots[nodes[position].operator_id] = snapshot
-        self._probe(SNAPSHOTTED, self.name, checkpoint_id)
+        probe = self._probe
+        probe(SNAPSHOTTED, self.name, checkpoint_id)
         if snapshots:
             effects.append(
                 StoreSnapshot(checkpoint_id, self._snapshot_path(checkpoint_id), TaskSnapshot(snapshots))
@@ -344,13 +340,15 @@ class Task:
 
     def _acknowledge(self, checkpoint_id: int, handle: object | None) -> Send:
         ended = self._in_flight.pop(checkpoint_id)
-        self._probe(ACKNOWLEDGED, self.name, checkpoint_id)
+        probe = self._probe
+        probe(ACKNOWLEDGED, self.name, checkpoint_id)
         return Send(AcknowledgeCheckpoint(self.attempt, self.id, checkpoint_id, handle, ended))
 
     def _stored(self, event: SnapshotStored) -> Sequence[TaskEffect]:
         if event.checkpoint_id not in self._in_flight:
             return (DiscardSnapshot(event.handle),)
-        self._probe(UPLOADED, self.name, event.checkpoint_id)
+        probe = self._probe
+        probe(UPLOADED, self.name, event.checkpoint_id)
         return (self._acknowledge(event.checkpoint_id, event.handle),)
 
     def _store_failed(self, event: SnapshotFailed) -> Sequence[TaskEffect]:
@@ -365,7 +363,8 @@ class Task:
         if checkpoint_id <= self._last_notified:
             return NOTHING
         self._last_notified = checkpoint_id
-        self._probe(NOTIFIED, self.name, checkpoint_id)
+        probe = self._probe
+        probe(NOTIFIED, self.name, checkpoint_id)
         for operator in self.operators:
             operator.notify_checkpoint_complete(checkpoint_id)
         final = self._first_final_checkpoint_id
@@ -387,8 +386,9 @@ class Task:
     # Beginning and end.
 
     def _restore(self, event: Restore) -> Sequence[TaskEffect]:
-        assert self.state is TaskState.CREATED, f"{self.name} is restored twice"
-        self._probe(RESTORING, self.name, event.checkpoint_id or 0)
+        assert self.state is _CREATED, f"{self.name} is restored twice"
+        probe = self._probe
+        probe(RESTORING, self.name, event.checkpoint_id or 0)
         self._last_notified = event.checkpoint_id or 0
         for position in range(len(self.operators) - 1, -1, -1):
             node = self.vertex.operators[position]
@@ -400,8 +400,8 @@ class Task:
                     None if restored is None else restored.operator,
                 )
             )
-        self.state = TaskState.RUNNING
-        self._probe(RESTORED, self.name, event.checkpoint_id or 0)
+        self.state = _RUNNING
+        probe(RESTORED, self.name, event.checkpoint_id or 0)
         effects: list[TaskEffect] = [Send(TaskRunning(self.attempt, self.id))]
         return effects
 
@@ -425,8 +425,9 @@ class Task:
         )
 
     def _end_data(self) -> Sequence[TaskEffect]:
-        assert self.state is TaskState.RUNNING, f"{self.name} ends its data in state {self.state.value}"
-        self._probe(END_OF_DATA_POINT, self.name, 0)
+        assert self.state is _RUNNING, f"{self.name} ends its data in state {self.state.value}"
+        probe = self._probe
+        probe(END_OF_DATA_POINT, self.name, 0)
         for position, operator in enumerate(self._chain):
             records = operator.finish()
             if records:

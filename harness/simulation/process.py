@@ -66,6 +66,7 @@ _TRAVEL: dict[Any, tuple[int, str, str]] = {
 """Class, label and point of the messages that faults know."""
 _TO_TASK = frozenset((TriggerCheckpoint, NotifyCheckpointComplete, NotifyCheckpointAborted))
 
+REFUSALS = ("fail_write", "tear_write")
 WRITE_REFUSED = "the storage refused the write"
 
 
@@ -233,9 +234,8 @@ class SimulatedProcess(Execution):
         task, effect, fault = argument
         encoded = encode_task_snapshot(effect.snapshot)
         path = effect.path
-        kind = None if fault is None else fault.kind
-        if kind == "fail_write" or kind == "tear_write":
-            if kind == "tear_write":
+        if fault is not None and fault.kind in REFUSALS:
+            if fault.kind == "tear_write":
                 self.world.storage.tear(path, encoded.data)
             self._stored((task, path, SnapshotFailed(effect.checkpoint_id, WRITE_REFUSED)))
             return

@@ -69,7 +69,6 @@ class World:
         "_later",
         "_log",
         "_over",
-        "_pass",
         "_passed",
         "_sequence",
         "_settings",
@@ -122,7 +121,6 @@ class World:
         self._chooser = chooser or chooser_of(scenario.schedule)
         self._labels: list[str] = []
         self._passed: list[str] = []
-        self._pass = self._passed.append
         self._watched: Container[str] = POINTS if self._tracing else self._faults.kills
         self._over = False
 
@@ -145,7 +143,7 @@ class World:
         """
         clock = self.clock
         pending = self.pending
-        note = self._labels.append
+        labels = self._labels
         tracing = self._tracing
         while True:
             clock.step = step = clock.step + 1
@@ -178,22 +176,23 @@ class World:
                     slot = slots[choice]
             try:
                 if choice < count:
-                    note(slot.label)
+                    labels.append(slot.label)
                     if tracing:
                         self.tracer.slot(step, slot)
                     process.task_event(slot.task, slot.event)  # type: ignore[union-attr]
                 else:
                     action = pending.pop(choice - count)
-                    note(action.label)
+                    labels.append(action.label)
                     if tracing:
                         self.tracer.action(step, action)
-                    action.perform(action.argument)
+                    perform = action.perform
+                    perform(action.argument)
                 if tracing:
                     self.tracer.after(step)
             except ProcessKilled:
                 self._process_died()
             except Exception as error:
-                self._machine_error(self._labels[-1], error)
+                self._machine_error(labels[-1], error)
 
     def _attend(self) -> bool:
         """Do what is due; whether the run goes on."""
@@ -272,7 +271,7 @@ class World:
 
     def probe(self, point: str, task: str, checkpoint_id: int) -> None:
         """A machine passes a protocol point; it may be killed there."""
-        self._pass(point)
+        self._passed.append(point)
         if point in self._watched:
             self._look(point, task, checkpoint_id)
 

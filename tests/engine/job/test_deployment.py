@@ -25,7 +25,7 @@ from engine.job.layout import senders_of
 from engine.key_groups import key_group_of, operator_index
 from engine.messages import AttemptId, TaskId
 from engine.operators.base import Operator
-from engine.task.task import TaskSettings
+from engine.task.settings import TaskSettings
 
 SETTINGS = TaskSettings(AttemptId("1.1"), 1, lambda point, task, checkpoint_id: None, checkpointing=True)
 HASH = Partitioner(PartitionerKind.HASH, lambda value: value, Types.STRING())

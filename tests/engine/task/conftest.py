@@ -26,7 +26,8 @@ from engine.operators.source import SourceOperator
 from engine.state.snapshot import OperatorSnapshot
 from engine.task.events import POLL, Deliver, Restore, TaskEffect
 from engine.task.outputs import Output, SingleOutput
-from engine.task.task import Task, TaskSettings
+from engine.task.settings import TaskSettings
+from engine.task.task import Task
 
 ATTEMPT = AttemptId("3.2")
 TASK = TaskId(0, 1)

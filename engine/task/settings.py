@@ -1,0 +1,19 @@
+"""What all tasks of an attempt share: decided by the driver, once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.messages import AttemptId
+from engine.protocol_points import Probe
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSettings:
+    """Whose tasks they are, how much they read at once, and who watches them."""
+
+    attempt: AttemptId
+    buffer_records: int
+    probe: Probe
+    checkpointing: bool
+    allow_pickle: bool = False
