@@ -34,7 +34,6 @@ from engine.graph import JobVertex
 from engine.key_groups import key_group_range
 from engine.messages import (
     AcknowledgeCheckpoint,
-    AttemptId,
     DeclineCheckpoint,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
@@ -56,7 +55,6 @@ from engine.protocol_points import (
     RESTORING,
     SNAPSHOTTED,
     UPLOADED,
-    Probe,
 )
 from engine.protocol_points import END_OF_DATA as END_OF_DATA_POINT
 from engine.state.snapshot import OperatorSnapshot, TaskSnapshot
