@@ -26,6 +26,7 @@ MAX_PARALLELISM_LIMIT = 32768
 DEFAULT_LOWER_BOUND = 128
 CACHED_HASHES = 1 << 16
 """The same keys are hashed again by every task of every attempt: remembering saves most of the time."""
+CACHED_RANGES = 4096
 _MASK = 0xFFFFFFFF
 _NATIVE_UTF16 = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
 _CANONICAL_DOUBLE_NAN = 0x7FF8000000000000
@@ -228,6 +229,7 @@ def operator_index(max_parallelism: int, parallelism: int, group: int) -> int:
     return group * parallelism // max_parallelism
 
 
+@lru_cache(maxsize=CACHED_RANGES)
 def key_group_range(max_parallelism: int, parallelism: int, index: int) -> tuple[int, int]:
     """Give the inclusive range of key groups that a subtask owns."""
     return (

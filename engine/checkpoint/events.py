@@ -23,8 +23,7 @@ from engine.messages import (
 class CheckpointPlan(Struct, frozen=True):
     """The tasks of an attempt and who feeds whom (Flink: CheckpointPlan).
 
-    ``upstreams[task]`` are the tasks with a channel to ``task``: none for a source. Its keys are all tasks,
-    the subtasks of a vertex in their order.
+    ``upstreams[task]`` are the tasks with a channel to ``task``: none for a source.
     """
 
     attempt: AttemptId

@@ -7,9 +7,10 @@ that state can be dealt out to a new parallelism before a single state file is o
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from engine.state.files import METADATA_MAGIC, DamagedFile, seal, unseal
 from engine.state.snapshot import EncodedSnapshot, SnapshotIndex
@@ -113,17 +114,8 @@ def encode_metadata(metadata: CheckpointMetadata) -> bytes:
                     stored.append(handle)
             row.append((place, subtask.finished))
         places.append(row)
-        operators.append(
-            OperatorMetadata(
-                operator.operator_id,
-                operator.uid,
-                operator.name,
-                operator.parallelism,
-                operator.max_parallelism,
-                (),
-            )
-        )
-    body = ENCODER.encode(_Stored(_with_operators(metadata, operators), stored, places))
+        operators.append(replace(operator, subtasks=()))
+    body = ENCODER.encode(_Stored(replace(metadata, operators=tuple(operators)), stored, places))
     return seal(METADATA_MAGIC, body)[0]
 
 
@@ -135,36 +127,16 @@ def decode_metadata(data: bytes, path: str) -> CheckpointMetadata:
     body, _ = unseal(METADATA_MAGIC, data, path)
     try:
         stored = _DECODER.decode(body)
-        return _with_operators(
-            stored.checkpoint,
-            [
-                OperatorMetadata(
-                    operator.operator_id,
-                    operator.uid,
-                    operator.name,
-                    operator.parallelism,
-                    operator.max_parallelism,
-                    tuple(
-                        [
-                            SubtaskState(None if place < 0 else stored.handles[place], finished)
-                            for place, finished in row
-                        ]
-                    ),
-                )
-                for operator, row in zip(stored.checkpoint.operators, stored.places, strict=True)
-            ],
-        )
+        handles = stored.handles
+        operators = [
+            replace(
+                operator,
+                subtasks=tuple(
+                    [SubtaskState(None if place < 0 else handles[place], ended) for place, ended in row]
+                ),
+            )
+            for operator, row in zip(stored.checkpoint.operators, stored.places, strict=True)
+        ]
+        return replace(stored.checkpoint, operators=tuple(operators))
     except (msgspec.DecodeError, IndexError, ValueError) as error:
         raise DamagedFile(path, f"its content cannot be read ({error})") from error
-
-
-def _with_operators(metadata: CheckpointMetadata, operators: list[Any]) -> CheckpointMetadata:
-    return CheckpointMetadata(
-        metadata.checkpoint_id,
-        metadata.job_id,
-        metadata.job_name,
-        metadata.timestamp,
-        metadata.kind,
-        metadata.attempt,
-        tuple(operators),
-    )

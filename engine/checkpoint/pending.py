@@ -90,14 +90,13 @@ class PendingCheckpoint:
         assert self.is_fully_acknowledged, (
             f"checkpoint {self.checkpoint_id} lacks {len(self.missing)} answers"
         )
-        states: list[list[SubtaskState]] = [[] for _ in plan.vertices]
-        for task in plan.upstreams:
-            states[task.vertex].append(self._subtask_state(task))
         operators = []
         for vertex in plan.vertices:
             if self._finished:
                 self._check_partly_finished(vertex)
-            subtasks = tuple(states[vertex.index])
+            subtasks = tuple(
+                [self._subtask_state(TaskId(vertex.index, subtask)) for subtask in range(vertex.parallelism)]
+            )
             for node in vertex.operators:
                 operators.append(
                     OperatorMetadata(

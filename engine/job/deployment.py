@@ -9,12 +9,11 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from engine.checkpoint.events import CheckpointPlan
 from engine.checkpoint.metadata import CheckpointMetadata
 from engine.checkpoint.redistribution import effective_max_parallelism, read_assignment, redistribute
 from engine.graph import JobGraph, JobVertex
-from engine.job.layout import layout_of
-from engine.messages import AttemptId, TaskId
+from engine.job.layout import Filler, Layout
+from engine.messages import TaskId
 from engine.state.snapshot import DecodedSnapshot
 from engine.task.events import Restore, RestoredOperator
 from engine.task.outputs import Queue, build_output
@@ -22,27 +21,17 @@ from engine.task.settings import TaskSettings
 from engine.task.task import Task
 
 
-def plan_of(graph: JobGraph, attempt: AttemptId) -> CheckpointPlan:
-    """Who feeds whom in an attempt over ``graph``."""
-    return CheckpointPlan(attempt, graph.vertices, layout_of(graph).upstreams)
-
-
-def build_tasks(graph: JobGraph, settings: TaskSettings) -> dict[TaskId, Task]:
+def build_tasks(graph: JobGraph, layout: Layout, settings: TaskSettings) -> dict[TaskId, Task]:
     """The tasks of one attempt, connected, in topological order."""
     vertices = graph.vertices
     tasks: dict[TaskId, Task] = {}
-    queues_to: dict[tuple[TaskId, int], list[Queue]] = {}
-    for task_id, channels in layout_of(graph).channels.items():
+    queues_to: dict[Filler, list[Queue]] = {}
+    for task_id, inputs in layout.inputs.items():
         vertex = vertices[task_id.vertex]
-        task = tasks[task_id] = Task(
-            task_id,
-            vertex,
-            settings,
-            [input_index for input_index, _ in channels],
-            [node.create() for node in vertex.operators],
-        )
-        for queue, (_, sender) in zip(task.queues, channels, strict=True):
-            queues_to.setdefault(sender, []).append(queue)
+        operators = [node.create() for node in vertex.operators]
+        task = tasks[task_id] = Task(task_id, vertex, settings, inputs.edges, operators)
+        for queue, filler in zip(task.queues, inputs.fillers, strict=True):
+            queues_to.setdefault(filler, []).append(queue)
     for task_id, task in tasks.items():
         task.connect(
             [
@@ -91,7 +80,10 @@ def _operators(graph: JobGraph) -> list[tuple[str, int, int, bool]]:
 
 
 def restore_events(
-    graph: JobGraph, metadata: CheckpointMetadata | None, read: Callable[[str], bytes]
+    graph: JobGraph,
+    layout: Layout,
+    metadata: CheckpointMetadata | None,
+    read: Callable[[str], bytes],
 ) -> dict[TaskId, Restore]:
     """What each task restores: its share of ``metadata``, read through ``read``; nothing at a fresh start.
 
@@ -101,12 +93,12 @@ def restore_events(
     Raises what redistribution and reading raise: a job that does not fit the checkpoint, a damaged file.
     """
     if metadata is None:
-        return dict.fromkeys(layout_of(graph).upstreams, Restore(None, {}))
+        return dict.fromkeys(layout.upstreams, Restore(None, {}))
     assignments = redistribute(metadata, _operators(graph))
     known = {operator.operator_id for operator in metadata.operators}
     decoded: dict[str, DecodedSnapshot] = {}
     events: dict[TaskId, Restore] = {}
-    for task in layout_of(graph).upstreams:
+    for task in layout.upstreams:
         operators: dict[str, RestoredOperator] = {}
         for node in graph.vertices[task.vertex].operators:
             if node.operator_id in known:

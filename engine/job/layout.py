@@ -24,14 +24,21 @@ Shape: TypeAlias = tuple[tuple[int, tuple[tuple[int, int, PartitionerKind], ...]
 """By vertex: its parallelism, and its input edges as (source vertex, output index there, kind)."""
 
 
-Channel: TypeAlias = tuple[int, tuple[TaskId, int]]
-"""One input channel of a subtask: the index of its edge, and who fills it through which of his outputs."""
+Filler: TypeAlias = tuple[TaskId, int]
+"""Who fills a channel, and through which of his outputs."""
+
+
+class Inputs(Struct, frozen=True):
+    """The input channels of a subtask: the edge of each, and who fills it."""
+
+    edges: tuple[int, ...]
+    fillers: tuple[Filler, ...]
 
 
 class Layout(Struct, frozen=True):
     """The subtasks in topological order with their input channels, and with their upstream subtasks."""
 
-    channels: Mapping[TaskId, tuple[Channel, ...]]
+    inputs: Mapping[TaskId, Inputs]
     upstreams: Mapping[TaskId, tuple[TaskId, ...]]
 
 
@@ -54,18 +61,21 @@ def layout_of(graph: JobGraph) -> Layout:
 
 @lru_cache(maxsize=REMEMBERED_SHAPES)
 def _layout(shape: Shape) -> Layout:
-    channels: dict[TaskId, tuple[Channel, ...]] = {}
-    for vertex, (parallelism, inputs) in enumerate(shape):
+    inputs: dict[TaskId, Inputs] = {}
+    upstreams: dict[TaskId, tuple[TaskId, ...]] = {}
+    for vertex, (parallelism, edges) in enumerate(shape):
         for subtask in range(parallelism):
-            channels[TaskId(vertex, subtask)] = tuple(
-                [
-                    (input_index, (TaskId(source, sender), output_index))
-                    for input_index, (source, output_index, kind) in enumerate(inputs)
-                    for sender in senders_of(kind, shape[source][0], parallelism, subtask)
-                ]
+            channels = [
+                (index, (TaskId(source, sender), output_index))
+                for index, (source, output_index, kind) in enumerate(edges)
+                for sender in senders_of(kind, shape[source][0], parallelism, subtask)
+            ]
+            task = TaskId(vertex, subtask)
+            inputs[task] = Inputs(
+                tuple([index for index, _ in channels]), tuple([filler for _, filler in channels])
             )
-    upstreams = {task: tuple([sender for _, (sender, _) in fed]) for task, fed in channels.items()}
-    return Layout(channels, upstreams)
+            upstreams[task] = tuple([sender for _, (sender, _) in channels])
+    return Layout(inputs, upstreams)
 
 
 def senders_of(kind: PartitionerKind, sources: int, targets: int, target: int) -> range:

@@ -21,6 +21,7 @@ from engine.checkpoint.coordinator import CheckpointCoordinator
 from engine.checkpoint.events import (
     CheckpointAborted,
     CheckpointCompleted,
+    CheckpointPlan,
     CheckpointTriggered,
     DiscardCheckpoint,
     DiscardHandle,
@@ -32,7 +33,7 @@ from engine.checkpoint.metadata import StateHandle
 from engine.checkpoint.store import CompletedCheckpointStore
 from engine.errors import UnrecoverableError
 from engine.graph import JobGraph
-from engine.job.deployment import build_tasks, fit_max_parallelism, plan_of, restore_events
+from engine.job.deployment import build_tasks, fit_max_parallelism, restore_events
 from engine.job.events import (
     AttemptDeployed,
     CancelTasks,
@@ -43,6 +44,7 @@ from engine.job.events import (
     MasterEvent,
     StartRestartTimer,
 )
+from engine.job.layout import layout_of
 from engine.job.master import JobMaster
 from engine.job.restart import restart_strategy
 from engine.messages import Send, TaskFailed, TaskId
@@ -186,18 +188,21 @@ class Execution(ABC):
         self.attempt_started(effect)
         try:
             graph = self.graph = fit_max_parallelism(self.job_graph(), effect.restored)
-            restores = restore_events(graph, effect.restored, self.storage.read)
+            layout = layout_of(graph)
+            restores = restore_events(graph, layout, effect.restored, self.storage.read)
         except Exception as error:
             self.master_event(DeploymentFailed(self.cause_of(error)))
             return
         settings = graph.settings
         self.tasks = build_tasks(
             graph,
+            layout,
             TaskSettings(
                 effect.attempt, self._buffer_records, self.probe, settings.enabled, self._allow_pickle
             ),
         )
-        self.master_event(AttemptDeployed(plan_of(graph, effect.attempt)))
+        plan = CheckpointPlan(effect.attempt, graph.vertices, layout.upstreams)
+        self.master_event(AttemptDeployed(plan))
         for task_id, task in list(self.tasks.items()):
             self.start_restoring(task, restores[task_id])
 

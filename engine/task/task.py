@@ -72,6 +72,7 @@ from engine.task.events import (
     DiscardSnapshot,
     Poll,
     Restore,
+    RestoredOperator,
     SnapshotFailed,
     SnapshotStored,
     StoreSnapshot,
@@ -84,6 +85,8 @@ from engine.task.settings import TaskSettings
 
 NOTHING: Final[tuple[TaskEffect, ...]] = ()
 REMEMBERED_ABORTED_CHECKPOINTS = 16
+
+_NOT_RESTORED: Final = RestoredOperator(None, None)
 
 _METHODS: Final[dict[type, str]] = {
     TriggerCheckpoint: "_trigger",
@@ -162,26 +165,31 @@ class Task:
         self.name = f"{vertex.name}-{task_id.subtask}"
         self.settings = settings
         self.attempt = settings.attempt
-        self.operators = list(operators)
-        self.queue_input = list(queue_input)
+        self.operators = operators
+        self.queue_input = queue_input
         self.queues: list[Queue] = [deque() for _ in queue_input]
         self.outputs: list[Output] = []
         self.output_queues: list[Queue] = []
-        self.barriers = AlignedBarrierHandler(len(self.queues))
+        channels = len(queue_input)
+        self.barriers = AlignedBarrierHandler(channels)
         self.state = _CREATED
         self._event = EventInHand(self.name, settings.probe)
         self._probe = settings.probe
         """Called by a local name: through the task it would be looked for among the methods first."""
-        head = self.operators[0]
-        self._source: SourceOperator | None = head if isinstance(head, SourceOperator) else None
-        self.unread: list[None] = [] if self._source is None else [None]
+        head = operators[0]
+        self._source: SourceOperator | None = None
+        self._chain = operators
+        self.unread: list[None] = []
         """Holds something for as long as a source may be polled."""
-        self._chain = self.operators[1:] if self._source is not None else self.operators
+        if isinstance(head, SourceOperator):
+            self._source = head
+            self._chain = operators[1:]
+            self.unread.append(None)
         # Bound once: what is looked up for every record costs more than the call.
         self._processes = [operator.process_batch for operator in self._chain]
         self._emits: list[Callable[[list[Record]], None]] = []
-        self._open_inputs = len(self.queues)
-        self._upstream_data = len(self.queues)
+        self._open_inputs = channels
+        self._upstream_data = channels
         self._last_notified = 0
         self._first_final_checkpoint_id: int | None = None
         self._in_flight: dict[int, bool] = {}
@@ -318,11 +326,10 @@ class Task:
             self._first_final_checkpoint_id = checkpoint_id
         self._in_flight[checkpoint_id] = ended
         snapshots: dict[str, OperatorSnapshot] = {}
-        nodes = self.vertex.operators
-        for position in range(len(nodes) - 1, -1, -1):
-            snapshot = self.operators[position].snapshot(checkpoint_id, barrier.timestamp_ms)
+        for operator, node in zip(reversed(self.operators), reversed(self.vertex.operators), strict=True):
+            snapshot = operator.snapshot(checkpoint_id, barrier.timestamp_ms)
             if snapshot is not None:
-                snapshots[nodes[position].operator_id] = snapshot
+                snapshots[node.operator_id] = snapshot
         probe = self._probe
         probe(SNAPSHOTTED, self.name, checkpoint_id)
         if snapshots:
@@ -388,37 +395,29 @@ class Task:
         probe = self._probe
         probe(RESTORING, self.name, event.checkpoint_id or 0)
         self._last_notified = event.checkpoint_id or 0
-        for position in range(len(self.operators) - 1, -1, -1):
-            node = self.vertex.operators[position]
-            restored = event.operators.get(node.operator_id)
-            self.operators[position].open(
-                self._operator_context(
-                    event.checkpoint_id,
-                    None if restored is None else restored.keyed,
-                    None if restored is None else restored.operator,
-                )
-            )
+        for operator, node in zip(reversed(self.operators), reversed(self.vertex.operators), strict=True):
+            restored = event.operators.get(node.operator_id, _NOT_RESTORED)
+            operator.open(self._operator_context(event.checkpoint_id, restored))
         self.state = _RUNNING
         probe(RESTORED, self.name, event.checkpoint_id or 0)
         effects: list[TaskEffect] = [Send(TaskRunning(self.attempt, self.id))]
         return effects
 
-    def _operator_context(
-        self, checkpoint_id: int | None, keyed: object | None, operator: object | None
-    ) -> OperatorContext:
+    def _operator_context(self, checkpoint_id: int | None, restored: RestoredOperator) -> OperatorContext:
         vertex = self.vertex
+        subtask = self.id.subtask
         return OperatorContext(
             task_name=vertex.name,
-            subtask=self.id.subtask,
+            subtask=subtask,
             parallelism=vertex.parallelism,
             max_parallelism=vertex.max_parallelism,
-            key_groups=key_group_range(vertex.max_parallelism, vertex.parallelism, self.id.subtask),
+            key_groups=key_group_range(vertex.max_parallelism, vertex.parallelism, subtask),
             attempt=self.attempt,
             clock=self._event.clock,
             probe=self._event.pass_point,
             restored_checkpoint_id=checkpoint_id,
-            keyed=keyed,
-            operator=operator,
+            keyed=restored.keyed,
+            operator=restored.operator,
             allow_pickle=self.settings.allow_pickle,
         )
 

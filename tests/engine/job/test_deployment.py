@@ -20,8 +20,8 @@ from engine.graph import (
     Partitioner,
     PartitionerKind,
 )
-from engine.job.deployment import build_tasks, plan_of
-from engine.job.layout import senders_of
+from engine.job.deployment import build_tasks
+from engine.job.layout import layout_of, senders_of
 from engine.key_groups import key_group_of, operator_index
 from engine.messages import AttemptId, TaskId
 from engine.operators.base import Operator
@@ -57,7 +57,7 @@ def graph_of(*vertices: tuple[str, int], edges: list[tuple[int, int, Partitioner
 
 def receivers(graph: JobGraph, sender: TaskId) -> list[list[tuple[TaskId, int]]]:
     """For each output of a task: the (task, channel) behind each of its queues, in order."""
-    tasks = build_tasks(graph, SETTINGS)
+    tasks = build_tasks(graph, layout_of(graph), SETTINGS)
     owner = {
         id(queue): (task.id, channel) for task in tasks.values() for channel, queue in enumerate(task.queues)
     }
@@ -107,8 +107,8 @@ def test_channels_are_numbered_by_edge_and_then_by_sender():
     graph = graph_of(("a", 2), ("b", 2), ("c", 2), edges=[(0, 2, HASH), (1, 2, FORWARD)])
     assert receivers(graph, TaskId(0, 1)) == [[(TaskId(2, 0), 1), (TaskId(2, 1), 1)]]
     assert receivers(graph, TaskId(1, 1)) == [[(TaskId(2, 1), 2)]]
-    tasks = build_tasks(graph, SETTINGS)
-    assert tasks[TaskId(2, 0)].queue_input == [0, 0, 1]
+    tasks = build_tasks(graph, layout_of(graph), SETTINGS)
+    assert tasks[TaskId(2, 0)].queue_input == (0, 0, 1)
 
 
 def test_two_edges_between_the_same_vertices_are_kept_apart():
@@ -121,7 +121,7 @@ def test_a_hash_edge_counts_in_the_key_groups_of_its_target():
     graph = graph_of(("a", 1), ("b", 4), edges=[(0, 1, HASH)])
     source, target = graph.vertices
     graph = replace(graph, vertices=(source, replace(target, max_parallelism=5)))
-    tasks = build_tasks(graph, SETTINGS)
+    tasks = build_tasks(graph, layout_of(graph), SETTINGS)
     words = [f"word {number}" for number in range(40)]
     tasks[TaskId(0, 0)].outputs[0].emit([(word, None) for word in words])
     for subtask in range(4):
@@ -133,21 +133,19 @@ def test_a_hash_edge_counts_in_the_key_groups_of_its_target():
 
 def test_each_subtask_gets_operators_of_its_own():
     graph = graph_of(("a", 2), edges=[])
-    tasks = build_tasks(graph, SETTINGS)
+    tasks = build_tasks(graph, layout_of(graph), SETTINGS)
     assert list(tasks) == [TaskId(0, 0), TaskId(0, 1)]
     assert tasks[TaskId(0, 0)].operators[0] is not tasks[TaskId(0, 1)].operators[0]
     assert [task.name for task in tasks.values()] == ["a-0", "a-1"]
 
 
-def test_the_plan_says_who_feeds_whom():
+def test_the_layout_says_who_feeds_whom():
     graph = graph_of(("a", 2), ("b", 2), ("c", 1), edges=[(0, 1, FORWARD), (1, 2, HASH), (0, 2, REBALANCE)])
-    plan = plan_of(graph, AttemptId("1.1"))
     a, b = [TaskId(0, 0), TaskId(0, 1)], [TaskId(1, 0), TaskId(1, 1)]
-    assert plan.upstreams == {
+    assert layout_of(graph).upstreams == {
         a[0]: (),
         a[1]: (),
         b[0]: (a[0],),
         b[1]: (a[1],),
         TaskId(2, 0): (*b, *a),
     }
-    assert (plan.attempt, plan.vertices) == ("1.1", graph.vertices)

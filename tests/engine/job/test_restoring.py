@@ -17,6 +17,7 @@ from engine.checkpoint.metadata import (
 from engine.checkpoint.redistribution import RestoreRefused
 from engine.graph import JobGraph
 from engine.job.deployment import fit_max_parallelism, restore_events
+from engine.job.layout import layout_of
 from engine.key_groups import key_group_of, key_group_range, operator_index
 from engine.messages import TaskId
 from engine.state.descriptors import ValueStateDescriptor
@@ -88,7 +89,7 @@ def counted_checkpoint(graph):
 def restored_counts(graph, metadata, files):
     """What the subtasks of the sum would hold, by subtask, at the max parallelism that they are told."""
     graph = fit_max_parallelism(graph, metadata)
-    events = restore_events(graph, metadata, files.__getitem__)
+    events = restore_events(graph, layout_of(graph), metadata, files.__getitem__)
     (vertex,) = [each for each in graph.vertices if any(node.uid == "count" for node in each.operators)]
     (node,) = [node for node in vertex.operators if node.uid == "count"]
     tables = []
@@ -145,7 +146,7 @@ def test_more_subtasks_than_key_groups_are_refused():
 def test_without_a_checkpoint_everything_starts_afresh():
     graph = counting_job(2)
     assert fit_max_parallelism(graph, None) is graph
-    events = restore_events(graph, None, {}.__getitem__)
+    events = restore_events(graph, layout_of(graph), None, {}.__getitem__)
     assert list(events) == [
         TaskId(vertex, subtask) for vertex, width in ((0, 1), (1, 2)) for subtask in range(width)
     ]
@@ -156,7 +157,7 @@ def test_an_operator_that_the_checkpoint_does_not_know_is_told_so():
     """Unlike one that it knows, but whose subtask gets nothing."""
     metadata, files = counted_checkpoint(counting_job(1))
     graph = counting_job(2, another_source=True)
-    events = restore_events(graph, metadata, files.__getitem__)
+    events = restore_events(graph, layout_of(graph), metadata, files.__getitem__)
     for vertex in graph.vertices:
         for subtask in range(vertex.parallelism):
             event = events[TaskId(vertex.index, subtask)]
@@ -170,7 +171,7 @@ def test_state_of_an_operator_that_the_job_lacks_is_refused():
     graph = counting_job(1)
     fewer = JobGraph(graph.name, graph.job_id, graph.vertices[:1], graph.settings)
     with pytest.raises(RestoreRefused, match="has state of operator 'count', which the job lacks"):
-        restore_events(fewer, metadata, files.__getitem__)
+        restore_events(fewer, layout_of(fewer), metadata, files.__getitem__)
 
 
 def test_a_file_is_read_once_for_all_who_share_it():
@@ -181,5 +182,5 @@ def test_a_file_is_read_once_for_all_who_share_it():
         reads.append(path)
         return files[path]
 
-    restore_events(counting_job(4), metadata, read)
+    restore_events(counting_job(4), layout_of(counting_job(4)), metadata, read)
     assert reads == ["chk-1/count-0"]
