@@ -34,6 +34,7 @@ class Measurement(msgspec.Struct, frozen=True):
 Benchmark: TypeAlias = Callable[[], Measurement]
 
 BENCHMARKS: Final[dict[str, str]] = {
+    "simulate": "harness.benchmarks_simulate:measure",
     "campaign": "harness.benchmarks_campaign:measure",
 }
 """By name, "module:function"."""
