@@ -2,8 +2,9 @@
 
 The rules this module lives by:
 
-- Each job runs from a thread of its own, because Spark's actions wait for their end. The cores that the last
-  tasks of one job leave idle are taken by the next.
+- Each job runs from a thread of its own, because Spark's actions wait for their end, and in a pool of its
+  own, so that all get on alike: where the time ends, no family is left with nothing. The cores that the last
+  tasks of one job leave idle are taken by the others.
 - How far they are is asked of Spark, by finished tasks; tasks themselves report nothing.
 - One that fails takes the others with it, and so does an interrupt: nothing goes on in the background.
 - A mistake in a family's file, or a full disk, happens on an executor and is the user's to mend: it comes
@@ -64,6 +65,7 @@ def run_side_by_side(
     def run(place: int, job: SimulationJob) -> None:
         try:
             context.setJobGroup(group, f"simulate {job.simulation.tables.family}", interruptOnCancel=True)
+            context.setLocalProperty("spark.scheduler.pool", f"family {place}")
             verdicts[place] = job.run(session)
         except Exception as error:
             failures.append(error)

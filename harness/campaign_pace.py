@@ -33,6 +33,7 @@ MOST_TASKS: Final = 200
 
 FIRST_JUDGING_SECONDS: Final = 3.0
 """Java has compiled nothing yet."""
+COLD: Final = 2.0
 JUDGING_SECONDS_EACH: Final = 0.0002
 """What each further scenario adds to judging a wave."""
 
@@ -84,9 +85,10 @@ class Pace:
 
     def learn(self, judged: int, simulating_seconds: float, judging_seconds: float) -> None:
         """Take a wave into account."""
-        self._judged = judged
+        # The first time, Java compiles what it needs: later ones take a third or less.
+        self._judging_seconds = judging_seconds if self._per_second else judging_seconds / COLD
         self._per_second = max(judged, 1) / simulating_seconds
-        self._judging_seconds = judging_seconds
+        self._judged = judged
 
     def _judging_seconds_of(self, count: int) -> float:
         return self._judging_seconds + JUDGING_SECONDS_EACH * max(count - self._judged, 0)

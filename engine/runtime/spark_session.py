@@ -218,6 +218,8 @@ def _settings(folder: Path, python_path: Sequence[Path]) -> dict[str, str]:
         "spark.executor.extraJavaOptions": java_options,
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(map(str, [source_tree, *python_path])),
         "spark.local.dir": str(folder / "local"),
+        # Jobs that run side by side, each in a pool of its own, share the cores; else one waits for another.
+        "spark.scheduler.mode": "FAIR",
         # Halves the time of a trivial job, and is off by default.
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.unix.domain.socket.dir": str(folder / "local"),
