@@ -152,6 +152,22 @@ def beginnings(scenario: Scenario) -> Iterator[Scenario]:
         count = count + max(1, count // 2)
 
 
+def slower_sources(scenario: Scenario) -> Iterator[Scenario]:
+    """Yield the scenario with its first records only, read when nothing else can happen, the fewest first.
+
+    Under the fair schedule many records may be there for one reason: that reading takes so long that
+    something else comes first. A slow source says that in one choice.
+    """
+    schedule = scenario.schedule
+    few = schedule.kind == "fair" or (schedule.kind == "priority" and not draws_steps(schedule))
+    if few and "poll" not in schedule.priorities and scenario.record_count() > READABLE.records:
+        lowest = min(0, *schedule.priorities.values(), 0) - 1
+        priorities = {**schedule.priorities, "poll": lowest}
+        slow = Schedule("priority", 0, priorities, schedule.changes, scenario.step_budget)
+        for shorter in beginnings(scenario):
+            yield replace(shorter, schedule=slow)
+
+
 def listed_records(scenario: Scenario) -> list[tuple[str, InputRecord]]:
     """Return the records with their splits, all of them in the order of their timestamps."""
     pairs = [(split, record) for split, records in scenario.records.items() for record in records]

@@ -38,6 +38,7 @@ from harness.reductions import (
     renumbered,
     schedules,
     size_of,
+    slower_sources,
     with_records,
     without_items,
 )
@@ -137,6 +138,7 @@ class _Search:
             self._all(plainer_settings)
             self._all(plainer_faults)
             self._leave_out_choices()
+            self._first(slower_sources)
 
     def list_choices(self, record_preemptions: RecordPreemptions | None) -> None:
         """Turn a schedule that draws every step into a list of choices, and shorten the list."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 import pytest
+from msgspec.structs import replace
 
 from harness.family import load_family
 from harness.generation import generate
@@ -22,6 +23,7 @@ from harness.reductions import (
     renumbered,
     schedules,
     size_of,
+    slower_sources,
     with_records,
     without_items,
 )
@@ -53,6 +55,25 @@ def test_every_candidate_is_a_valid_scenario_other_than_the_one_it_came_from(
             check(candidate)
             made += candidate != scenario
     assert made > len(GENERATED)
+
+
+def test_a_slow_source_stands_in_for_many_records_under_a_schedule_of_few_choices() -> None:
+    fair = next(each for each in GENERATED if each.schedule.kind == "fair" and each.record_count() > 6)
+    candidates = list(slower_sources(fair))
+    assert [each.record_count() for each in candidates] == [each.record_count() for each in beginnings(fair)]
+    for candidate in candidates:
+        check(candidate)
+        assert candidate.schedule.priorities == {"poll": -1}
+        assert size_of(candidate).schedule == 1
+    storing = replace(fair, schedule=Schedule("priority", 0, {"store": -1}, (), 100))
+    assert {each.schedule.priorities["poll"] for each in slower_sources(storing)} == {-2}
+
+
+def test_a_slow_source_is_not_tried_where_few_records_are_left_or_the_schedule_draws() -> None:
+    fair = next(each for each in GENERATED if each.schedule.kind == "fair" and each.record_count() > 6)
+    short = with_records(fair, listed_records(fair)[:6])
+    drawing = replace(fair, schedule=Schedule("uniform", 3, {}, (), 100))
+    assert list(slower_sources(short)) == list(slower_sources(drawing)) == []
 
 
 def test_leaving_out_a_record_or_a_fault_or_a_choice_lowers_the_cost(make_scenario: Make) -> None:
