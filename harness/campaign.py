@@ -26,11 +26,10 @@ from typing import IO, Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from engine.runtime.spark_session import LOCAL_MASTER, SparkFailed, spark_session
 from harness.campaign_jobs import SimulationJob, run_side_by_side
-from harness.campaign_judge import Disagreement, Trials, check_judgeable, disagreements
+from harness.campaign_judge import Disagreement, Trials, check_judgeable, disagreements, table_in
 from harness.campaign_pace import Pace
 from harness.campaign_tables import TrialTables
 from harness.campaign_worker import FamilySource, Simulation
@@ -129,9 +128,7 @@ def read_trials(session: SparkSession, family: Family, simulation: Simulation, v
             f"the executors have written their trials to another {folder} than the one here:"
             " choose a folder that all machines share"
         )
-    # With a schema Spark need not look into the files to find one.
-    schema = from_arrow_schema(simulation.tables.schema)
-    return Trials(family, session.read.schema(schema).parquet(str(folder)), verdicts)
+    return Trials(family, table_in(session, simulation.tables, folder), verdicts)
 
 
 def make_folder(folder: Path) -> Path:

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
 from harness.campaign_tables import TrialTables
@@ -78,6 +80,12 @@ def check_judgeable(session: SparkSession, family: Family, tables: TrialTables) 
     columns = StructType([StructField(SCENARIO, LongType()), *record_schema_of(family)])
     nothing = session.createDataFrame([], columns)
     SparkOracle(session).expected(family, nothing)
+
+
+def table_in(session: SparkSession, tables: TrialTables, folder: Path) -> DataFrame:
+    """Return the trials of one family in a folder."""
+    # With a schema Spark need not look into the files to find one.
+    return session.read.schema(from_arrow_schema(tables.schema)).parquet(str(folder))
 
 
 def disagreements(session: SparkSession, all_trials: Sequence[Trials]) -> list[Disagreement]:

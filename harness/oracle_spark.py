@@ -14,7 +14,8 @@ The rules this module lives by:
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from typing import Final, cast
@@ -39,6 +40,7 @@ _RECORD_COLUMNS: Final[dict[str, DataType]] = {
     "offset": LongType(),
     "timestamp": LongType(),
 }
+_ADAPTIVE: Final = "spark.sql.adaptive.enabled"
 # A family may call its own columns as it likes, so ours must be unlikely.
 _BALANCE: Final = "onceproof_balance"
 
@@ -126,11 +128,23 @@ class SparkOracle:
             return []
         tables = [self.differing(evidence) for evidence in all_evidence]
         try:
-            found = reduce(DataFrame.unionAll, tables).collect()
+            with _as_one_job(self._session):
+                found = reduce(DataFrame.unionAll, tables).collect()
         except SPARK_ERRORS as error:
             names = ", ".join(evidence.family.name for evidence in all_evidence)
             raise FamilyError(f"oracle_sql of family {names}: {one_line(error)}") from None
         return sorted(map(_difference, found), key=lambda each: (each.family, each.scenario))
+
+
+@contextmanager
+def _as_one_job(session: SparkSession) -> Iterator[None]:
+    """Let Spark plan a query once: planning anew after each stage would make a job of each."""
+    before = session.conf.get(_ADAPTIVE)
+    session.conf.set(_ADAPTIVE, "false")
+    try:
+        yield
+    finally:
+        session.conf.set(_ADAPTIVE, before or "true")
 
 
 def _difference(found: SparkRow) -> Difference:
