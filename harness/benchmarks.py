@@ -35,6 +35,7 @@ Benchmark: TypeAlias = Callable[[], Measurement]
 
 BENCHMARKS: Final[dict[str, str]] = {
     "simulate": "harness.benchmarks_simulate:measure",
+    "local": "harness.benchmarks_local:measure",
     "campaign": "harness.benchmarks_campaign:measure",
 }
 """By name, "module:function"."""

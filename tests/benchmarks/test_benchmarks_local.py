@@ -1,0 +1,36 @@
+"""The benchmark of the local runtime, at a tiny size: it measures a job that really counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness import benchmarks_local
+from harness.benchmarks import load_benchmark
+from harness.benchmarks_local import PoolReader, WrongCount, measure
+
+
+def test_the_job_and_the_loop_are_measured_for_each_number_of_keys() -> None:
+    found = measure(records=20_000, keys=(10, 500))
+    assert set(found.floors) == {"records_per_second_10_keys", "records_per_second_500_keys"}
+    assert all(found.figures[name] > 0 < floor for name, floor in found.floors.items())
+    assert set(found.ratios) == set(found.floors)
+    assert found.figures["checkpoints_10_keys"] >= 1
+
+
+def test_rows_that_are_missing_spoil_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(benchmarks_local.Count, "process_element", lambda self, value, ctx: ())
+    with pytest.raises(WrongCount, match="0 rows were written for 2,000 records"):
+        measure(records=2_000, keys=(10,))
+
+
+def test_the_pool_is_given_again_and_again() -> None:
+    reader = PoolReader([(1, None), (2, None), (3, None)], 0, 7)
+    given = []
+    while batch := reader.read(2):
+        given += [key for key, _ in batch]
+    assert given == [1, 2, 3, 1, 2, 3, 1]
+    assert reader.exhausted
+
+
+def test_the_command_knows_it() -> None:
+    assert load_benchmark("local") is measure
