@@ -90,7 +90,8 @@ class RuntimeContext:
 
     def probe(self, point: str, checkpoint_id: int) -> None:
         """Tell whoever watches that the function passes a protocol point; it may raise."""
-        self._probe(point, checkpoint_id)
+        probe = self._probe
+        probe(point, checkpoint_id)
 
 
 class Function:

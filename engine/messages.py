@@ -106,6 +106,8 @@ class TaskFailed(Struct, frozen=True, gc=False):
 
 
 ToTask: TypeAlias = TriggerCheckpoint | NotifyCheckpointComplete | NotifyCheckpointAborted
+TO_TASK: Final = frozenset((TriggerCheckpoint, NotifyCheckpointComplete, NotifyCheckpointAborted))
+"""The types of ToTask."""
 ToMaster: TypeAlias = TaskRunning | AcknowledgeCheckpoint | DeclineCheckpoint | TaskFinished | TaskFailed
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from engine.configuration import options
 from engine.configuration.configuration import Configuration, ConfigurationError
@@ -12,8 +13,7 @@ from engine.configuration.options import EXACTLY_ONCE, FIXED_DELAY
 UNLIMITED_RESTARTS: Final = 2147483647
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointSettings:
+class CheckpointSettings(Struct, frozen=True):
     """What the machines need to know, decided once when the job graph is built.
 
     ``restart_attempts`` is None where a failed job is not tried again.

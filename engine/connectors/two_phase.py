@@ -26,6 +26,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
+from msgspec import Struct
+from msgspec.structs import astuple
+
 from engine.functions import (
     CheckpointedFunction,
     CheckpointListener,
@@ -69,7 +72,7 @@ class Recovery(NamedTuple):
         )
 
 
-class PendingTransaction(NamedTuple):
+class PendingTransaction(Struct, frozen=True):
     """A transaction, when it was begun, and the checkpoint that pre-committed it (0 while it is open)."""
 
     transaction: Any
@@ -77,7 +80,7 @@ class PendingTransaction(NamedTuple):
     checkpoint_id: int
 
 
-PARTS = len(PendingTransaction._fields)
+PARTS = len(PendingTransaction.__struct_fields__)
 
 Listed: TypeAlias = tuple[PendingTransaction | None, Sequence[PendingTransaction], Any]
 """The open transaction, the pending ones, and the user context, as a checkpoint lists them."""
@@ -302,7 +305,7 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CheckpointedFunction, CheckpointL
         encode = None if self._transaction_type is None else self._transaction_type.encode
         stored: list[Any] = [self._user_context]
         for holder in self._pending.values() if self._open is None else (self._open, *self._pending.values()):
-            stored += holder
+            stored += astuple(holder)
             if encode is not None:
                 stored[-PARTS] = encode(holder.transaction)
         return stored
@@ -313,15 +316,16 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CheckpointedFunction, CheckpointL
         decode = None if self._transaction_type is None else self._transaction_type.decode
         probe = self.get_runtime_context().probe
         handled = []
-        for transaction, start_ms, checkpoint_id in pending:
-            if decode is not None:
-                transaction = decode(transaction)
+        for holder in pending:
+            transaction = holder.transaction if decode is None else decode(holder.transaction)
             probe(COMMITTING, restored_checkpoint_id)
-            if self._recover_and_commit(PendingTransaction(transaction, start_ms, checkpoint_id)):
+            if self._recover_and_commit(
+                PendingTransaction(transaction, holder.start_ms, holder.checkpoint_id)
+            ):
                 probe(COMMITTED, restored_checkpoint_id)
             handled.append(transaction)
         if current is not None:
-            transaction = current[0] if decode is None else decode(current[0])
+            transaction = current.transaction if decode is None else decode(current.transaction)
             self.recover_and_abort(transaction)
             probe(ABORTED, restored_checkpoint_id)
             handled.append(transaction)

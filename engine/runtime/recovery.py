@@ -15,8 +15,9 @@ The directory alone decides: no other memory of the job survives its process.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from engine.checkpoint.metadata import CheckpointMetadata, decode_metadata
 from engine.checkpoint.store import CompletedCheckpointStore
@@ -49,8 +50,7 @@ class RecoverableStorage(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Recovered:
+class Recovered(Struct, frozen=True):
     """What was found: who we are, and the complete checkpoints, oldest first."""
 
     incarnation: int

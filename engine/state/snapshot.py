@@ -17,7 +17,7 @@ import msgspec
 from engine.key_groups import InvalidKey, key_group_of
 from engine.state.files import SNAPSHOT_MAGIC, DamagedFile, StateError, seal, unseal
 from engine.types import NotDescribable, TypeInformation, WrongValue, from_descriptor
-from engine.types.information import ENCODER, Descriptor, Packer
+from engine.types.information import ENCODE, Descriptor, Packer
 
 SPLIT_DISTRIBUTE = "SPLIT_DISTRIBUTE"
 UNION = "UNION"
@@ -159,7 +159,7 @@ def encode_task_snapshot(snapshot: TaskSnapshot) -> EncodedSnapshot:
             lengths = {name: (item.mode, len(item.elements)) for name, item in lists.items()}
         body[operator_id] = EncodedOperator(keyed, lists)
         indexes[operator_id] = SnapshotIndex(tables, lengths)
-    data, digest = seal(SNAPSHOT_MAGIC, ENCODER.encode(body))
+    data, digest = seal(SNAPSHOT_MAGIC, ENCODE(body))
     return EncodedSnapshot(data, digest, indexes)
 
 
@@ -195,7 +195,7 @@ def _encode_table(table: TableSnapshot, snapshot: KeyedSnapshot) -> EncodedTable
             counts[group] = len(pairs)
             if pack_key is not None or pack_value is not None:
                 pairs = _pack_pairs(pairs, pack_key, pack_value)
-            groups[group] = ENCODER.encode(pairs)
+            groups[group] = ENCODE(pairs)
     except _WRONG as error:
         raise wrong_entry(table, key_type, error) from error
     return EncodedTable(table.kind, key_type.descriptor, value_type.descriptor, counts, groups)
@@ -249,11 +249,10 @@ def _encode_operator(snapshot: OperatorStateSnapshot) -> dict[str, EncodedList]:
     for item in snapshot.lists:
         try:
             pack = item.element_type.prepare(item.elements)
-            encode = ENCODER.encode
             if pack is None:
-                elements = [encode(element) for element in item.elements]
+                elements = [ENCODE(element) for element in item.elements]
             else:
-                elements = [encode(pack(element)) for element in item.elements]
+                elements = [ENCODE(pack(element)) for element in item.elements]
         except _WRONG as error:
             raise wrong_element(item, error) from error
         encoded[item.name] = EncodedList(item.mode, item.element_type.descriptor, elements)

@@ -25,4 +25,5 @@ class EventInHand:
 
     def pass_point(self, point: str, checkpoint_id: int) -> None:
         """Tell whoever watches that the task passes a protocol point; it may raise."""
-        self._probe(point, self._task_name, checkpoint_id)
+        probe = self._probe
+        probe(point, self._task_name, checkpoint_id)

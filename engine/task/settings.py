@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from engine.messages import AttemptId
 from engine.protocol_points import Probe
 
 
-@dataclass(frozen=True, slots=True)
-class TaskSettings:
+class TaskSettings(Struct, frozen=True):
     """Whose tasks they are, how much they read at once, and who watches them."""
 
     attempt: AttemptId

@@ -215,9 +215,9 @@ class Task:
         """Take one event at processing time ``now`` (milliseconds); what the user's code raises passes."""
         self._event.now = now
         kind = type(event)
-        if kind is Poll:
-            return self._poll()
         if kind is not Deliver:
+            if kind is Poll:
+                return self._poll()
             return getattr(self, _METHODS[kind])(event)  # type: ignore[no-any-return]
         channel = event.channel  # type: ignore[union-attr]
         element = self.queues[channel].popleft()

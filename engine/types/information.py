@@ -25,6 +25,7 @@ Descriptor: TypeAlias = "str | list[Any]"
 Packer: TypeAlias = Callable[[Any], Any]
 
 ENCODER = msgspec.msgpack.Encoder()
+ENCODE = ENCODER.encode
 
 
 class WrongValue(TypeError):

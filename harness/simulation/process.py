@@ -23,7 +23,6 @@ from engine.graph import JobGraph
 from engine.job.events import Deploy, JobFailed, JobFinished, MasterEvent, StartRestartTimer
 from engine.messages import (
     AcknowledgeCheckpoint,
-    NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     Send,
     TaskId,
@@ -64,7 +63,6 @@ _TRAVEL: dict[Any, tuple[int, str, str]] = {
     NotifyCheckpointComplete: (_NOTIFY, "notify", NOTIFIED),
 }
 """Class, label and point of the messages that faults know."""
-_TO_TASK = frozenset((TriggerCheckpoint, NotifyCheckpointComplete, NotifyCheckpointAborted))
 
 REFUSALS = ("fail_write", "tear_write")
 WRITE_REFUSED = "the storage refused the write"
@@ -209,15 +207,6 @@ class SimulatedProcess(Execution):
         number = getattr(message, "checkpoint_id", None)
         told = type(message).__name__ if number is None else f"{type(message).__name__} {number}"
         self.world.add(_CONTROL, f"{told} {name}", self._deliver, message)
-
-    def receive(self, message: Any) -> None:
-        """A message has arrived."""
-        if type(message) in _TO_TASK:
-            task = self.tasks.get(message.task)
-            if task is not None:
-                self.task_event(task, message)
-        else:
-            self.master_event(message)
 
     # Storage.
 

@@ -28,6 +28,7 @@ import msgspec
 from engine.environment import StreamExecutionEnvironment
 from engine.graph import JobGraph
 from engine.job.events import StartJob
+from engine.messages import TO_TASK
 from engine.protocol_points import POINTS
 from engine.runtime.recovery import METADATA, recover
 from engine.task.task import Task, TaskState
@@ -403,8 +404,15 @@ class World:
 
     def deliver(self, message: Any) -> None:
         """A message arrives, if anybody is there."""
-        if self.process is not None:
-            self.process.receive(message)
+        process = self.process
+        if process is None:
+            return
+        if type(message) in TO_TASK:
+            task = process.tasks.get(message.task)
+            if task is not None:
+                process.task_event(task, message)
+        else:
+            process.master_event(message)
 
     def lost(self, class_index: int, label: str, message: Any) -> None:
         """A message will never arrive."""
