@@ -190,7 +190,8 @@ class KeyedProcessFunction(Function, ABC):
         __slots__ = ("_backend",)
 
         def __init__(self, clock: Callable[[], int], backend: KeyedStateBackend) -> None:
-            super().__init__(clock)
+            self._timestamp = None
+            self._clock = clock
             self._backend = backend
 
         def get_current_key(self) -> Any:

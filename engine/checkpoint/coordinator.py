@@ -120,7 +120,10 @@ class CheckpointCoordinator:
     @property
     def is_finalizing(self) -> bool:
         """Whether the outcome of a checkpoint is open because its metadata is being written."""
-        return bool(self.pending) and any(pending.finalizing for pending in self.pending.values())
+        for pending in self.pending.values():  # noqa: SIM110 (asked after most messages)
+            if pending.finalizing:
+                return True
+        return False
 
     # Attempts.
 
@@ -321,7 +324,8 @@ class CheckpointCoordinator:
         effects: list[CoordinatorEffect] = [CheckpointCompleted(checkpoint_id)]
         for older in [each for each in self.pending.values() if each.checkpoint_id < checkpoint_id]:
             self._abort(older, SUBSUMED, effects)
-        effects.extend(DiscardCheckpoint(each.checkpoint_id) for each in subsumed)
+        for each in subsumed:
+            effects.append(DiscardCheckpoint(each.checkpoint_id))
         plan = self._plan
         if plan is not None and plan.attempt == pending.attempt:
             for task in plan.upstreams:

@@ -48,7 +48,7 @@ class SourceOperator(Operator):
         else:
             owned = list(self._state.get())
         self._readers = [(split, self.source.open_split(split, position)) for split, position in owned]
-        self._unfinished = sum(not reader.exhausted for _, reader in self._readers)
+        self._unfinished = self._count_unfinished()
 
     @property
     def exhausted(self) -> bool:
@@ -65,8 +65,15 @@ class SourceOperator(Operator):
             if records:
                 self.records_read += len(records)
                 return records
-            self._unfinished = sum([not each.exhausted for _, each in readers])
+            self._unfinished = self._count_unfinished()
         return []
+
+    def _count_unfinished(self) -> int:
+        count = 0
+        for _, reader in self._readers:
+            if not reader.exhausted:
+                count += 1
+        return count
 
     def positions(self) -> dict[str, Any]:
         """Split -> position from which it would be read on; a plain look, for whoever watches the source."""

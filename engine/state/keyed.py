@@ -129,7 +129,9 @@ class KeyedStateBackend:
 
     def snapshot(self) -> KeyedSnapshot:
         """Copy all tables, isolated from later changes: the synchronous part of a snapshot."""
-        tables = [item.snapshot(self.key_type) for item in self._registered.values()]
+        tables = []
+        for item in self._registered.values():
+            tables.append(item.snapshot(self.key_type))
         self._forget_old_keys()
         return KeyedSnapshot(self.max_parallelism, self.key_type, tables, self._restored, self._key_groups)
 
@@ -154,9 +156,8 @@ class KeyedStateBackend:
         if descriptor.name in self._restored:
             self._decode(self._restored[descriptor.name], item)
             # The mapping may be shared with a snapshot that is still being encoded: replace, never change.
-            self._restored = {
-                name: table for name, table in self._restored.items() if name != descriptor.name
-            }
+            self._restored = dict(self._restored)
+            del self._restored[descriptor.name]
         self._registered[descriptor.name] = item
         return item
 

@@ -50,7 +50,7 @@ class ListState:
 
     def update(self, values: Iterable[Any]) -> None:
         """Replace all elements."""
-        self._elements = [self._admitted(value) for value in values]
+        self._elements = list(map(self._admitted, values))
 
     def clear(self) -> None:
         """Remove all elements."""
@@ -95,7 +95,7 @@ class OperatorStateStore:
 
     def snapshot(self) -> OperatorStateSnapshot:
         """Copy all states, isolated from later changes."""
-        return OperatorStateSnapshot([state.snapshot() for state in self._states.values()], self._restored)
+        return OperatorStateSnapshot(list(map(ListState.snapshot, self._states.values())), self._restored)
 
     def restore(self, elements: Mapping[str, EncodedList], *, allow_pickle: bool = False) -> None:
         """Take over stored state, decoded when it is registered."""
@@ -126,6 +126,8 @@ class OperatorStateStore:
                 elements = list(map(element_type.decode, stored.elements))
             except (msgspec.DecodeError, ValueError) as error:
                 raise StateError(f"{what}: the stored bytes cannot be read ({error})") from error
-            self._restored = {key: value for key, value in self._restored.items() if key != name}
+            # The mapping may be shared with a snapshot that is still being encoded: replace, never change.
+            self._restored = dict(self._restored)
+            del self._restored[name]
         state = self._states[name] = ListState(name, mode, element_type, elements)
         return state

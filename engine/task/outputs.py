@@ -63,7 +63,7 @@ class HashOutput(Output):
         key_selector: Callable[[Any], Any],
         queue_index_of: Callable[[Any], int],
     ) -> None:
-        super().__init__(queues)
+        self.queues = list(queues)
         self._key_selector = key_selector
         self._queue_index_of = queue_index_of
         self._index_of_key: dict[Any, int] = {}

@@ -20,6 +20,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
+from itertools import chain
+from operator import attrgetter
 from typing import Final
 
 from engine.elements import (
@@ -86,6 +88,9 @@ from engine.task.settings import TaskSettings
 NOTHING: Final[tuple[TaskEffect, ...]] = ()
 REMEMBERED_ABORTED_CHECKPOINTS = 16
 
+_PROCESS_OF: Final = attrgetter("process_batch")
+_EMIT_OF: Final = attrgetter("emit")
+_QUEUES_OF: Final = attrgetter("queues")
 _NOT_RESTORED: Final = RestoredOperator(None, None)
 
 _METHODS: Final[dict[type, str]] = {
@@ -186,7 +191,7 @@ class Task:
             self._chain = operators[1:]
             self.unread.append(None)
         # Bound once: what is looked up for every record costs more than the call.
-        self._processes = [operator.process_batch for operator in self._chain]
+        self._processes = list(map(_PROCESS_OF, self._chain))
         self._emits: list[Callable[[list[Record]], None]] = []
         self._open_inputs = channels
         self._upstream_data = channels
@@ -198,8 +203,8 @@ class Task:
     def connect(self, outputs: Sequence[Output]) -> None:
         """Attach the outputs, once all tasks of the attempt exist."""
         self.outputs = list(outputs)
-        self._emits = [output.emit for output in outputs]
-        self.output_queues = [queue for output in outputs for queue in output.queues]
+        self._emits = list(map(_EMIT_OF, outputs))
+        self.output_queues = list(chain.from_iterable(map(_QUEUES_OF, outputs)))
 
     @property
     def is_source(self) -> bool:
