@@ -14,23 +14,20 @@ from engine.checkpoint.metadata import CHECKPOINT, SYNC_SAVEPOINT, CheckpointMet
 class CompletedCheckpointStore:
     """The retained checkpoints of a job, oldest first."""
 
-    __slots__ = ("_num_retained", "_retained")
+    __slots__ = ("_num_retained", "_retained", "latest")
 
     def __init__(self, num_retained: int) -> None:
         if num_retained < 1:
             raise ValueError(f"{num_retained} checkpoints to retain: at least 1 is needed to restore from")
         self._num_retained = num_retained
         self._retained: list[CheckpointMetadata] = []
+        self.latest: CheckpointMetadata | None = None
+        """The one to restore."""
 
     @property
     def retained(self) -> tuple[CheckpointMetadata, ...]:
         """All that are kept, oldest first."""
         return tuple(self._retained)
-
-    @property
-    def latest(self) -> CheckpointMetadata | None:
-        """The one to restore."""
-        return self._retained[-1] if self._retained else None
 
     def add(self, completed: CheckpointMetadata) -> list[CheckpointMetadata]:
         """Keep a checkpoint; give those it subsumes, oldest first."""
@@ -40,6 +37,7 @@ class CompletedCheckpointStore:
                 f"checkpoint {completed.checkpoint_id} after {retained[-1].checkpoint_id}: ids must rise"
             )
         retained.append(completed)
+        self.latest = completed
         excess = len(retained) - self._num_retained
         if excess <= 0:
             return []

@@ -154,7 +154,8 @@ class JobMaster:
 
         Raises AssertionError naming what does not.
         """
-        self.coordinator.validate()
+        if self.coordinator.pending:
+            self.coordinator.validate()
         if self.state is _RESTARTING:
             assert not self.coordinator.pending, "a restart is planned while a checkpoint is pending"
 

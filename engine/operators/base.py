@@ -8,6 +8,7 @@ the cost of a call is spread over the buffer. State changes happen inside these 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -113,6 +114,12 @@ class Operator:
         """Orderly end or cancellation."""
 
 
+@lru_cache(maxsize=1024)
+def _is_checkpointed(kind: Any) -> bool:
+    """Asking an abstract class itself costs more than opening the rest of an operator."""
+    return issubclass(kind, CheckpointedFunction)
+
+
 class FunctionOperator(Operator):
     """An operator around one user function: its contexts, operator state and notifications."""
 
@@ -126,11 +133,11 @@ class FunctionOperator(Operator):
     def open(self, context: OperatorContext) -> None:
         """Set the context, initialise state, open: Flink's order."""
         self._backend = self.create_backend(context)
-        function = self.function
+        function: Any = self.function
         runtime_context = context.runtime_context(self._backend)
         function.set_runtime_context(runtime_context)
         self._listener = function if isinstance(function, CheckpointListener) else None
-        if isinstance(function, CheckpointedFunction):
+        if _is_checkpointed(function.__class__):
             self._checkpointed = function
             self._store = context.operator_store()
             function.initialize_state(

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from engine.elements import Element, Record
 from engine.graph import JobEdge, PartitionerKind
 from engine.key_groups import key_group_of, operator_index
+
+if TYPE_CHECKING:
+    from engine.types import TypeInformation
 
 Queue: TypeAlias = deque[Element]
 
@@ -55,17 +58,19 @@ class SingleOutput(Output):
 class HashOutput(Output):
     """Each record to the subtask that owns its key group."""
 
-    __slots__ = ("_index_of_key", "_key_selector", "_queue_index_of")
+    __slots__ = ("_index_of_key", "_key_selector", "_key_type", "_max_parallelism")
 
     def __init__(
         self,
         queues: Sequence[Queue],
         key_selector: Callable[[Any], Any],
-        queue_index_of: Callable[[Any], int],
+        key_type: TypeInformation | None,
+        max_parallelism: int,
     ) -> None:
         self.queues = list(queues)
         self._key_selector = key_selector
-        self._queue_index_of = queue_index_of
+        self._key_type = key_type
+        self._max_parallelism = max_parallelism
         self._index_of_key: dict[Any, int] = {}
 
     def emit(self, records: list[Record]) -> None:
@@ -96,8 +101,9 @@ class HashOutput(Output):
         cache = self._index_of_key
         if len(cache) >= CACHED_KEYS:
             cache.clear()
-        find = self._queue_index_of
-        index = cache[key] = find(key)
+        max_parallelism = self._max_parallelism
+        group = key_group_of(key, max_parallelism, self._key_type)
+        index = cache[key] = operator_index(max_parallelism, len(self.queues), group)
         return index
 
 
@@ -141,14 +147,8 @@ def build_output(edge: JobEdge, subtask: int, queues: Sequence[Queue], max_paral
     if len(queues) == 1:
         return SingleOutput(queues)
     if kind is PartitionerKind.HASH:
-        parallelism = len(queues)
-        key_type = partitioner.key_type
         assert partitioner.key_selector is not None
-
-        def queue_index_of(key: Any) -> int:
-            return operator_index(max_parallelism, parallelism, key_group_of(key, max_parallelism, key_type))
-
-        return HashOutput(queues, partitioner.key_selector, queue_index_of)
+        return HashOutput(queues, partitioner.key_selector, partitioner.key_type, max_parallelism)
     if kind is PartitionerKind.BROADCAST:
         return BroadcastOutput(queues)
     if kind is PartitionerKind.GLOBAL:

@@ -331,22 +331,19 @@ class Task:
             self._first_final_checkpoint_id = checkpoint_id
         self._in_flight[checkpoint_id] = ended
         snapshots: dict[str, OperatorSnapshot] = {}
-        for operator, node in zip(reversed(self.operators), reversed(self.vertex.operators), strict=True):
+        nodes = self.vertex.operators
+        for operator, node in zip(reversed(self.operators), reversed(nodes), strict=True):
             snapshot = operator.snapshot(checkpoint_id, barrier.timestamp_ms)
             if snapshot is not None:
                 snapshots[node.operator_id] = snapshot
         probe = self._probe
         probe(SNAPSHOTTED, self.name, checkpoint_id)
         if snapshots:
-            effects.append(
-                StoreSnapshot(checkpoint_id, self._snapshot_path(checkpoint_id), TaskSnapshot(snapshots))
-            )
+            head = nodes[0].operator_id
+            path = f"chk-{checkpoint_id}/{head[:12]}-{self.id.subtask}-{self.attempt}"
+            effects.append(StoreSnapshot(checkpoint_id, path, TaskSnapshot(snapshots)))
         else:
             effects.append(self._acknowledge(checkpoint_id, None))
-
-    def _snapshot_path(self, checkpoint_id: int) -> str:
-        head = self.vertex.operators[0].operator_id
-        return f"chk-{checkpoint_id}/{head[:12]}-{self.id.subtask}-{self.attempt}"
 
     def _acknowledge(self, checkpoint_id: int, handle: object | None) -> Send:
         ended = self._in_flight.pop(checkpoint_id)

@@ -42,8 +42,11 @@ def is_plain(values: Collection[Any]) -> bool:
     if not types <= SCALARS:
         return False
     if int in types:
-        integers = values if len(types) == 1 else [value for value in values if type(value) is int]
-        return bool(min(integers) >= _SMALLEST and max(integers) <= _LARGEST)
+        if len(types) == 1:
+            return bool(min(values) >= _SMALLEST and max(values) <= _LARGEST)
+        for value in values:
+            if type(value) is int and not _SMALLEST <= value <= _LARGEST:
+                return False
     return True
 
 

@@ -6,6 +6,9 @@ checkers compare it with what the engine makes of the files it wrote.
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import Any
+
 from engine.checkpoint.metadata import CheckpointMetadata
 from engine.connectors.two_phase import TwoPhaseCommitSinkFunction
 from engine.job.events import Deploy
@@ -54,8 +57,10 @@ class Account:
         if isinstance(head, SourceOperator):
             self._cuts[effect.path] = head.positions()
         tail = task.operators[-1]
-        if isinstance(tail, SinkOperator) and isinstance(tail.function, TwoPhaseCommitSinkFunction):
-            self._listed[effect.path] = tail.function.pending_transactions()
+        if isinstance(tail, SinkOperator):
+            function: Any = tail.function
+            if _lists_transactions(function.__class__):
+                self._listed[effect.path] = function.pending_transactions()
 
     def checkpoint_found(self, metadata: CheckpointMetadata) -> None:
         """A new process finds a checkpoint complete, which nobody may have heard of yet."""
@@ -113,6 +118,11 @@ class Account:
         self._history.task_failed(step, task.name, task.attempt, cause, injected)
         if self._tracing:
             self._tracer.killed(step, task.name)
+
+
+@lru_cache(maxsize=256)
+def _lists_transactions(kind: Any) -> bool:
+    return issubclass(kind, TwoPhaseCommitSinkFunction)
 
 
 def _paths(metadata: CheckpointMetadata) -> list[str]:

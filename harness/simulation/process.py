@@ -97,13 +97,13 @@ class SimulatedProcess(Execution):
     def attempt_started(self, effect: Deploy) -> None:
         """Enter it into the history."""
         self._slots.clear()
+        self.world.renew_slots()
         self.world.account.attempt_started(effect, self.world.keyed_parallelism)
 
     def start_restoring(self, task: Task, event: Restore) -> None:
         """Restoring is an action of its own, so that a crash can come between two tasks' restores."""
         self._names[task.id] = task.name
         self._slots[task.id] = slots_of(task, self.world.scenario.channel_capacity)
-        self.world.renew_slots()
         self.world.add(_RESTORE, f"restore {task.name}", self._restore, (task, event))
 
     def slots(self) -> list[Slot]:
@@ -112,7 +112,7 @@ class SimulatedProcess(Execution):
 
     def _restore(self, argument: tuple[Task, Restore]) -> None:
         task, event = argument
-        if self.is_current(task):
+        if self.tasks.get(task.id) is task:
             self.task_event(task, event)
 
     def task_event(self, task: Task, event: TaskEvent) -> None:
@@ -206,7 +206,8 @@ class SimulatedProcess(Execution):
         # The checkpoint, too, where there is one: a label that names two actions cannot be replayed.
         number = getattr(message, "checkpoint_id", None)
         told = type(message).__name__ if number is None else f"{type(message).__name__} {number}"
-        self.world.add(_CONTROL, f"{told} {name}", self._deliver, message)
+        action = Action(_CONTROL, f"{told} {name}", self._deliver, message, self._clock.step)
+        self.world.pending.append(action)
 
     # Storage.
 
@@ -216,8 +217,13 @@ class SimulatedProcess(Execution):
         assert task is not None
         world = self.world
         world.account.snapshot_taken(task, effect)
-        fault = world.fault_at(SNAPSHOTTED, task.name, effect.checkpoint_id)
-        world.add(_STORE, f"store {task.name} {effect.checkpoint_id}", self._store, (task, effect, fault))
+        checkpoint_id = effect.checkpoint_id
+        label = f"store {task.name} {checkpoint_id}"
+        fault = None
+        if SNAPSHOTTED in world.other_faults:
+            fault = world.fault_at(SNAPSHOTTED, task.name, checkpoint_id)
+        action = Action(_STORE, label, self._store, (task, effect, fault), self._clock.step)
+        world.pending.append(action)
 
     def _store(self, argument: tuple[Task, StoreSnapshot, Fault | None]) -> None:
         task, effect, fault = argument
@@ -239,10 +245,11 @@ class SimulatedProcess(Execution):
 
     def _stored(self, report: tuple[Task, str, SnapshotStored | SnapshotFailed]) -> None:
         task, path, event = report
-        if self.is_current(task):
+        tasks = self.tasks
+        if tasks.get(task.id) is task:
             self.task_event(task, event)
         # Gone before it was told or by being told: nobody will ever refer to the file.
-        if not self.is_current(task):
+        if tasks.get(task.id) is not task:
             self.world.storage.delete(path)
 
     def land(self, action: Action) -> None:

@@ -94,14 +94,15 @@ def test_the_cache_of_keys_is_bounded_and_its_loss_changes_nothing(monkeypatch):
     assert sum(len(values_in(queue)) for queue in queues) == 2 * len(sent)
 
 
-def test_a_key_is_located_once_while_it_is_cached():
+def test_a_key_is_located_once_while_it_is_cached(monkeypatch):
     located = []
 
-    def locate(key):
+    def locate(key, max_parallelism, key_type):
         located.append(key)
         return 0
 
-    output = HashOutput([deque(), deque()], lambda value: value, locate)
+    monkeypatch.setattr(outputs, "key_group_of", locate)
+    output = HashOutput([deque(), deque()], lambda value: value, None, 128)
     output.emit(records_of("a", "b", "a"))
     output.emit(records_of("b"))
     output.emit(records_of("c"))
