@@ -11,6 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 if TYPE_CHECKING:
     from engine.state.descriptors import ListStateDescriptor, ValueStateDescriptor
     from engine.state.keyed import KeyedStateBackend, ValueState
@@ -235,14 +237,11 @@ class SinkFunction(Function):
         """Called at the end of the input, before the final checkpoint."""
 
 
-class FunctionInitializationContext:
+class FunctionInitializationContext(Struct, eq=False):
     """Handed to CheckpointedFunction.initialize_state (Flink: FunctionInitializationContext)."""
 
-    __slots__ = ("_restored_checkpoint_id", "_store")
-
-    def __init__(self, restored_checkpoint_id: int | None, store: OperatorStateStore) -> None:
-        self._restored_checkpoint_id = restored_checkpoint_id
-        self._store = store
+    _restored_checkpoint_id: int | None
+    _store: OperatorStateStore
 
     def is_restored(self) -> bool:
         """Whether the job was restored from a checkpoint, even if this operator has no state in it."""
@@ -261,14 +260,11 @@ class FunctionInitializationContext:
         return self._store.get_list_state(descriptor)
 
 
-class FunctionSnapshotContext:
+class FunctionSnapshotContext(Struct, eq=False):
     """Handed to CheckpointedFunction.snapshot_state (Flink: FunctionSnapshotContext)."""
 
-    __slots__ = ("_checkpoint_id", "_timestamp_ms")
-
-    def __init__(self, checkpoint_id: int, timestamp_ms: int) -> None:
-        self._checkpoint_id = checkpoint_id
-        self._timestamp_ms = timestamp_ms
+    _checkpoint_id: int
+    _timestamp_ms: int
 
     def get_checkpoint_id(self) -> int:
         """Id of the checkpoint being taken."""

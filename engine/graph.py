@@ -119,39 +119,20 @@ class ChainingStrategy(Enum):
     NEVER = "never"
 
 
-class StreamNode:
+class StreamNode(Struct, eq=False):
     """One operator as the user described it; its settings may change until the graph is built."""
 
-    __slots__ = (
-        "chaining",
-        "create",
-        "inputs",
-        "max_parallelism",
-        "name",
-        "number",
-        "parallelism",
-        "parallelism_is_fixed",
-        "uid",
-    )
-
-    def __init__(
-        self,
-        number: int,
-        name: str,
-        create: Callable[[], Operator],
-        inputs: Sequence[tuple[StreamNode, Partitioner | None]],
-    ) -> None:
-        self.number = number
-        self.name = name
-        self.create = create
-        self.inputs = inputs
-        """Upstream nodes; no partitioner means forward where the parallelism is equal, else rebalance."""
-        self.uid: str | None = None
-        self.parallelism: int | None = None
-        self.max_parallelism: int | None = None
-        self.chaining = ChainingStrategy.ALWAYS
-        self.parallelism_is_fixed = False
-        """The operator is correct with one subtask only."""
+    number: int
+    name: str
+    create: Callable[[], Operator]
+    inputs: Sequence[tuple[StreamNode, Partitioner | None]]
+    """Upstream nodes; no partitioner means forward where the parallelism is equal, else rebalance."""
+    uid: str | None = None
+    parallelism: int | None = None
+    max_parallelism: int | None = None
+    chaining: ChainingStrategy = ChainingStrategy.ALWAYS
+    parallelism_is_fixed: bool = False
+    """The operator is correct with one subtask only."""
 
 
 @lru_cache(maxsize=1024)

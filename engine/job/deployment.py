@@ -28,22 +28,19 @@ def build_tasks(graph: JobGraph, layout: Layout, settings: TaskSettings) -> dict
     queues_to: dict[Filler, list[Queue]] = {}
     for task_id, inputs in layout.inputs.items():
         vertex = vertices[task_id.vertex]
-        operators = [node.create() for node in vertex.operators]
+        operators = []
+        for node in vertex.operators:
+            create = node.create
+            operators.append(create())
         task = tasks[task_id] = Task(task_id, vertex, settings, inputs.edges, operators)
         for queue, filler in zip(task.queues, inputs.fillers, strict=True):
             queues_to.setdefault(filler, []).append(queue)
     for task_id, task in tasks.items():
-        task.connect(
-            [
-                build_output(
-                    edge,
-                    task_id.subtask,
-                    queues_to[task_id, edge.output_index],
-                    vertices[edge.target].max_parallelism,
-                )
-                for edge in task.vertex.outputs
-            ]
-        )
+        outputs = []
+        for edge in task.vertex.outputs:
+            queues = queues_to[task_id, edge.output_index]
+            outputs.append(build_output(edge, task_id.subtask, queues, vertices[edge.target].max_parallelism))
+        task.connect(outputs)
     return tasks
 
 

@@ -34,14 +34,11 @@ NO_KEY = _NoKey()
 """The current key while no record is being processed."""
 
 
-class ValueState:
+class ValueState(msgspec.Struct, eq=False):
     """One value for each key (PyFlink: ValueState)."""
 
-    __slots__ = ("_backend", "_table")
-
-    def __init__(self, backend: KeyedStateBackend, table: dict[Any, Any]) -> None:
-        self._backend = backend
-        self._table = table
+    _backend: KeyedStateBackend
+    _table: dict[Any, Any]
 
     def value(self) -> Any:
         """Give the value of the current key, or None where there is none."""
@@ -69,16 +66,13 @@ def _no_key() -> StateError:
     return StateError("keyed state was used where no record is being processed: there is no current key")
 
 
-class _Registered:
+class _Registered(msgspec.Struct, eq=False):
     """A state that the job has asked for."""
 
-    __slots__ = ("kind", "name", "table", "value_type")
-
-    def __init__(self, descriptor: StateDescriptor) -> None:
-        self.name = descriptor.name
-        self.kind = descriptor.kind
-        self.value_type = descriptor.type_info
-        self.table: dict[Any, Any] = {}
+    name: str
+    kind: str
+    value_type: TypeInformation
+    table: dict[Any, Any]
 
     def snapshot(self, key_type: TypeInformation) -> TableSnapshot:
         """Copy the table so that later changes do not reach the copy."""
@@ -152,7 +146,7 @@ class KeyedStateBackend:
             return found
         if descriptor.kind != VALUE:
             raise StateError(f"keyed {descriptor.kind} state ({descriptor.name!r}) is not supported yet")
-        item = _Registered(descriptor)
+        item = _Registered(descriptor.name, descriptor.kind, descriptor.type_info, {})
         if descriptor.name in self._restored:
             self._decode(self._restored[descriptor.name], item)
             # The mapping may be shared with a snapshot that is still being encoded: replace, never change.

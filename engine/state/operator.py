@@ -25,16 +25,13 @@ from engine.state.snapshot import (
 from engine.types import TypeInformation
 
 
-class ListState:
+class ListState(msgspec.Struct, eq=False):
     """A list of elements (Flink: ListState). None is no element."""
 
-    __slots__ = ("_elements", "element_type", "mode", "name")
-
-    def __init__(self, name: str, mode: str, element_type: TypeInformation, elements: list[Any]) -> None:
-        self.name = name
-        self.mode = mode
-        self.element_type = element_type
-        self._elements = elements
+    name: str
+    mode: str
+    element_type: TypeInformation
+    _elements: list[Any]
 
     def get(self) -> list[Any]:
         """Give the elements; never None."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
-from itertools import chain
+from itertools import chain, repeat
 from operator import attrgetter
 from typing import Final
 
@@ -172,7 +172,7 @@ class Task:
         self.attempt = settings.attempt
         self.operators = operators
         self.queue_input = queue_input
-        self.queues: list[Queue] = [deque() for _ in queue_input]
+        self.queues: list[Queue] = list(map(deque, repeat((), len(queue_input))))
         self.outputs: list[Output] = []
         self.output_queues: list[Queue] = []
         channels = len(queue_input)

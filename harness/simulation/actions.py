@@ -66,18 +66,11 @@ def slots_of(task: Task, capacity: int) -> list[Slot]:
     if task.is_source:
         label = f"poll {task.name}"
         return [Slot(_POLL, label, task, POLL, task.unread, 0, _NOT_BLOCKED, outputs, capacity)]
+    name = task.name
     blocked = task.barriers.blocked
-    return [
-        Slot(
-            _DELIVER,
-            f"deliver {task.name}/{channel}",
-            task,
-            _DELIVERIES[channel] if channel < len(_DELIVERIES) else Deliver(channel),
-            queue,
-            channel,
-            blocked,
-            outputs,
-            capacity,
-        )
-        for channel, queue in enumerate(task.queues)
-    ]
+    slots = []
+    for channel, queue in enumerate(task.queues):
+        event = _DELIVERIES[channel] if channel < len(_DELIVERIES) else Deliver(channel)
+        label = f"deliver {name}/{channel}"
+        slots.append(Slot(_DELIVER, label, task, event, queue, channel, blocked, outputs, capacity))
+    return slots

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
+from msgspec import Struct
+
 from engine.connectors.source import Source, SplitReader
 from engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
 from engine.elements import Record
@@ -34,18 +36,15 @@ class TransactionError(Exception):
     """The outside refuses a call, as a real system would."""
 
 
-class Transaction:
+class Transaction(Struct, eq=False):
     """One transaction of the external system."""
 
-    __slots__ = ("attempt", "epoch", "name", "rows", "state", "subtask")
-
-    def __init__(self, name: str, subtask: int, epoch: int, attempt: str) -> None:
-        self.name = name
-        self.subtask = subtask
-        self.epoch = epoch
-        self.attempt = attempt
-        self.state = OPEN
-        self.rows: list[Any] = []
+    name: str
+    subtask: int
+    epoch: int
+    attempt: str
+    state: str = OPEN
+    rows: list[Any] = []
 
 
 class TransactionalSystem:

@@ -210,7 +210,10 @@ def name_of(index: int, slots: Sequence[Slot], pending: Sequence[Action]) -> str
 
 def possible(slots: Sequence[Slot], pending: Sequence[Action]) -> list[int]:
     """The indexes of all possible actions."""
-    ready = [index for index, slot in enumerate(slots) if slot.queue and slot.is_ready()]
+    ready = []
+    for index, slot in enumerate(slots):
+        if slot.queue and slot.is_ready():
+            ready.append(index)
     count = len(slots)
     ready.extend(range(count, count + len(pending)))
     return ready

@@ -388,9 +388,8 @@ class World:
 
     def is_under_way(self, classes: Sequence[int]) -> bool:
         """Whether an action of one of these classes is possible now, or will be."""
-        return any(action.class_index in classes for action in self.pending) or any(
-            entry[2].class_index in classes for entry in self._later
-        )
+        under_way = [*self.pending, *[action for _, _, action in self._later]]
+        return not set(classes).isdisjoint([action.class_index for action in under_way])
 
     def build_graph(self) -> JobGraph:
         """The family's job at the parallelism of the next attempt."""
