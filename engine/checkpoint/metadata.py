@@ -81,12 +81,12 @@ class CheckpointMetadata(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Stored(msgspec.Struct, frozen=True, array_like=True):
-    """The body of the file: each handle once, though all operators of a chain share it."""
+    """The body of the file: the operators of a chain share the states of their subtasks, which stand once."""
 
     checkpoint: CheckpointMetadata
-    handles: list[StateHandle]
-    places: list[list[tuple[int, bool]]]
-    """By operator and subtask: the place of its handle in ``handles`` or -1, and whether it had finished."""
+    chains: list[tuple[SubtaskState, ...]]
+    places: list[int]
+    """By operator, where in ``chains`` the states of its subtasks are."""
 
 
 _DECODER = msgspec.msgpack.Decoder(_Stored)
@@ -99,23 +99,18 @@ def handle_of(path: str, encoded: EncodedSnapshot) -> StateHandle:
 
 def encode_metadata(metadata: CheckpointMetadata) -> bytes:
     """Give the content of the file ``_metadata``."""
-    handles: dict[int, int] = {}
-    stored: list[StateHandle] = []
-    places: list[list[tuple[int, bool]]] = []
+    known: dict[int, int] = {}
+    chains: list[tuple[SubtaskState, ...]] = []
+    places: list[int] = []
     operators: list[OperatorMetadata] = []
     for operator in metadata.operators:
-        row: list[tuple[int, bool]] = []
-        for subtask in operator.subtasks:
-            handle = subtask.handle
-            place = -1
-            if handle is not None:
-                place = handles.setdefault(id(handle), len(stored))
-                if place == len(stored):
-                    stored.append(handle)
-            row.append((place, subtask.finished))
-        places.append(row)
+        subtasks = operator.subtasks
+        place = known.setdefault(id(subtasks), len(chains))
+        if place == len(chains):
+            chains.append(subtasks)
+        places.append(place)
         operators.append(replace(operator, subtasks=()))
-    body = ENCODER.encode(_Stored(replace(metadata, operators=tuple(operators)), stored, places))
+    body = ENCODER.encode(_Stored(replace(metadata, operators=tuple(operators)), chains, places))
     return seal(METADATA_MAGIC, body)[0]
 
 
@@ -127,15 +122,9 @@ def decode_metadata(data: bytes, path: str) -> CheckpointMetadata:
     body, _ = unseal(METADATA_MAGIC, data, path)
     try:
         stored = _DECODER.decode(body)
-        handles = stored.handles
         operators = [
-            replace(
-                operator,
-                subtasks=tuple(
-                    [SubtaskState(None if place < 0 else handles[place], ended) for place, ended in row]
-                ),
-            )
-            for operator, row in zip(stored.checkpoint.operators, stored.places, strict=True)
+            replace(operator, subtasks=stored.chains[place])
+            for operator, place in zip(stored.checkpoint.operators, stored.places, strict=True)
         ]
         return replace(stored.checkpoint, operators=tuple(operators))
     except (msgspec.DecodeError, IndexError, ValueError) as error:

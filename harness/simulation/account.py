@@ -6,8 +6,9 @@ checkers compare it with what the engine makes of the files it wrote.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 from engine.checkpoint.metadata import CheckpointMetadata
 from engine.connectors.two_phase import TwoPhaseCommitSinkFunction
@@ -21,21 +22,25 @@ from harness.simulation.clock import Clock
 from harness.simulation.external import SimulatedLog
 from harness.simulation.tracing import NO_TRACER, Tracer
 
+Note: TypeAlias = tuple[str, Mapping[str, int], Sequence[str]]
+"""Of a snapshot: the attempt that took it, its positions by split, the transactions that it lists."""
+
+NO_CUT: Final[Mapping[str, int]] = {}
+UNKNOWN: Final[Note] = ("unknown", NO_CUT, ())
+
 
 class Account:
     """Enters what happens into the history, and into the trace where there is one."""
 
     __slots__ = (
         "_clock",
-        "_cuts",
         "_down_since",
         "_history",
         "_known_complete",
-        "_listed",
         "_log",
+        "_notes",
         "_tracer",
         "_tracing",
-        "_writers",
     )
 
     def __init__(self, history: History, clock: Clock, log: SimulatedLog, tracer: Tracer) -> None:
@@ -44,23 +49,23 @@ class Account:
         self._log = log
         self._tracer = tracer
         self._tracing = tracer is not NO_TRACER
-        self._cuts: dict[str, dict[str, int]] = {}
-        self._listed: dict[str, list[str]] = {}
-        self._writers: dict[str, str] = {}
+        self._notes: dict[str, Note] = {}
         self._known_complete: set[int] = set()
         self._down_since: int | None = None
 
     def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
         """Remember whose the snapshot is and what it truly covers, whatever the engine writes into it."""
-        self._writers[effect.path] = task.attempt
+        cut: Mapping[str, int] = NO_CUT
+        transactions: Sequence[str] = ()
         head = task.operators[0]
         if isinstance(head, SourceOperator):
-            self._cuts[effect.path] = head.positions()
+            cut = head.positions()
         tail = task.operators[-1]
         if isinstance(tail, SinkOperator):
             function: Any = tail.function
             if _lists_transactions(function.__class__):
-                self._listed[effect.path] = function.pending_transactions()
+                transactions = function.pending_transactions()
+        self._notes[effect.path] = (task.attempt, cut, transactions)
 
     def checkpoint_found(self, metadata: CheckpointMetadata) -> None:
         """A new process finds a checkpoint complete, which nobody may have heard of yet."""
@@ -70,13 +75,13 @@ class Account:
     def checkpoint_completed(self, metadata: CheckpointMetadata) -> None:
         """A checkpoint is complete; its cut and its transactions follow from the snapshots it consists of."""
         self._known_complete.add(metadata.checkpoint_id)
-        paths = _paths(metadata)
-        cut = self._cut(paths)
+        cut = self._records_read()
         transactions: list[str] = []
         writers: dict[str, None] = {}
-        for path in paths:
-            transactions.extend(self._listed.get(path, ()))
-            writers[self._writers.get(path, "unknown")] = None
+        for writer, part, listed in self._notes_of(metadata):
+            writers[writer] = None
+            cut.update(part)
+            transactions.extend(listed)
         step = self._clock.step
         self._history.checkpoint_completed(
             step, metadata.checkpoint_id, metadata.attempt, cut, transactions, tuple(writers)
@@ -84,17 +89,30 @@ class Account:
         if self._tracing:
             self._tracer.completed(step, metadata.checkpoint_id)
 
-    def _cut(self, paths: list[str]) -> dict[str, int]:
+    def _records_read(self) -> dict[str, int]:
         """What is not among the snapshots of any source belongs to sources that had finished."""
-        cut = {split: len(records) for split, records in self._log.records.items()}
-        for path in paths:
-            cut.update(self._cuts.get(path, ()))
-        return cut
+        return {split: len(records) for split, records in self._log.records.items()}
+
+    def _notes_of(self, metadata: CheckpointMetadata) -> list[Note]:
+        """What was noted of the files of a checkpoint; those of a chain once for each of its operators."""
+        notes = self._notes
+        found = []
+        for operator in metadata.operators:
+            for subtask in operator.subtasks:
+                handle = subtask.handle
+                if handle is not None:
+                    found.append(notes.get(handle.path, UNKNOWN))
+        return found
 
     def attempt_started(self, effect: Deploy, parallelism: int) -> None:
         """A new attempt begins; the records it will read again are counted."""
         restored = effect.restored
-        cut = dict.fromkeys(self._log.records, 0) if restored is None else self._cut(_paths(restored))
+        if restored is None:
+            cut = dict.fromkeys(self._log.records, 0)
+        else:
+            cut = self._records_read()
+            for _, part, _ in self._notes_of(restored):
+                cut.update(part)
         read_up_to = self._log.read_up_to
         statistics = self._history.statistics
         for split, position in cut.items():
@@ -123,13 +141,3 @@ class Account:
 @lru_cache(maxsize=256)
 def _lists_transactions(kind: Any) -> bool:
     return issubclass(kind, TwoPhaseCommitSinkFunction)
-
-
-def _paths(metadata: CheckpointMetadata) -> list[str]:
-    """The files of a checkpoint, those of a chain once for each of its operators."""
-    return [
-        subtask.handle.path
-        for operator in metadata.operators
-        for subtask in operator.subtasks
-        if subtask.handle is not None
-    ]

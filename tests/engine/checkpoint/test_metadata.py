@@ -24,7 +24,7 @@ def handle(path, *operators):
 
 
 def metadata():
-    shared = handle("chk-7/chain-0", "head", "tail")
+    chain = (SubtaskState(handle("chk-7/chain-0", "head", "tail"), False), SubtaskState(None, True))
     return CheckpointMetadata(
         7,
         "f" * 32,
@@ -33,12 +33,8 @@ def metadata():
         "checkpoint",
         "2.1",
         (
-            OperatorMetadata(
-                "head", "uid", "Source", 2, 128, (SubtaskState(shared, False), SubtaskState(None, True))
-            ),
-            OperatorMetadata(
-                "tail", None, "Sink", 2, 128, (SubtaskState(shared, True), SubtaskState(None, True))
-            ),
+            OperatorMetadata("head", "uid", "Source", 2, 128, chain),
+            OperatorMetadata("tail", None, "Sink", 2, 128, chain),
         ),
     )
 
@@ -57,7 +53,7 @@ def test_same_checkpoint_gives_the_same_bytes():
 def test_file_of_a_chain_is_described_once():
     assert ENCODED.count(b"chk-7/chain-0") == 1
     head, tail = decode_metadata(ENCODED, "_metadata").operators
-    assert head.subtasks[0].handle is tail.subtasks[0].handle
+    assert head.subtasks is tail.subtasks
 
 
 @settings(max_examples=100, deadline=None)
