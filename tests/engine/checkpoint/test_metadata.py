@@ -80,9 +80,9 @@ def test_operator_has_state_only_where_a_file_holds_some_of_its_own():
 
 
 def test_operator_is_finished_only_when_all_its_subtasks_are():
-    head, tail = metadata().operators
-    assert not head.is_finished
-    assert tail.is_finished
+    ended, runs = SubtaskState(None, True), SubtaskState(None, False)
+    assert not OperatorMetadata("head", None, "x", 2, 128, (runs, ended)).is_finished
+    assert OperatorMetadata("head", None, "x", 2, 128, (ended, ended)).is_finished
 
 
 def test_handle_describes_the_stored_file():
