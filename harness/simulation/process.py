@@ -25,7 +25,10 @@ from engine.messages import (
     AcknowledgeCheckpoint,
     NotifyCheckpointComplete,
     Send,
+    TaskFailed,
+    TaskFinished,
     TaskId,
+    TaskRunning,
     TriggerCheckpoint,
 )
 from engine.protocol_points import (
@@ -63,6 +66,8 @@ _TRAVEL: dict[Any, tuple[int, str, str]] = {
     NotifyCheckpointComplete: (_NOTIFY, "notify", NOTIFIED),
 }
 """Class, label and point of the messages that faults know."""
+_NAMES: dict[Any, str] = {kind: kind.__name__ for kind in (TaskRunning, TaskFinished, TaskFailed)}
+"""Of the messages that belong to no checkpoint."""
 
 REFUSALS = ("fail_write", "tear_write")
 WRITE_REFUSED = "the storage refused the write"
@@ -118,9 +123,9 @@ class SimulatedProcess(Execution):
     def task_event(self, task: Task, event: TaskEvent) -> None:
         """As every driver; and a task can be killed while it handles the event, and is validated after it.
 
-        Written out instead of derived: this is half of what the simulation does all day.
+        Written out instead of derived: this is half of what the simulation does all day. What takes time is
+        an action of its own here, so no task's event ever comes within another's.
         """
-        outer = self.current_task
         self.current_task = task
         try:
             effects = task.handle(event, self._clock.now)
@@ -134,7 +139,7 @@ class SimulatedProcess(Execution):
             if effects:
                 self.carry_out(effects)
         finally:
-            self.current_task = outer
+            self.current_task = None
 
     def master_event(self, event: MasterEvent) -> None:
         """As every driver; the job master is validated after each event."""
@@ -203,9 +208,10 @@ class SimulatedProcess(Execution):
             world.lost(class_index, label, message)
 
     def _send_control(self, message: Any, name: str) -> None:
-        # The checkpoint, too, where there is one: a label that names two actions cannot be replayed.
-        number = getattr(message, "checkpoint_id", None)
-        told = type(message).__name__ if number is None else f"{type(message).__name__} {number}"
+        told = _NAMES.get(type(message))
+        if told is None:
+            # The checkpoint, too: a label that names two actions cannot be replayed.
+            told = f"{type(message).__name__} {message.checkpoint_id}"
         action = Action(_CONTROL, f"{told} {name}", self._deliver, message, self._clock.step)
         self.world.pending.append(action)
 

@@ -84,7 +84,7 @@ class UniformChooser:
 
     __slots__ = ("draw",)
 
-    blind_draws: ClassVar[range] = range(6)
+    blind_draws: ClassVar[range] = range(16)
 
     def __init__(self, seed: int) -> None:
         self.draw: Callable[[], float] = Random(seed).random

@@ -460,8 +460,7 @@ class World:
             self._look_for_leaks()
         statistics = history.statistics
         statistics.steps = self.clock.step
-        passed = Counter(self._passed)
-        statistics.points = {point: passed[point] for point in POINTS if point in passed}
+        statistics.points = dict(Counter(self._passed))
         digest = blake2b(_ENCODER.encode(self._labels), digest_size=16)
         digest.update(_ENCODER.encode(history.events))
         history.trace_hash = digest.hexdigest()
