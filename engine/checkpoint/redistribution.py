@@ -154,6 +154,8 @@ def _deal_keyed(
             if index is not None and index.keyed:
                 low, high = key_group_range(operator.max_parallelism, operator.parallelism, subtask)
                 holders.append((handle, low, high))
+    if not holders:
+        return [()] * parallelism
     dealt = []
     for subtask in range(parallelism):
         low, high = key_group_range(max_parallelism, parallelism, subtask)
@@ -192,6 +194,8 @@ def _deal_operator(
                     "another: the checkpoint is not consistent, restore another one"
                 )
             found[1].append((place, count))
+    if not holders:
+        return [{} for _ in range(parallelism)]
     dealt = deal_out(
         sorted((name, mode, counts) for name, (mode, counts) in states.items()),
         subtasks,

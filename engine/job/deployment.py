@@ -52,7 +52,11 @@ def fit_max_parallelism(graph: JobGraph, metadata: CheckpointMetadata | None) ->
     """
     if metadata is None:
         return graph
-    effective = effective_max_parallelism(metadata, _operators(graph))
+    operators = _operators(graph)
+    effective = effective_max_parallelism(metadata, operators)
+    stays = [effective[operator_id] == own for operator_id, _, own, _ in operators]
+    if all(stays):
+        return graph
     vertices = tuple([_adopt(vertex, metadata, effective) for vertex in graph.vertices])
     return graph if vertices == graph.vertices else replace(graph, vertices=vertices)
 

@@ -78,6 +78,8 @@ def recover(storage: RecoverableStorage, num_retained: int) -> Recovered:
     """
     paths = storage.list("")
     incarnation = _claim(storage, paths)
+    if not paths:
+        return Recovered(incarnation, (), finished=False)
     if FINISHED in paths:
         sweep(storage, ())
         return Recovered(incarnation, (), finished=True)

@@ -146,9 +146,12 @@ class World:
         pending = self.pending
         labels = self._labels
         tracing = self._tracing
+        step = now = 0
         while True:
-            clock.step = step = clock.step + 1
-            clock.now = now = clock.now + 1
+            step += 1
+            now += 1
+            clock.step = step
+            clock.now = now
             if now >= self._attention:
                 if not self._attend():
                     return
@@ -170,9 +173,11 @@ class World:
             else:
                 choice = chooser.choose(slots, pending, step)
                 if choice < 0:
-                    if self._skip():
-                        continue
-                    return
+                    if not self._skip():
+                        return
+                    step = clock.step
+                    now = clock.now
+                    continue
                 if choice < count:
                     slot = slots[choice]
             try:
