@@ -12,6 +12,7 @@ lists them. The other choosers allow no blind draws.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import floor
 from random import Random
 from typing import ClassVar, Final, Protocol
 
@@ -92,7 +93,7 @@ class UniformChooser:
     def choose(self, slots: Sequence[Slot], pending: Sequence[Action], step: int) -> int:
         """One of the possible actions."""
         ready = possible(slots, pending)
-        return ready[int(self.draw() * len(ready))] if ready else NOTHING
+        return ready[floor(self.draw() * len(ready))] if ready else NOTHING
 
 
 class PriorityChooser(ListingChooser):
@@ -130,7 +131,7 @@ class PriorityChooser(ListingChooser):
                 best.append(index)
         if not best:
             return NOTHING
-        return self._next_in_turn(best, count) if self._in_turn else best[int(self._random() * len(best))]
+        return self._next_in_turn(best, count) if self._in_turn else best[floor(self._random() * len(best))]
 
     def _next_in_turn(self, best: list[int], count: int) -> int:
         self._prefers_pending = not self._prefers_pending
@@ -191,7 +192,7 @@ def choice_of(chooser: Chooser, slots: Sequence[Slot], pending: Sequence[Action]
     count = len(slots)
     total = count + len(pending)
     for _ in chooser.blind_draws if total else NO_DRAWS:
-        choice = int(chooser.draw() * total)
+        choice = floor(chooser.draw() * total)
         # Most misses are empty channels: seeing that here saves the call.
         if choice >= count or (slots[choice].queue and slots[choice].is_ready()):
             return choice

@@ -21,6 +21,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Container, Sequence
 from hashlib import blake2b
+from math import floor
 from typing import Any
 
 import msgspec
@@ -164,7 +165,7 @@ class World:
             # As ``choice_of``, which asked for it would take a tenth of the run.
             total = count + len(pending)
             for _ in draws if total else NO_DRAWS:
-                choice = int(draw() * total)
+                choice = floor(draw() * total)
                 if choice >= count:
                     break
                 slot = slots[choice]
