@@ -33,8 +33,8 @@ def build_tasks(graph: JobGraph, layout: Layout, settings: TaskSettings) -> dict
             create = node.create
             operators.append(create())
         task = tasks[task_id] = Task(task_id, vertex, settings, inputs.edges, operators)
-        for queue, filler in zip(task.queues, inputs.fillers, strict=True):
-            queues_to.setdefault(filler, []).append(queue)
+        for channel, filler in enumerate(inputs.fillers):
+            queues_to.setdefault(filler, []).append(task.queues[channel])
     for task_id, task in tasks.items():
         outputs = []
         for edge in task.vertex.outputs:

@@ -37,7 +37,7 @@ class ValueStateDescriptor(StateDescriptor):
     __slots__ = ()
 
     def __init__(self, name: str, value_type_info: TypeInformation | None = None) -> None:
-        super().__init__(name, value_type_info)
+        StateDescriptor.__init__(self, name, value_type_info)
 
 
 class ListStateDescriptor(StateDescriptor):

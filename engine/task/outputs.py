@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from engine.elements import Element, Record
 from engine.graph import JobEdge, PartitionerKind
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Queue: TypeAlias = deque[Element]
 
 CACHED_KEYS = 500_000
+_HASH: Final = PartitionerKind.HASH
 
 
 class Output:
@@ -146,7 +147,7 @@ def build_output(edge: JobEdge, subtask: int, queues: Sequence[Queue], max_paral
     kind = partitioner.kind
     if len(queues) == 1:
         return SingleOutput(queues)
-    if kind is PartitionerKind.HASH:
+    if kind is _HASH:
         assert partitioner.key_selector is not None
         return HashOutput(queues, partitioner.key_selector, partitioner.key_type, max_parallelism)
     if kind is PartitionerKind.BROADCAST:

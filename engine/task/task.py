@@ -88,6 +88,7 @@ from engine.task.settings import TaskSettings
 NOTHING: Final[tuple[TaskEffect, ...]] = ()
 REMEMBERED_ABORTED_CHECKPOINTS = 16
 
+_ID_OF: Final = attrgetter("operator_id")
 _PROCESS_OF: Final = attrgetter("process_batch")
 _EMIT_OF: Final = attrgetter("emit")
 _QUEUES_OF: Final = attrgetter("queues")
@@ -141,6 +142,7 @@ class Task:
         "_probe",
         "_processes",
         "_source",
+        "_tail_first",
         "_upstream_data",
         "attempt",
         "barriers",
@@ -190,6 +192,8 @@ class Task:
             self._source = head
             self._chain = operators[1:]
             self.unread.append(None)
+        ids = map(_ID_OF, vertex.operators)
+        self._tail_first = list(zip(operators, ids, strict=True))[::-1]
         # Bound once: what is looked up for every record costs more than the call.
         self._processes = list(map(_PROCESS_OF, self._chain))
         self._emits: list[Callable[[list[Record]], None]] = []
@@ -331,15 +335,14 @@ class Task:
             self._first_final_checkpoint_id = checkpoint_id
         self._in_flight[checkpoint_id] = ended
         snapshots: dict[str, OperatorSnapshot] = {}
-        nodes = self.vertex.operators
-        for operator, node in zip(reversed(self.operators), reversed(nodes), strict=True):
+        for operator, operator_id in self._tail_first:
             snapshot = operator.snapshot(checkpoint_id, barrier.timestamp_ms)
             if snapshot is not None:
-                snapshots[node.operator_id] = snapshot
+                snapshots[operator_id] = snapshot
         probe = self._probe
         probe(SNAPSHOTTED, self.name, checkpoint_id)
         if snapshots:
-            head = nodes[0].operator_id
+            head = self._tail_first[-1][1]
             path = f"chk-{checkpoint_id}/{head[:12]}-{self.id.subtask}-{self.attempt}"
             effects.append(StoreSnapshot(checkpoint_id, path, TaskSnapshot(snapshots)))
         else:
@@ -397,8 +400,8 @@ class Task:
         probe = self._probe
         probe(RESTORING, self.name, event.checkpoint_id or 0)
         self._last_notified = event.checkpoint_id or 0
-        for operator, node in zip(reversed(self.operators), reversed(self.vertex.operators), strict=True):
-            restored = event.operators.get(node.operator_id, _NOT_RESTORED)
+        for operator, operator_id in self._tail_first:
+            restored = event.operators.get(operator_id, _NOT_RESTORED)
             operator.open(self._operator_context(event.checkpoint_id, restored))
         self.state = _RUNNING
         probe(RESTORED, self.name, event.checkpoint_id or 0)
