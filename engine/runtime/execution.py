@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Any, Final
 
 from engine.checkpoint.coordinator import CheckpointCoordinator
@@ -214,8 +213,10 @@ class Execution(ABC):
 
     def cancel(self, task: Task) -> None:
         """End a task; it is over even if it cannot close, and what it left the next attempt cleans up."""
-        with suppress(Exception):
+        try:
             task.handle(CANCEL, self.now())
+        except Exception:
+            return
 
     def _checkpoint_triggered(self, effect: CheckpointTriggered) -> None:
         self.probe(TRIGGERED, COORDINATOR, effect.checkpoint_id)

@@ -72,15 +72,12 @@ class ListState(msgspec.Struct, eq=False):
         return ListSnapshot(self.name, self.mode, element_type, elements)
 
 
-class OperatorStateStore:
+class OperatorStateStore(msgspec.Struct, eq=False):
     """The operator state of one operator in one subtask (Flink: OperatorStateStore)."""
 
-    __slots__ = ("_allow_pickle", "_restored", "_states")
-
-    def __init__(self) -> None:
-        self._states: dict[str, ListState] = {}
-        self._restored: dict[str, EncodedList] = {}
-        self._allow_pickle = False
+    _states: dict[str, ListState] = {}
+    _restored: dict[str, EncodedList] = {}
+    _allow_pickle: bool = False
 
     def get_list_state(self, descriptor: ListStateDescriptor) -> ListState:
         """Give a list whose elements are dealt out over the subtasks on a rescale."""

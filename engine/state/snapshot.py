@@ -37,9 +37,9 @@ class EncodedTable(msgspec.Struct, frozen=True, array_like=True):
 
     def within(self, low: int, high: int) -> EncodedTable:
         """Give the part in an inclusive range of key groups."""
-        groups = {group: data for group, data in self.groups.items() if low <= group <= high}
-        if len(groups) == len(self.groups):
+        if not self.groups or (low <= min(self.groups) and max(self.groups) <= high):
             return self
+        groups = {group: data for group, data in self.groups.items() if low <= group <= high}
         counts = {group: self.counts[group] for group in groups}
         return EncodedTable(self.kind, self.key_type, self.value_type, counts, groups)
 

@@ -36,7 +36,8 @@ class SimulatedStorage:
 
     def list(self, prefix: str) -> list[str]:
         """All paths that begin with ``prefix``, sorted."""
-        return sorted([path for path in self.files if path.startswith(prefix)])
+        length = len(prefix)
+        return sorted([path for path in self.files if path[:length] == prefix])
 
     def delete(self, path: str) -> None:
         """Delete a file; one that is not there is fine."""
