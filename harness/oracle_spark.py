@@ -88,7 +88,7 @@ class SparkOracle:
     """Asks the families' queries."""
 
     def __init__(self, session: SparkSession) -> None:
-        self._session = session
+        self.session = session
 
     def expected(self, family: Family, records: DataFrame) -> DataFrame:
         """Return the rows that the records should give, as scenario_id and the columns of row_schema."""
@@ -99,7 +99,7 @@ class SparkOracle:
         ]
         try:
             # A query that stands inside another must not end in a semicolon.
-            return self._session.sql(family.oracle_sql.strip().rstrip(";")).select(columns)
+            return self.session.sql(family.oracle_sql.strip().rstrip(";")).select(columns)
         except SPARK_ERRORS as error:
             raise FamilyError(f"oracle_sql of family {family.name}: {one_line(error)}") from None
 
@@ -128,7 +128,7 @@ class SparkOracle:
             return []
         tables = [self.differing(evidence) for evidence in all_evidence]
         try:
-            with _as_one_job(self._session):
+            with _as_one_job(self.session):
                 found = reduce(DataFrame.unionAll, tables).collect()
         except SPARK_ERRORS as error:
             names = ", ".join(evidence.family.name for evidence in all_evidence)
