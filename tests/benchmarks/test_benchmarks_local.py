@@ -10,8 +10,10 @@ from harness.benchmarks_local import PoolReader, WrongCount, measure
 
 
 def test_the_job_and_the_loop_are_measured_for_each_number_of_keys() -> None:
-    found = measure(records=20_000, keys=(10, 500))
-    assert set(found.floors) == {"records_per_second_10_keys", "records_per_second_500_keys"}
+    found = measure(records=20_000, keys=(10, 500), rounds=2)
+    assert set(found.floors) == {
+        f"records_per_second_{keys}_keys{which}" for keys in (10, 500) for which in ("", "_median")
+    }
     assert all(found.figures[name] > 0 < floor for name, floor in found.floors.items())
     assert set(found.ratios) == set(found.floors)
     assert found.figures["checkpoints_10_keys"] >= 1
@@ -19,8 +21,17 @@ def test_the_job_and_the_loop_are_measured_for_each_number_of_keys() -> None:
 
 def test_rows_that_are_missing_spoil_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmarks_local.Count, "process_element", lambda self, value, ctx: ())
-    with pytest.raises(WrongCount, match="0 rows were written for 2,000 records"):
-        measure(records=2_000, keys=(10,))
+    with pytest.raises(WrongCount, match="0 rows of 0 keys for 2,000 records"):
+        measure(records=2_000, keys=(10,), rounds=1)
+
+
+def test_rows_that_are_there_twice_spoil_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = benchmarks_local.Count.process_element
+    monkeypatch.setattr(
+        benchmarks_local.Count, "process_element", lambda self, value, ctx: 2 * count(self, value, ctx)
+    )
+    with pytest.raises(WrongCount, match=r"key \d counts 1 after 1"):
+        measure(records=2_000, keys=(10,), rounds=1)
 
 
 def test_the_pool_is_given_again_and_again() -> None:

@@ -1,0 +1,68 @@
+"""The benchmark of the simulation, at a tiny size: it measures scenarios that really are what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness import benchmarks_simulate
+from harness.benchmarks import load_benchmark
+from harness.benchmarks_simulate import FLOOR, WrongRows, load_floor, measure, reference_scenario
+from harness.errors import UsageError
+from harness.family import load_family
+from harness.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, FAULT_FIRED
+from harness.scenario import check
+from harness.simulation.system import SimulatedSystem
+
+
+def test_simulation_and_floor_are_measured() -> None:
+    found = measure(scenarios=3, rounds=2)
+    assert set(found.floors) == set(found.ratios) <= set(found.figures)
+    assert all(value > 0 for values in (found.figures, found.floors) for value in values.values())
+    for name, ratio in found.ratios.items():
+        assert ratio == pytest.approx(found.figures[name] / found.floors[name], rel=0.02)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_reference_case_is_what_it_is_said_to_be(seed: int) -> None:
+    family = load_family("word_count")
+    scenario = reference_scenario(family, seed)
+    check(scenario)
+    assert scenario.record_count() == 50
+    history = SimulatedSystem().run(family, scenario)
+    started = [payload["parallelism"] for _, kind, _, payload in history.events if kind == ATTEMPT_STARTED]
+    assert started == [2, 3], "one kill, and the counts are three from then on"
+    kinds = [kind for _, kind, _, _ in history.events]
+    assert kinds.count(FAULT_FIRED) == 1
+    assert 2 <= kinds.count(CHECKPOINT_COMPLETED) <= 4
+
+
+def test_seeds_are_different_cases() -> None:
+    family = load_family("word_count")
+    one, other = reference_scenario(family, 1), reference_scenario(family, 2)
+    assert one == reference_scenario(family, 1)
+    assert (one.records, one.schedule) != (other.records, other.schedule)
+
+
+def test_wrong_rows_spoil_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(benchmarks_simulate, "WORDS_A_SPLIT", 3)
+    family = load_family("word_count")
+    monkeypatch.setattr(family, "expected", lambda records, declared: [("ant", 1)])
+    with pytest.raises(WrongRows, match="the reference case 0 ends in wrong rows"):
+        measure(scenarios=1, rounds=1)
+
+
+def test_the_floor_counts_what_it_should() -> None:
+    run = load_floor(FLOOR)
+    words = [["ant", "bee"] * 12, ["ant"] * 25]
+    assert run(words, 1).run() == run(words, 1).run() != run(words, 2).run()
+
+
+def test_a_floor_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="the floor of this benchmark is not there: run it from a checkout"):
+        measure(scenarios=1, rounds=1, floor=tmp_path / "nothing.py")
+
+
+def test_the_command_knows_it() -> None:
+    assert load_benchmark("simulate") is measure
