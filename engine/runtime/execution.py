@@ -65,6 +65,7 @@ class Execution(ABC):
         probe: Probe,
         buffer_records: int,
         allow_pickle: bool = False,
+        watches_elements: bool = True,
     ) -> None:
         settings = graph.settings
         store = CompletedCheckpointStore(settings.num_retained)
@@ -83,6 +84,7 @@ class Execution(ABC):
         """The task that is handling an event, while its effects are carried out, too."""
         self._buffer_records = buffer_records
         self._allow_pickle = allow_pickle
+        self._watches_elements = watches_elements
 
     # What a driver provides.
 
@@ -197,7 +199,12 @@ class Execution(ABC):
             graph,
             layout,
             TaskSettings(
-                effect.attempt, self._buffer_records, self.probe, settings.enabled, self._allow_pickle
+                effect.attempt,
+                self._buffer_records,
+                self.probe,
+                settings.enabled,
+                self._allow_pickle,
+                self._watches_elements,
             ),
         )
         plan = CheckpointPlan(effect.attempt, graph.vertices, layout.upstreams)

@@ -127,7 +127,13 @@ class LocalExecution(Execution):
     ) -> None:
         settings = graph.settings
         super().__init__(
-            graph, storage, recovered, probe, settings.buffer_records, settings.allow_pickled_state
+            graph,
+            storage,
+            recovered,
+            probe,
+            settings.buffer_records,
+            settings.allow_pickled_state,
+            watches_elements=probe is not no_probe,
         )
         self.attempts = 0
         self.checkpoints = 0

@@ -9,10 +9,14 @@ from engine.protocol_points import Probe
 
 
 class TaskSettings(Struct, frozen=True):
-    """Whose tasks they are, how much they read at once, and who watches them."""
+    """Whose tasks they are, how much they read at once, and who watches them.
+
+    Elements are passed so often that the probe is told of them only where somebody asks for that.
+    """
 
     attempt: AttemptId
     buffer_records: int
     probe: Probe
     checkpointing: bool
     allow_pickle: bool = False
+    watches_elements: bool = True

@@ -144,6 +144,7 @@ class Task:
         "_source",
         "_tail_first",
         "_upstream_data",
+        "_watches_elements",
         "attempt",
         "barriers",
         "id",
@@ -183,6 +184,7 @@ class Task:
         self._event = EventInHand(self.name, settings.probe)
         self._probe = settings.probe
         """Called by a local name: through the task it would be looked for among the methods first."""
+        self._watches_elements = settings.watches_elements
         head = operators[0]
         self._source: SourceOperator | None = None
         self._chain = operators
@@ -234,8 +236,9 @@ class Task:
             return NOTHING
         if type(element) is not list:
             return self._control(channel, element)
-        probe = self._probe
-        probe(ELEMENT, self.name, 0)
+        if self._watches_elements:
+            probe = self._probe
+            probe(ELEMENT, self.name, 0)
         input_index = self.queue_input[channel]
         records = element
         for process in self._processes:
@@ -252,8 +255,9 @@ class Task:
         records = source.poll(self.settings.buffer_records)
         if not records:
             return self._end_data()
-        probe = self._probe
-        probe(ELEMENT, self.name, 0)
+        if self._watches_elements:
+            probe = self._probe
+            probe(ELEMENT, self.name, 0)
         for process in self._processes:
             records = process(records, 0)
             if not records:

@@ -77,7 +77,14 @@ class SimulatedProcess(Execution):
     """The job master and the tasks of one simulated process."""
 
     def __init__(self, world: World, graph: JobGraph, recovered: Recovered) -> None:
-        super().__init__(graph, world.storage, recovered, world.probe, buffer_records=1)
+        super().__init__(
+            graph,
+            world.storage,
+            recovered,
+            world.probe,
+            buffer_records=1,
+            watches_elements=world.watches_elements,
+        )
         self.world = world
         self._clock = world.clock
         self._deliver = world.deliver

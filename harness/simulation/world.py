@@ -30,7 +30,7 @@ from engine.environment import StreamExecutionEnvironment
 from engine.graph import JobGraph
 from engine.job.events import StartJob
 from engine.messages import TO_TASK
-from engine.protocol_points import POINTS
+from engine.protocol_points import ELEMENT, POINTS
 from engine.runtime.recovery import METADATA, recover
 from engine.task.task import Task, TaskState
 from harness.family import Family
@@ -90,6 +90,7 @@ class World:
         "scenario",
         "storage",
         "tracer",
+        "watches_elements",
     )
 
     def __init__(
@@ -124,6 +125,7 @@ class World:
         self._labels: list[str] = []
         self._passed: list[str] = []
         self._watched: Container[str] = POINTS if self._tracing else self._faults.kills
+        self.watches_elements = ELEMENT in self._watched
         self._over = False
 
     # The loop.
