@@ -19,81 +19,60 @@ if TYPE_CHECKING:
     from engine.state.operator import ListState, OperatorStateStore
 
 
-class RuntimeContext:
-    """What a function may know of the subtask it runs in (Flink: RuntimeContext)."""
+class RuntimeContext(Struct, eq=False, kw_only=True):
+    """What a function may know of the subtask it runs in (Flink: RuntimeContext).
 
-    __slots__ = (
-        "_attempt",
-        "_backend",
-        "_clock",
-        "_max_parallelism",
-        "_parallelism",
-        "_probe",
-        "_subtask",
-        "_task_name",
-    )
+    The fields are what the engine makes it from; functions ask by the methods, which are Flink's.
+    """
 
-    def __init__(
-        self,
-        *,
-        task_name: str,
-        subtask: int,
-        parallelism: int,
-        max_parallelism: int,
-        attempt: str,
-        clock: Callable[[], int],
-        probe: Callable[[str, int], None],
-        backend: KeyedStateBackend | None = None,
-    ) -> None:
-        self._task_name = task_name
-        self._subtask = subtask
-        self._parallelism = parallelism
-        self._max_parallelism = max_parallelism
-        self._attempt = attempt
-        self._clock = clock
-        self._probe = probe
-        self._backend = backend
+    task_name: str
+    subtask: int
+    parallelism: int
+    max_parallelism: int
+    attempt: str
+    clock: Callable[[], int]
+    pass_point: Callable[[str, int], None]
+    backend: KeyedStateBackend | None = None
 
     def get_task_name(self) -> str:
         """Name of the vertex, without the subtask's index."""
-        return self._task_name
+        return self.task_name
 
     def get_index_of_this_subtask(self) -> int:
         """Index of this subtask, counted from 0."""
-        return self._subtask
+        return self.subtask
 
     def get_number_of_parallel_subtasks(self) -> int:
         """Parallelism of the vertex."""
-        return self._parallelism
+        return self.parallelism
 
     def get_max_number_of_parallel_subtasks(self) -> int:
         """Max parallelism of the vertex: the number of its key groups."""
-        return self._max_parallelism
+        return self.max_parallelism
 
     def get_attempt_id(self) -> str:
         """``incarnation.number`` of the attempt, unique over all restarts of the job."""
-        return self._attempt
+        return self.attempt
 
     def get_current_processing_time(self) -> int:
         """Milliseconds since the epoch, as of the event in hand."""
-        return self._clock()
+        return self.clock()
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState:
         """The value kept for the current key.
 
         Raises TypeError where the stream is not keyed.
         """
-        if self._backend is None:
+        if self.backend is None:
             raise TypeError(
-                f"state {state_descriptor.name!r} of {self._task_name!r} needs a keyed stream:"
+                f"state {state_descriptor.name!r} of {self.task_name!r} needs a keyed stream:"
                 " call key_by first"
             )
-        return self._backend.value_state(state_descriptor)
+        return self.backend.value_state(state_descriptor)
 
     def probe(self, point: str, checkpoint_id: int) -> None:
         """Tell whoever watches that the function passes a protocol point; it may raise."""
-        probe = self._probe
-        probe(point, checkpoint_id)
+        self.pass_point(point, checkpoint_id)
 
 
 class Function:

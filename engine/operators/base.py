@@ -58,7 +58,7 @@ class OperatorContext(Struct, kw_only=True):
             max_parallelism=self.max_parallelism,
             attempt=self.attempt,
             clock=self.clock,
-            probe=self.probe,
+            pass_point=self.probe,
             backend=backend,
         )
 

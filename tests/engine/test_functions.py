@@ -19,7 +19,7 @@ def context():
         max_parallelism=128,
         attempt="3.2",
         clock=lambda: 99,
-        probe=lambda point, checkpoint_id: points.append((point, checkpoint_id)),
+        pass_point=lambda point, checkpoint_id: points.append((point, checkpoint_id)),
     )
     return made, points
 

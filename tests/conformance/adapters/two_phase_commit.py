@@ -123,7 +123,7 @@ class Script:
             max_parallelism=128,
             attempt=f"1.{self.attempts}",
             clock=lambda: self.outside.now_ms,
-            probe=lambda point, checkpoint_id: None,
+            pass_point=lambda point, checkpoint_id: None,
         )
         self.store = OperatorStateStore()
         if restored is not None:

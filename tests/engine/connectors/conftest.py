@@ -55,7 +55,7 @@ class SinkJob:
                 max_parallelism=128,
                 attempt=attempt or f"1.{self.attempt}",
                 clock=lambda: self.now_ms,
-                probe=lambda point, checkpoint_id: self.probe(point, checkpoint_id),
+                pass_point=lambda point, checkpoint_id: self.probe(point, checkpoint_id),
             )
             function.set_runtime_context(context)
             if hasattr(function, "initialize_state"):

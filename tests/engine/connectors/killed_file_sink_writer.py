@@ -47,7 +47,7 @@ def write(folder: Path, attempt: int, batches_per_checkpoint: int) -> None:
             max_parallelism=128,
             attempt=f"1.{attempt}",
             clock=lambda: 0,
-            probe=lambda point, checkpoint_id: None,
+            pass_point=lambda point, checkpoint_id: None,
         )
     )
     sink.initialize_state(FunctionInitializationContext(checkpoint_id, store))
