@@ -27,10 +27,10 @@ _MENDABLE: Final = frozenset(
     {
         ("harness.family", "FamilyError"),
         ("harness.scenario", "ScenarioError"),
-        ("harness.outcome", "OutcomeError"),
-        ("harness.flights_data", "DataMissing"),
+        ("harness.running.outcome", "OutcomeError"),
+        ("harness.flights.data", "DataMissing"),
         ("harness.mutants.registry", "MutantError"),
-        ("harness.runner", "OutputUnwritable"),
+        ("harness.running.runner", "OutputUnwritable"),
         ("harness.systems.protocol", "UnknownSystem"),
         ("reports.model", "ReportUnreadable"),
         ("engine.runtime.java", "JavaMissing"),
@@ -44,7 +44,7 @@ _MENDABLE: Final = frozenset(
 # What went wrong around us; the message says all, and the traceback nothing more.
 _EXPECTED: Final = frozenset(
     {
-        ("harness.pool", "WorkerDied"),
+        ("harness.running.pool", "WorkerDied"),
         ("engine.runtime.spark_session", "SparkFailed"),
     }
 )
@@ -66,7 +66,7 @@ def line_of(error: Exception) -> str:
     said = " ".join(str(error).split())
     if isinstance(error, UsageError) or _is_any(error, _MENDABLE | _EXPECTED):
         return said
-    if _is_any(error, frozenset({("harness.pool", "WorkerFailed")})):
+    if _is_any(error, frozenset({("harness.running.pool", "WorkerFailed")})):
         # Its message is the traceback of another process, which ends with what happened.
         said = " ".join(str(error).strip().splitlines()[-1].split())
         return f"internal error: {said}; --debug shows where"

@@ -24,19 +24,19 @@ from typing import Final
 
 from harness.checkers import Signature
 from harness.checkers.determinism import PROPERTY as DETERMINISM
-from harness.explain import Explanation, explain
+from harness.explanation.explanation import Explanation, explain
+from harness.explanation.wording import replay_command, shrink_command
 from harness.family import Family, FamilyError, Rows
 from harness.history import TRANSACTION_VISIBLE, History
 from harness.oracle import PythonOracle
-from harness.runner import OutputUnwritable, RunResult
+from harness.running.runner import OutputUnwritable, RunResult
+from harness.running.tally import Group
 from harness.scenario import Scenario, to_json
-from harness.shrink import LIMIT_SECONDS, ShrinkResult, shrink
+from harness.shrinking.shrinker import LIMIT_SECONDS, ShrinkResult, shrink
 from harness.simulation.system import record_preemptions
 from harness.systems.protocol import Capability
-from harness.tally import Group
 from harness.trial import scenario_of, try_scenario
 from harness.verdict import Verdict
-from harness.wording import replay_command, shrink_command
 
 FOLDER: Final = "failures"
 MOST_SHRUNK: Final = 10

@@ -27,20 +27,20 @@ import msgspec
 from engine.connectors.files import MalformedRow
 from engine.runtime.java import find_java
 from engine.runtime.spark_session import spark_session
-from harness.campaign import CampaignResult, CampaignStopped, run_campaign
+from harness.campaign.pipeline import CampaignResult, CampaignStopped, run_campaign
 from harness.commands.running import Bar, exit_code, progress_bar, summary_lines
 from harness.errors import FAILED, INTERRUPTED
 from harness.failures import FailureCase, failure_cases
 from harness.family import family_names, load_family
-from harness.flights_data import DataMissing, write_year
-from harness.flights_trial import FAMILY, run_flights
+from harness.flights.data import DataMissing, write_year
+from harness.flights.oracle import YearComparison, YearUnreadable, compare_year
+from harness.flights.real_input import failed_input, real_input_of
+from harness.flights.trial import FAMILY, run_flights
 from harness.history import CHECKPOINT_COMPLETED, History
 from harness.mutants import built_in_mutants
-from harness.mutation import Result, measure_all
-from harness.oracle_flights import YearComparison, YearUnreadable, compare_year
-from harness.real_input import failed_input, real_input_of
+from harness.mutants.measuring import Result, measure_all
 from harness.reporting import report_of, with_oracles, with_trend, write_report
-from harness.runner import OutputUnwritable, RunResult, usable_processors
+from harness.running.runner import OutputUnwritable, RunResult, usable_processors
 from reports.headline import conclude, real_input_text
 from reports.model import Mutant, RealInput, Report, Sizes
 from reports.text import counted, duration

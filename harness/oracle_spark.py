@@ -73,7 +73,7 @@ class Evidence:
 
     @classmethod
     def of(cls, family: Family, trials: DataFrame) -> Evidence:
-        """Take the evidence out of a table of trials, as harness.campaign_tables makes it.
+        """Take the evidence out of a table of trials, as harness.campaign.tables makes it.
 
         Whole trials are dealt out by scenario first, while they are few rows: so every later step finds the
         records and rows of a scenario in one place, and moves nothing.

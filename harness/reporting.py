@@ -24,12 +24,12 @@ from harness.checkers import PROPERTIES
 from harness.checkers.coverage import CAMPAIGN, POINT_NEVER_PASSED, check_coverage
 from harness.checkers.determinism import PROPERTY as DETERMINISM
 from harness.errors import line_of
+from harness.explanation.wording import columns_of, fault_text
 from harness.failures import FailureCase
-from harness.runner import RunResult
+from harness.running.runner import RunResult
+from harness.running.tally import FamilyTally, Tally, determinism_counts
 from harness.scenario import POINTS, VALID
-from harness.tally import FamilyTally, Tally, determinism_counts
 from harness.teaching import teaching_example, trace_of
-from harness.wording import columns_of, fault_text
 from reports.model import (
     Coverage,
     CoverageCell,
@@ -52,7 +52,7 @@ from reports.text import counted
 
 if TYPE_CHECKING:
     # It imports pyspark, which only a campaign needs.
-    from harness.campaign import CampaignResult
+    from harness.campaign.pipeline import CampaignResult
 
 SYSTEM: Final = "simulated"
 MOST_NIGHTS: Final = 60

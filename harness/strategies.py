@@ -7,7 +7,7 @@ The rules this module lives by:
   one, so that Hypothesis itself searches among them, and meets what the generator never thought of.
 - Never is a step of the schedule drawn from Hypothesis: a run takes hundreds, and its buffer holds 8,192
   draws. Sizes are drawn before what they are the sizes of, because lists are short otherwise.
-- Hypothesis does not shrink here: harness.shrink takes a second for what takes Hypothesis a minute. The
+- Hypothesis does not shrink here: harness.shrinking takes a second for what takes Hypothesis a minute. The
   failing scenario is shown as JSON, which replays.
 - The profile is loaded by name. Left alone, Hypothesis notices CI and draws the same examples each night.
 - Shard i of a property test has a seed of its own, so that pytest-xdist's workers never do the same work, and

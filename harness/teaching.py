@@ -13,12 +13,12 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from harness.explain import explain
+from harness.explanation.explanation import explain
+from harness.explanation.wording import replay_command
 from harness.history import ATTEMPT_STARTED, FAULT_FIRED, History
-from harness.runner import RunResult
+from harness.running.runner import RunResult
 from harness.scenario import KILLS, Scenario
 from harness.trial import Trial, scenario_of, try_scenario
-from harness.wording import replay_command
 from reports.model import Example, Trace
 from reports.text import counted, words
 from reports.trace import MarkKind

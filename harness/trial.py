@@ -21,7 +21,7 @@ from harness.family import NOTHING_DECLARED, Family, FamilyError
 from harness.generation import generate
 from harness.history import History
 from harness.oracle import PythonOracle
-from harness.outcome import Outcome, outcome_of
+from harness.running.outcome import Outcome, outcome_of
 from harness.scenario import Scenario, ScenarioError, from_json, to_json
 from harness.seeds import is_checked_twice
 from harness.simulation.system import SimulatedSystem

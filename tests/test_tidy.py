@@ -42,12 +42,12 @@ STRANGERS = ("task", "checkpoint")
 PICKS_A_RUNTIME = ("engine.datastream", "engine.environment")
 
 # The judge does not know the accused, but for the one place that starts Spark.
-JUDGES = re.compile(r"harness\.(checkers|history|oracle\w*)(\.|$)")
+JUDGES = re.compile(r"harness\.(checkers|history|oracle\w*|flights\.oracle)(\.|$)")
 JUDGES_MAY_IMPORT = ("engine.runtime.spark_session",)
 
 # Heavy dependencies, each with its homes; tests are at home everywhere.
 HOMES = {
-    "pyspark": re.compile(r"engine\.runtime\.spark|harness\.(systems|oracle|campaign)"),
+    "pyspark": re.compile(r"engine\.runtime\.spark|harness\.(systems|oracle|flights|campaign)"),
     "py4j": re.compile(r"engine\.runtime\.spark"),
     "chaospy": re.compile(r"harness\.sampling"),
     "numpoly": re.compile(r"harness\.sampling"),
@@ -383,7 +383,7 @@ def test_no_file_names_a_registry() -> None:
         (heavy_dependencies_stay_at_home, "engine.runtime.local", "def f():\n    from pyspark import sql"),
         (heavy_dependencies_stay_at_home, "scenarios.word_count", "from pyspark.sql import SparkSession"),
         (heavy_dependencies_stay_at_home, "scenarios.word_count", "import hypothesis.strategies as st"),
-        (heavy_dependencies_stay_at_home, "harness.campaign", "import chaospy"),
+        (heavy_dependencies_stay_at_home, "harness.campaign.pipeline", "import chaospy"),
         (product_does_not_import_tests, "engine.graph", "import pytest"),
         (product_does_not_import_tests, "harness.cli", "from tests.conftest import spark"),
         (no_drawer_for_everything, "harness.utils", ""),
@@ -427,7 +427,7 @@ def test_rule_sees_what_breaks_it(rule: Rule, name: str, text: str) -> None:
         (judges_do_not_know_the_accused, "harness.oracle_spark", "import engine.runtime.spark_session"),
         (heavy_dependencies_stay_at_home, "engine.runtime.spark_session", "import pyspark"),
         (heavy_dependencies_stay_at_home, "harness.systems.structured_streaming", "import pyspark"),
-        (heavy_dependencies_stay_at_home, "harness.campaign_tables", "import pyspark"),
+        (heavy_dependencies_stay_at_home, "harness.campaign.tables", "import pyspark"),
         (heavy_dependencies_stay_at_home, "harness.strategies", "import hypothesis"),
         (heavy_dependencies_stay_at_home, "tests.spark.test_x", "import pyspark, hypothesis, chaospy"),
         (product_does_not_import_tests, "harness.plugin", "import pytest"),

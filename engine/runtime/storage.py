@@ -18,6 +18,7 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -288,7 +289,12 @@ def _make_folder(folder: str) -> None:
     try:
         os.mkdir(folder)
     except FileExistsError:
-        if not os.path.isdir(folder):
+        try:
+            is_folder = stat.S_ISDIR(os.stat(folder).st_mode)
+        except FileNotFoundError:
+            # Another thread made it and deleted it again: whoever opens a file in it finds out.
+            return
+        if not is_folder:
             raise
         return
     _sync_folder(parent)
@@ -296,7 +302,7 @@ def _make_folder(folder: str) -> None:
 
 def _open_in_folder(path: str, flags: int) -> int:
     """Open a file; its folder is made where it is missing, again where a delete has just removed it."""
-    for _ in range(3):
+    for _ in range(10):
         try:
             return os.open(path, flags | os.O_CLOEXEC, 0o666)
         except FileNotFoundError:

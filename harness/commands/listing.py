@@ -70,8 +70,8 @@ def mutants_command(
 ) -> int:
     """Measure which planted bugs are killed; return FAILED if one of them survived."""
     from harness.mutants import built_in_mutants, find_mutant, load_mutants
-    from harness.mutation import measure_all
-    from harness.runner import usable_processors
+    from harness.mutants.measuring import measure_all
+    from harness.running.runner import usable_processors
 
     loaded = load_mutants(load) if load else ()
     mutants = [*built_in_mutants(), *loaded]
@@ -113,7 +113,7 @@ def _print_mutant(result: Any, width: int, first: bool) -> None:
 
 def bench_command(names: Sequence[str], as_json: bool) -> int:
     """Run benchmarks, all of them if none is named."""
-    from harness.benchmarks import BENCHMARKS, load_benchmark
+    from harness.benchmarks.measurement import BENCHMARKS, load_benchmark
 
     benchmarks = [load_benchmark(name) for name in names or BENCHMARKS]
     measurements = []

@@ -23,7 +23,7 @@ def campaign_command(
     """Run a campaign on Spark, report, and return the exit code."""
     # Before anything of an earlier campaign is overwritten.
     find_java(os.environ)
-    from harness.campaign import CampaignStopped, run_campaign
+    from harness.campaign.pipeline import CampaignStopped, run_campaign
     from harness.failures import failure_cases
     from harness.reporting import report_of, with_oracles, write_report
 

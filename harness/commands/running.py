@@ -22,8 +22,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from harness.errors import FAILED, INTERRUPTED, NOTHING_RAN, PASSED
 from harness.failures import FailureCase, failure_cases
 from harness.reporting import report_of, write_report
-from harness.runner import RunResult, RunStopped, run
-from harness.tally import Tally
+from harness.running.runner import RunResult, RunStopped, run
+from harness.running.tally import Tally
 from reports.headline import conclude, never_fired
 from reports.model import Report
 from reports.text import counted, duration, listing

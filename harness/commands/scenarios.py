@@ -16,13 +16,13 @@ from typing import Any
 
 import msgspec
 
-from harness import wording
 from harness.errors import FAILED, PASSED, UsageError
-from harness.explain import explain
+from harness.explanation import wording
+from harness.explanation.explanation import explain
+from harness.explanation.narrative import tell
 from harness.failures import shrink_scenario, write_scenario
 from harness.family import Family, FamilyError, family_names, load_family
-from harness.narrative import tell
-from harness.outcome import Outcome, outcome_of
+from harness.running.outcome import Outcome, outcome_of
 from harness.scenario import Scenario, read_scenario
 from harness.systems.protocol import Capability, find_system
 from harness.trial import check_family, scenario_of, try_scenario

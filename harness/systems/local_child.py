@@ -70,7 +70,7 @@ def run(spec: Spec, log: EventLog, locked: ExitStack) -> int:
 
 def _source(spec: Spec) -> CountedSource:
     if spec.input == "year":
-        from harness.flights_data import year_source
+        from harness.flights.data import year_source
         from scenarios.flights import airport_of
 
         paths = [Path(path) for path in spec.files]

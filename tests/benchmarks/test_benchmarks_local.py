@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from harness import benchmarks_local
-from harness.benchmarks import load_benchmark
-from harness.benchmarks_local import PoolReader, WrongCount, measure
+from harness.benchmarks import local as benchmarks_local
+from harness.benchmarks.local import PoolReader, WrongCount, measure
+from harness.benchmarks.measurement import load_benchmark
 
 
 def test_the_job_and_the_loop_are_measured_for_each_number_of_keys() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import benchmarks_simulate
-from harness.benchmarks import load_benchmark
-from harness.benchmarks_simulate import FLOOR, WrongRows, load_floor, measure, reference_scenario
+from harness.benchmarks import simulate as benchmarks_simulate
+from harness.benchmarks.measurement import load_benchmark
+from harness.benchmarks.simulate import FLOOR, WrongRows, load_floor, measure, reference_scenario
 from harness.errors import UsageError
 from harness.family import load_family
 from harness.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, FAULT_FIRED

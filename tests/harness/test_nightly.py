@@ -6,11 +6,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from harness import flights_trial, nightly
-from harness.campaign import CampaignResult, run_campaign
-from harness.flights_data import DataMissing, write_year
+from harness import nightly
+from harness.campaign.pipeline import CampaignResult, run_campaign
+from harness.flights import trial as flights_trial
+from harness.flights.data import DataMissing, write_year
 from harness.mutants import find_mutant
-from harness.runner import OutputUnwritable, RunResult
+from harness.running.runner import OutputUnwritable, RunResult
 from reports.render import read
 
 

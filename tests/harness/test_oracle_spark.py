@@ -12,7 +12,7 @@ import pytest
 
 from harness.family import NOTHING_DECLARED, Family, FamilyError, family_names, load_family
 from harness.history import Row
-from harness.outcome import Outcome
+from harness.running.outcome import Outcome
 from harness.scenario import InputRecord, Scenario, Schedule
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def evidence_of(spark: SparkSession, family: Family, cases: Sequence[Case]) -> E
     """Bring cases the way of a campaign: through an Arrow batch whose lists Spark takes apart."""
     import pyarrow as pa
 
-    from harness.campaign_tables import TrialTables, TriedScenario
+    from harness.campaign.tables import TrialTables, TriedScenario
     from harness.oracle_spark import Evidence, arrow_schemas_of
 
     tables = TrialTables(family.name, *arrow_schemas_of(family))
@@ -288,7 +288,7 @@ def short_year(folder: Path) -> tuple[list[Path], list[str]]:
 
 @pytest.mark.usefixtures("small_blocks")
 def test_a_year_is_equal_to_the_row_and_what_is_not_is_found(spark: SparkSession, tmp_path: Path) -> None:
-    from harness.oracle_flights import compare_year
+    from harness.flights.oracle import compare_year
 
     flights = load_family("flights")
     year, lines = short_year(tmp_path)
@@ -315,7 +315,7 @@ def test_a_year_is_equal_to_the_row_and_what_is_not_is_found(spark: SparkSession
 
 
 def test_no_rows_at_all_are_all_missing(spark: SparkSession, tmp_path: Path) -> None:
-    from harness.oracle_flights import compare_year
+    from harness.flights.oracle import compare_year
 
     path = tmp_path / "JFK.csv"
     path.write_text("carrier,delay,cancelled,scheduled\nUA,2,false,1357017300000\nUA,,true,1357017300000\n")
@@ -325,7 +325,7 @@ def test_no_rows_at_all_are_all_missing(spark: SparkSession, tmp_path: Path) -> 
 
 
 def test_a_file_that_spark_cannot_read_is_told_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
-    from harness.oracle_flights import YearUnreadable, compare_year
+    from harness.flights.oracle import YearUnreadable, compare_year
 
     path = tmp_path / "JFK.csv"
     path.write_text("carrier,delay,cancelled,scheduled\nUA,late,false,1357017300000\n")

@@ -17,9 +17,9 @@ from harness.reporting import (
     with_trend,
     write_report,
 )
-from harness.runner import RunResult, run
+from harness.running.runner import RunResult, run
+from harness.running.tally import Tally
 from harness.scenario import POINTS, VALID
-from harness.tally import Tally
 from reports.headline import conclude
 from reports.model import Failure, Report, decode, encode
 

@@ -11,7 +11,7 @@ import pytest
 from harness.checkers import PROPERTIES
 from harness.family import Family, family_names, load_family
 from harness.mutants import Mutant, built_in_mutants, find_mutant
-from harness.mutation import SCENARIOS, measure
+from harness.mutants.measuring import SCENARIOS, measure
 
 SEED = 2
 MOST_RECORDS = 6

@@ -12,10 +12,10 @@ import pytest
 from engine.connectors.two_phase import TwoPhaseCommitSinkFunction
 from engine.operators.source import SourceOperator
 from engine.task.task import Task
-from harness import mutation
 from harness.family import load_family
 from harness.mutants import Reached, find_mutant, load_mutants, mutant, replaced
-from harness.mutation import Result, measure, measure_all
+from harness.mutants import measuring as mutation
+from harness.mutants.measuring import Result, measure, measure_all
 from harness.trial import try_scenario
 
 FAMILY = load_family("word_count")

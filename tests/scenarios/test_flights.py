@@ -23,9 +23,9 @@ from engine.connectors.files import MalformedRow
 from engine.connectors.source import Source
 from engine.environment import StreamExecutionEnvironment
 from engine.functions import SinkFunction
-from harness import flights_data
 from harness.family import NOTHING_DECLARED, load_family
-from harness.flights_data import (
+from harness.flights import data as flights_data
+from harness.flights.data import (
     CANCELLED,
     CHECKSUMS,
     ROWS,

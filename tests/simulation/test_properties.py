@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from harness.checkers import Signature
 from harness.checkers.determinism import check_determinism
-from harness.explain import explain
+from harness.explanation.explanation import explain
 from harness.family import Family, load_family
 from harness.oracle import PythonOracle
 from harness.scenario import Scenario, to_json
-from harness.shrink import shrink
+from harness.shrinking.shrinker import shrink
 from harness.simulation.system import SimulatedSystem, record_preemptions
 from harness.strategies import SHARDS, generated, in_shard, register_profiles, structured
 from harness.verdict import Verdict, judge

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.runtime.java import JavaMissing
-from harness.runner import OUTCOMES, run
+from harness.running.runner import OUTCOMES, run
 
 if TYPE_CHECKING:
     from tests.harness.commands.conftest import Command

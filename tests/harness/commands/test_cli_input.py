@@ -11,7 +11,7 @@ import pytest
 from engine.runtime.java import JavaMissing
 from harness.errors import INTERNAL, USAGE, exit_code_of, line_of
 from harness.family import load_family
-from harness.pool import WorkerDied, WorkerFailed
+from harness.running.pool import WorkerDied, WorkerFailed
 from harness.scenario import to_json
 from harness.trial import scenario_of
 

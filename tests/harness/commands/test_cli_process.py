@@ -11,14 +11,14 @@ from time import monotonic, sleep
 
 import pytest
 
-from harness.outcome import from_line
-from harness.runner import OUTCOMES
+from harness.running.outcome import from_line
+from harness.running.runner import OUTCOMES
 from reports.text import counted
 
 COMMAND = [sys.executable, "-c", "import sys; from harness.cli import main; sys.exit(main())"]
 
 # What makes the start slow; nothing of it is needed to know what is asked for.
-DEAR = ("engine", "harness.simulation", "harness.runner", "jinja2", "numpy", "pandas", "pyspark", "reports")
+DEAR = ("engine", "harness.simulation", "harness.running", "jinja2", "numpy", "pandas", "pyspark", "reports")
 
 
 def test_help_imports_nothing_dear() -> None:

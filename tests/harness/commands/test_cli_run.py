@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.family import load_family
-from harness.outcome import from_line
-from harness.runner import OUTCOMES
+from harness.running.outcome import from_line
+from harness.running.runner import OUTCOMES
 
 if TYPE_CHECKING:
     from tests.harness.commands.conftest import Command

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.family import family_names, load_family
-from harness.outcome import from_line
-from harness.runner import OUTCOMES
+from harness.running.outcome import from_line
+from harness.running.runner import OUTCOMES
 from harness.scenario import read_scenario, to_json
 from harness.trial import scenario_of
 

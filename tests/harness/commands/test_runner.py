@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from harness.family import FamilyError
-from harness.outcome import Outcome, from_line
-from harness.pool import Batch, Start, WorkerDied, WorkerPool
-from harness.runner import OUTCOMES, OutputUnwritable, RunResult, RunStopped, run
+from harness.running.outcome import Outcome, from_line
+from harness.running.pool import Batch, Start, WorkerDied, WorkerPool
+from harness.running.runner import OUTCOMES, OutputUnwritable, RunResult, RunStopped, run
+from harness.running.tally import Tally
 from harness.seeds import scenario_seed
-from harness.tally import Tally
 
 FAMILIES = ("word_count", "page_views")
 

@@ -1,0 +1,1 @@
+"""Benchmarks: figures beside a floor or a peer of the same run."""

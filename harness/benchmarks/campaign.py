@@ -1,0 +1,86 @@
+"""How much slower a campaign on Spark is than a bare pool of processes, and how fast its oracle judges.
+
+The rules this module lives by:
+
+- Both run the same scenarios of the same seed, and their trace hashes must be equal: what is compared is the
+  same work. They take turns, and the best time of each counts, for other work on the machine only adds.
+- A campaign's time holds all that it does beyond the pool: Parquet, both oracles, the outcomes. The start of
+  Spark is told by itself: a night has one, however long it is.
+- The oracle is timed on 10,000 trials of the last campaign, warm, as one job over all families.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+from engine.runtime.spark_session import spark_session
+from harness.benchmarks.measurement import Measurement
+from harness.campaign.judge import table_in
+from harness.campaign.pipeline import TRIALS, run_campaign
+from harness.campaign.tables import TrialTables
+from harness.family import load_family
+from harness.oracle_spark import Evidence, SparkOracle, arrow_schemas_of
+from harness.reporting import machine_text
+from harness.running.runner import run
+
+FAMILIES: Final = ("word_count", "page_views", "flights")
+SCENARIOS: Final = 15_000
+"""Half a minute of work: what a campaign costs once, however long it is, must not be all that is measured."""
+ROUNDS: Final = 2
+ORACLE_SCENARIOS: Final = 10_000
+ORACLE_ROUNDS: Final = 3
+SEED: Final = 1
+
+
+class NotTheSame(Exception):
+    """Pool and Spark did not do the same work; the message is one line."""
+
+
+def measure(scenarios: int = SCENARIOS, rounds: int = ROUNDS) -> Measurement:
+    """Measure campaign and oracle beside the pool."""
+    begun = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="onceproof-bench-") as folder, spark_session() as session:
+        started = time.perf_counter() - begun
+        spark_out, pool_out = Path(folder, "spark"), Path(folder, "pool")
+        # Workers start, and Java compiles what it will need.
+        run_campaign(FAMILIES, scenarios=scenarios // 10 + 1, seed=SEED + 1, out=spark_out, session=session)
+        spark_seconds, pool_seconds, judging_seconds = [], [], []
+        for _ in range(rounds):
+            plain = run(FAMILIES, scenarios=scenarios, seed=SEED, out=pool_out)
+            campaign = run_campaign(FAMILIES, scenarios=scenarios, seed=SEED, out=spark_out, session=session)
+            if plain.tally.trace_hash() != campaign.run.tally.trace_hash() or not campaign.passed:
+                raise NotTheSame("pool and Spark gave different verdicts on the same scenarios")
+            pool_seconds.append(plain.seconds)
+            spark_seconds.append(campaign.run.seconds)
+            judging_seconds += [_judge(SparkOracle(session), spark_out) for _ in range(ORACLE_ROUNDS)]
+    spark, pool = min(spark_seconds), min(pool_seconds)
+    return Measurement(
+        name="campaign",
+        figures={
+            "scenarios_per_second": round(scenarios / spark, 1),
+            "overhead_percent": round(100 * (spark / pool - 1), 1),
+            "oracle_seconds": round(min(judging_seconds), 3),
+            "oracle_scenarios": float(min(scenarios, ORACLE_SCENARIOS)),
+            "spark_start_seconds": round(started, 2),
+        },
+        floors={"scenarios_per_second": round(scenarios / pool, 1)},
+        ratios={"scenarios_per_second": round(pool / spark, 3)},
+        machine=machine_text(),
+    )
+
+
+def _judge(oracle: SparkOracle, out: Path) -> float:
+    """Return how long the oracle takes over the first trials of a campaign, which all have passed."""
+    begun = time.perf_counter()
+    evidence = []
+    for place, name in enumerate(FAMILIES):
+        family = load_family(name)
+        tables = TrialTables(name, *arrow_schemas_of(family))
+        trials = table_in(oracle.session, tables, out / TRIALS / f"{place}-{name}" / "*")
+        evidence.append(Evidence.of(family, trials.where(f"scenario_id < {ORACLE_SCENARIOS}")))
+    if oracle.differences(evidence):
+        raise NotTheSame("the Spark oracle found rows that differ where every scenario had passed")
+    return time.perf_counter() - begun

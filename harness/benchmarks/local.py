@@ -1,0 +1,193 @@
+"""How many records a second the local runtime counts, exactly once, beside a plain Python loop.
+
+The rules this module lives by:
+
+- The case: a keyed count with the user's function over ValueState, two subtasks of source, count and sink
+  each, hash edges, an exactly-once file sink, a checkpoint to disk every second. Every record is counted and
+  every count is written, so as many rows come out as records went in.
+- The loop beside it counts the same keys in a dict and makes the same rows, without state that survives, and
+  writes nothing: what nobody could do with less.
+- CPU time is measured, that of the second thread which writes checkpoints included; both take turns, round
+  by round. The best round counts, since other work on the machine only adds; the median stands beside it.
+- What was written is read back before the figures are given: for every key the counts from one to the last,
+  each once and in order. A fast job that loses rows is no figure.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from statistics import median
+from typing import Any, Final
+
+from engine.configuration import Configuration
+from engine.connectors.encoders import Encoder
+from engine.connectors.file_sink import FileSink
+from engine.connectors.source import Source, SplitReader
+from engine.elements import Record
+from engine.environment import StreamExecutionEnvironment
+from engine.functions import KeyedProcessFunction, RuntimeContext
+from engine.state.descriptors import ValueStateDescriptor
+from engine.types import Types
+from harness.benchmarks.measurement import Measurement
+from harness.reporting import machine_text
+
+RECORDS: Final = 10_000_000
+KEYS: Final = (1_000, 100_000)
+POOL: Final = 200_000
+"""Records are drawn once and given again and again: drawing is not what is measured."""
+PARALLELISM: Final = 2
+ROUNDS: Final = 3
+
+
+class WrongCount(Exception):
+    """The job did not write the rows that it should have written; the message is one line."""
+
+
+class PoolReader(SplitReader):
+    """Goes through the pool until its share of the records is given."""
+
+    def __init__(self, pool: list[Record], position: int, end: int) -> None:
+        self._pool = pool
+        self._position = position
+        self._end = end
+
+    def read(self, limit: int) -> list[Record]:
+        """The next records, not across the end of the pool."""
+        begin = self._position % len(self._pool)
+        records = self._pool[begin : begin + min(limit, self._end - self._position)]
+        self._position += len(records)
+        return records
+
+    @property
+    def position(self) -> int:
+        """How many records were given."""
+        return self._position
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether all were given."""
+        return self._position >= self._end
+
+
+class PoolSource(Source):
+    """Random keys, a share of them for each source subtask."""
+
+    def __init__(self, records: int, keys: int) -> None:
+        draw = Random(1).random
+        self.pool: list[Record] = [(int(draw() * keys), None) for _ in range(POOL)]
+        self.records = records
+
+    def splits(self) -> Sequence[str]:
+        """One a subtask."""
+        return [f"share-{index}" for index in range(PARALLELISM)]
+
+    def open_split(self, split: str, position: Any | None) -> PoolReader:
+        """A reader from ``position``."""
+        return PoolReader(self.pool, position or 0, self.records // PARALLELISM)
+
+    def counts(self) -> dict[int, int]:
+        """How often each key is given."""
+        rounds, rest = divmod(self.records // PARALLELISM, len(self.pool))
+        once = Counter([key for key, _ in self.pool])
+        part = Counter([key for key, _ in self.pool[:rest]])
+        given = {key: PARALLELISM * (count * rounds + part[key]) for key, count in once.items()}
+        return {key: count for key, count in given.items() if count}
+
+
+class Count(KeyedProcessFunction):
+    """Counts the records of each key."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Bind the state."""
+        self._count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def process_element(self, value: int, ctx: KeyedProcessFunction.Context) -> tuple[tuple[int, int]]:
+        """Add one and emit the count."""
+        count = (self._count.value() or 0) + 1
+        self._count.update(count)
+        return ((value, count),)
+
+
+def measure(records: int = RECORDS, keys: Sequence[int] = KEYS, rounds: int = ROUNDS) -> Measurement:
+    """Return the records a second of the job and of the loop, for each number of keys."""
+    figures: dict[str, float] = {"records": records}
+    floors: dict[str, float] = {}
+    ratios: dict[str, float] = {}
+    for number in keys:
+        source = PoolSource(records, number)
+        loops, jobs, walls = [], [], []
+        for _ in range(rounds):
+            loops.append(_loop_seconds(source))
+            cpu_seconds, wall_seconds, checkpoints = _job_seconds(source)
+            jobs.append(cpu_seconds)
+            walls.append(wall_seconds)
+        name = f"records_per_second_{number}_keys"
+        figures[name] = round(records / min(jobs))
+        figures[f"{name}_median"] = round(records / median(jobs))
+        figures[f"wall_{name}"] = round(records / min(walls))
+        figures[f"checkpoints_{number}_keys"] = checkpoints
+        floors[name] = round(records / min(loops))
+        floors[f"{name}_median"] = round(records / median(loops))
+        ratios[name] = round(min(loops) / min(jobs), 3)
+        ratios[f"{name}_median"] = round(median(loops) / median(jobs), 3)
+    return Measurement("local", figures, floors, ratios, machine_text())
+
+
+def _loop_seconds(source: PoolSource) -> float:
+    """Return the CPU seconds of the plain loop over the same records."""
+    started = time.process_time()
+    counts: dict[int, int] = {}
+    made = 0
+    reader = PoolReader(source.pool, 0, source.records)
+    while batch := reader.read(1000):
+        rows = []
+        for key, _ in batch:
+            count = counts[key] = counts.get(key, 0) + 1
+            rows.append((key, count))
+        made += len(rows)
+    if made != source.records:
+        raise WrongCount(f"the plain loop made {made:,} rows of {source.records:,} records")
+    return time.process_time() - started
+
+
+def _job_seconds(source: PoolSource) -> tuple[float, float, int]:
+    """Return the CPU seconds of the job, those on the wall, and how many checkpoints it completed."""
+    with tempfile.TemporaryDirectory(prefix="onceproof-bench-") as folder:
+        output = Path(folder, "output")
+        options = {
+            "execution.checkpointing.interval": "1 s",
+            "execution.checkpointing.dir": str(Path(folder, "checkpoints")),
+            "parallelism.default": PARALLELISM,
+        }
+        env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_mapping(options))
+        keys = env.from_source(source, None, "source").uid("source")
+        counts = keys.key_by(lambda key: key, Types.LONG()).process(Count()).name("count").uid("count")
+        sink = FileSink.for_row_format(str(output), Encoder.csv_encoder()).build()
+        counts.key_by(lambda row: row[0], Types.LONG()).sink_to(sink).name("sink").uid("sink")
+        cpu, wall = time.process_time(), time.perf_counter()
+        result = env.execute("bench local")
+        cpu_seconds, wall_seconds = time.process_time() - cpu, time.perf_counter() - wall
+        _check(output, source)
+    return cpu_seconds, wall_seconds, result.checkpoints
+
+
+def _check(output: Path, source: PoolSource) -> None:
+    """Raise WrongCount unless every key was counted from one to the last, in the order of the files."""
+    # part-<subtask>-<epoch>-<attempt>: a key has one subtask, whose files follow one another.
+    parts = sorted(output.iterdir(), key=lambda part: [int(number) for number in part.name.split("-")[1:3]])
+    seen: dict[int, int] = {}
+    for part in parts:
+        with part.open() as lines:
+            for line in lines:
+                key, count = map(int, line.split(","))
+                if count != seen.get(key, 0) + 1:
+                    raise WrongCount(f"{part.name}: key {key} counts {count} after {seen.get(key, 0)}")
+                seen[key] = count
+    if seen != source.counts():
+        written = sum(seen.values())
+        raise WrongCount(f"{written:,} rows of {len(seen):,} keys for {source.records:,} records")

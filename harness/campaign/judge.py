@@ -1,0 +1,108 @@
+"""The judgement on a wave of trials: whether both oracles say the same of each scenario.
+
+The rules this module lives by:
+
+- A scenario's rows differ for Spark if one is there too often, or if one is missing though the job finished,
+  or if one was committed that row_schema has no place for. The checker exactly_once says the same in Python.
+- Where the two say otherwise, ``expected`` and ``oracle_sql`` of the family do not mean the same, or one of
+  the two comparisons is broken. Nobody can tell from outside, so it is told with both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import LongType, StructField, StructType
+
+from harness.campaign.tables import TrialTables
+from harness.family import NOTHING_DECLARED, Family
+from harness.history import Row
+from harness.oracle_spark import SAMPLE_ROWS, SCENARIO, Difference, Evidence, SparkOracle, record_schema_of
+from harness.running.outcome import from_line
+from harness.trial import scenario_of
+
+SEEDS_LOOKED_AT: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """A scenario that the two oracles judge differently."""
+
+    difference: Difference
+    """What Spark SQL says; nothing missing and no surplus if that is nothing."""
+    seed: int | None
+    python_differs: bool
+    """What the checker says with the Python oracle; Spark SQL says the opposite."""
+    unfit: tuple[str, ...]
+    """Rows that row_schema has no place for."""
+
+    def __str__(self) -> str:
+        scenario = f"{self.difference.family}, seed {self.seed}"
+        if self.python_differs:
+            return f"{scenario}: rows differ for Python, and none for Spark SQL"
+        rows = [_balance_text(row, balance) for row, balance in self.difference.sample]
+        rows += [f"{row} does not fit row_schema" for row in self.unfit[:SAMPLE_ROWS]]
+        return f"{scenario}: rows differ for Spark SQL, and none for Python: {', '.join(rows)}"
+
+
+def _balance_text(row: Row, balance: int) -> str:
+    times = f" {abs(balance)} times" if abs(balance) > 1 else ""
+    return f"{row} is {'missing' if balance > 0 else 'too many'}{times}"
+
+
+@dataclass(frozen=True, slots=True)
+class Trials:
+    """What was simulated of one family in a wave."""
+
+    family: Family
+    table: DataFrame
+    """As harness.campaign.tables describes it."""
+    verdicts: pa.Table
+    """Of the same scenarios, from the executors."""
+
+
+def check_judgeable(session: SparkSession, family: Family, tables: TrialTables) -> None:
+    """Raise FamilyError for what would spoil every judgement: looked for once, before thousands have run."""
+    for seed in range(SEEDS_LOOKED_AT):
+        scenario = scenario_of(family, seed)
+        try:
+            rows = family.expected(scenario.records, NOTHING_DECLARED)
+        except Exception:
+            # Told with its line when a scenario is run.
+            rows = ()
+        tables.check(scenario, rows)
+    columns = StructType([StructField(SCENARIO, LongType()), *record_schema_of(family)])
+    nothing = session.createDataFrame([], columns)
+    SparkOracle(session).expected(family, nothing)
+
+
+def table_in(session: SparkSession, tables: TrialTables, folder: Path) -> DataFrame:
+    """Return the trials of one family in a folder."""
+    # With a schema Spark need not look into the files to find one.
+    return session.read.schema(from_arrow_schema(tables.schema)).parquet(str(folder))
+
+
+def disagreements(session: SparkSession, all_trials: Sequence[Trials]) -> list[Disagreement]:
+    """Judge all families by their SQL in one job; return the scenarios that Python judged differently."""
+    found = SparkOracle(session).differences([Evidence.of(each.family, each.table) for each in all_trials])
+    differences = {(difference.family, difference.scenario): difference for difference in found}
+    disagreeing = []
+    for trials in all_trials:
+        name = trials.family.name
+        for verdict in trials.verdicts.to_pylist():
+            number = verdict["scenario_id"]
+            difference = differences.get((name, number), Difference(name, number, 0, 0, ()))
+            missing = difference.missing if verdict["finished"] else 0
+            differs = bool(difference.surplus or missing or verdict["unfit"])
+            if differs is not verdict["rows_differ"]:
+                seed = from_line(verdict["line"]).seed
+                disagreeing.append(
+                    Disagreement(difference, seed, verdict["rows_differ"], tuple(verdict["unfit"]))
+                )
+    return sorted(disagreeing, key=lambda each: each.difference.scenario)

@@ -1,0 +1,241 @@
+"""Trials as Arrow tables: what an executor of a campaign hands over, and what Parquet files then hold.
+
+The rules this module lives by:
+
+- One row is one scenario with all that judges it: the outcome in columns of its own, the records that went in
+  and the rows that were committed as lists of structs. So a task that is run again replaces whole scenarios,
+  and no join is needed to bring the parts together.
+- Columns are built whole, one call for each: a call for each value would cost as much as the simulation.
+- A family's values and rows are the user's. A value that does not fit the declared record_schema is the
+  family's mistake. A row that does not fit row_schema is a wrong row, as an engine on trial may commit one:
+  it is kept as text beside the others, and counts as a difference.
+- Nothing here needs a JVM: schemas come from the driver as Arrow schemas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from harness.checkers.exactly_once import ExactlyOnce
+from harness.family import FamilyError
+from harness.history import JOB_FINISHED, TRANSACTION_VISIBLE, History, Row
+from harness.running.outcome import Outcome, to_line
+from harness.scenario import Scenario
+
+_COUNTS: Final = pa.map_(pa.string(), pa.int64())
+
+# The fields of Outcome, in their order: a Parquet file can be turned into outcomes.jsonl and back.
+OUTCOME_COLUMNS: Final[dict[str, Any]] = {
+    "family": pa.string(),
+    "generator_version": pa.int64(),
+    "seed": pa.int64(),
+    "passed": pa.bool_(),
+    "signature": pa.list_(pa.string()),
+    "violations": pa.list_(pa.list_(pa.string())),
+    "trace_hash": pa.string(),
+    "steps": pa.int64(),
+    "attempts": pa.int64(),
+    "checkpoints": pa.int64(),
+    "kills": pa.int64(),
+    "rescales": pa.int64(),
+    "records": pa.int64(),
+    "records_replayed": pa.int64(),
+    "recovery_steps": pa.int64(),
+    "milliseconds": pa.float64(),
+    "coverage": _COUNTS,
+    "planned": _COUNTS,
+    "points": _COUNTS,
+}
+_MAPS: Final = frozenset(name for name, kind in OUTCOME_COLUMNS.items() if kind is _COUNTS)
+
+_MISFITS: Final = (pa.ArrowException, TypeError, OverflowError, ValueError)
+
+JUDGEMENT_COLUMNS: Final[dict[str, Any]] = {
+    # Whether the job came to its end: if not, rows may be missing without being lost.
+    "finished": pa.bool_(),
+    # What the Python oracle says, for the Spark oracle to agree with.
+    "rows_differ": pa.bool_(),
+    # Rows that row_schema has no place for, as Python shows them.
+    "unfit": pa.list_(pa.string()),
+}
+
+
+VERDICTS: Final = pa.schema([("scenario_id", pa.int64()), ("line", pa.binary()), *JUDGEMENT_COLUMNS.items()])
+"""What the driver has to know of trials: their outcomes, and what Python says of their rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class TriedScenario:
+    """A scenario with its outcome and what else judges it."""
+
+    number: int
+    """Its place in the campaign, from 0 on."""
+    scenario: Scenario
+    outcome: Outcome
+    committed: Sequence[Row]
+    finished: bool
+
+    @classmethod
+    def of(cls, number: int, scenario: Scenario, outcome: Outcome, history: History) -> TriedScenario:
+        """Return a trial with the rows that became visible, as a reader at the end finds them."""
+        committed: list[Row] = []
+        finished = False
+        for _, kind, _, payload in history.events:
+            if kind == TRANSACTION_VISIBLE:
+                committed += payload["rows"]
+            elif kind == JOB_FINISHED:
+                finished = True
+        return cls(number, scenario, outcome, committed, finished)
+
+
+@dataclass(frozen=True, slots=True)
+class TrialTables:
+    """Makes tables of one family's trials."""
+
+    family: str
+    record_schema: pa.Schema
+    """split, offset, timestamp, and the columns of the family's record_schema."""
+    row_schema: pa.Schema
+    """The columns of the family's row_schema."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the columns of a table of trials."""
+        fields = [("scenario_id", pa.int64()), *OUTCOME_COLUMNS.items(), *JUDGEMENT_COLUMNS.items()]
+        fields += [
+            ("input", pa.list_(pa.struct(list(self.record_schema)))),
+            ("committed", pa.list_(pa.struct(list(self.row_schema)))),
+        ]
+        return pa.schema(fields)
+
+    def batch(self, trials: Sequence[TriedScenario]) -> pa.RecordBatch:
+        """Return trials as one batch."""
+        outcomes = [trial.outcome for trial in trials]
+        columns: list[Any] = [pa.array([trial.number for trial in trials], pa.int64())]
+        for name, kind in OUTCOME_COLUMNS.items():
+            values = [getattr(outcome, name) for outcome in outcomes]
+            if name in _MAPS:
+                columns.append(_maps(values))
+            else:
+                columns.append(pa.array(values, kind))
+        committed, unfit = self._committed([trial.committed for trial in trials])
+        columns.append(pa.array([trial.finished for trial in trials], pa.bool_()))
+        columns.append(pa.array([_rows_differ(outcome) for outcome in outcomes], pa.bool_()))
+        columns.append(pa.array(unfit, JUDGEMENT_COLUMNS["unfit"]))
+        columns.append(self._input([trial.scenario for trial in trials]))
+        columns.append(committed)
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def check(self, scenario: Scenario, rows: Sequence[Row]) -> None:
+        """Raise FamilyError where a scenario, or the rows it should give, do not fit the family's schemas."""
+        self._input([scenario])
+        for row in rows:
+            if not self._fits(row):
+                raise FamilyError(
+                    f"family {self.family}: expected() gives {row!r}, which does not fit row_schema"
+                )
+
+    def _input(self, scenarios: Sequence[Scenario]) -> pa.Array:
+        """Return each scenario's records as a list of structs."""
+        width = len(self.record_schema) - 3
+        rows: list[tuple[Any, ...]] = []
+        offsets = [0]
+        for scenario in scenarios:
+            for split, records in scenario.records.items():
+                for offset, (timestamp, value) in enumerate(records):
+                    fields = value if type(value) is tuple else (value,)
+                    if len(fields) != width:
+                        raise FamilyError(
+                            f"family {self.family}: record_schema names {width} columns, a value is {value!r}"
+                        )
+                    rows.append((split, offset, timestamp, *fields))
+            offsets.append(len(rows))
+        try:
+            return _lists(offsets, rows, self.record_schema)
+        except _MISFITS as error:
+            raise FamilyError(
+                f"family {self.family}: a value does not fit record_schema: {_one_line(error)}"
+            ) from None
+
+    def _committed(self, committed: Sequence[Sequence[Row]]) -> tuple[pa.Array, list[list[str]]]:
+        """Return each scenario's rows as a list of structs, and as texts those that fit no struct."""
+        unfit: list[list[str]] = [[] for _ in committed]
+        try:
+            return self._lists_of_rows(committed), unfit
+        except _MISFITS:
+            pass
+        fitting: list[list[Row]] = []
+        for rows, texts in zip(committed, unfit, strict=True):
+            fitting.append([])
+            for row in rows:
+                if self._fits(row):
+                    fitting[-1].append(row)
+                else:
+                    texts.append(repr(row))
+        return self._lists_of_rows(fitting), unfit
+
+    def _fits(self, row: Row) -> bool:
+        try:
+            self._lists_of_rows([[row]])
+        except _MISFITS:
+            return False
+        return True
+
+    def _lists_of_rows(self, committed: Iterable[Sequence[Row]]) -> pa.Array:
+        rows: list[Row] = []
+        offsets = [0]
+        for some in committed:
+            rows += some
+            offsets.append(len(rows))
+        return _lists(offsets, rows, self.row_schema)
+
+
+def verdicts(trials: Sequence[TriedScenario], batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the verdicts on trials that have been made a batch."""
+    lines = pa.array([to_line(trial.outcome) for trial in trials], pa.binary())
+    judged = [batch.column(name) for name in JUDGEMENT_COLUMNS]
+    return pa.RecordBatch.from_arrays([batch.column("scenario_id"), lines, *judged], schema=VERDICTS)
+
+
+def _rows_differ(outcome: Outcome) -> bool:
+    return any(violation[0] == ExactlyOnce.property for violation in outcome.violations)
+
+
+def _lists(offsets: Sequence[int], rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Array:
+    """Return lists of structs from all their rows and from where each list begins."""
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+    if len(columns) != len(schema) or not all(type(row) is tuple for row in rows):
+        raise ValueError(f"rows are tuples of {len(schema)} columns")
+    arrays = [_array(column, kind) for column, kind in zip(columns, schema.types, strict=True)]
+    structs = pa.StructArray.from_arrays(arrays, fields=list(schema))
+    return pa.ListArray.from_arrays(
+        pa.array(offsets, pa.int32()), structs, type=pa.list_(pa.struct(list(schema)))
+    )
+
+
+def _array(column: Sequence[Any], kind: Any) -> pa.Array:
+    # Arrow would cut a fraction off without a word.
+    if pa.types.is_integer(kind) and float in set(map(type, column)):
+        raise ValueError("a float where the schema names whole numbers")
+    return pa.array(column, kind)
+
+
+def _maps(counts: Sequence[dict[str, int]]) -> pa.Array:
+    keys: list[str] = []
+    values: list[int] = []
+    offsets = [0]
+    for each in counts:
+        keys += each
+        values += each.values()
+        offsets.append(len(keys))
+    return pa.MapArray.from_arrays(
+        pa.array(offsets, pa.int32()), pa.array(keys, pa.string()), pa.array(values, pa.int64())
+    )
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,1 @@
+"""Why a scenario fails: cause, sentence, story."""

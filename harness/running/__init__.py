@@ -1,0 +1,1 @@
+"""Many scenarios on a pool of processes."""

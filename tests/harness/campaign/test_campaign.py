@@ -1,0 +1,329 @@
+"""Campaigns on Spark: the same verdicts as any other run, the agreement of oracles, and early ends."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset
+import pytest
+
+from harness.campaign.executor import FamilySource, Simulation, load
+from harness.campaign.tables import TrialTables, TriedScenario, verdicts
+from harness.family import NOTHING_DECLARED, FamilyError, load_family
+from harness.history import Row
+from harness.running.outcome import from_line
+from harness.running.runner import OutputUnwritable, run
+from harness.seeds import scenario_seed
+from harness.trial import run_scenario, scenario_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from harness.campaign.pipeline import CampaignResult
+
+WORD_COUNT = load_family("word_count")
+RECORD = pa.schema(
+    [("split", pa.string()), ("offset", pa.int64()), ("timestamp", pa.int64()), ("word", pa.string())]
+)
+ROW = pa.schema([("word", pa.string()), ("count", pa.int64())])
+TABLES = TrialTables("word_count", RECORD, ROW)
+
+FILE = Path(__file__).parents[3] / "scenarios" / "word_count.py"
+
+
+def own_family(folder: Path, name: str, *changes: tuple[str, str]) -> Path:
+    """Write a family of the user's own: word count under another name, with changes in its text."""
+    text = FILE.read_text()
+    for old, new in (('name = "word_count"', f'name = "{name}"'), *changes):
+        assert old in text
+        text = text.replace(old, new)
+    path = folder / f"{name}.py"
+    path.write_text(text)
+    return path
+
+
+def tried(number: int, rows: list[Row] | None = None, finished: bool = True) -> TriedScenario:
+    """Return a scenario that was run, with other rows where some are given."""
+    scenario = scenario_of(WORD_COUNT, number)
+    outcome, history = run_scenario(WORD_COUNT, scenario)
+    trial = TriedScenario.of(number, scenario, outcome, history)
+    return TriedScenario(number, scenario, outcome, trial.committed if rows is None else rows, finished)
+
+
+def without_milliseconds(path: Path) -> list[str]:
+    return [re.sub(r'"milliseconds":[^,]*,', "", line) for line in path.read_text().splitlines()]
+
+
+# Without Spark
+
+
+def test_a_batch_holds_outcome_records_and_rows_of_each_scenario() -> None:
+    trials = [tried(number) for number in range(4)]
+    table = TABLES.batch(trials).to_pylist()
+    for trial, row in zip(trials, table, strict=True):
+        assert row["scenario_id"] == trial.number
+        assert row["seed"] == trial.scenario.seed
+        assert row["trace_hash"] == trial.outcome.trace_hash
+        assert dict(row["points"]) == trial.outcome.points
+        assert (row["finished"], row["rows_differ"], row["unfit"]) == (True, False, [])
+        assert [(each["split"], each["offset"], each["word"]) for each in row["input"]] == [
+            (split, offset, word)
+            for split, records in trial.scenario.records.items()
+            for offset, (_, word) in enumerate(records)
+        ]
+        expected = WORD_COUNT.expected(trial.scenario.records, NOTHING_DECLARED)
+        committed = [(each["word"], each["count"]) for each in row["committed"]]
+        assert sorted(committed) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    "misfit", [("ant",), ("ant", 1, 2), ("ant", "1"), ("ant", 1.5), ("ant", True), "an", (3, 1)]
+)
+def test_a_row_that_fits_no_schema_is_kept_as_text_beside_the_others(misfit: Any) -> None:
+    (row,) = TABLES.batch([tried(1, [("ant", 1), misfit, (None, None)])]).to_pylist()
+    assert row["unfit"] == [repr(misfit)]
+    assert row["committed"] == [{"word": "ant", "count": 1}, {"word": None, "count": None}]
+
+
+def simulation_of(source: FamilySource, folder: Path, **options: Any) -> Simulation:
+    return Simulation(source, TABLES, **{"run_seed": 7, "families": 1, "folder": folder, **options})
+
+
+def test_executors_make_of_a_number_what_any_run_makes_of_it(tmp_path: Path) -> None:
+    simulation = simulation_of(FamilySource("word_count", None), tmp_path / "trials", families=3)
+    batches = list(simulation([pa.record_batch({"id": [1, 4, 7]}), pa.record_batch({"id": [10]})]))
+    outcomes = [from_line(line) for batch in batches for line in batch.column("line").to_pylist()]
+    assert [outcome.seed for outcome in outcomes] == [
+        scenario_seed(7, "word_count", index) for index in range(4)
+    ]
+    rows = pyarrow.dataset.dataset(tmp_path / "trials", format="parquet").to_table().to_pylist()
+    assert [row["scenario_id"] for row in rows] == [1, 4, 7, 10]
+    assert [row["trace_hash"] for row in rows] == [outcome.trace_hash for outcome in outcomes]
+
+
+def test_a_second_attempt_of_a_task_replaces_what_the_first_has_written(tmp_path: Path) -> None:
+    simulation = simulation_of(FamilySource("word_count", None), tmp_path)
+    for _ in range(2):
+        assert len(list(simulation([pa.record_batch({"id": [5, 6]})]))) == 1
+        assert [path.name for path in tmp_path.iterdir()] == ["part-00000005.parquet"]
+
+
+def test_trials_that_cannot_be_written_are_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "trials").write_text("a file where a folder should be")
+    with pytest.raises(OutputUnwritable, match="trials: cannot be written to: ") as error:
+        list(
+            simulation_of(FamilySource("word_count", None), tmp_path / "trials")(
+                [pa.record_batch({"id": [1]})]
+            )
+        )
+    assert "\n" not in str(error.value)
+
+
+def test_nothing_is_begun_after_the_deadline(tmp_path: Path) -> None:
+    simulation = simulation_of(FamilySource("word_count", None), tmp_path / "trials", deadline=1.0)
+    assert list(simulation([pa.record_batch({"id": [1, 2]})])) == []
+    assert not (tmp_path / "trials").exists()
+
+
+def test_a_user_s_file_is_loaded_where_its_path_does_not_exist(tmp_path: Path) -> None:
+    mistake = "raise KeyError('lost')"
+    path = own_family(tmp_path, "travelling", ("unit, word_count =", f"{mistake}\n    unit, word_count ="))
+    line = path.read_text().splitlines().index(f"    {mistake}") + 1
+    source = FamilySource.of(str(path))
+    path.unlink()
+    assert load(source).name == "travelling"
+    with pytest.raises(FamilyError) as error:
+        list(simulation_of(source, tmp_path / "trials")([pa.record_batch({"id": [0]})]))
+    # Told with the path that its user knows, though another one was loaded.
+    seed = scenario_seed(7, "travelling", 0)
+    assert str(error.value) == f"{path}:{line}: seed {seed}: KeyError: 'lost'"
+
+
+# On Spark
+
+
+def campaign(spark: SparkSession, *families: str | Path, **options: Any) -> CampaignResult:
+    from harness.campaign.pipeline import run_campaign
+
+    return run_campaign([str(family) for family in families], session=spark, **options)
+
+
+@pytest.mark.spark
+def test_a_campaign_is_the_run_of_the_same_seed(spark: SparkSession, tmp_path: Path) -> None:
+    own = str(own_family(tmp_path, "own"))
+    shown: list[tuple[int, int]] = []
+    result = campaign(
+        spark,
+        "flights",
+        own,
+        scenarios=41,
+        seed=5,
+        out=tmp_path / "spark",
+        progress=lambda simulated, failed: shown.append((simulated, failed)),
+    )
+    plain = run(["flights", own], scenarios=41, seed=5, workers=1, out=tmp_path / "plain")
+    assert result.passed
+    assert result.judged == result.run.tally.scenarios == 41
+    assert result.run.tally.trace_hash() == plain.tally.trace_hash()
+    spark_lines = without_milliseconds(tmp_path / "spark" / "outcomes.jsonl")
+    assert spark_lines == without_milliseconds(tmp_path / "plain" / "outcomes.jsonl")
+    assert shown == sorted(shown)
+    assert shown[-1] == (41, 0)
+
+    # What was judged can be looked at with any tool that reads Parquet.
+    trials = pyarrow.dataset.dataset(tmp_path / "spark" / "trials" / "0-flights", format="parquet").to_table()
+    assert sorted(trials.column("scenario_id").to_pylist()) == list(range(0, 41, 2))
+    assert set(trials.column("family").to_pylist()) == {"flights"}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("scenarios", [0, 2])
+def test_there_may_be_fewer_scenarios_than_families(
+    spark: SparkSession, tmp_path: Path, scenarios: int
+) -> None:
+    result = campaign(spark, "flights", "page_views", "word_count", scenarios=scenarios, out=tmp_path)
+    assert (result.run.tally.scenarios, result.judged) == (scenarios, scenarios)
+    assert result.passed
+
+
+@pytest.mark.spark
+def test_oracles_that_mean_different_things_fail_a_campaign(spark: SparkSession, tmp_path: Path) -> None:
+    wrong_python = own_family(tmp_path, "wrong_python", ("+ 1\n            rows", "+ 2\n            rows"))
+    wrong_sql = own_family(
+        tmp_path, "wrong_sql", ("ORDER BY split, offset) AS count", "ORDER BY split, offset) + 1 AS count")
+    )
+    result = campaign(spark, wrong_python, wrong_sql, scenarios=20, out=tmp_path / "out")
+    assert not result.passed
+    # To the engine nothing happened; but every verdict of Python's on the first family is wrong.
+    assert {family for family, _ in result.run.tally.groups} == {"wrong_python"}
+    told = {(each.difference.family, each.python_differs) for each in result.disagreements}
+    assert told == {("wrong_python", True), ("wrong_sql", False)}
+    for each in result.disagreements:
+        about = each.difference
+        assert each.seed == scenario_seed(0, about.family, about.scenario // 2)
+        assert str(each).startswith(f"{about.family}, seed {each.seed}: rows differ for ")
+        assert bool(about.sample) is not each.python_differs
+
+
+@pytest.mark.spark
+def test_python_and_spark_agree_on_rows_that_are_wrong(spark: SparkSession) -> None:
+    from harness.campaign.judge import Trials, disagreements
+
+    right = [tried(number) for number in (3, 5, 6)]
+    full = max(right, key=lambda trial: len(trial.committed))
+    rows = list(full.committed)
+    cases = [
+        (rows, True, False),
+        (rows[1:], True, True),
+        # What is not there yet is not lost while the job has not finished.
+        (rows[1:], False, False),
+        ([*rows, rows[0]], False, True),
+        ([*rows, ("nobody", "1")], True, True),
+    ]
+    trials = [
+        TriedScenario(number, full.scenario, full.outcome, committed, finished)
+        for number, (committed, finished, _) in enumerate(cases)
+    ]
+    batch = TABLES.batch(trials)
+    table = spark.createDataFrame(pa.Table.from_batches([batch]))
+    told = pa.Table.from_batches([verdicts(trials, batch)])
+    found = disagreements(spark, [Trials(WORD_COUNT, table, told)])
+    # All of them claim that rows do not differ for Python.
+    differing = [number for number, case in enumerate(cases) if case[2]]
+    assert [each.difference.scenario for each in found] == differing
+    assert "('nobody', '1') does not fit row_schema" in str(found[-1])
+
+
+@pytest.mark.spark
+def test_a_worker_that_dies_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    died = tmp_path / "died"
+    killing = own_family(
+        tmp_path,
+        "mortal",
+        (
+            "    chance = Chance(random)\n",
+            "    import os, pathlib\n"
+            f"    if os.getpid() != {os.getpid()} and not pathlib.Path({str(died)!r}).exists():\n"
+            f"        pathlib.Path({str(died)!r}).touch()\n"
+            "        os.kill(os.getpid(), 9)\n"
+            "    chance = Chance(random)\n",
+        ),
+    )
+    result = campaign(spark, killing, scenarios=12, out=tmp_path / "out")
+    assert died.exists()
+    assert result.passed
+    assert result.run.tally.scenarios == 12
+    plain = run([str(killing)], scenarios=12, workers=1)
+    assert result.run.tally.trace_hash() == plain.tally.trace_hash()
+
+
+FIRST_LINE = "    chance = Chance(random)\n"
+FAILS_ELSEWHERE = f"    import os\n    assert os.getpid() == {os.getpid()}, 'boo'\n"
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (FIRST_LINE, FAILS_ELSEWHERE + FIRST_LINE, "AssertionError: boo"),
+        ("FROM records", "FROM recordings", "oracle_sql of family broken: .*recordings"),
+        (', count BIGINT"', ', count STRING"', r"expected\(\) gives .* does not fit row_schema"),
+        ('"word STRING"\n', '"word BIGINT"\n', "a value does not fit record_schema"),
+        ('"word STRING"\n', '"word STRNG"\n', "record_schema of family broken: 'word STRNG' is no Spark DDL"),
+    ],
+    # The texts hold a process id, and the workers of a test run must name their tests alike.
+    ids=["exception", "query", "row", "value", "schema"],
+)
+def test_a_mistake_in_a_family_is_told_in_one_line(
+    spark: SparkSession, tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    path = own_family(tmp_path, "broken", (old, new))
+    with pytest.raises(Exception, match=said) as error:
+        campaign(spark, path, scenarios=12, out=tmp_path / "out")
+    assert isinstance(getattr(error.value, "mistake", error.value), FamilyError)
+    assert "\n" not in str(error.value)
+    if "boo" in said:
+        assert str(error.value).startswith(f"{path}:")
+
+
+@pytest.mark.spark
+def test_an_interrupt_ends_the_campaign_with_what_was_judged(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from harness.campaign import pace as campaign_pace
+
+    monkeypatch.setattr(campaign_pace, "LARGEST_WAVE", 10)
+
+    def interrupt(simulated: int, failed: int) -> None:
+        if simulated > 10:
+            raise KeyboardInterrupt
+
+    result = campaign(spark, "word_count", scenarios=40, out=tmp_path, progress=interrupt)
+    assert result.run.interrupted
+    assert result.judged == 10
+    assert result.run.tally.scenarios in (10, 20)
+    assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
+
+
+@pytest.mark.spark
+def test_a_campaign_that_is_bounded_by_time_ends_about_then(spark: SparkSession, tmp_path: Path) -> None:
+    result = campaign(spark, "page_views", "word_count", max_time=5.0, out=tmp_path)
+    assert result.passed
+    assert result.judged == result.run.tally.scenarios > 0
+    # The machine may be busy with other tests; how close it comes is tried on machines that are told.
+    assert 1 < result.run.seconds < 40
+    # Which scenarios there was time for differs; that they are those of the seed does not.
+    told = {(family, seed) for family, seed, _ in result.run.tally.hashes}
+    families = ("page_views", "word_count")
+    assert told <= {(family, scenario_seed(0, family, index)) for index in range(9999) for family in families}
+    assert {family for family, _ in told} == set(families)
+
+
+def test_scenarios_are_drawn_from_the_family_s_own_numbers() -> None:
+    # Guards the file that stands in for a user's: a change of it must not pass unseen.
+    assert WORD_COUNT.generate(Random(1)).records == load_family(str(FILE)).generate(Random(1)).records

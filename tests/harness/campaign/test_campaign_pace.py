@@ -1,0 +1,91 @@
+"""The pace of campaigns, on machines that are told: fast, slow, and slower than they were."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.campaign.pace import LARGEST_WAVE, LONGEST_WAVE_SECONDS, MOST_TASKS, Pace
+
+
+class Machine:
+    """Says how long waves take, and how many scenarios came to be."""
+
+    def __init__(self, start: float, speed: float, judging: float, slower_from: float = 1e9) -> None:
+        self.now = start
+        """Seconds since the campaign began; Spark takes some of them to start."""
+        self._speed = speed
+        self._judging = judging
+        self._slower_from = slower_from
+        self.waves: list[int] = []
+
+    def wave(self, pace: Pace, first: int, count: int) -> int:
+        until = pace.begin_until(first, count, self.now)
+        begun = self.now
+        done = 0
+        while done < count and (until is None or self.now < until):
+            slowness = 5.0 if self.now > self._slower_from else 1.0
+            done += 1
+            self.now += slowness / self._speed
+        simulated = self.now
+        cold = 3.0 if not first else 1.0
+        self.now += cold * self._judging * (1 + done / 10_000)
+        pace.learn(done, simulated - begun, self.now - simulated)
+        self.waves.append(done)
+        return done
+
+    def campaign(self, pace: Pace) -> int:
+        first = 0
+        while count := pace.next_count(first, self.now):
+            self.wave(pace, first, count)
+            first += count
+        return sum(self.waves)
+
+
+@pytest.mark.parametrize("seconds", [30, 60, 300])
+@pytest.mark.parametrize("speed", [100, 600, 2000])
+@pytest.mark.parametrize("judging", [0.5, 1.2])
+@pytest.mark.parametrize("slower_from", [1e9, 22.0])
+def test_a_campaign_ends_within_a_tenth_of_its_time(
+    seconds: float, speed: float, judging: float, slower_from: float
+) -> None:
+    machine = Machine(5.0, speed, judging, slower_from)
+    done = machine.campaign(Pace(2, None, seconds))
+    assert 0.9 * seconds < machine.now < 1.1 * seconds
+    if slower_from > seconds:
+        # Most of the time is spent on scenarios.
+        assert done > 0.5 * speed * (seconds - 5.0)
+
+
+def test_something_is_done_though_spark_has_taken_all_the_time() -> None:
+    machine = Machine(8.0, 200, 0.5)
+    assert 0 < machine.campaign(Pace(2, None, 5.0)) <= 200
+    assert machine.now < 12
+
+
+@pytest.mark.parametrize(
+    ("scenarios", "waves"), [(0, []), (1, [1]), (20_000, [20_000]), (50_000, [16_667, 16_667, 16_666])]
+)
+def test_a_campaign_of_so_many_scenarios_has_few_and_equal_waves(scenarios: int, waves: list[int]) -> None:
+    machine = Machine(5.0, 600, 1.0)
+    assert machine.campaign(Pace(2, scenarios, None)) == scenarios
+    assert machine.waves == waves
+
+
+def test_whichever_comes_first_ends_a_campaign_with_both_bounds() -> None:
+    assert Machine(5.0, 600, 1.0).campaign(Pace(2, 1000, 60.0)) == 1000
+    assert Machine(5.0, 600, 1.0).campaign(Pace(2, 1_000_000, 20.0)) < 10_000
+
+
+def test_no_wave_is_longer_than_one_would_wait_to_learn_of_a_failure() -> None:
+    machine = Machine(5.0, 600, 1.0)
+    machine.campaign(Pace(2, None, 3600.0))
+    assert max(machine.waves) <= min(LONGEST_WAVE_SECONDS * 600, LARGEST_WAVE)
+
+
+def test_every_core_has_several_tasks_and_no_wave_too_many() -> None:
+    pace = Pace(4, None, None)
+    assert pace.tasks_of(30, 3) == 6
+    assert pace.tasks_of(20_000, 4) == 25
+    pace.learn(500, 1.0, 1.0)
+    assert pace.tasks_of(20_000, 4) == 50
+    assert pace.tasks_of(10**7, 4) == MOST_TASKS

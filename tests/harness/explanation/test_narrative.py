@@ -1,0 +1,69 @@
+"""A run as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.explanation.narrative import aligned, story_of, tell
+from harness.family import load_family
+from harness.history import EVENT_KINDS, History
+from harness.trial import scenario_of, try_scenario
+
+if TYPE_CHECKING:
+    from tests.harness.conftest import Run
+
+
+def test_columns_stand_under_each_other() -> None:
+    assert aligned([(3, "job", "starts", "attempt 1.1"), (120, "count-1", "dies", "")]) == [
+        "  3  job      starts  attempt 1.1",
+        "120  count-1  dies",
+    ]
+    assert aligned([]) == []
+
+
+def test_without_a_trace_the_visible_events_are_told(sound_run: Run) -> None:
+    story = story_of(sound_run.history)
+    assert len(story) == len(sound_run.history.events)
+    assert story[0] == (1, "job", "starts", "attempt 1.1 with parallelism 2, from the beginning")
+    text = tell(sound_run.history)
+    assert "attempt 2.1 with parallelism 2, from checkpoint 2" in text
+    assert "VISIBLE" in text
+
+
+def test_every_kind_of_event_is_told() -> None:
+    history = History()
+    history.attempt_started(1, "1.1", 2, None)
+    history.fault_fired(2, "kill_all", "element", "count-0")
+    history.task_failed(2, "count-0", "1.1", "killed", True)
+    history.task_failed(2, "count-1", "1.1", "KeyError: 1", False)
+    history.checkpoint_completed(3, 1, "1.1", {"words": 2}, ("t",))
+    history.checkpoint_aborted(4, 2, "timeout")
+    history.transaction_visible(5, "t", 0, "1.1", 0, [("a", 1)])
+    history.transaction_hidden(6, "t")
+    history.commit_failed(7, "t")
+    history.error(8, "count-0", "KeyError", "restore", "'a'")
+    history.leak(9, "open transaction", "u")
+    history.budget_exhausted(10)
+    history.job_failed(11, "gave up")
+    history.job_finished(12)
+    told = {kind for _, kind, _, _ in history.events}
+    # No system records a trigger; the trace has it.
+    assert told == set(EVENT_KINDS) - {"checkpoint_triggered"}
+    assert len(story_of(history)) == len(history.events)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_trace_tells_every_message(seed: int) -> None:
+    family = load_family("word_count")
+    history = try_scenario(family, scenario_of(family, seed), trace=True).history
+    assert history.trace is not None
+    story = story_of(history)
+    assert [line[0] for line in story] == sorted(line[0] for line in story)
+    messages = [line for line in story if line[2] in ("receives", "sends")]
+    assert len(messages) == len(history.trace["arrows"])
+    # The trace and the history tell one thing once.
+    assert sum(line[2] == "VISIBLE" for line in story) == sum(
+        event[1] == "transaction_visible" for event in history.events
+    )

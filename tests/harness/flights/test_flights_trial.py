@@ -1,0 +1,152 @@
+"""The year of flights under drawn kills: who is to die where, and what becomes of a part of the year."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.flights import trial as flights_trial
+from harness.flights.data import ROWS, write_year
+from harness.flights.oracle import YearComparison
+from harness.flights.real_input import failed_input, real_input_of
+from harness.flights.trial import (
+    INTERVAL_RECORDS,
+    KILLS,
+    YearOracle,
+    planned_kills,
+    read_flights,
+    read_rows,
+    run_flights,
+)
+from harness.oracle import PythonOracle
+from harness.scenario import VALID
+from harness.systems.local import LocalRun
+from reports.headline import real_input_failed, real_input_text
+
+SEEDS = range(200)
+CHECKPOINTS = ROWS // INTERVAL_RECORDS
+
+
+def part_of_year(folder: Path, records: int) -> list[Path]:
+    """The first flights of the year, in files of their own."""
+    whole = write_year(folder / "whole")
+    files = []
+    for path in whole:
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        files.append(folder / path.name)
+        files[-1].write_text("".join(lines[: records + 1]), encoding="utf-8")
+    return files
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    return part_of_year(tmp_path_factory.mktemp("flights"), 3000)
+
+
+@pytest.fixture
+def short_intervals(monkeypatch):
+    """As many checkpoints as the whole year has, in a part of it."""
+    monkeypatch.setattr(flights_trial, "INTERVAL_RECORDS", 300)
+    monkeypatch.setattr(flights_trial, "BUFFER_RECORDS", 10)
+
+
+def test_every_plan_has_what_was_promised():
+    for seed in SEEDS:
+        plan = planned_kills(seed, ROWS)
+        assert plan == planned_kills(seed, ROWS)
+        assert len(plan) == KILLS
+        assert sum(fault.kind == "kill_process" for fault in plan) >= 10
+        points = [fault.point for fault in plan]
+        assert len(set(points)) == KILLS
+        assert {"committing", "restoring", "metadata_written"} <= set(points)
+        assert [fault.rescale_to for fault in plan if fault.rescale_to] == [3, 2]
+        assert all(fault.point in VALID[fault.kind] for fault in plan)
+
+
+def test_every_plan_is_spread_over_the_year_in_the_order_of_time():
+    for seed in SEEDS:
+        plan = planned_kills(seed, ROWS)
+        checkpoints = [fault.checkpoint for fault in plan if fault.checkpoint]
+        assert checkpoints == sorted(set(checkpoints))
+        assert checkpoints[-1] <= CHECKPOINTS
+        assert checkpoints[-1] - checkpoints[0] >= CHECKPOINTS // 2
+        # What only a restore passes comes after a kill behind some checkpoint, the end of the data last.
+        assert not {fault.point for fault in plan[:2]} & {"restoring", "restored", "aborted"}
+        assert "end_of_data" not in [fault.point for fault in plan[:-1]]
+
+
+def test_plans_differ():
+    assert len({planned_kills(seed, ROWS) for seed in SEEDS}) == len(SEEDS)
+
+
+@pytest.mark.local_kill
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_part_of_the_year_comes_out_right_under_all_kills(files, tmp_path, short_intervals, seed):
+    seen = []
+    trial = run_flights(files, tmp_path, seed, progress=lambda history: seen.append(len(history.events)))
+    assert trial.verdict.violations == ()
+    assert (trial.kills, trial.records) == (KILLS, 9000)
+    assert trial.rescales == 2
+    assert trial.checkpoints >= 9000 // 330
+    assert len(seen) == 1 + sum(fault.kind == "kill_process" for fault in trial.planned)
+    rows = [row for path in sorted(trial.output.iterdir()) for row in read_rows(path)]
+    assert len(rows) == 9000
+    assert all(type(value) is int for row in rows for value in row[2:])
+    equal = YearComparison(9000, 9000, 0, 0, ())
+    real = real_input_of(trial, equal)
+    assert not real_input_failed(real)
+    assert real_input_text(real) == "flights: 9,000 records under 12 kills, equal to the row"
+    assert all(kill.recovery_seconds for kill in real.kills[:-1])
+
+
+@pytest.mark.local_kill
+def test_what_went_wrong_is_told_whoever_saw_it(files, tmp_path, short_intervals, monkeypatch):
+    run = LocalRun.run
+
+    def losing(self):
+        history = run(self)
+        lost = next(path for path in Path(self.spec.output).iterdir())
+        lost.unlink()
+        step, kind, name, payload = next(event for event in history.events if event[2] == lost.name)
+        history.events[history.events.index((step, kind, name, payload))] = (
+            step,
+            kind,
+            name,
+            {**payload, "rows": []},
+        )
+        return history
+
+    monkeypatch.setattr(LocalRun, "run", losing)
+    monkeypatch.setattr(flights_trial, "planned_kills", lambda *_: ())
+    trial = run_flights(files, tmp_path, 0)
+    assert trial.verdict.signature == ("exactly_once", "lost")
+    sample = ((("UA", "EWR", "1", "0", "2"), 1), (("UA", "EWR", "1", "0", "3"), -1))
+    differing = real_input_of(trial, YearComparison(9000, 9000, 1, 1, sample))
+    assert real_input_failed(differing)
+    assert [difference.mark for difference in differing.differences] == ["wrong value"]
+    # The comparison saw nothing, the checkers did.
+    unseen = real_input_of(trial, YearComparison(9000, 9000, 0, 0, ()))
+    assert real_input_failed(unseen)
+    assert "exactly once, lost" in real_input_text(unseen)
+
+
+def test_a_year_that_could_not_be_run_has_failed():
+    real = failed_input("the package is not installed")
+    assert real_input_failed(real)
+    assert real_input_text(real) == "flights: the package is not installed"
+
+
+def test_the_oracle_of_the_year_is_that_of_the_family(files):
+    records = {path.stem: read_flights(path)[:500] for path in files}
+    oracle = YearOracle(records)
+    family = PythonOracle(flights_trial.load_family("flights"), flights_trial.scenario_of(0, records, ()))
+    assert oracle.rows() == family.rows()
+    cut = {"EWR": 17, "JFK": 500}
+    assert oracle.rows_at(cut) == family.rows_at(cut)
+
+
+def test_a_line_that_is_no_row_is_a_row_that_nothing_explains(tmp_path):
+    path = tmp_path / "part"
+    path.write_text("UA,EWR,1,0,-3\nUA,EWR,tw", encoding="utf-8")
+    assert read_rows(path) == [("UA", "EWR", 1, 0, -3), ("UA", "EWR", "tw")]

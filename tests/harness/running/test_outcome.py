@@ -1,0 +1,81 @@
+"""Outcomes: what a line holds, that it survives its JSON, and the hash over many."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from harness.running.outcome import Outcome, OutcomeError, combined_hash, from_line, outcome_of, to_line
+from harness.scenario import Fault
+from harness.verdict import judge
+
+if TYPE_CHECKING:
+    from tests.harness.conftest import Run
+
+
+def outcome_of_run(run: Run, **changes: object) -> Outcome:
+    scenario = msgspec.structs.replace(run.scenario, **changes)
+    return outcome_of(scenario, run.history, judge(scenario, run.history, run.oracle))
+
+
+def test_a_sound_run_gives_a_line_without_violations(sound_run: Run) -> None:
+    statistics = sound_run.history.statistics
+    statistics.steps, statistics.attempts, statistics.records_replayed = 40, 3, 5
+    statistics.coverage[("kill_all", "completed")] = 1
+    statistics.coverage[("lose_message", "notified")] = 2
+    statistics.points["completed"] = 4
+    outcome = outcome_of_run(sound_run, seed=12)
+    assert (outcome.passed, outcome.signature, outcome.violations) == (True, None, ())
+    assert (outcome.family, outcome.seed, outcome.records) == ("word_count", 12, 6)
+    assert (outcome.steps, outcome.attempts, outcome.records_replayed) == (40, 3, 5)
+    assert (outcome.checkpoints, outcome.kills) == (4, 1)
+    assert outcome.coverage == {"kill_all/completed": 1, "lose_message/notified": 2}
+
+
+def test_planned_faults_are_counted_whether_they_fired_or_not(sound_run: Run) -> None:
+    faults = (
+        Fault("kill_all", "element"),
+        Fault("kill_all", "element", after=3),
+        Fault("kill_task", "aligned"),
+    )
+    outcome = outcome_of_run(sound_run, faults=faults)
+    assert outcome.planned == {"kill_all/element": 2, "kill_task/aligned": 1}
+
+
+def test_a_change_of_parallelism_is_counted(run: Run) -> None:
+    for attempt, parallelism in (("1.1", 2), ("1.2", 2), ("1.3", 3), ("2.1", 1)):
+        run.history.attempt_started(run.tick(), attempt, parallelism, None)
+    assert outcome_of_run(run).rescales == 2
+
+
+def test_violations_carry_their_witness_as_json(run: Run) -> None:
+    run.start("1.1").finish()
+    run.history.error(run.tick(), "sink-0", "AssertionError", "validate", "two open transactions")
+    outcome = outcome_of_run(run)
+    assert outcome.signature == ("AssertionError", "validate")
+    broken, anomaly, where, witness = outcome.violations[0]
+    assert (broken, anomaly, where) == ("no_error", "exception", "sink-0, step 3")
+    assert json.loads(witness)["text"] == "two open transactions"
+
+
+def test_a_line_is_one_line_and_comes_back(sound_run: Run) -> None:
+    outcome = outcome_of_run(sound_run, seed=2**63 - 1)
+    line = to_line(outcome)
+    assert line.count(b"\n") == 1
+    assert from_line(line) == outcome
+
+
+@pytest.mark.parametrize("line", [b"", b"{", b'{"family": "word_count"}', b"\xff"])
+def test_a_damaged_line_is_named(line: bytes) -> None:
+    with pytest.raises(OutcomeError, match=r"outcomes\.jsonl:3: not an outcome"):
+        from_line(line, "outcomes.jsonl", 3)
+
+
+def test_the_hash_of_many_does_not_depend_on_their_order() -> None:
+    hashes = [("a", 1, "x"), ("b", 1, "y"), ("a", 2, "x")]
+    assert combined_hash(hashes) == combined_hash(hashes[::-1])
+    assert combined_hash(hashes) != combined_hash([("a", 1, "y"), ("b", 1, "x"), ("a", 2, "x")])
+    assert combined_hash(hashes) != combined_hash(hashes[:2])

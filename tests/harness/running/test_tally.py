@@ -1,0 +1,119 @@
+"""What many outcomes amount to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.running.outcome import Outcome
+from harness.running.tally import MOST_EXAMPLES, Tally
+
+
+def outcome(**changes: Any) -> Outcome:
+    fields: dict[str, Any] = {
+        "family": "word_count",
+        "generator_version": 1,
+        "seed": 1,
+        "passed": True,
+        "signature": None,
+        "violations": (),
+        "trace_hash": "00",
+        "steps": 100,
+        "attempts": 1,
+        "checkpoints": 2,
+        "kills": 0,
+        "rescales": 0,
+        "records": 10,
+        "records_replayed": 0,
+        "recovery_steps": 0,
+        "milliseconds": 1.0,
+        "coverage": {},
+        "planned": {},
+        "points": {"element": 20},
+    }
+    return Outcome(**{**fields, **changes})
+
+
+def failed(signature: tuple[str, str], seed: int = 1, family: str = "word_count") -> Outcome:
+    violation = (*signature, "somewhere", "{}")
+    return outcome(passed=False, signature=signature, seed=seed, family=family, violations=(violation,))
+
+
+def teaching(seed: int, **changes: Any) -> Outcome:
+    fields: dict[str, Any] = {
+        "seed": seed,
+        "attempts": 2,
+        "kills": 1,
+        "rescales": 1,
+        "records_replayed": 3,
+        "recovery_steps": 9,
+        "coverage": {"kill_all/completed": 1},
+    }
+    return outcome(**{**fields, **changes})
+
+
+def test_counts_add_up() -> None:
+    tally = Tally()
+    tally.add(outcome(coverage={"kill_all/element": 2}, planned={"kill_all/element": 3}, kills=2))
+    tally.add(outcome(family="page_views", attempts=3, records_replayed=7, recovery_steps=5))
+    assert (tally.scenarios, tally.failed, tally.kills) == (2, 0, 2)
+    assert sorted(tally.families) == ["page_views", "word_count"]
+    assert (tally.fired["kill_all/element"], tally.planned["kill_all/element"]) == (2, 3)
+    assert tally.points["element"] == 40
+    # Only a job that had to start again has a cost of recovery.
+    assert (list(tally.replayed), list(tally.recovery_steps)) == ([7], [5])
+
+
+def test_failures_are_grouped_by_family_and_signature_and_the_first_is_kept() -> None:
+    tally = Tally()
+    lost, phantom = ("exactly_once", "lost"), ("exactly_once", "phantom")
+    for each in (failed(lost, 5), failed(phantom, 6), failed(lost, 4), failed(lost, 9, "page_views")):
+        tally.add(each)
+    groups = {key: (group.first.seed, group.count) for key, group in tally.groups.items()}
+    assert groups == {
+        ("word_count", lost): (5, 2),
+        ("word_count", phantom): (6, 1),
+        ("page_views", lost): (9, 1),
+    }
+    assert tally.families["word_count"].broken["exactly_once"] == 3
+    assert tally.failed == 4
+
+
+def test_a_scenario_counts_once_for_a_property_that_it_breaks_twice() -> None:
+    tally = Tally()
+    violations = (
+        ("exactly_once", "lost", "", "{}"),
+        ("exactly_once", "phantom", "", "{}"),
+        ("fencing", "x", "", "{}"),
+    )
+    tally.add(outcome(passed=False, signature=("exactly_once", "lost"), violations=violations))
+    assert tally.families["word_count"].broken == {"exactly_once": 1, "fencing": 1}
+
+
+def test_the_example_has_a_kill_and_a_rescale_and_is_small() -> None:
+    tally = Tally()
+    tally.add(teaching(1, steps=300))
+    tally.add(teaching(2, steps=120))
+    for unfit in (
+        teaching(3, kills=2),
+        teaching(4, rescales=0),
+        teaching(5, checkpoints=1),
+        teaching(6, records=60),
+        teaching(9, checkpoints=9),
+        teaching(7, records_replayed=0),
+        teaching(8, coverage={"kill_all/completed": 1, "lose_message/notified": 1}),
+        teaching(None),  # type: ignore[arg-type]
+    ):
+        tally.add(unfit)
+    assert [seed for _, _, seed in tally.examples] == [2, 1]
+
+
+def test_candidates_do_not_depend_on_the_order_and_are_few() -> None:
+    outcomes = [teaching(seed, steps=100 + seed * 37 % 50) for seed in range(100)]
+    forwards, backwards = Tally(), Tally()
+    for each in outcomes:
+        forwards.add(each)
+    for each in reversed(outcomes):
+        backwards.add(each)
+    assert forwards.examples == backwards.examples
+    assert len(forwards.examples) == MOST_EXAMPLES
+    assert forwards.trace_hash() == backwards.trace_hash()

@@ -1,0 +1,126 @@
+"""Shrinking, against failures whose cause is known because the test made it up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter, sleep
+
+from harness.checkers import Signature
+from harness.family import load_family
+from harness.generation import generate
+from harness.scenario import Fault, Scenario, Schedule
+from harness.shrinking.shrinker import shrink
+
+LOST: Signature = ("exactly_once", "lost")
+DUPLICATED: Signature = ("exactly_once", "duplicated")
+FAMILY = load_family("word_count")
+
+
+def generated(holds: Callable[[Scenario], bool]) -> Scenario:
+    return next(scenario for seed in range(10_000) if holds(scenario := generate(FAMILY, seed)))
+
+
+def kills(scenario: Scenario) -> list[Fault]:
+    return [fault for fault in scenario.faults if fault.kind.startswith("kill")]
+
+
+def needs_two_records_and_a_late_kill(scenario: Scenario) -> Signature | None:
+    bees = [value for split in scenario.records.values() for _, value in split if value == "bee"]
+    late = any(fault.after >= 3 for fault in kills(scenario))
+    return LOST if late and len(bees) >= 2 else None
+
+
+def large(scenario: Scenario) -> bool:
+    return (
+        needs_two_records_and_a_late_kill(scenario) == LOST
+        and scenario.record_count() > 40
+        and len(scenario.faults) >= 3
+        and scenario.schedule.kind == "uniform"
+    )
+
+
+def test_what_the_failure_does_not_need_is_gone() -> None:
+    result = shrink(generated(large), needs_two_records_and_a_late_kill, LOST)
+    scenario = result.scenario
+    assert [value for split in scenario.records.values() for _, value in split] == ["bee", "bee"]
+    assert [fault.after for fault in scenario.faults] == [3]
+    assert scenario.schedule.kind == "fair"
+    assert scenario.parallelisms() == (1, 1, 1)
+    assert len(scenario.records) == 1
+    assert scenario.seed is None
+    assert (result.before.records > 40, result.before.faults >= 3) == (True, True)
+    assert (result.after.records, result.after.faults, result.after.schedule) == (2, 1, 0)
+
+
+def test_a_shrink_takes_a_fraction_of_a_second_beside_the_runs_and_a_few_hundred_of_them() -> None:
+    result = shrink(generated(large), needs_two_records_and_a_late_kill, LOST, limit_seconds=60)
+    assert result.runs < 800
+    assert result.seconds < 3
+
+
+def test_the_same_scenario_shrinks_to_the_same() -> None:
+    scenario = generated(large)
+    first, second = (shrink(scenario, needs_two_records_and_a_late_kill, LOST, 60) for _ in range(2))
+    assert (first.scenario, first.runs) == (second.scenario, second.runs)
+
+
+def test_only_the_same_signature_counts() -> None:
+    def fails(scenario: Scenario) -> Signature | None:
+        # Without its kills the scenario fails, too, but otherwise: that is another failure.
+        return needs_two_records_and_a_late_kill(scenario) or DUPLICATED
+
+    result = shrink(generated(large), fails, LOST)
+    assert fails(result.scenario) == LOST
+    assert kills(result.scenario)
+
+
+def test_a_failure_that_needs_an_order_of_steps_ends_in_a_list_of_few_choices() -> None:
+    needed = {(7, "deliver count-0/1"), (9, "store source-0 1")}
+    scenario = generated(lambda s: s.schedule.kind == "uniform" and s.record_count() > 20)
+
+    def fails(candidate: Scenario) -> Signature | None:
+        schedule = candidate.schedule
+        drawn = schedule.kind == "uniform" and schedule.seed == scenario.schedule.seed
+        listed = needed <= set(schedule.preemptions)
+        return LOST if drawn or listed else None
+
+    def record_preemptions(candidate: Scenario) -> Schedule:
+        choices = sorted({*needed, *((step, f"poll source-{step % 2}") for step in range(0, 120, 2))})
+        return Schedule("preemptions", preemptions=tuple(choices))
+
+    result = shrink(scenario, fails, LOST, record_preemptions=record_preemptions)
+    assert set(result.scenario.schedule.preemptions) == needed
+    assert result.before.schedule == 62
+    assert result.after.schedule == 2
+
+
+def test_a_slow_storage_is_told_as_that() -> None:
+    def fails(candidate: Scenario) -> Signature | None:
+        schedule = candidate.schedule
+        slow = schedule.priorities.get("store", 0) < schedule.priorities.get("poll", 0)
+        return LOST if slow or schedule.kind == "uniform" else None
+
+    scenario = generated(lambda s: s.schedule.kind == "uniform")
+    schedule = shrink(scenario, fails, LOST).scenario.schedule
+    assert schedule.priorities in ({"store": -1}, {"poll": 1})
+    assert schedule.seed == 0
+
+
+def test_a_failure_that_nothing_makes_smaller_is_given_back_as_it_was() -> None:
+    scenario = generated(large)
+    result = shrink(scenario, lambda candidate: LOST if candidate == scenario else None, LOST, 1)
+    assert result.scenario == scenario
+    assert result.after == result.before
+
+
+def test_when_time_is_up_the_smallest_so_far_is_the_result() -> None:
+    def slow(scenario: Scenario) -> Signature | None:
+        sleep(0.02)
+        return needs_two_records_and_a_late_kill(scenario)
+
+    started = perf_counter()
+    result = shrink(generated(large), slow, LOST, limit_seconds=0.4)
+    assert perf_counter() - started < 2
+    assert needs_two_records_and_a_late_kill(result.scenario) == LOST
+    assert 0 < result.runs < 40
+    assert result.scenario.record_count() < 40
