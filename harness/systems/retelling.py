@@ -19,6 +19,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from harness.history import History, Recovery, Row
 from harness.scenario import KILLS, Fault
 from harness.systems.spec import HIDDEN
@@ -27,6 +29,16 @@ OUTSIDE: Final = "outside"
 """The point of a kill that somebody else sent: anywhere."""
 
 ReadRows = Callable[[Path], list[Row]]
+
+
+def read_json_rows(path: Path) -> list[Row]:
+    """Return the rows of a part file of JSON lines."""
+    with path.open("rb") as lines:
+        return [_as_tuple(msgspec.json.decode(line)) for line in lines]
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple([_as_tuple(each) for each in value]) if isinstance(value, list) else value
 
 
 class Retelling:

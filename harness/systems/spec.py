@@ -15,10 +15,14 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from harness.scenario import Fault, InputRecord, Parameter
+from harness.family import Family
+from harness.scenario import Fault, InputRecord, Parameter, Scenario
 
 Input: TypeAlias = Literal["records", "year"]
 Rows: TypeAlias = Literal["json", "csv"]
+
+STEPS_PER_RECORD: Final = 3
+"""Poll at the source, deliver to the keyed operator, deliver to the sink: as the generator counts."""
 
 HIDDEN: Final = "."
 """What the names of part files begin with that nobody may read yet."""
@@ -96,3 +100,35 @@ def write_spec(spec: Spec, path: Path) -> None:
 def read_records(path: str | Path) -> dict[str, list[InputRecord]]:
     """Return the splits in a file; tuples are tuples again, as in a scenario."""
     return _records_decoder.decode(Path(path).read_bytes())
+
+
+def spec_of(family: Family, scenario: Scenario, folder: Path) -> Spec:
+    """Return what a scenario means for a runtime in real processes, without its faults."""
+    records = folder / "records.json"
+    records.write_bytes(msgspec.json.encode(scenario.records))
+    return Spec(
+        family=address_of(family),
+        job_name=family.name,
+        checkpoints=str(folder / "checkpoints"),
+        output=str(folder / "output"),
+        events="",
+        records=str(records),
+        parameters=scenario.parameters,
+        source_parallelism=scenario.source_parallelism,
+        parallelism=scenario.parallelism,
+        sink_parallelism=scenario.sink_parallelism,
+        max_parallelism=scenario.max_parallelism,
+        interval_records=max(1, scenario.checkpoint_interval_ms // STEPS_PER_RECORD),
+        channel_buffers=scenario.channel_capacity,
+        retained=scenario.retained,
+        tolerable_failures=scenario.tolerable_failures,
+        restart_delay_ms=scenario.restart_delay_ms,
+    )
+
+
+def address_of(family: Family) -> str:
+    """Return under which name or path another process finds a family."""
+    module = str(getattr(family, "__name__", ""))
+    if module.startswith("scenarios."):
+        return module.removeprefix("scenarios.")
+    return str(getattr(family, "__file__", family.name))

@@ -14,9 +14,10 @@ from harness.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, ERROR, JOB_FI
 from harness.mutants import MutantError
 from harness.oracle import PythonOracle
 from harness.scenario import COMMIT_FAULTS, COORDINATOR_POINTS, POINTS, Fault, Scenario, Schedule
-from harness.systems.local import LocalRun, LocalSystem, spec_of
+from harness.systems.local import LocalRun, LocalSystem
 from harness.systems.local_child import main
 from harness.systems.retelling import OUTSIDE
+from harness.systems.spec import spec_of
 from harness.verdict import judge
 
 pytestmark = pytest.mark.local_kill

@@ -17,8 +17,7 @@ from harness.history import (
 )
 from harness.scenario import Fault
 from harness.systems.event_log import EventLog, read_events
-from harness.systems.local import read_json_rows
-from harness.systems.retelling import OUTSIDE, Retelling
+from harness.systems.retelling import OUTSIDE, Retelling, read_json_rows
 
 SECOND = 1_000_000_000
 
