@@ -1,4 +1,4 @@
-"""What every driver does alike: carry the effects of the machines out and hand events in.
+"""What drivers do alike whose tasks live in this process: hand events to tasks and carry their effects out.
 
 An execution is one process's run of a job: its job master, the tasks of the current attempt, and the storage.
 How a message travels, when a write becomes durable, what a clock is: that differs, and is left to the driver
@@ -7,55 +7,29 @@ How a message travels, when a write becomes durable, what a clock is: that diffe
 - A machine that raises has failed: its task is gone, the job master is told.
 - The result of a write is handed to the task that asked for it. Where that task is gone the file is deleted,
   for nobody will ever refer to it.
-- Deploying reads the checkpoint; what cannot be read ends the job, since trying again reads the same.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import Any, Final
+from abc import abstractmethod
 
-from engine.checkpoint.coordinator import CheckpointCoordinator
-from engine.checkpoint.events import (
-    CheckpointAborted,
-    CheckpointCompleted,
-    CheckpointPlan,
-    CheckpointTriggered,
-    DiscardCheckpoint,
-    DiscardHandle,
-    StartTimer,
-    StoreMetadata,
-    TooManyFailures,
-)
-from engine.checkpoint.metadata import StateHandle
-from engine.checkpoint.store import CompletedCheckpointStore
+from engine.checkpoint.metadata import CheckpointMetadata
 from engine.errors import UnrecoverableError
 from engine.graph import JobGraph
-from engine.job.deployment import build_tasks, fit_max_parallelism, restore_events
-from engine.job.events import (
-    AttemptDeployed,
-    CancelTasks,
-    Deploy,
-    DeploymentFailed,
-    JobFailed,
-    JobFinished,
-    MasterEvent,
-    StartRestartTimer,
-)
-from engine.job.layout import layout_of
-from engine.job.master import JobMaster
-from engine.job.restart import restart_strategy
-from engine.messages import Send, TaskFailed, TaskId
-from engine.protocol_points import COMPLETED, COORDINATOR, TRIGGERED, Probe
-from engine.runtime.recovery import RecoverableStorage, Recovered, discard_checkpoint
-from engine.task.events import CANCEL, DiscardSnapshot, Restore, StoreSnapshot, TaskEvent
+from engine.job.deployment import build_tasks, restore_events
+from engine.job.events import CancelTasks
+from engine.job.layout import Layout
+from engine.messages import AttemptId, TaskFailed, TaskId
+from engine.protocol_points import Probe
+from engine.runtime.job_driver import JobDriver
+from engine.runtime.recovery import RecoverableStorage, Recovered
+from engine.task.events import CANCEL, Restore, StoreSnapshot, TaskEvent
 from engine.task.settings import TaskSettings
 from engine.task.task import Task
 
 
-class Execution(ABC):
-    """One process's run of a job; drivers derive from it."""
+class Execution(JobDriver):
+    """One process's run of a job with its tasks; drivers derive from it."""
 
     def __init__(
         self,
@@ -67,18 +41,7 @@ class Execution(ABC):
         allow_pickle: bool = False,
         watches_elements: bool = True,
     ) -> None:
-        settings = graph.settings
-        store = CompletedCheckpointStore(settings.num_retained)
-        for metadata in recovered.checkpoints:
-            store.add(metadata)
-        self.graph = graph
-        self.storage = storage
-        self.probe = probe
-        self.master = JobMaster(
-            CheckpointCoordinator(graph.job_id, graph.name, settings, store),
-            restart_strategy(settings),
-            recovered.incarnation,
-        )
+        super().__init__(graph, storage, recovered, probe)
         self.tasks: dict[TaskId, Task] = {}
         self.current_task: Task | None = None
         """The task that is handling an event, while its effects are carried out, too."""
@@ -89,24 +52,8 @@ class Execution(ABC):
     # What a driver provides.
 
     @abstractmethod
-    def now(self) -> int:
-        """Milliseconds; the time of the step in hand."""
-
-    @abstractmethod
-    def send(self, effect: Send) -> None:
-        """Let the message travel to its task or to the job master."""
-
-    @abstractmethod
     def store_snapshot(self, effect: StoreSnapshot) -> None:
         """Encode and store; later answer through ``task_event``."""
-
-    @abstractmethod
-    def store_metadata(self, effect: StoreMetadata) -> None:
-        """Publish atomically; later answer through ``master_event``."""
-
-    @abstractmethod
-    def start_timer(self, effect: StartTimer | StartRestartTimer) -> None:
-        """Hand ``effect.event`` to the master at ``effect.due_ms``."""
 
     @abstractmethod
     def start_restoring(self, task: Task, event: Restore) -> None:
@@ -116,35 +63,7 @@ class Execution(ABC):
     def task_died(self, task: Task, error: BaseException) -> None:
         """A task raised ``error`` and is already gone; tell the job master by ``failure_message``."""
 
-    @abstractmethod
-    def job_finished(self, effect: JobFinished) -> None:
-        """All output is committed."""
-
-    @abstractmethod
-    def job_failed(self, effect: JobFailed) -> None:
-        """The job is over."""
-
-    def job_graph(self) -> JobGraph:
-        """The graph for the next attempt; a driver that rescales returns another than last time."""
-        return self.graph
-
-    def attempt_started(self, effect: Deploy) -> None:
-        """For drivers that keep records."""
-
-    def checkpoint_triggered(self, effect: CheckpointTriggered) -> None:
-        """For drivers that keep records."""
-
-    def checkpoint_completed(self, effect: CheckpointCompleted) -> None:
-        """For drivers that keep records."""
-
-    def checkpoint_aborted(self, effect: CheckpointAborted) -> None:
-        """For drivers that keep records."""
-
     # What is the same for all.
-
-    def master_event(self, event: MasterEvent) -> None:
-        """Hand an event to the job master and carry out what follows."""
-        self.carry_out(self.master.handle(event, self.now()))
 
     def task_event(self, task: Task, event: TaskEvent) -> None:
         """Hand an event to a task and carry out what follows; a task that raises is dead."""
@@ -161,58 +80,42 @@ class Execution(ABC):
         finally:
             self.current_task = outer
 
-    def carry_out(self, effects: Iterable[Any]) -> None:
-        """Carry effects out, in order."""
-        for effect in effects:
-            kind = type(effect)
-            if kind is Send:
-                self.send(effect)
-            else:
-                getattr(self, _METHODS[kind])(effect)
-
     def failure_message(self, task: Task, error: BaseException) -> TaskFailed:
         """What the job master is told of a dead task."""
-        text = " ".join(str(error).split())
-        unrecoverable = isinstance(error, UnrecoverableError)
-        cause = text if unrecoverable else f"{task.name}: {type(error).__name__}: {text}"
-        return TaskFailed(task.attempt, task.id, cause, unrecoverable)
-
-    def cause_of(self, error: Exception) -> str:
-        """Why no attempt can be deployed, in one line."""
-        return " ".join(str(error).split())
+        return failure_of(task, error)
 
     def is_current(self, task: Task) -> bool:
         """Whether ``task`` is a living task of the current attempt."""
         return self.tasks.get(task.id) is task
 
-    def _deploy(self, effect: Deploy) -> None:
-        self.attempt_started(effect)
-        try:
-            graph = self.graph = fit_max_parallelism(self.job_graph(), effect.restored)
-            layout = layout_of(graph)
-            restores = restore_events(graph, layout, effect.restored, self.storage.read)
-        except Exception as error:
-            self.master_event(DeploymentFailed(self.cause_of(error)))
-            return
-        settings = graph.settings
+    def read_checkpoint(
+        self, graph: JobGraph, layout: Layout, restored: CheckpointMetadata | None
+    ) -> dict[TaskId, Restore]:
+        """The state of each task."""
+        return restore_events(graph, layout, restored, self.storage.read)
+
+    def make_tasks(self, attempt: AttemptId, graph: JobGraph, layout: Layout) -> None:
+        """All in this process, connected by their queues."""
         self.tasks = build_tasks(
             graph,
             layout,
             TaskSettings(
-                effect.attempt,
+                attempt,
                 self._buffer_records,
                 self.probe,
-                settings.enabled,
+                graph.settings.enabled,
                 self._allow_pickle,
                 self._watches_elements,
             ),
         )
-        plan = CheckpointPlan(effect.attempt, graph.vertices, layout.upstreams)
-        self.master_event(AttemptDeployed(plan))
-        for task_id, task in list(self.tasks.items()):
-            self.start_restoring(task, restores[task_id])
 
-    def _cancel_tasks(self, effect: CancelTasks) -> None:
+    def start_tasks(self, begin_with: dict[TaskId, Restore]) -> None:
+        """Each restores its own state."""
+        for task_id, task in list(self.tasks.items()):
+            self.start_restoring(task, begin_with[task_id])
+
+    def cancel_tasks(self, effect: CancelTasks) -> None:
+        """One after another."""
         tasks = list(self.tasks.values())
         self.tasks = {}
         for task in tasks:
@@ -225,41 +128,10 @@ class Execution(ABC):
         except Exception:
             return
 
-    def _checkpoint_triggered(self, effect: CheckpointTriggered) -> None:
-        self.probe(TRIGGERED, COORDINATOR, effect.checkpoint_id)
-        self.checkpoint_triggered(effect)
 
-    def _checkpoint_completed(self, effect: CheckpointCompleted) -> None:
-        self.probe(COMPLETED, COORDINATOR, effect.checkpoint_id)
-        self.checkpoint_completed(effect)
-
-    def _discard_checkpoint(self, effect: DiscardCheckpoint) -> None:
-        discard_checkpoint(self.storage, effect.checkpoint_id)
-
-    def _discard_handle(self, effect: DiscardHandle | DiscardSnapshot) -> None:
-        handle = effect.handle
-        assert isinstance(handle, StateHandle)
-        self.storage.delete(handle.path)
-
-    def _too_many_failures(self, effect: TooManyFailures) -> None:
-        """The job master has already acted on it."""
-
-
-_METHODS: Final[dict[type, str]] = {
-    StoreSnapshot: "store_snapshot",
-    DiscardSnapshot: "_discard_handle",
-    StartTimer: "start_timer",
-    StoreMetadata: "store_metadata",
-    DiscardCheckpoint: "_discard_checkpoint",
-    DiscardHandle: "_discard_handle",
-    CheckpointTriggered: "_checkpoint_triggered",
-    CheckpointCompleted: "_checkpoint_completed",
-    CheckpointAborted: "checkpoint_aborted",
-    TooManyFailures: "_too_many_failures",
-    Deploy: "_deploy",
-    CancelTasks: "_cancel_tasks",
-    StartRestartTimer: "start_timer",
-    JobFinished: "job_finished",
-    JobFailed: "job_failed",
-}
-"""By name, not bound: an execution that held its own methods would be garbage for the collector to find."""
+def failure_of(task: Task, error: BaseException) -> TaskFailed:
+    """What the job master is told of a task that raised."""
+    text = " ".join(str(error).split())
+    unrecoverable = isinstance(error, UnrecoverableError)
+    cause = text if unrecoverable else f"{task.name}: {type(error).__name__}: {text}"
+    return TaskFailed(task.attempt, task.id, cause, unrecoverable)

@@ -25,7 +25,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
@@ -45,6 +44,7 @@ from engine.messages import NotifyCheckpointAborted, NotifyCheckpointComplete, S
 from engine.protocol_points import COORDINATOR, METADATA_WRITTEN, Probe, no_probe
 from engine.runtime.execution import Execution
 from engine.runtime.recovery import Recovered, metadata_path, recover, retire
+from engine.runtime.result import JobExecutionFailed, JobExecutionResult
 from engine.runtime.storage import CheckpointStorage, LocalCheckpointStorage, MemoryCheckpointStorage
 from engine.state.files import DamagedFile
 from engine.state.snapshot import encode_task_snapshot
@@ -57,32 +57,6 @@ _TO_TASK: Final = (TriggerCheckpoint, NotifyCheckpointComplete, NotifyCheckpoint
 LONGEST_WAIT_SECONDS: Final = 0.5
 GARBAGE_THRESHOLD: Final = 100_000
 """Buffers are many young objects that die young; the default of 700 spends a third of the time looking."""
-
-
-class JobExecutionFailed(RuntimeError):
-    """The job has ended for good without finishing. The message is one line."""
-
-
-@dataclass(frozen=True, slots=True)
-class JobExecutionResult:
-    """What a run of a job came to (PyFlink: JobExecutionResult)."""
-
-    job_id: str
-    job_name: str
-    net_runtime_ms: int
-    attempts: int
-    checkpoints: int
-    records_read: int
-    already_finished: bool = False
-    """An earlier process had finished the job; this one did nothing."""
-
-    def get_job_id(self) -> str:
-        """The id under which the job's checkpoints lie."""
-        return self.job_id
-
-    def get_net_runtime(self) -> int:
-        """Milliseconds from start to end."""
-        return self.net_runtime_ms
 
 
 def execute(graph: JobGraph, probe: Probe = no_probe) -> JobExecutionResult:

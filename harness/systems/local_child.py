@@ -19,8 +19,8 @@ from engine.configuration import Configuration
 from engine.connectors.collection import CollectionSource
 from engine.environment import StreamExecutionEnvironment
 from engine.graph import JobGraph
-from engine.runtime.local import JobExecutionFailed
 from engine.runtime.recovery import recover
+from engine.runtime.result import JobExecutionFailed
 from engine.runtime.storage import LocalCheckpointStorage
 from harness.family import load_family
 from harness.scenario import FaultKind

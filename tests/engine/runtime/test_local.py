@@ -12,8 +12,9 @@ from collections import Counter
 import pytest
 
 from engine.protocol_points import COMMITTING, COMPLETED, ELEMENT, END_OF_DATA, RESTORING
-from engine.runtime.local import JobExecutionFailed, execute
+from engine.runtime.local import execute
 from engine.runtime.recovery import FINISHED
+from engine.runtime.result import JobExecutionFailed
 from engine.runtime.storage import MemoryCheckpointStorage
 
 

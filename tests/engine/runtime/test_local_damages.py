@@ -11,8 +11,9 @@ import pytest
 
 from engine import CsvSource, Types
 from engine.protocol_points import COMMITTING, COMPLETED, ELEMENT, RESTORING
-from engine.runtime.local import JobExecutionFailed, execute
+from engine.runtime.local import execute
 from engine.runtime.recovery import FINISHED
+from engine.runtime.result import JobExecutionFailed
 from engine.runtime.storage import LocalCheckpointStorage, MemoryCheckpointStorage, StorageError
 from engine.state.files import DamagedFile
 

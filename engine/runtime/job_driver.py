@@ -1,0 +1,199 @@
+"""What every driver does for the job master: hand events to it and carry its effects out.
+
+A driver runs one job in one process. Where its tasks live differs: in this process and for as long as their
+attempt (``Execution``), or in workers that make them anew for each checkpoint (Spark). What the job master
+asks for does not, and stands here once:
+
+- Deploying reads the checkpoint; what cannot be read ends the job, since trying again reads the same.
+- Checkpoints and stored snapshots that nobody needs any more are deleted.
+- Whoever watches is told of attempts and of the fate of each checkpoint.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, Final
+
+from engine.checkpoint.coordinator import CheckpointCoordinator
+from engine.checkpoint.events import (
+    CheckpointAborted,
+    CheckpointCompleted,
+    CheckpointPlan,
+    CheckpointTriggered,
+    DiscardCheckpoint,
+    DiscardHandle,
+    StartTimer,
+    StoreMetadata,
+    TooManyFailures,
+)
+from engine.checkpoint.metadata import CheckpointMetadata, StateHandle
+from engine.checkpoint.store import CompletedCheckpointStore
+from engine.graph import JobGraph
+from engine.job.deployment import fit_max_parallelism
+from engine.job.events import (
+    AttemptDeployed,
+    CancelTasks,
+    Deploy,
+    DeploymentFailed,
+    JobFailed,
+    JobFinished,
+    MasterEvent,
+    StartRestartTimer,
+)
+from engine.job.layout import Layout, layout_of
+from engine.job.master import JobMaster
+from engine.job.restart import restart_strategy
+from engine.messages import AttemptId, Send
+from engine.protocol_points import COMPLETED, COORDINATOR, TRIGGERED, Probe
+from engine.runtime.recovery import RecoverableStorage, Recovered, discard_checkpoint
+from engine.task.events import DiscardSnapshot, StoreSnapshot
+
+
+class JobDriver(ABC):
+    """One process's run of a job, as far as the job master goes."""
+
+    def __init__(
+        self, graph: JobGraph, storage: RecoverableStorage, recovered: Recovered, probe: Probe
+    ) -> None:
+        settings = graph.settings
+        store = CompletedCheckpointStore(settings.num_retained)
+        for metadata in recovered.checkpoints:
+            store.add(metadata)
+        self.graph = graph
+        self.storage = storage
+        self.probe = probe
+        self.master = JobMaster(
+            CheckpointCoordinator(graph.job_id, graph.name, settings, store),
+            restart_strategy(settings),
+            recovered.incarnation,
+        )
+
+    # What a driver provides.
+
+    @abstractmethod
+    def now(self) -> int:
+        """Milliseconds; the time of the step in hand."""
+
+    @abstractmethod
+    def send(self, effect: Send) -> None:
+        """Let the message travel to its task or to the job master."""
+
+    @abstractmethod
+    def store_metadata(self, effect: StoreMetadata) -> None:
+        """Publish atomically; later answer through ``master_event``."""
+
+    @abstractmethod
+    def start_timer(self, effect: StartTimer | StartRestartTimer) -> None:
+        """Hand ``effect.event`` to the master at ``effect.due_ms``."""
+
+    @abstractmethod
+    def read_checkpoint(self, graph: JobGraph, layout: Layout, restored: CheckpointMetadata | None) -> Any:
+        """What the tasks of an attempt begin with, for ``start_tasks``; what is raised here ends the job."""
+
+    @abstractmethod
+    def make_tasks(self, attempt: AttemptId, graph: JobGraph, layout: Layout) -> None:
+        """Make the tasks of an attempt; the job master is told of them afterwards."""
+
+    @abstractmethod
+    def start_tasks(self, begin_with: Any) -> None:
+        """Let the tasks restore themselves and run."""
+
+    @abstractmethod
+    def cancel_tasks(self, effect: CancelTasks) -> None:
+        """End all tasks; nothing of them runs on once the next attempt is deployed."""
+
+    @abstractmethod
+    def job_finished(self, effect: JobFinished) -> None:
+        """All output is committed."""
+
+    @abstractmethod
+    def job_failed(self, effect: JobFailed) -> None:
+        """The job is over."""
+
+    def job_graph(self) -> JobGraph:
+        """The graph for the next attempt; a driver that rescales returns another than last time."""
+        return self.graph
+
+    def attempt_started(self, effect: Deploy) -> None:
+        """For drivers that keep records."""
+
+    def checkpoint_triggered(self, effect: CheckpointTriggered) -> None:
+        """For drivers that keep records."""
+
+    def checkpoint_completed(self, effect: CheckpointCompleted) -> None:
+        """For drivers that keep records."""
+
+    def checkpoint_aborted(self, effect: CheckpointAborted) -> None:
+        """For drivers that keep records."""
+
+    # What is the same for all.
+
+    def master_event(self, event: MasterEvent) -> None:
+        """Hand an event to the job master and carry out what follows."""
+        self.carry_out(self.master.handle(event, self.now()))
+
+    def carry_out(self, effects: Iterable[Any]) -> None:
+        """Carry effects out, in order."""
+        for effect in effects:
+            kind = type(effect)
+            if kind is Send:
+                self.send(effect)
+            else:
+                getattr(self, _METHODS[kind])(effect)
+
+    def cause_of(self, error: Exception) -> str:
+        """Why no attempt can be deployed, in one line."""
+        return " ".join(str(error).split())
+
+    def _deploy(self, effect: Deploy) -> None:
+        self.attempt_started(effect)
+        try:
+            graph = self.graph = fit_max_parallelism(self.job_graph(), effect.restored)
+            layout = layout_of(graph)
+            begin_with = self.read_checkpoint(graph, layout, effect.restored)
+        except Exception as error:
+            self.master_event(DeploymentFailed(self.cause_of(error)))
+            return
+        self.make_tasks(effect.attempt, graph, layout)
+        self.master_event(AttemptDeployed(CheckpointPlan(effect.attempt, graph.vertices, layout.upstreams)))
+        self.start_tasks(begin_with)
+
+    def _checkpoint_triggered(self, effect: CheckpointTriggered) -> None:
+        self.probe(TRIGGERED, COORDINATOR, effect.checkpoint_id)
+        self.checkpoint_triggered(effect)
+
+    def _checkpoint_completed(self, effect: CheckpointCompleted) -> None:
+        self.probe(COMPLETED, COORDINATOR, effect.checkpoint_id)
+        self.checkpoint_completed(effect)
+
+    def _discard_checkpoint(self, effect: DiscardCheckpoint) -> None:
+        discard_checkpoint(self.storage, effect.checkpoint_id)
+
+    def _discard_handle(self, effect: DiscardHandle | DiscardSnapshot) -> None:
+        handle = effect.handle
+        assert isinstance(handle, StateHandle)
+        self.storage.delete(handle.path)
+
+    def _too_many_failures(self, effect: TooManyFailures) -> None:
+        """The job master has already acted on it."""
+
+
+_METHODS: Final[dict[type, str]] = {
+    StoreSnapshot: "store_snapshot",
+    DiscardSnapshot: "_discard_handle",
+    StartTimer: "start_timer",
+    StoreMetadata: "store_metadata",
+    DiscardCheckpoint: "_discard_checkpoint",
+    DiscardHandle: "_discard_handle",
+    CheckpointTriggered: "_checkpoint_triggered",
+    CheckpointCompleted: "_checkpoint_completed",
+    CheckpointAborted: "checkpoint_aborted",
+    TooManyFailures: "_too_many_failures",
+    Deploy: "_deploy",
+    CancelTasks: "cancel_tasks",
+    StartRestartTimer: "start_timer",
+    JobFinished: "job_finished",
+    JobFailed: "job_failed",
+}
+"""By name, not bound: an execution that held its own methods would be garbage for the collector to find."""
