@@ -149,21 +149,32 @@ def checkpoint_steps(source: int, keyed: int, sink: int) -> int:
 
 def with_ample_limits(scenario: Scenario) -> Scenario:
     """Return a scenario put together otherwise, with limits that no sound engine meets."""
+    natural, schedule = _natural_steps(scenario), scenario.schedule
+    if schedule.kind != "fair":
+        schedule = replace(schedule, horizon=3 * natural + 300)
+    timeout = schedule.horizon + 10 * natural + _delays(scenario)
+    limited = replace(scenario, schedule=schedule, checkpoint_timeout_ms=timeout)
+    return replace(limited, step_budget=ample_step_budget(limited))
+
+
+def ample_step_budget(scenario: Scenario) -> int:
+    """Return the steps after which a scenario put together otherwise is stuck, under the schedule it has."""
+    natural, horizon = _natural_steps(scenario), scenario.schedule.horizon
+    return 20 * natural + 2 * horizon + 10 * _delays(scenario) + 2000
+
+
+def _natural_steps(scenario: Scenario) -> int:
+    """Return about how many steps a run without faults takes."""
     highest = max(scenario.parallelism, *(fault.rescale_to for fault in scenario.faults), 1)
     parallelism = scenario.parallelisms(highest)
     records = STEPS_PER_RECORD * scenario.record_count()
     checkpoints = 3 + records // scenario.checkpoint_interval_ms
-    natural = records + checkpoints * (checkpoint_steps(*parallelism) + sum(parallelism))
-    delays = sum(fault.delay + fault.after + scenario.restart_delay_ms for fault in scenario.faults)
-    schedule = scenario.schedule
-    if schedule.kind != "fair":
-        schedule = replace(schedule, horizon=3 * natural + 300)
-    return replace(
-        scenario,
-        schedule=schedule,
-        checkpoint_timeout_ms=schedule.horizon + 10 * natural + delays,
-        step_budget=20 * natural + 2 * schedule.horizon + 10 * delays + 2000,
-    )
+    return records + checkpoints * (checkpoint_steps(*parallelism) + sum(parallelism))
+
+
+def _delays(scenario: Scenario) -> int:
+    """Return for how many milliseconds the faults of a scenario may hold its job up."""
+    return sum(fault.delay + fault.after + scenario.restart_delay_ms for fault in scenario.faults)
 
 
 def _source_parallelism(chance: Chance, splits: int) -> int:

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
+from harness.generation import STEPS_PER_RECORD
 from harness.scenario import (
     ACTION_CLASSES,
     ANY_TASK,
@@ -35,6 +36,8 @@ Item = TypeVar("Item")
 
 PLAIN_SETTINGS: Final = {"channel_capacity": 8, "retained": 1, "restart_delay_ms": 1}
 PLAIN_MAX_PARALLELISM: Final = 4
+SHORT_INTERVALS: Final = (10, 15, 20, 30, 60)
+"""Between checkpoints, in milliseconds, the shortest first."""
 PART: Final = 10
 """What each part of a scenario costs, in the units in which a doubled number costs 8."""
 UNIFORM_PARTS: Final = 2000
@@ -54,6 +57,9 @@ class Size:
 
 
 READABLE: Final = Size(records=6, faults=2, schedule=6)
+UNREADABLE_FAULT_PARTS: Final = 12
+"""What each fault beyond those costs more: a few further records are easier to follow than a third fault."""
+MOST_RECORDS_TO_PAIR: Final = 16
 
 
 def size_of(scenario: Scenario, choices: int | None = None) -> Size:
@@ -80,6 +86,7 @@ def cost_of(scenario: Scenario) -> int:
     """Return the one number that shrinking lowers."""
     values = {value for records in scenario.records.values() for _, value in records}
     parts = 6 * len(scenario.faults) + 3 * scenario.record_count() + len(values) + len(scenario.records)
+    parts += UNREADABLE_FAULT_PARTS * max(0, len(scenario.faults) - READABLE.faults)
     parts += 2 * sum(scenario.parallelisms())
     parts += sum(1 for name, plain in PLAIN_SETTINGS.items() if getattr(scenario, name) != plain)
     numbers = _magnitude(scenario.max_parallelism - PLAIN_MAX_PARALLELISM)
@@ -168,6 +175,45 @@ def slower_sources(scenario: Scenario) -> Iterator[Scenario]:
             yield replace(shorter, schedule=slow)
 
 
+def sooner_checkpoints(scenario: Scenario) -> Iterator[Scenario]:
+    """Yield the scenario with a shorter interval between checkpoints and a run of records less.
+
+    Records may be needed for nothing but the time that it takes to read them before a checkpoint comes:
+    then neither they nor the interval can be made less alone.
+    """
+    pairs = listed_records(scenario)
+    if not READABLE.records < len(pairs) <= MOST_RECORDS_TO_PAIR:
+        return
+    for count in range(len(pairs) - 1, 0, -1):
+        # What is not read is time that does not pass.
+        interval = scenario.checkpoint_interval_ms - STEPS_PER_RECORD * count
+        if interval < SHORT_INTERVALS[0]:
+            continue
+        sooner = replace(scenario, checkpoint_interval_ms=interval)
+        for begin in range(len(pairs) - count + 1):
+            yield with_records(sooner, pairs[:begin] + pairs[begin + count :])
+
+
+def earlier_checkpoints(scenario: Scenario) -> Iterator[Scenario]:
+    """Yield the scenario with all its faults that many checkpoints earlier, and its first records only.
+
+    Faults that belong together have to move together, and what comes earlier needs less input before it.
+    """
+    numbers = [fault.checkpoint for fault in scenario.faults if fault.checkpoint]
+    if not numbers or scenario.record_count() <= READABLE.records:
+        return
+    for earlier in range(min(numbers) - 1, 0, -1):
+        faults = tuple(
+            replace(fault, checkpoint=fault.checkpoint - earlier) if fault.checkpoint else fault
+            for fault in scenario.faults
+        )
+        moved = replace(scenario, faults=faults)
+        for shorter in beginnings(moved):
+            yield shorter
+            if scenario.checkpoint_interval_ms > SHORT_INTERVALS[0]:
+                yield replace(shorter, checkpoint_interval_ms=SHORT_INTERVALS[0])
+
+
 def listed_records(scenario: Scenario) -> list[tuple[str, InputRecord]]:
     """Return the records with their splits, all of them in the order of their timestamps."""
     pairs = [(split, record) for split, records in scenario.records.items() for record in records]
@@ -221,7 +267,7 @@ def plainer_settings(scenario: Scenario) -> Iterator[Scenario]:
     for name, plain in PLAIN_SETTINGS.items():
         if getattr(scenario, name) != plain:
             yield replace(scenario, **{name: plain})
-    for interval in (10, 15, 20, 30, 60):
+    for interval in SHORT_INTERVALS:
         sooner = scenario.checkpoint_interval_ms - interval
         if sooner > 0:
             yield replace(scenario, checkpoint_interval_ms=interval)

@@ -9,6 +9,9 @@ The rules this module lives by:
   a list of choices that can be left out one by one.
 - Leaving out ends where each part is needed; small-scope search then looks for a smaller failure nearby, and
   what it finds is shrunk again.
+- A job that is stuck runs until its steps are used up, a hundred times as long as any other. So candidates
+  get a part of their steps, within which sound runs end; what comes of it is confirmed with all of them,
+  after each pass and in the end.
 - There is a time limit, since a person waits. What has been reached when it is over is the result: every
   scenario on the way fails as well.
 """
@@ -23,12 +26,14 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from harness.checkers import Signature
+from harness.generation import ample_step_budget
 from harness.scenario import InputRecord, Scenario, Schedule, to_json
 from harness.shrinking.reductions import (
     Size,
     beginnings,
     cost_of,
     draws_steps,
+    earlier_checkpoints,
     fault_subsets,
     fewer_subtasks,
     is_readable,
@@ -40,6 +45,7 @@ from harness.shrinking.reductions import (
     schedules,
     size_of,
     slower_sources,
+    sooner_checkpoints,
     with_records,
     without_items,
 )
@@ -49,6 +55,9 @@ Fails: TypeAlias = Callable[[Scenario], Signature | None]
 """Runs a scenario; the signature of its failure, or None if it passes."""
 RecordPreemptions: TypeAlias = Callable[[Scenario], Schedule]
 """Runs a scenario; its schedule as preemptions of the fair one, with the same steps."""
+
+HURRIED: Final = 4
+"""The part of its steps that a candidate is tried with: sound runs take a sixth of theirs at the most."""
 
 LIMIT_SECONDS: Final = 5.0
 SEEDS_A_CANDIDATE: Final = 3
@@ -86,16 +95,20 @@ def shrink(
     search = _Search(replace(scenario, seed=None), fails, signature, started + limit_seconds)
     try:
         search.leave_out_much()
+        search.confirm()
         search.look_nearby(started + limit_seconds * 0.3, FIRST_SMALL_SCENARIOS)
         search.leave_out()
+        search.confirm()
         search.list_choices(record_preemptions)
-        search.look_nearby(started + limit_seconds * 0.7, SMALL_SCENARIOS)
+        search.look_nearby(started + limit_seconds * 0.8, SMALL_SCENARIOS)
+        search.confirm()
         search.list_choices(record_preemptions)
         search.leave_out()
         search.best = search.smallest
         search.renumber()
     except _TimeIsUp:
         pass
+    search.confirm()
     best = scenario if search.untouched else search.smallest
     before = size_of(scenario, choices)
     after = before if search.untouched else size_of(best)
@@ -112,11 +125,33 @@ class _Search:
         self.smallest = scenario
         """The smallest of all that failed alike: what the work nearby leads to need not be smaller."""
         self.runs = 0
-        self.untouched = True
+        self._found = scenario
         self._fails = fails
         self._signature = signature
         self._deadline = deadline
         self._tried: set[str] = set()
+        self._hurries = True
+        self._confirmed = scenario
+        """Known to fail alike with all its steps."""
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing smaller was found."""
+        return self.smallest is self._found
+
+    def confirm(self) -> None:
+        """Make sure that what was tried in a hurry fails alike with all its steps; if not, go back."""
+        if not self._hurries:
+            return
+        for scenario in (self.best, self.smallest):
+            if scenario is not self._confirmed and self._fails(scenario) != self._signature:
+                self._hurries = False
+                self.best = self.smallest = self._confirmed
+                self.cost = cost_of(self.best)
+                # Some of it has failed for want of steps alone.
+                self._tried.clear()
+                return
+        self._confirmed = self.smallest
 
     def leave_out_much(self) -> None:
         """Try what saves most and costs least, before anything else."""
@@ -139,6 +174,8 @@ class _Search:
             self._all(plainer_faults)
             self._leave_out_choices()
             self._first(slower_sources)
+            self._first(earlier_checkpoints)
+            self._first(sooner_checkpoints)
 
     def list_choices(self, record_preemptions: RecordPreemptions | None) -> None:
         """Turn a schedule that draws every step into a list of choices, and shorten the list."""
@@ -153,7 +190,7 @@ class _Search:
 
         What is small enough to be read gets so many draws, what is not gets all the time until then.
         """
-        for number, candidate in enumerate(small_scenarios(self.best)):
+        for number, candidate in enumerate(small_scenarios(self.best, self._found)):
             if perf_counter() > until or (number >= draws and is_readable(self.best)):
                 return
             smaller = cost_of(candidate) < self.cost or self._is_smaller_but_for_its_schedule(candidate)
@@ -212,7 +249,10 @@ class _Search:
         return cost_of(replace(candidate, schedule=fair)) < cost_of(replace(self.best, schedule=fair))
 
     def _accept(self, candidate: Scenario) -> None:
-        self.best, self.cost, self.untouched = candidate, cost_of(candidate), False
+        # As many steps as it would have been generated with: the fewer, the sooner a stuck run is over.
+        steps = min(candidate.step_budget, ample_step_budget(candidate))
+        candidate = replace(candidate, step_budget=steps)
+        self.best, self.cost = candidate, cost_of(candidate)
         if self.cost < cost_of(self.smallest):
             self.smallest = candidate
 
@@ -224,6 +264,8 @@ class _Search:
             raise _TimeIsUp
         self._tried.add(text)
         self.runs += 1
+        if self._hurries:
+            candidate = replace(candidate, step_budget=max(1, ample_step_budget(candidate) // HURRIED))
         return self._fails(candidate) == self._signature
 
 

@@ -29,6 +29,7 @@ from harness.scenario import (
     Fault,
     InputRecord,
     Parallelism,
+    RecordValue,
     Scenario,
     Schedule,
     to_json,
@@ -36,16 +37,22 @@ from harness.scenario import (
 
 MOST_RECORDS: Final = 6
 MOST_FAULTS: Final = 2
+MOST_VALUES: Final = 20
 HORIZON: Final = 600
 
 
-def small_scenarios(scenario: Scenario) -> Iterator[Scenario]:
-    """Yield small scenarios without end, made from the faults and values of the given one."""
+def small_scenarios(scenario: Scenario, found: Scenario | None = None) -> Iterator[Scenario]:
+    """Yield small scenarios without end, made from the faults and values of the given one.
+
+    ``found`` is what it was made of: where no record is left, the values come from there, and there may be
+    more records again, since a scenario with records and fewer faults can be the smaller one.
+    """
     digest = sha256(to_json(scenario).encode()).digest()
     chance = Chance(Random(int.from_bytes(digest[:8], "big")))
-    values = [value for records in scenario.records.values() for _, value in records][:20]
+    most = scenario.record_count() if len(scenario.faults) <= MOST_FAULTS else MOST_RECORDS
+    values = _values(scenario) or _values(found or scenario)
     while True:
-        count = chance.integer(1, max(1, min(MOST_RECORDS, scenario.record_count())))
+        count = chance.integer(1, max(1, min(MOST_RECORDS, most)))
         kept = chance.sample(values, chance.integer(1, 2)) or values[:1]
         splits: dict[str, list[InputRecord]] = {
             split: [] for split in list(scenario.records)[: chance.integer(1, 2)]
@@ -73,6 +80,10 @@ def small_scenarios(scenario: Scenario) -> Iterator[Scenario]:
             faults=faults[:MOST_FAULTS],
             schedule=_schedule(chance, scenario.schedule),
         )
+
+
+def _values(scenario: Scenario) -> list[RecordValue]:
+    return [value for records in scenario.records.values() for _, value in records][:MOST_VALUES]
 
 
 def _stage(scenario: Scenario, parallelism: Parallelism, records: int, interval: int) -> Stage:

@@ -14,6 +14,7 @@ from harness.scenario import Fault, Scenario, Schedule, check
 from harness.shrinking.reductions import (
     beginnings,
     cost_of,
+    earlier_checkpoints,
     fault_subsets,
     fewer_subtasks,
     is_readable,
@@ -25,6 +26,7 @@ from harness.shrinking.reductions import (
     schedules,
     size_of,
     slower_sources,
+    sooner_checkpoints,
     with_records,
     without_items,
 )
@@ -42,6 +44,8 @@ REDUCTIONS = [
     plainer_faults,
     plainer_settings,
     plainer_values,
+    earlier_checkpoints,
+    sooner_checkpoints,
 ]
 
 

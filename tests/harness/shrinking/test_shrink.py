@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import perf_counter, sleep
 
+from msgspec.structs import replace
+
 from harness.checkers import Signature
 from harness.family import load_family
-from harness.generation import generate
+from harness.generation import STEPS_PER_RECORD, ample_step_budget, generate
 from harness.scenario import Fault, Scenario, Schedule
-from harness.shrinking.shrinker import shrink
+from harness.shrinking.reductions import listed_records, with_records
+from harness.shrinking.shrinker import HURRIED, shrink
 
 LOST: Signature = ("exactly_once", "lost")
 DUPLICATED: Signature = ("exactly_once", "duplicated")
+STUCK: Signature = ("liveness", "stuck")
 FAMILY = load_family("word_count")
 
 
@@ -124,3 +128,51 @@ def test_when_time_is_up_the_smallest_so_far_is_the_result() -> None:
     assert needs_two_records_and_a_late_kill(result.scenario) == LOST
     assert 0 < result.runs < 40
     assert result.scenario.record_count() < 40
+
+
+def stuck_with_two_bees(scenario: Scenario) -> Signature | None:
+    return STUCK if needs_two_records_and_a_late_kill(scenario) else None
+
+
+def test_a_stuck_run_is_tried_with_a_part_of_its_steps_and_confirmed_with_all_of_them() -> None:
+    tries: list[Scenario] = []
+
+    def fails(candidate: Scenario) -> Signature | None:
+        tries.append(candidate)
+        return stuck_with_two_bees(candidate)
+
+    result = shrink(generated(large), fails, STUCK, 60)
+    assert (result.after.records, result.after.faults) == (2, 1)
+    # What is left has as many steps as a generated scenario of its size, and was seen to be stuck with them.
+    assert result.scenario.step_budget == ample_step_budget(result.scenario)
+    assert result.scenario in tries
+    hurried = sum(candidate.step_budget == ample_step_budget(candidate) // HURRIED for candidate in tries)
+    assert hurried > len(tries) - 8
+
+
+def test_a_run_that_is_only_slow_is_not_taken_for_one_that_is_stuck() -> None:
+    def fails(candidate: Scenario) -> Signature | None:
+        slow = candidate.step_budget < 0.5 * ample_step_budget(candidate)
+        return STUCK if slow else stuck_with_two_bees(candidate)
+
+    result = shrink(generated(large), fails, STUCK, 60)
+    assert fails(result.scenario) == STUCK
+    assert (result.after.records, result.after.faults) == (2, 1)
+
+
+def test_records_that_only_pass_the_time_go_with_the_time() -> None:
+    """Neither can be made less alone: the interval has to fit what is read before the checkpoint."""
+    scenario = replace(
+        generated(lambda s: s.record_count() > 12),
+        checkpoint_interval_ms=60,
+        faults=(),
+        schedule=Schedule("priority", 0, {"store": -1}, (), 100),
+    )
+    scenario = with_records(scenario, listed_records(scenario)[:12])
+    spare = scenario.checkpoint_interval_ms - STEPS_PER_RECORD * scenario.record_count()
+
+    def fails(candidate: Scenario) -> Signature | None:
+        reading = STEPS_PER_RECORD * candidate.record_count()
+        return LOST if candidate.checkpoint_interval_ms - reading == spare else None
+
+    assert shrink(scenario, fails, LOST, 3).after.records <= 2
