@@ -7,7 +7,7 @@ throughput. ``type(element) is list`` is the one test that tells data from contr
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
@@ -30,15 +30,46 @@ class CancelCheckpointMarker(Struct, frozen=True, gc=False):
     checkpoint_id: int
 
 
+class Watermark(Struct, frozen=True, gc=False):
+    """Event time has reached ``timestamp``: what comes behind it in a channel and is not above it is late."""
+
+    timestamp: int
+
+
+class WatermarkStatus(Struct, frozen=True, gc=False):
+    """Whether the channel still brings watermarks, or is idle and holds nobody's event time back."""
+
+    is_idle: bool
+
+
 class EndOfData(Struct, frozen=True, gc=False):
-    """The input holds no more records; barriers may still follow until the channel is closed."""
+    """The input holds no more records; barriers may still follow until the channel is closed.
+
+    It stands for the last watermark, MAX_WATERMARK, too: where there is no more data, event time is over.
+    """
 
 
 class EndOfPartition(Struct, frozen=True, gc=False):
     """The last element of a channel: the upstream task has finished."""
 
 
-Element: TypeAlias = Buffer | CheckpointBarrier | CancelCheckpointMarker | EndOfData | EndOfPartition
+Element: TypeAlias = (
+    Buffer
+    | CheckpointBarrier
+    | CancelCheckpointMarker
+    | Watermark
+    | WatermarkStatus
+    | EndOfData
+    | EndOfPartition
+)
+
+MIN_WATERMARK: Final = -(1 << 63)
+"""The watermark before any other: nothing is known of event time."""
+MAX_WATERMARK: Final = (1 << 63) - 1
+"""The watermark behind the last record: everything that waits for event time happens."""
+
+IDLE = WatermarkStatus(True)
+ACTIVE = WatermarkStatus(False)
 
 END_OF_DATA = EndOfData()
 END_OF_PARTITION = EndOfPartition()

@@ -27,7 +27,16 @@ LONGEST_FUNCTION = 70
 # The rooms of the engine, lowest first. A module imports from its own row and the rows above it in this list;
 # modules that a row does not name belong to no room, which is a mistake of its own.
 ROOMS = (
-    ("configuration", "elements", "errors", "key_groups", "types", "protocol_points", "messages"),
+    (
+        "configuration",
+        "durations",
+        "elements",
+        "errors",
+        "key_groups",
+        "types",
+        "protocol_points",
+        "messages",
+    ),
     ("state",),
     ("functions", "watermarks"),
     ("operators", "windows", "connectors"),

@@ -1,0 +1,83 @@
+"""The watermark of several parts as one: the inputs of an operator, the splits of a source.
+
+As in Flink's CombinedWatermarkStatus, a watermark makes an idle part active again, the least of the active
+parts counts, and where all are idle the highest of all. What was once reached is never taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from engine.elements import ACTIVE, IDLE, MIN_WATERMARK, Watermark
+from engine.watermarks.valve import NOTHING, TimeElement
+
+
+class CombinedWatermark:
+    """Event time over numbered parts: ``watermark`` is what was reached, ``is_idle`` if all parts are."""
+
+    __slots__ = ("_idle", "_watermarks", "is_idle", "watermark")
+
+    def __init__(self, parts: Iterable[int]) -> None:
+        self._watermarks = dict.fromkeys(parts, MIN_WATERMARK)
+        self._idle = dict.fromkeys(self._watermarks, False)
+        self.watermark = MIN_WATERMARK
+        self.is_idle = False
+
+    def update(self, part: int, timestamp: int) -> bool:
+        """A part has reached ``timestamp``; whether the whole has advanced."""
+        self._idle[part] = False
+        if timestamp > self._watermarks[part]:
+            self._watermarks[part] = timestamp
+        return self._combine()
+
+    def update_status(self, part: int, is_idle: bool) -> bool:
+        """A part turns idle or active; whether the whole has advanced."""
+        if self._idle[part] is is_idle:
+            return False
+        self._idle[part] = is_idle
+        return self._combine()
+
+    def remove(self, part: int) -> bool:
+        """A part is over and holds nothing back any more; whether the whole has advanced."""
+        self._watermarks.pop(part, None)
+        self._idle.pop(part, None)
+        return self._combine()
+
+    def _combine(self) -> bool:
+        if not self._watermarks:
+            return False
+        active = [timestamp for part, timestamp in self._watermarks.items() if not self._idle[part]]
+        self.is_idle = not active
+        reached = min(active) if active else max(self._watermarks.values())
+        if reached <= self.watermark:
+            return False
+        self.watermark = reached
+        return True
+
+
+class CombinedInputs:
+    """What the inputs of an operator together say, from what the valve of each gives out."""
+
+    __slots__ = ("_combined",)
+
+    def __init__(self, inputs: int) -> None:
+        self._combined = CombinedWatermark(range(inputs))
+
+    def take(self, number: int, elements: Iterable[TimeElement]) -> Sequence[TimeElement]:
+        """Input ``number`` gives out ``elements``; what follows for the operator."""
+        results: list[TimeElement] = []
+        combined = self._combined
+        for element in elements:
+            was_idle = combined.is_idle
+            if type(element) is Watermark:
+                advanced = combined.update(number, element.timestamp)
+            else:
+                advanced = combined.update_status(number, element.is_idle)
+            # A channel ignores watermarks while it is idle: it turns active before one, idle after one.
+            if was_idle and not combined.is_idle:
+                results.append(ACTIVE)
+            if advanced:
+                results.append(Watermark(combined.watermark))
+            if combined.is_idle and not was_idle:
+                results.append(IDLE)
+        return results or NOTHING

@@ -1,0 +1,51 @@
+"""Several channels, several inputs: what the recorded facts about Flink leave out."""
+
+from engine.elements import ACTIVE, IDLE, MAX_WATERMARK, Watermark
+from engine.watermarks.combined import CombinedInputs
+from engine.watermarks.valve import WatermarkValve
+
+
+def test_ended_channel_holds_nothing_back():
+    valve = WatermarkValve(2)
+    assert valve.ended(0, MAX_WATERMARK) == ()
+    assert valve.watermark(1, 5) == (Watermark(5),)
+    assert valve.ended(1, MAX_WATERMARK) == (Watermark(MAX_WATERMARK),)
+
+
+def test_channel_that_ends_while_idle_is_over_too():
+    valve = WatermarkValve(2)
+    valve.status(0, True)
+    assert valve.watermark(1, 5) == (Watermark(5),)
+    assert valve.ended(0, MAX_WATERMARK) == ()
+    assert valve.watermark(1, 6) == (Watermark(6),)
+    assert valve.ended(1, MAX_WATERMARK) == (Watermark(MAX_WATERMARK),)
+
+
+def test_last_channel_that_ends_while_idle_wakes_the_input():
+    valve = WatermarkValve(1)
+    assert valve.status(0, True) == (IDLE,)
+    assert valve.ended(0, MAX_WATERMARK) == (ACTIVE, Watermark(MAX_WATERMARK))
+
+
+def test_least_of_two_inputs_counts():
+    inputs = CombinedInputs(2)
+    assert inputs.take(0, [Watermark(10)]) == ()
+    assert inputs.take(1, [Watermark(4)]) == [Watermark(4)]
+    assert inputs.take(1, [Watermark(12)]) == [Watermark(10)]
+
+
+def test_idle_input_does_not_count_and_wakes_before_its_watermark():
+    inputs = CombinedInputs(2)
+    inputs.take(0, [Watermark(10)])
+    assert inputs.take(1, [IDLE]) == [Watermark(10)]
+    assert inputs.take(0, [Watermark(12), IDLE]) == [Watermark(12), IDLE]
+    assert inputs.take(1, [ACTIVE, Watermark(13)]) == [ACTIVE, Watermark(13)]
+    assert inputs.take(1, [Watermark(13)]) == ()
+
+
+def test_all_inputs_idle_give_the_highest_watermark_first():
+    inputs = CombinedInputs(2)
+    inputs.take(0, [Watermark(3)])
+    inputs.take(1, [Watermark(8)])
+    assert inputs.take(1, [IDLE]) == ()
+    assert inputs.take(0, [IDLE]) == [Watermark(8), IDLE]
