@@ -221,6 +221,14 @@ class FunctionInitializationContext(Struct, eq=False):
 
     _restored_checkpoint_id: int | None
     _store: OperatorStateStore
+    _settled: bool = False
+
+    def is_settled(self) -> bool:
+        """Whether somebody else commits what checkpoints list, and has done so for the restored one.
+
+        Then the function's life ends with its next snapshot. See CommittingFunction.
+        """
+        return self._settled
 
     def is_restored(self) -> bool:
         """Whether the job was restored from a checkpoint, even if this operator has no state in it."""
@@ -274,3 +282,20 @@ class CheckpointListener:
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
         """The checkpoint will not complete. May be missed."""
+
+
+class CommittingFunction(CheckpointedFunction, CheckpointListener):
+    """Commits what complete checkpoints list, to a world outside.
+
+    Usually the function does so itself, when it is notified or restored. Where a task does not outlive a
+    checkpoint (on Spark), the driver does it: a function made for the purpose is asked to ``settle``, and
+    when those of all subtasks have, to ``abort_unlisted``; it never sees a record.
+    """
+
+    @abstractmethod
+    def settle(self, context: FunctionInitializationContext) -> None:
+        """Commit what the restored checkpoint lists, and abort what it lists as open."""
+
+    @abstractmethod
+    def abort_unlisted(self) -> None:
+        """Abort whatever is not committed: every checkpoint is settled, and nothing of the job runs."""

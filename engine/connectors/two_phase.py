@@ -15,6 +15,9 @@ The rules this module lives by:
   checkpoint lists as pre-committed was begun before its snapshot and has a lower epoch. So exactly those with
   an epoch of at least the restored id, of another attempt, are nobody's. Those of an old subtask s fall to
   the new subtask s modulo the parallelism, so that each has one sweeper at any parallelism.
+- **Where the driver commits** (on Spark), a task begins a transaction, pre-commits it with the one snapshot
+  of its life, and begins no other; the driver settles what complete checkpoints list, and then may sweep all
+  that is left, since no transaction but those listed will ever be needed.
 - A transaction is plain data: enough for another process to commit or abort it, never a live connection. It
   may change until it is pre-committed (a list may), not afterwards.
 """
@@ -30,8 +33,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from engine.functions import (
-    CheckpointedFunction,
-    CheckpointListener,
+    CommittingFunction,
     FunctionInitializationContext,
     FunctionSnapshotContext,
     SinkFunction,
@@ -86,7 +88,7 @@ Listed: TypeAlias = tuple[PendingTransaction | None, Sequence[PendingTransaction
 """The open transaction, the pending ones, and the user context, as a checkpoint lists them."""
 
 
-class TwoPhaseCommitSinkFunction(SinkFunction, CheckpointedFunction, CheckpointListener):
+class TwoPhaseCommitSinkFunction(SinkFunction, CommittingFunction):
     """Implement begin_transaction, invoke_transaction, pre_commit, commit and abort.
 
     ``self.subtask``, ``self.epoch`` and ``self.attempt`` are what the name of a new transaction must carry.
@@ -108,6 +110,7 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CheckpointedFunction, CheckpointL
         self._pending: dict[int, PendingTransaction] = {}
         self._user_context: Any = None
         self._finished = False
+        self._ends_with_snapshot = False
         self._timeout_ms = (1 << 63) - 1
         self._ignores_failures_after_timeout = False
         self._warning_ratio = -1.0
@@ -225,7 +228,7 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CheckpointedFunction, CheckpointL
                 current.transaction, current.start_ms, checkpoint_id
             )
             self._open = None
-        if not self._finished:
+        if not self._finished and not self._ends_with_snapshot:
             self._begin(checkpoint_id)
         self._state.update([self._stored()])
 
@@ -255,27 +258,22 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CheckpointedFunction, CheckpointL
 
     def initialize_state(self, context: FunctionInitializationContext) -> None:
         """Settle what the checkpoint lists, sweep what it does not, begin."""
-        runtime_context = self.get_runtime_context()
-        self.subtask = runtime_context.get_index_of_this_subtask()
-        self.attempt = runtime_context.get_attempt_id()
         restored_checkpoint_id = context.get_restored_checkpoint_id()
-        self._state: ListState = context.get_operator_state_store().get_list_state(_STATE)
-        has_user_context = False
-        if restored_checkpoint_id is not None:
-            for stored in self._state.get():
-                has_user_context |= self._recover(_listed(stored), restored_checkpoint_id)
-        if not has_user_context:
-            self._user_context = self.initialize_user_context()
-        self._pending.clear()
-        self.abort_unknown(
-            Recovery(
-                self.subtask,
-                runtime_context.get_number_of_parallel_subtasks(),
-                self.attempt,
-                restored_checkpoint_id,
-            )
-        )
+        self._ends_with_snapshot = context.is_settled()
+        if self._ends_with_snapshot:
+            self._take_over(context, self._go_on)
+        else:
+            self._take_over(context, self._recover)
+            self.abort_unknown(self._recovery(restored_checkpoint_id))
         self._begin(restored_checkpoint_id or 0)
+
+    def settle(self, context: FunctionInitializationContext) -> None:
+        """Settle what the checkpoint lists, and begin nothing."""
+        self._take_over(context, self._recover)
+
+    def abort_unlisted(self) -> None:
+        """Sweep without regard to epochs: whatever any checkpoint lists is committed."""
+        self.abort_unknown(self._recovery(None))
 
     def close(self) -> None:
         """Abort the open transaction; pre-committed ones belong to their checkpoints."""
@@ -286,6 +284,25 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CheckpointedFunction, CheckpointL
             self.get_runtime_context().probe(ABORTED, self.epoch)
 
     # ---- within
+
+    def _take_over(self, context: FunctionInitializationContext, take: Callable[[Listed, int], bool]) -> None:
+        """Hand what each subtask of the restored job had listed to ``take``; it tells of a user context."""
+        runtime_context = self.get_runtime_context()
+        self.subtask = runtime_context.get_index_of_this_subtask()
+        self.attempt = runtime_context.get_attempt_id()
+        restored_checkpoint_id = context.get_restored_checkpoint_id()
+        self._state: ListState = context.get_operator_state_store().get_list_state(_STATE)
+        has_user_context = False
+        if restored_checkpoint_id is not None:
+            for stored in self._state.get():
+                has_user_context |= take(_listed(stored), restored_checkpoint_id)
+        if not has_user_context:
+            self._user_context = self.initialize_user_context()
+        self._pending.clear()
+
+    def _recovery(self, restored_checkpoint_id: int | None) -> Recovery:
+        parallelism = self.get_runtime_context().get_number_of_parallel_subtasks()
+        return Recovery(self.subtask, parallelism, self.attempt, restored_checkpoint_id)
 
     def _begin(self, epoch: int) -> None:
         self.epoch = epoch
@@ -333,6 +350,13 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CheckpointedFunction, CheckpointL
             return False
         self._user_context = user_context
         self.finish_recovering_context(handled)
+        return True
+
+    def _go_on(self, listed: Listed, restored_checkpoint_id: int) -> bool:
+        """Take over the user context alone: somebody else has settled the transactions."""
+        if listed[2] is None:
+            return False
+        self._user_context = listed[2]
         return True
 
     def _recover_and_commit(self, pending: PendingTransaction) -> bool:

@@ -5,12 +5,18 @@ Who is connected with whom says the layout. The queues towards the subtasks of a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from engine.checkpoint.metadata import CheckpointMetadata
-from engine.checkpoint.redistribution import effective_max_parallelism, read_assignment, redistribute
+from engine.checkpoint.redistribution import (
+    RestoreAssignment,
+    effective_max_parallelism,
+    read_assignment,
+    redistribute,
+)
 from engine.graph import JobGraph, JobVertex
 from engine.job.layout import Filler, Layout
 from engine.messages import TaskId
@@ -80,6 +86,55 @@ def _operators(graph: JobGraph) -> list[tuple[str, int, int, bool]]:
     ]
 
 
+class RestorePlan(Struct, frozen=True):
+    """What one task restores, known from the metadata alone: by operator, which part of which files.
+
+    An operator that the checkpoint does not know is missing: it is new in the job, which is not the same as
+    one whose state went to other subtasks.
+    """
+
+    checkpoint_id: int | None
+    operators: Mapping[str, RestoreAssignment]
+
+
+AFRESH = RestorePlan(None, {})
+
+
+def plan_restores(
+    graph: JobGraph, layout: Layout, metadata: CheckpointMetadata | None
+) -> dict[TaskId, RestorePlan]:
+    """Deal the state of ``metadata`` out to the tasks; nothing at a fresh start.
+
+    Raises what redistribution raises: a job that does not fit the checkpoint.
+    """
+    if metadata is None:
+        return dict.fromkeys(layout.upstreams, AFRESH)
+    assignments = redistribute(metadata, _operators(graph))
+    known = {operator.operator_id for operator in metadata.operators}
+    plans: dict[TaskId, RestorePlan] = {}
+    for task in layout.upstreams:
+        operators: dict[str, RestoreAssignment] = {}
+        for node in graph.vertices[task.vertex].operators:
+            if node.operator_id in known:
+                operators[node.operator_id] = assignments[node.operator_id, task.subtask]
+        plans[task] = RestorePlan(metadata.checkpoint_id, operators)
+    return plans
+
+
+def read_restore(
+    plan: RestorePlan, read: Callable[[str], bytes], decoded: dict[str, DecodedSnapshot]
+) -> Restore:
+    """Read what a task restores; ``decoded`` has the files that others have read.
+
+    Raises what reading raises: a damaged file.
+    """
+    operators: dict[str, RestoredOperator] = {}
+    for operator_id, assignment in plan.operators.items():
+        restored = read_assignment(assignment, read, decoded)
+        operators[operator_id] = RestoredOperator(restored.keyed, restored.operator)
+    return Restore(plan.checkpoint_id, operators)
+
+
 def restore_events(
     graph: JobGraph,
     layout: Layout,
@@ -88,22 +143,8 @@ def restore_events(
 ) -> dict[TaskId, Restore]:
     """What each task restores: its share of ``metadata``, read through ``read``; nothing at a fresh start.
 
-    An operator that the checkpoint does not know is missing from its task's event: it is new in the job,
-    which is not the same as one whose state went to other subtasks.
-
     Raises what redistribution and reading raise: a job that does not fit the checkpoint, a damaged file.
     """
-    if metadata is None:
-        return dict.fromkeys(layout.upstreams, Restore(None, {}))
-    assignments = redistribute(metadata, _operators(graph))
-    known = {operator.operator_id for operator in metadata.operators}
     decoded: dict[str, DecodedSnapshot] = {}
-    events: dict[TaskId, Restore] = {}
-    for task in layout.upstreams:
-        operators: dict[str, RestoredOperator] = {}
-        for node in graph.vertices[task.vertex].operators:
-            if node.operator_id in known:
-                restored = read_assignment(assignments[node.operator_id, task.subtask], read, decoded)
-                operators[node.operator_id] = RestoredOperator(restored.keyed, restored.operator)
-        events[task] = Restore(metadata.checkpoint_id, operators)
-    return events
+    plans = plan_restores(graph, layout, metadata)
+    return {task: read_restore(plan, read, decoded) for task, plan in plans.items()}

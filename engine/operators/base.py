@@ -33,7 +33,7 @@ class OperatorContext(Struct, kw_only=True):
 
     ``keyed`` and ``operator`` are the restored state as ``read_assignment`` gave it; None at a fresh start
     and for an operator that the restored job did not have. ``restored_checkpoint_id`` is set whenever the
-    job was restored, even where this operator has no state.
+    job was restored, even where this operator has no state. ``settled``: see FunctionInitializationContext.
     """
 
     task_name: str
@@ -48,6 +48,7 @@ class OperatorContext(Struct, kw_only=True):
     keyed: Any = None
     operator: Any = None
     allow_pickle: bool = False
+    settled: bool = False
 
     def runtime_context(self, backend: KeyedStateBackend | None = None) -> RuntimeContext:
         """The part of it that user functions see."""
@@ -141,7 +142,7 @@ class FunctionOperator(Operator):
             self._checkpointed = function
             self._store = context.operator_store()
             function.initialize_state(
-                FunctionInitializationContext(context.restored_checkpoint_id, self._store)
+                FunctionInitializationContext(context.restored_checkpoint_id, self._store, context.settled)
             )
         function.open(runtime_context)
 

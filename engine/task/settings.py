@@ -12,6 +12,7 @@ class TaskSettings(Struct, frozen=True):
     """Whose tasks they are, how much they read at once, and who watches them.
 
     Elements are passed so often that the probe is told of them only where somebody asks for that.
+    ``settled`` says that the driver commits what checkpoints list, since the tasks do not live that long.
     """
 
     attempt: AttemptId
@@ -20,3 +21,4 @@ class TaskSettings(Struct, frozen=True):
     checkpointing: bool
     allow_pickle: bool = False
     watches_elements: bool = True
+    settled: bool = False

@@ -428,6 +428,7 @@ class Task:
             keyed=restored.keyed,
             operator=restored.operator,
             allow_pickle=self.settings.allow_pickle,
+            settled=self.settings.settled,
         )
 
     def _end_data(self) -> Sequence[TaskEffect]:
