@@ -7,19 +7,24 @@ The rules this module lives by:
 - A kill may cut the last line short, and only that one: what does not end in a newline was never said.
   Whoever reads settles by looking what became of the thing itself.
 - Each process has a file of its own; nothing is appended to the torn line of a predecessor.
-- Times are those of the machine's monotonic clock, which all its processes share.
+- Times are those of the machine's monotonic clock, which all its processes share. What several processes told
+  beside each other is put in order by it; of two events of which one brought the other about, the cause was
+  written, and so timed, before the effect.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, Self
 
 import msgspec
 
 PROCESS_STARTED: Final = "process_started"
+SUBTASK_STARTED: Final = "subtask_started"
+"""Of systems whose tasks are made anew for each checkpoint: one of them begins."""
 ATTEMPT_STARTED: Final = "attempt_started"
 SNAPSHOT_TAKEN: Final = "snapshot_taken"
 CHECKPOINT_TRIGGERED: Final = "checkpoint_triggered"
@@ -38,18 +43,40 @@ _decoder = msgspec.json.Decoder(dict[str, Any])
 
 
 class EventLog:
-    """The file to which a process appends. All copies of it are the same file."""
+    """The file to which a process appends.
+
+    All copies of it are the same file; one that is sent to another process is that one's file beside it.
+    """
 
     def __init__(self, path: str) -> None:
+        self._path = path
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
 
     def __deepcopy__(self, memo: object) -> Self:
         return self
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return log_beside, (self._path,)
+
     def say(self, kind: str, **payload: Any) -> None:
         """Append one event."""
         line = _encoder.encode({"at": time.monotonic_ns(), "kind": kind, **payload})
         os.write(self._descriptor, line + b"\n")
+
+
+@cache
+def log_beside(path: str) -> EventLog:
+    """The log of this process beside that of another one."""
+    return EventLog(f"{path}.{os.getpid()}")
+
+
+def read_all_events(path: Path) -> list[dict[str, Any]]:
+    """Return what a process said, and those beside it, in the order of time."""
+    events = read_events(path)
+    for beside in sorted(path.parent.glob(f"{path.name}.*")):
+        events += read_events(beside)
+    events.sort(key=lambda event: event["at"])
+    return events
 
 
 def read_events(path: Path) -> list[dict[str, Any]]:

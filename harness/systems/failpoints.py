@@ -23,11 +23,16 @@ class Killed(BaseException):
     """The task that is running dies here."""
 
 
+def _always(fault: Fault, task: str) -> bool:
+    return True
+
+
 class Failpoints:
     """The faults of one run, as far as they have not struck.
 
     ``strike`` is told which fault strikes, its number, and the task it was hit by; it raises Killed where the
-    task that is running dies.
+    task that is running dies. ``can_strike`` says whether a fault can hit that task here and now: a pass at
+    which it cannot does not count, and one that was to strike later waits for a pass at which it can.
     """
 
     def __init__(
@@ -36,11 +41,13 @@ class Failpoints:
         in_turn: bool,
         waiting: WaitingState,
         strike: Callable[[int, Fault, str], None],
+        can_strike: Callable[[Fault, str], bool] = _always,
     ) -> None:
         self.points: dict[str, int] = {}
         self._faults = faults
         self._in_turn = in_turn
         self._strike = strike
+        self._can_strike = can_strike
         self._left = list(waiting.left) or [fault.occurrence for fault in faults]
         self._striking = list(waiting.striking)
         self._armed: dict[str, list[int]] = {}
@@ -71,9 +78,13 @@ class Failpoints:
 
     def commit_fault(self, task: str) -> FaultKind | None:
         """What is wrong with the commit about to be made, if anything."""
-        if "committing" not in self._armed:
+        return self.outside_fault("committing", task, 0)
+
+    def outside_fault(self, point: str, task: str, checkpoint_id: int) -> FaultKind | None:
+        """What the outside does wrong with a commit or a write about to be made at a point, if anything."""
+        if point not in self._armed:
             return None
-        number = self._hit("committing", task, 0, kills=False)
+        number = self._hit(point, task, checkpoint_id, kills=False)
         if number is None:
             return None
         self._arm()
@@ -87,6 +98,8 @@ class Failpoints:
             if (fault.kind in KILLS) is not kills:
                 continue
             if fault.task not in (ANY_TASK, task) or fault.checkpoint not in (0, checkpoint_id):
+                continue
+            if not self._can_strike(fault, task):
                 continue
             self._left[number] -= 1
             if self._left[number] == 0:
@@ -105,7 +118,14 @@ class Failpoints:
     def _count_down(self) -> None:
         """One at a time: who dies here cannot see to the next, which strikes at the next call."""
         striking = [(number, task, max(calls - 1, 0)) for number, task, calls in self._striking]
-        place = next((place for place, (_, _, calls) in enumerate(striking) if not calls), None)
+        place = next(
+            (
+                place
+                for place, (number, task, calls) in enumerate(striking)
+                if not calls and self._can_strike(self._faults[number], task)
+            ),
+            None,
+        )
         if place is None:
             self._striking = striking
             return

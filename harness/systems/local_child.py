@@ -27,8 +27,9 @@ from harness.scenario import FaultKind
 from harness.systems import event_log
 from harness.systems.ends import CountedSource, LocalIO
 from harness.systems.event_log import EventLog
-from harness.systems.observed import ObservedLocalExecution, RunOver, described, say_error
+from harness.systems.observed import ObservedLocalExecution
 from harness.systems.spec import Spec, read_records, read_spec
+from harness.systems.told import RunOver, described, say_error
 
 
 def run(spec: Spec, log: EventLog, locked: ExitStack) -> int:
