@@ -28,9 +28,11 @@ from harness.scenario import (
     LATE_FAULTS,
     Fault,
     InputRecord,
+    RecordValue,
     Scenario,
     Schedule,
 )
+from harness.shrinking.splits import exchanging_splits
 
 Item = TypeVar("Item")
 
@@ -241,14 +243,20 @@ def fault_subsets(scenario: Scenario) -> Iterator[Scenario]:
             yield replace(scenario, faults=faults)
 
 
-def fewer_subtasks(scenario: Scenario) -> Iterator[Scenario]:
-    """Yield the scenario with lower parallelism, the lowest first, and without splits that are empty."""
+def fewer_subtasks(scenario: Scenario, found: Scenario | None = None) -> Iterator[Scenario]:
+    """Yield the scenario with lower parallelism, the lowest first, and without splits that are empty.
+
+    ``found`` is what it was made of, and shows which splits can be one.
+    """
     full = {split: records for split, records in scenario.records.items() if records}
     if len(full) < len(scenario.records):
-        yield replace(scenario, records=full or {"only": ()})
-    if len(full) > 1:
-        merged = tuple(record for _, record in listed_records(scenario))
-        yield replace(scenario, records={next(iter(full)): merged})
+        yield replace(scenario, records=full or {next(iter(scenario.records)): ()})
+    first_of = exchanging_splits(found or scenario)
+    merged: dict[str, list[InputRecord]] = {first_of[split]: [] for split in full}
+    if len(merged) < len(full):
+        for split, record in listed_records(scenario):
+            merged[first_of[split]].append(record)
+        yield replace(scenario, records={split: tuple(records) for split, records in merged.items()})
     source, keyed, sink = scenario.parallelisms()
     yield replace(scenario, parallelism=1, source_parallelism=1, sink_parallelism=1)
     for field, now in (("source_parallelism", source), ("parallelism", keyed), ("sink_parallelism", sink)):
@@ -310,16 +318,24 @@ def _plainer(fault: Fault) -> Iterator[Fault]:
                 yield replace(fault, **changed)
 
 
-def plainer_values(scenario: Scenario) -> Iterator[Scenario]:
-    """Yield the scenario with all values equal, or with one kind of value turned into the first."""
+def plainer_values(scenario: Scenario, found: Scenario | None = None) -> Iterator[Scenario]:
+    """Yield the scenario with all values equal, or with one kind of value turned into the first.
+
+    ``found`` is what it was made of, and shows which splits share their values; the others keep theirs.
+    """
+    first_of = exchanging_splits(found or scenario)
     pairs = listed_records(scenario)
-    values = list(dict.fromkeys(value for _, (_, value) in pairs))
-    if len(values) < 2:
+    first: dict[str, RecordValue] = {}
+    for split, (_, value) in pairs:
+        first.setdefault(first_of[split], value)
+    plain = set(first.values())
+    others = [value for value in dict.fromkeys(value for _, (_, value) in pairs) if value not in plain]
+    if not others:
         return
-    first = values[0]
-    for replaced in (set(values), *({value} for value in values[1:])):
+    for replaced in (set(others), *({value} for value in others)):
         changed = [
-            (split, (timestamp, first if value in replaced else value)) for split, (timestamp, value) in pairs
+            (split, (timestamp, first[first_of[split]] if value in replaced else value))
+            for split, (timestamp, value) in pairs
         ]
         yield with_records(scenario, changed)
 

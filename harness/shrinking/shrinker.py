@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Final, TypeAlias
 
@@ -168,8 +169,8 @@ class _Search:
             self._first(fault_subsets)
             self._first(beginnings)
             self._leave_out_records()
-            self._all(fewer_subtasks)
-            self._all(plainer_values)
+            self._all(partial(fewer_subtasks, found=self._found))
+            self._all(partial(plainer_values, found=self._found))
             self._all(plainer_settings)
             self._all(plainer_faults)
             self._leave_out_choices()

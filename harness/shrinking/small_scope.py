@@ -34,6 +34,7 @@ from harness.scenario import (
     Schedule,
     to_json,
 )
+from harness.shrinking.splits import exchanging_splits
 
 MOST_RECORDS: Final = 6
 MOST_FAULTS: Final = 2
@@ -44,21 +45,27 @@ HORIZON: Final = 600
 def small_scenarios(scenario: Scenario, found: Scenario | None = None) -> Iterator[Scenario]:
     """Yield small scenarios without end, made from the faults and values of the given one.
 
-    ``found`` is what it was made of: where no record is left, the values come from there, and there may be
-    more records again, since a scenario with records and fewer faults can be the smaller one.
+    ``found`` is what it was made of: it shows which splits exchange records. Where no record is left, the
+    values come from there, and there may be more records again, since a scenario with records and fewer
+    faults can be the smaller one.
     """
     digest = sha256(to_json(scenario).encode()).digest()
     chance = Chance(Random(int.from_bytes(digest[:8], "big")))
     most = scenario.record_count() if len(scenario.faults) <= MOST_FAULTS else MOST_RECORDS
-    values = _values(scenario) or _values(found or scenario)
+    first_of = exchanging_splits(found or scenario)
+    values = _values(scenario, first_of) or _values(found or scenario, first_of)
+    # A split with values of its own that are all gone has nothing to be given.
+    usable = [split for split in scenario.records if first_of[split] in values]
     while True:
         count = chance.integer(1, max(1, min(MOST_RECORDS, most)))
-        kept = chance.sample(values, chance.integer(1, 2)) or values[:1]
         splits: dict[str, list[InputRecord]] = {
-            split: [] for split in list(scenario.records)[: chance.integer(1, 2)]
+            split: [] for split in (usable or list(scenario.records))[: chance.integer(1, 2)]
         }
-        for time in range(count if kept else 0):
-            splits[chance.choice(list(splits))].append((time, chance.choice(kept)))
+        different = chance.integer(1, 2)
+        kept = {first: chance.sample(each, different) or each[:1] for first, each in values.items()}
+        for time in range(count if usable else 0):
+            split = chance.choice(list(splits))
+            splits[split].append((time, chance.choice(kept[first_of[split]])))
         source, keyed, sink = (chance.integer(1, min(2, most)) for most in scenario.parallelisms())
         if chance.chance(0.25):
             # What is cut by key groups may be cut wrongly in three parts and rightly in two.
@@ -82,8 +89,13 @@ def small_scenarios(scenario: Scenario, found: Scenario | None = None) -> Iterat
         )
 
 
-def _values(scenario: Scenario) -> list[RecordValue]:
-    return [value for records in scenario.records.values() for _, value in records][:MOST_VALUES]
+def _values(scenario: Scenario, first_of: dict[str, str]) -> dict[str, list[RecordValue]]:
+    """Return some values, by the first of the splits that share them."""
+    values: dict[str, list[RecordValue]] = {}
+    for split, records in scenario.records.items():
+        if records:
+            values.setdefault(first_of[split], []).extend(value for _, value in records)
+    return {first: each[:MOST_VALUES] for first, each in values.items()}
 
 
 def _stage(scenario: Scenario, parallelism: Parallelism, records: int, interval: int) -> Stage:
