@@ -26,6 +26,8 @@ from harness.options import (
     Families,
     MaxTime,
     OneFamily,
+    RunSeed,
+    RunSystem,
     Scenarios,
     Seed,
     Subject,
@@ -44,13 +46,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-DEFAULT_SCENARIOS = 1000
-
-
-NIGHTLY_FOLDER = Path("reports", "out")
-RUN_FOLDER = NIGHTLY_FOLDER / "run"
-CAMPAIGN_FOLDER = NIGHTLY_FOLDER / "campaign"
-
 
 @app.callback()
 def _options(
@@ -64,22 +59,33 @@ def run(
     families: Families = None,
     scenarios: Scenarios = None,
     max_time: MaxTime = None,
-    seed: Seed = 0,
-    system: System = "simulated",
+    seed: RunSeed = None,
+    system: RunSystem = None,
     workers: Workers = None,
-    out: Annotated[Path, typer.Option("--out", help="Where results go.")] = RUN_FOLDER,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Where results go.", show_default="reports/out/run")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run scenarios of families on this machine and write a report."""
     from harness.commands.running import run_command
-    from harness.family import family_names
+    from harness.plan import RUN, plan
+    from harness.settings import load_settings
 
-    if scenarios is None and max_time is None:
-        scenarios = DEFAULT_SCENARIOS
-    code = run_command(
-        families or family_names(), scenarios, max_time, seed, system, workers, out, as_json, _command()
+    wanted = plan(
+        load_settings(),
+        RUN,
+        families=families,
+        scenarios=scenarios,
+        max_time=max_time,
+        seed=seed,
+        system=system,
+        workers=workers,
+        out=out,
+        as_json=as_json,
+        command=_command(),
     )
-    raise typer.Exit(code)
+    raise typer.Exit(run_command(wanted))
 
 
 @app.command()
@@ -87,37 +93,56 @@ def campaign(
     families: Families = None,
     scenarios: Scenarios = None,
     max_time: MaxTime = None,
-    seed: Seed = 0,
+    seed: RunSeed = None,
     master: Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark's master.")] = None,
-    out: Annotated[Path, typer.Option("--out", help="Where results go.")] = CAMPAIGN_FOLDER,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Where results go.", show_default="reports/out/campaign")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a campaign on Spark: simulated on executors, judged by Spark SQL as well."""
     from harness.commands.nightly import campaign_command
-    from harness.family import family_names
+    from harness.plan import CAMPAIGN, plan
+    from harness.settings import load_settings
 
-    if scenarios is None and max_time is None:
-        scenarios = DEFAULT_SCENARIOS
-    code = campaign_command(
-        families or family_names(), scenarios, max_time, seed, master, out, as_json, _command()
+    wanted = plan(
+        load_settings(),
+        CAMPAIGN,
+        families=families,
+        scenarios=scenarios,
+        max_time=max_time,
+        seed=seed,
+        out=out,
+        as_json=as_json,
+        command=_command(),
     )
-    raise typer.Exit(code)
+    raise typer.Exit(campaign_command(wanted, master))
 
 
 @app.command()
 def nightly(
     max_time: Annotated[
-        float, typer.Option("--max-time", min=0, metavar="SECONDS", help="For how long the campaign runs.")
-    ] = 60.0,
+        float | None,
+        typer.Option(
+            "--max-time",
+            min=0,
+            metavar="SECONDS",
+            help="For how long the campaign runs.",
+            show_default="60",
+        ),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option("--seed", help="Decides everything; if not given, each night another one.")
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="Where results go.")] = NIGHTLY_FOLDER,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Where results go.", show_default="reports/out")
+    ] = None,
 ) -> None:
     """Do the night's work: a year of flights under kills, then a campaign; write the report of both."""
     from harness.commands.nightly import nightly_command
+    from harness.settings import load_settings
 
-    raise typer.Exit(nightly_command(out, max_time, seed, _command()))
+    raise typer.Exit(nightly_command(load_settings(), max_time, seed, out, _command()))
 
 
 @app.command()

@@ -27,6 +27,7 @@ _MENDABLE: Final = frozenset(
     {
         ("harness.family", "FamilyError"),
         ("harness.scenario", "ScenarioError"),
+        ("harness.settings", "SettingsError"),
         ("harness.running.outcome", "OutcomeError"),
         ("harness.flights.data", "DataMissing"),
         ("harness.mutants.registry", "MutantError"),

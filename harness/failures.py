@@ -10,13 +10,13 @@ The rules this module lives by:
 - Only where a run can be repeated step by step can it be shrunk: on another system the scenario is kept as
   it was found, with the history of the run that is made to explain it.
 - Shrinking takes seconds a case, and there is no limit to the ways in which a broken engine can fail: the
-  first ones are shrunk, the others are kept as they are.
+  first ones are shrunk, the others are kept as they are. New ones come before those that are known.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -28,6 +28,7 @@ from harness.explanation.explanation import Explanation, explain
 from harness.explanation.wording import replay_command, shrink_command
 from harness.family import Family, FamilyError, Rows
 from harness.history import TRANSACTION_VISIBLE, History
+from harness.known import KnownSignature, find_known
 from harness.oracle import PythonOracle
 from harness.running.runner import OutputUnwritable, RunResult
 from harness.running.tally import Group
@@ -63,6 +64,8 @@ class FailureCase:
     """The command that replays the scenario as it was found; empty where it has no seed."""
     shrink: str
     """The command that shrinks the scenario as it was found."""
+    known: KnownSignature | None = None
+    """The entry of the settings that lists it; None: it is new."""
 
     @property
     def scenario(self) -> Scenario:
@@ -82,20 +85,32 @@ class FailureCase:
 
 
 def failure_cases(
-    result: RunResult, folder: Path, progress: Callable[[str], None] = lambda text: None
+    result: RunResult,
+    folder: Path,
+    progress: Callable[[str], None] = lambda text: None,
+    known: Sequence[KnownSignature] = (),
 ) -> list[FailureCase]:
-    """Shrink, explain and write down each way in which a run failed. ``progress`` is told what is shrunk."""
+    """Shrink, explain and write down each way in which a run failed, new ones first.
+
+    ``progress`` is told what is shrunk.
+    """
+    listed = [
+        (find_known(known, group.first.family, group.signature), group)
+        for group in result.tally.groups.values()
+    ]
     cases = []
-    for number, group in enumerate(result.tally.groups.values()):
+    for number, (entry, group) in enumerate(sorted(listed, key=lambda each: each[0] is not None)):
         progress(f"shrinking {group.first.family}: {', '.join(group.signature)}")
         # Who has interrupted a run does not wait for its failures to be shrunk.
         repeatable = Capability.DETERMINISM in result.system.capabilities
         shrinks = repeatable and number < MOST_SHRUNK and not result.interrupted
-        cases.append(_case_of(result, group, folder, LIMIT_SECONDS if shrinks else 0.0))
+        cases.append(_case_of(result, group, folder, LIMIT_SECONDS if shrinks else 0.0, entry))
     return cases
 
 
-def _case_of(result: RunResult, group: Group, folder: Path, limit_seconds: float) -> FailureCase:
+def _case_of(
+    result: RunResult, group: Group, folder: Path, limit_seconds: float, known: KnownSignature | None
+) -> FailureCase:
     name = group.first.family
     family, asked = result.family(name), result.asked_for(name)
     seed = group.first.seed
@@ -120,6 +135,7 @@ def _case_of(result: RunResult, group: Group, folder: Path, limit_seconds: float
         replay=replay_command(paths[0], asked, result.system.name),
         replay_seed=replay_command(seed, asked, result.system.name),
         shrink=shrink_command(paths[1], asked),
+        known=known,
     )
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -37,6 +37,7 @@ from harness.flights.oracle import YearComparison, YearUnreadable, compare_year
 from harness.flights.real_input import failed_input, real_input_of
 from harness.flights.trial import FAMILY, run_flights
 from harness.history import CHECKPOINT_COMPLETED, History
+from harness.known import KnownSignature
 from harness.mutants import built_in_mutants
 from harness.mutants.measuring import Result, measure_all
 from harness.reporting import report_of, with_oracles, with_trend, write_report
@@ -53,10 +54,19 @@ FOLDER_OF_FLIGHTS: Final = "flights"
 FOLDER_OF_CAMPAIGN: Final = "campaign"
 
 
-def nightly(out: Path, seconds: float = 60.0, seed: int | None = None, command: str = "") -> int:
+def nightly(
+    out: Path,
+    seconds: float = 60.0,
+    seed: int | None = None,
+    command: str = "",
+    *,
+    families: Sequence[str] = (),
+    known: Sequence[KnownSignature] = (),
+) -> int:
     """Do the night's work with a campaign of ``seconds``, and return the exit code.
 
-    ``out`` gets the report, and what it was made from; the next night there replaces it.
+    ``out`` gets the report, and what it was made from; the next night there replaces it. The campaign is over
+    ``families``, all built-in ones if none is named; ``known`` is what the settings list.
     """
     begun = time.perf_counter()
     find_java(os.environ)
@@ -65,7 +75,7 @@ def nightly(out: Path, seconds: float = 60.0, seed: int | None = None, command: 
         seed = int.from_bytes(os.urandom(4))
         # What is in the report does the same again.
         command += f" --seed {seed}"
-    night = _Night(out, seed, command)
+    night = _Night(out, seed, command, tuple(families) or tuple(family_names()), tuple(known))
     with progress_bar(None, None) as bar:
         bar.describe("starting Spark")
         with spark_session(name="onceproof nightly") as session:
@@ -84,8 +94,12 @@ def nightly(out: Path, seconds: float = 60.0, seed: int | None = None, command: 
 class _Night:
     """What has been done so far."""
 
-    def __init__(self, out: Path, seed: int, command: str) -> None:
+    def __init__(
+        self, out: Path, seed: int, command: str, families: Sequence[str], known: Sequence[KnownSignature]
+    ) -> None:
         self.interrupted = ""
+        self._families = families
+        self._known = known
         self._out = out
         self._seed = seed
         self._command = command
@@ -134,10 +148,10 @@ class _Night:
         bar.warn(f"{killed} of {counted(len(self._mutants), 'planted bug')} caught")
 
     def campaign(self, run: Callable[..., CampaignResult], seconds: float, bar: Bar) -> None:
-        """Run a campaign over all built-in families."""
+        """Run a campaign over the families."""
         try:
             self._campaign = run(
-                family_names(),
+                self._families,
                 max_time=seconds,
                 seed=self._seed,
                 out=self._out / FOLDER_OF_CAMPAIGN,
@@ -149,9 +163,9 @@ class _Night:
     def tell(self, bar: Bar, begun: float) -> int:
         """Write the report, print the summary, and return the exit code."""
         run = self._campaign.run
-        cases = failure_cases(run, self._out, bar.describe)
+        cases = failure_cases(run, self._out, bar.describe, self._known)
         bar.describe("writing the report")
-        report = report_of(run, cases, self._command, self._mistake)
+        report = report_of(run, cases, self._command, self._mistake, self._known)
         if self._campaign.judged:
             report = with_oracles(report, self._campaign)
         interrupted = report.interrupted or self.interrupted

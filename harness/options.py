@@ -9,13 +9,22 @@ import typer
 
 Families: TypeAlias = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[FAMILY|FILE.py]...", help="Families; all built-in ones if none."),
+    typer.Argument(
+        metavar="[FAMILY|FILE.py]...", help="Families; all built-in ones if none is named or set."
+    ),
 ]
 Scenarios: TypeAlias = Annotated[int | None, typer.Option("--scenarios", min=0, help="How many scenarios.")]
 MaxTime: TypeAlias = Annotated[
     float | None, typer.Option("--max-time", min=0, metavar="SECONDS", help="For how long.")
 ]
 Seed: TypeAlias = Annotated[int, typer.Option("--seed", help="Decides every scenario.")]
+# Without a default of their own: what is not named may be set in pyproject.toml.
+RunSeed: TypeAlias = Annotated[
+    int | None, typer.Option("--seed", help="Decides every scenario.", show_default="0")
+]
+RunSystem: TypeAlias = Annotated[
+    str | None, typer.Option("--system", help="What stands trial.", show_default="simulated")
+]
 Workers: TypeAlias = Annotated[
     int | None, typer.Option("-n", "--workers", min=1, help="Processes; as many as processors if not given.")
 ]

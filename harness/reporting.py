@@ -26,8 +26,9 @@ from harness.checkers.determinism import PROPERTY as DETERMINISM
 from harness.errors import line_of
 from harness.explanation.wording import columns_of, fault_text
 from harness.failures import FailureCase
+from harness.known import KnownSignature, find_known
 from harness.running.runner import RunResult
-from harness.running.tally import FamilyTally, Tally, determinism_counts
+from harness.running.tally import Tally, determinism_counts
 from harness.scenario import POINTS, VALID
 from harness.teaching import teaching_example, trace_of
 from reports.model import (
@@ -38,6 +39,7 @@ from reports.model import (
     Failure,
     FamilyResult,
     InputRecord,
+    KnownFailure,
     Night,
     OracleAgreement,
     PropertyResult,
@@ -64,16 +66,18 @@ def report_of(
     failures: Sequence[FailureCase],
     command: str = "",
     mistake: Exception | None = None,
+    known: Sequence[KnownSignature] = (),
 ) -> Report:
-    """Return the report of a run; ``mistake`` is what ended it early."""
+    """Return the report of a run; ``mistake`` is what ended it early, ``known`` what the settings list."""
     tally = result.tally
     interrupted = "interrupted from the keyboard" if result.interrupted else ""
     return Report(
         facts=facts_of(result, command),
         problems=tuple(coverage_problems(tally)),
         interrupted=line_of(mistake) if mistake is not None else interrupted,
-        families=tuple(_family_result(name, family) for name, family in sorted(tally.families.items())),
+        families=tuple(_family_result(name, tally, known) for name in sorted(tally.families)),
         failures=tuple(failure_of(case) for case in failures),
+        known=tuple(_known_failure(entry, tally) for entry in known),
         example=teaching_example(result),
         coverage=coverage_of(tally),
         costs=costs_of(tally),
@@ -216,6 +220,9 @@ def failure_of(case: FailureCase) -> Failure:
         shrink=case.shrink,
         seed=case.original.seed,
         scenarios=case.count,
+        known=case.known is not None,
+        known_since=case.known.since if case.known else "",
+        known_why=case.known.why if case.known else "",
         sentence=explanation.sentence,
         cause=explanation.cause,
         shrinking=Shrinking(
@@ -235,12 +242,35 @@ def failure_of(case: FailureCase) -> Failure:
     )
 
 
-def _family_result(name: str, family: FamilyTally) -> FamilyResult:
-    results = [
-        PropertyResult(each, family.scenarios - family.broken[each], family.broken[each])
-        for each in PROPERTIES
+def _family_result(name: str, tally: Tally, known: Sequence[KnownSignature]) -> FamilyResult:
+    family = tally.families[name]
+    listed = [
+        group
+        for (family_name, signature), group in tally.groups.items()
+        if family_name == name and find_known(known, name, signature)
     ]
     checked, differed = determinism_counts(family)
+    passed = {each: (family.scenarios - family.broken[each], family.broken[each]) for each in PROPERTIES}
     if checked:
-        results.append(PropertyResult(DETERMINISM, checked - differed, differed))
-    return FamilyResult(name, family.scenarios, family.failed, tuple(results))
+        passed[DETERMINISM] = (checked - differed, differed)
+    results = [
+        PropertyResult(each, held, failed, sum(group.broken[each] for group in listed))
+        for each, (held, failed) in passed.items()
+    ]
+    return FamilyResult(
+        name, family.scenarios, family.failed, tuple(results), sum(group.count for group in listed)
+    )
+
+
+def _known_failure(entry: KnownSignature, tally: Tally) -> KnownFailure:
+    group = tally.groups.get((entry.family, entry.signature()))
+    family = tally.families.get(entry.family)
+    return KnownFailure(
+        family=entry.family,
+        property=entry.property,
+        anomaly=entry.anomaly,
+        since=entry.since,
+        why=entry.why,
+        scenarios=group.count if group else 0,
+        of=family.scenarios if family else 0,
+    )

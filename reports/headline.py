@@ -1,19 +1,21 @@
 """What the night amounts to, concluded from the report's contents: the two seconds at the top of the page.
 
-The worst wins: a broken guarantee, then a run cut short, then a gap in what was tried, then a pass. Nothing
-run is no pass. A planted bug that survived is a gap of the harness, not a fault of the engine; a fault kind
-that never fired fails the night only where the campaign is big enough to demand it.
+The worst wins: a broken guarantee, then a run cut short, then failures that are all known, then a gap in what
+was tried, then a pass. Nothing run is no pass. A failure that the settings list fails nothing and is never
+called a pass either. A planted bug that survived is a gap of the harness, not a fault of the engine; a fault
+kind that never fired fails the night only where the campaign is big enough to demand it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from reports.model import Failure, RealInput, Report
+from reports.model import Failure, KnownFailure, RealInput, Report
 from reports.text import counted, listing, words
 
-Status: TypeAlias = Literal["passed", "failed", "gaps", "interrupted", "empty"]
+Status: TypeAlias = Literal["passed", "failed", "known", "gaps", "interrupted", "empty"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,9 @@ class Headline:
     reasons: tuple[str, ...]
     """Each thing that fails the night, apart from the failures, which speak for themselves."""
     gaps: tuple[str, ...]
+    """What was not tried, or not caught."""
+    notes: tuple[str, ...] = ()
+    """What is worth telling and stands against nothing."""
 
 
 def real_input_failed(real: RealInput) -> bool:
@@ -49,6 +54,18 @@ def failed_scenarios(report: Report) -> int:
     by_signature = sum(failure.scenarios for failure in report.failures)
     by_family = sum(family.failed for family in report.families)
     return by_family or by_signature
+
+
+def known_scenarios(report: Report) -> int:
+    """How many of the scenarios that failed did so in a way that is known."""
+    return sum(failure.scenarios for failure in report.failures if failure.known)
+
+
+def known_that_are_gone(report: Report) -> tuple[KnownFailure, ...]:
+    """The known signatures that did not occur though their families ran to the end."""
+    if report.interrupted:
+        return ()
+    return tuple(known for known in report.known if known.of and not known.scenarios)
 
 
 def total_scenarios(report: Report) -> int:
@@ -103,9 +120,9 @@ def reasons_of(report: Report) -> tuple[str, ...]:
     return tuple(reasons)
 
 
-def signature_text(failure: Failure) -> str:
+def signature_text(broken: Failure | KnownFailure) -> str:
     """`word_count: exactly once, lost`."""
-    return f"{failure.family}: {words(failure.property)}, {failure.anomaly}"
+    return f"{broken.family}: {words(broken.property)}, {broken.anomaly}"
 
 
 def failure_sentence(report: Report) -> str:
@@ -116,15 +133,23 @@ def failure_sentence(report: Report) -> str:
         total = total_scenarios(report)
         of = f" of {total:,}" if total else ""
         text = f"{failed:,}{of} {'scenario' if failed == 1 and not of else 'scenarios'} broke a guarantee"
-        ways = len(report.failures)
-        parts.append(f"{text}, in {counted(ways, 'way')}" if ways else text)
+        parts.append(text + _ways(report.failures))
     parts += [
         f"the real input {real.name} came out wrong" for real in report.real_inputs if real_input_failed(real)
     ]
-    if report.failures and all(failure.known for failure in report.failures):
-        parts.append("nothing of it is new")
     sentence = "; ".join(parts)
     return f"{sentence[:1].upper()}{sentence[1:]}." if sentence else "What failed is listed below."
+
+
+def _ways(failures: Sequence[Failure]) -> str:
+    """In how many ways, and how many of them are known."""
+    if not failures:
+        return ""
+    known = sum(failure.known for failure in failures)
+    text = f", in {counted(len(failures), 'way')}"
+    if known == len(failures):
+        return f"{text}: {'known' if known == 1 else 'all of them known'}, nothing of it is new"
+    return f"{text}, {known} of them known" if known else text
 
 
 def pass_sentence(report: Report) -> str:
@@ -144,21 +169,38 @@ def pass_sentence(report: Report) -> str:
     return f"{listing(parts)}: nothing lost, nothing repeated, nothing invented."
 
 
+def gone_text(known: KnownFailure) -> str:
+    """That a known signature did not occur, and what to do if it is mended."""
+    return (
+        f"known, and did not occur in {counted(known.of, 'scenario')}: {signature_text(known)};"
+        " if it is mended, take it out of the settings"
+    )
+
+
 def conclude(report: Report) -> Headline:
     """The verdict of the night."""
+    headline = _verdict(report)
+    return replace(headline, notes=tuple(map(gone_text, known_that_are_gone(report))))
+
+
+def _verdict(report: Report) -> Headline:
     reasons = reasons_of(report)
     survived = survivors(report)
     gaps: tuple[str, ...] = (report.interrupted,) if report.interrupted else ()
     if survived:
         gaps += (f"{counted(len(survived), 'planted bug')} survived: {some(survived)}",)
-    if report.failures or reasons:
+    if reasons or not all(failure.known for failure in report.failures):
         return Headline("failed", "Failed", failure_sentence(report), reasons, gaps)
     if not total_scenarios(report) and not report.real_inputs and not report.mutants:
         sentence = "There is nothing to conclude: no scenario and no real input was run."
         return Headline("empty", "Nothing ran", sentence, (), gaps)
     if report.interrupted:
         sentence = f"No guarantee broke in what did run. {pass_sentence(report)}"
+        if report.failures:
+            sentence = failure_sentence(report)
         return Headline("interrupted", "Interrupted", sentence, (), gaps)
+    if report.failures:
+        return Headline("known", "Known failures only", failure_sentence(report), (), gaps)
     if not total_scenarios(report) and not report.real_inputs:
         sentence = f"{counted(len(report.mutants), 'planted bug')} tried; no campaign was run."
         return Headline("gaps" if gaps else "passed", "Passed", sentence, (), gaps)

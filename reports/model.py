@@ -20,6 +20,7 @@ from reports.sections import (
     DifferenceMark,
     Distribution,
     Influence,
+    KnownFailure,
     Mutant,
     Night,
     OracleAgreement,
@@ -50,6 +51,7 @@ __all__ = [
     "Influence",
     "InputRecord",
     "Kill",
+    "KnownFailure",
     "Mark",
     "Mutant",
     "Night",
@@ -69,7 +71,7 @@ __all__ = [
     "encode",
 ]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 class ReportUnreadable(Exception):
@@ -99,6 +101,8 @@ class PropertyResult(Value, frozen=True):
     property: str
     passed: int = 0
     failed: int = 0
+    known: int = 0
+    """In how many of those that failed it did so with a signature that is known."""
 
 
 class FamilyResult(Value, frozen=True):
@@ -108,6 +112,8 @@ class FamilyResult(Value, frozen=True):
     scenarios: int = 0
     failed: int = 0
     properties: tuple[PropertyResult, ...] = ()
+    known: int = 0
+    """How many of those that failed did so with a signature that is known."""
 
 
 class Shrinking(Value, frozen=True):
@@ -143,7 +149,10 @@ class Failure(Value, frozen=True, kw_only=True):
     scenarios: int = 1
     """How many scenarios failed with this signature."""
     known: bool = False
-    """Listed in the settings: not news."""
+    """Listed in the settings: it does not fail the run."""
+    known_since: str = ""
+    known_why: str = ""
+    """What the settings say of it."""
     sentence: str = ""
     cause: str = ""
     shrinking: Shrinking | None = None
@@ -181,6 +190,8 @@ class Report(Value, frozen=True, kw_only=True, omit_defaults=False):
     """Why the run ended early; empty: it did not."""
     families: tuple[FamilyResult, ...] = ()
     failures: tuple[Failure, ...] = ()
+    known: tuple[KnownFailure, ...] = ()
+    """All signatures that the settings list, whether they occurred or not."""
     example: Example | None = None
     real_inputs: tuple[RealInput, ...] = ()
     coverage: Coverage | None = None

@@ -149,6 +149,20 @@ class Sensitivity(Value, frozen=True, kw_only=True):
     influences: tuple[Influence, ...] = ()
 
 
+class KnownFailure(Value, frozen=True, kw_only=True):
+    """A signature that the settings list: it fails no run, and is to be taken out once it is mended."""
+
+    family: str
+    property: str
+    anomaly: str
+    since: str = ""
+    why: str = ""
+    scenarios: int = 0
+    """In how many scenarios of this run it occurred."""
+    of: int = 0
+    """How many scenarios of its family there were; none: this run says nothing of it."""
+
+
 class Night(Value, frozen=True, kw_only=True):
     """One earlier run, for the trend."""
 

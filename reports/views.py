@@ -18,6 +18,7 @@ from reports.headline import (
     conclude,
     failed_scenarios,
     fired_faults,
+    known_scenarios,
     never_fired,
     real_input_failed,
     survivors,
@@ -31,6 +32,7 @@ from reports.model import (
     Failure,
     Mutant,
     Night,
+    PropertyResult,
     RealInput,
     Report,
     RowDifference,
@@ -115,8 +117,8 @@ class Page:
     headline: Headline
     tiles: tuple[Tile, ...]
     properties: tuple[str, ...]
-    table: tuple[tuple[str, int, tuple[tuple[int, int] | None, ...]], ...]
-    """Family, scenarios, and per property (passed, failed), None where it was not checked."""
+    table: tuple[tuple[str, int, tuple[PropertyResult | None, ...]], ...]
+    """Family, scenarios, and per property its result, None where it was not checked."""
     failures: tuple[FailureView, ...]
     failures_left_out: tuple[Failure, ...]
     example: Diagram | None
@@ -155,7 +157,7 @@ def ordered_failures(failures: Sequence[Failure]) -> list[Failure]:
 
 def family_table(
     report: Report,
-) -> tuple[tuple[str, ...], tuple[tuple[str, int, tuple[tuple[int, int] | None, ...]], ...]]:
+) -> tuple[tuple[str, ...], tuple[tuple[str, int, tuple[PropertyResult | None, ...]], ...]]:
     """The properties in order of appearance, and a row for each family."""
     names: dict[str, None] = {}
     for family in report.families:
@@ -163,8 +165,8 @@ def family_table(
             names.setdefault(result.property)
     rows = []
     for family in report.families:
-        results = {result.property: (result.passed, result.failed) for result in family.properties}
-        cells = tuple(results[name] if sum(results.get(name, (0, 0))) else None for name in names)
+        checked = {result.property: result for result in family.properties if result.passed or result.failed}
+        cells = tuple(checked.get(name) for name in names)
         rows.append((family.family, family.scenarios, cells))
     return tuple(names), tuple(rows)
 
@@ -194,7 +196,10 @@ def campaign_tiles(report: Report) -> list[Tile]:
     scenarios, failed = total_scenarios(report), failed_scenarios(report)
     if scenarios:
         note = f"{failed:,} failed" if failed else "none failed"
-        tiles.append(Tile("scenarios", number(scenarios), note, "bad" if failed else "good", "results"))
+        status = "bad" if failed else "good"
+        if failed and failed == known_scenarios(report):
+            note, status = f"{note}, {'known' if failed == 1 else 'all known'}", "warn"
+        tiles.append(Tile("scenarios", number(scenarios), note, status, "results"))
     if report.coverage and report.coverage.cells:
         pairs, never = len(report.coverage.cells), len(never_fired(report))
         status = "good" if not never else "bad" if report.coverage.required else "plain"

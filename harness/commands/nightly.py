@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from engine.runtime.java import find_java
 from harness.commands.running import exit_code, print_summary, progress_bar
+from harness.plan import OUT, Plan, families_of
+from harness.settings import Settings
+
+NIGHT_SECONDS = 60.0
 
 
-def campaign_command(
-    families: Sequence[str],
-    scenarios: int | None,
-    max_time: float | None,
-    seed: int,
-    master: str | None,
-    out: Path,
-    as_json: bool,
-    command: str,
-) -> int:
+def campaign_command(plan: Plan, master: str | None) -> int:
     """Run a campaign on Spark, report, and return the exit code."""
     # Before anything of an earlier campaign is overwritten.
     find_java(os.environ)
@@ -28,15 +22,15 @@ def campaign_command(
     from harness.reporting import report_of, with_oracles, write_report
 
     mistake: CampaignStopped | None = None
-    with progress_bar(scenarios, max_time) as bar:
+    with progress_bar(plan.scenarios, plan.max_time) as bar:
         bar.describe("starting Spark")
         try:
             campaign = run_campaign(
-                families,
-                scenarios=scenarios,
-                max_time=max_time,
-                seed=seed,
-                out=out,
+                plan.families,
+                scenarios=plan.scenarios,
+                max_time=plan.max_time,
+                seed=plan.seed,
+                out=plan.out,
                 master=master,
                 progress=bar.show_counts,
             )
@@ -44,18 +38,29 @@ def campaign_command(
             campaign, mistake = stopped.campaign, stopped
             if not campaign.run.tally.scenarios:
                 raise
-        cases = failure_cases(campaign.run, out, bar.describe)
+        cases = failure_cases(campaign.run, plan.out, bar.describe, plan.known)
         bar.describe("writing the report")
-        report = with_oracles(report_of(campaign.run, cases, command, mistake), campaign)
-        page = write_report(report, out)
-    print_summary(campaign.run, cases, report, page, as_json)
+        report = with_oracles(report_of(campaign.run, cases, plan.command, mistake, plan.known), campaign)
+        page = write_report(report, plan.out)
+    print_summary(campaign.run, cases, report, page, plan.as_json)
     if mistake is not None:
         raise mistake
     return exit_code(report)
 
 
-def nightly_command(out: Path, max_time: float, seed: int | None, command: str) -> int:
+def nightly_command(
+    settings: Settings, max_time: float | None, seed: int | None, out: Path | None, command: str
+) -> int:
     """Do the night's work and return the exit code."""
     from harness.nightly import nightly
 
-    return nightly(out, max_time, seed, command)
+    if max_time is None:
+        max_time = NIGHT_SECONDS if settings.max_time is None else settings.max_time
+    return nightly(
+        out or settings.out or OUT,
+        max_time,
+        seed,
+        command,
+        families=families_of(settings),
+        known=settings.known,
+    )

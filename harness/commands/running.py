@@ -4,7 +4,8 @@ The rules this module lives by:
 
 - Results go to stdout: a summary for people, or with --json one document whose fields are fixed. Progress,
   warnings and, beside a document, the failures go to stderr; the bar only where stderr is a terminal.
-- Each failure is told with the command that replays it.
+- Each failure is told with the command that replays it. A new one begins with FAILED, one that the settings
+  list with "known"; only a new one fails the run.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from harness.errors import FAILED, INTERRUPTED, NOTHING_RAN, PASSED
 from harness.failures import FailureCase, failure_cases
+from harness.plan import Plan
 from harness.reporting import report_of, write_report
 from harness.running.runner import RunResult, RunStopped, run
 from harness.running.tally import Tally
@@ -32,35 +34,27 @@ EXIT_CODES: Final = {
     "passed": PASSED,
     # Something was not tried; what was tried held.
     "gaps": PASSED,
+    # All that failed is listed in the settings: CI stays green for it, so that what is new turns it red.
+    "known": PASSED,
     "failed": FAILED,
     "interrupted": INTERRUPTED,
     "empty": NOTHING_RAN,
 }
 
 
-def run_command(
-    families: Sequence[str],
-    scenarios: int | None,
-    max_time: float | None,
-    seed: int,
-    system: str,
-    workers: int | None,
-    out: Path,
-    as_json: bool,
-    command: str,
-) -> int:
+def run_command(plan: Plan) -> int:
     """Run, report, and return the exit code."""
     mistake: RunStopped | None = None
-    with progress_bar(scenarios, max_time) as bar:
+    with progress_bar(plan.scenarios, plan.max_time) as bar:
         try:
             result = run(
-                families,
-                scenarios=scenarios,
-                max_time=max_time,
-                seed=seed,
-                system=system,
-                workers=workers,
-                out=out,
+                plan.families,
+                scenarios=plan.scenarios,
+                max_time=plan.max_time,
+                seed=plan.seed,
+                system=plan.system,
+                workers=plan.workers,
+                out=plan.out,
                 progress=bar.show,
                 warn=bar.warn,
             )
@@ -69,11 +63,11 @@ def run_command(
             result, mistake = stopped.result, stopped
             if not result.tally.scenarios:
                 raise
-        cases = failure_cases(result, out, bar.describe)
+        cases = failure_cases(result, plan.out, bar.describe, plan.known)
         bar.describe("writing the report")
-        report = report_of(result, cases, command, mistake)
-        page = write_report(report, out)
-    print_summary(result, cases, report, page, as_json)
+        report = report_of(result, cases, plan.command, mistake, plan.known)
+        page = write_report(report, plan.out)
+    print_summary(result, cases, report, page, plan.as_json)
     if mistake is not None:
         raise mistake
     return exit_code(report)
@@ -129,8 +123,9 @@ def summary_lines(
     if report.interrupted:
         yield "ended early; what was finished is kept"
     for name, family in sorted(tally.families.items()):
-        failed = f"{family.failed:,} FAILED" if family.failed else "passed"
-        yield f"{name}: {counted(family.scenarios, 'scenario')}, {failed}"
+        known = sum(case.count for case in cases if case.known and case.family.name == name)
+        yield f"{name}: {counted(family.scenarios, 'scenario')}, {_outcome_text(family.failed, known)}"
+    yield from conclude(report).notes
     workers = counted(result.workers, "worker")
     yield (
         f"{counted(tally.scenarios, 'scenario')} in {duration(result.seconds)} on {workers},"
@@ -138,6 +133,14 @@ def summary_lines(
         f" trace hash {tally.trace_hash()}"
     )
     yield f"report: {page}"
+
+
+def _outcome_text(failed: int, known: int) -> str:
+    if not failed:
+        return "passed"
+    if failed == known:
+        return f"{failed:,} failed, known"
+    return f"{failed:,} FAILED" + (f", {known:,} of them known" if known else "")
 
 
 def failure_lines(case: FailureCase) -> Iterator[str]:
@@ -151,10 +154,13 @@ def failure_lines(case: FailureCase) -> Iterator[str]:
             (after.schedule, before.schedule, "choice"),
         )
     ]
+    known = case.known
     yield (
-        f"FAILED {case.scenario.family}: {', '.join(case.signature)},"
+        f"{'known' if known else 'FAILED'} {case.scenario.family}: {', '.join(case.signature)},"
         f" in {counted(case.count, 'scenario')}; shrunk to {listing(sizes)}"
     )
+    if known and (about := known.about()):
+        yield f"  {about}"
     if case.explanation.sentence:
         yield f"  {case.explanation.sentence}"
     yield f"  {case.replay}"

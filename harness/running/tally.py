@@ -39,7 +39,9 @@ class Group:
 
     first: Outcome
     signature: Signature
-    count: int = 1
+    count: int = 0
+    broken: Counter[str] = field(default_factory=Counter)
+    """By property, in how many of them it was broken."""
 
 
 @dataclass(slots=True)
@@ -102,14 +104,15 @@ class Tally:
     def _add_failure(self, family: FamilyTally, outcome: Outcome) -> None:
         self.failed += 1
         family.failed += 1
-        family.broken.update({violation[0] for violation in outcome.violations})
+        broken = {violation[0] for violation in outcome.violations}
+        family.broken.update(broken)
         assert outcome.signature is not None
         key = (outcome.family, outcome.signature)
         group = self.groups.get(key)
         if group is None:
-            self.groups[key] = Group(outcome, outcome.signature)
-        else:
-            group.count += 1
+            group = self.groups[key] = Group(outcome, outcome.signature)
+        group.count += 1
+        group.broken.update(broken)
 
     def _consider(self, outcome: Outcome) -> None:
         """Keep a scenario if it may teach: one kill, one rescale, something to replay, a few checkpoints."""

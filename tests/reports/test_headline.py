@@ -1,5 +1,6 @@
 """The verdict follows from the contents, and the worst of them wins."""
 
+import msgspec
 import pytest
 
 from reports.headline import conclude
@@ -8,6 +9,7 @@ from reports.model import (
     CoverageCell,
     Facts,
     FamilyResult,
+    KnownFailure,
     Mutant,
     OracleAgreement,
     PropertyResult,
@@ -92,9 +94,45 @@ def test_cut_short_is_told(made):
     assert "Interrupted after 12 s" in headline.gaps
 
 
-def test_known_failures_fail_the_night_but_are_no_news(made):
-    assert "nothing of it is new" in conclude(made.report([made.failure(known=True)])).sentence
-    assert "new" not in conclude(made.report([made.failure()])).sentence
+def test_known_failures_are_neither_a_pass_nor_a_failed_night(made):
+    headline = conclude(made.report([made.failure(known=True)]))
+    assert headline.status == "known"
+    assert headline.sentence.endswith("broke a guarantee, in 1 way: known, nothing of it is new.")
+    both = conclude(made.report([made.failure(known=True), made.failure(known=True, anomaly="phantom")]))
+    assert both.sentence.endswith("in 2 ways: all of them known, nothing of it is new.")
+
+
+def test_a_new_failure_fails_the_night_beside_known_ones(made):
+    headline = conclude(made.report([made.failure(known=True), made.failure()]))
+    assert headline.status == "failed"
+    assert headline.sentence.endswith("in 2 ways, 1 of them known.")
+    assert "known" not in conclude(made.report([made.failure()])).sentence
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ({"problems": ("the disk was full",)}, "failed"),
+        ({"interrupted": "Interrupted"}, "interrupted"),
+    ],
+)
+def test_what_else_went_wrong_is_not_excused_by_known_failures(made, changes, status):
+    headline = conclude(made.report([made.failure(known=True)], **changes))
+    assert headline.status == status
+    assert "nothing lost" not in headline.sentence
+
+
+def test_a_known_failure_that_is_gone_is_told_once_its_family_ran_to_the_end(made):
+    gone = KnownFailure(family="word_count", property="exactly_once", anomaly="lost", of=5200)
+    there = msgspec.structs.replace(gone, anomaly="phantom", scenarios=2)
+    elsewhere = msgspec.structs.replace(gone, family="sales", of=0)
+    report = made.report(known=(gone, there, elsewhere))
+    assert conclude(report).notes == (
+        "known, and did not occur in 5,200 scenarios: word_count: exactly once, lost;"
+        " if it is mended, take it out of the settings",
+    )
+    assert conclude(report).status == "passed"
+    assert conclude(msgspec.structs.replace(report, interrupted="Interrupted")).notes == ()
 
 
 def test_the_sentence_counts_scenarios_and_ways(made):

@@ -1,0 +1,111 @@
+"""The settings of a project as the command heeds them, and failures that it knows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.running.outcome import from_line
+from harness.running.runner import OUTCOMES
+
+if TYPE_CHECKING:
+    from tests.harness.commands.conftest import Command
+
+KNOWN = """
+[[tool.onceproof.known]]
+family = "{}"
+property = "{}"
+anomaly = "{}"
+since = 2026-11-01
+why = "ISSUE-12"
+"""
+
+
+def settings(text: str, *signatures: tuple[str, str, str]) -> None:
+    known = "".join(KNOWN.format(*signature) for signature in signatures)
+    Path("pyproject.toml").write_text(f"[tool.onceproof]\n{text}\n{known}", encoding="utf-8")
+
+
+def report_in(folder: str) -> Any:
+    return json.loads(Path(folder, "report.json").read_bytes())
+
+
+def signatures_in(folder: str) -> set[tuple[str, str, str]]:
+    """Return family, property and anomaly of each failure in a report."""
+    failures = report_in(folder)["failures"]
+    return {(each["family"], each["property"], each["anomaly"]) for each in failures}
+
+
+def test_a_run_heeds_the_settings_and_the_command_line_first(onceproof: Command) -> None:
+    settings('families = ["word_count"]\nscenarios = 6\nseed = 3\nworkers = 1\nout = "build"')
+    assert onceproof("run").code == 0
+    assert report_in("build/run")["facts"]["seed"] == 3
+    outcomes = [from_line(line) for line in Path("build/run", OUTCOMES).read_bytes().splitlines()]
+    assert [outcome.family for outcome in outcomes] == ["word_count"] * 6
+    assert onceproof("run", "page_views", "--seed", "4", "--scenarios", "2", "--out", "here").code == 0
+    outcomes = [from_line(line) for line in Path("here", OUTCOMES).read_bytes().splitlines()]
+    assert [outcome.family for outcome in outcomes] == ["page_views"] * 2
+
+
+@pytest.mark.parametrize("command", [["run"], ["campaign"], ["nightly"]])
+def test_wrong_settings_are_told_before_anything_is_run(onceproof: Command, command: list[str]) -> None:
+    settings("wrokers = 1")
+    ended = onceproof(*command)
+    assert ended.code == 4
+    assert ended.error == (
+        "onceproof: pyproject.toml: tool.onceproof.wrokers: unknown setting; did you mean workers?\n"
+    )
+    assert not Path("reports").exists()
+
+
+def test_a_command_that_a_report_prints_heeds_no_settings(onceproof: Command) -> None:
+    settings("wrokers = 1")
+    assert onceproof("families").code == 0
+    assert onceproof("replay", "3", "--family", "word_count").code == 0
+
+
+RUN = ("run", "forgetful.py", "--scenarios", "40", "-n", "1", "--out", "out")
+
+
+def test_a_run_that_fails_only_in_known_ways_says_so_and_passes(onceproof: Command, forgetful: Path) -> None:
+    assert onceproof(*RUN).code == 1
+    signatures = signatures_in("out")
+    settings("", *signatures, ("forgetful", "fencing", "never seen"), ("other", "liveness", "stuck"))
+    ended = onceproof(*RUN)
+    assert ended.code == 0
+    assert "FAILED" not in ended.out
+    lines = ended.out.splitlines()
+    assert [line for line in lines if line.startswith("known forgetful: exactly_once, ")]
+    assert lines.count("  since 2026-11-01: ISSUE-12") == len(signatures)
+    assert [line for line in lines if line.startswith("  onceproof replay ")]
+    assert any(
+        line.startswith("forgetful: 40 scenarios, ") and line.endswith(" failed, known") for line in lines
+    )
+    # It is told of the one that can be taken out, and not of a family that did not run.
+    assert [line for line in lines if line.startswith("known, and did not occur")] == [
+        "known, and did not occur in 40 scenarios: forgetful: fencing, never seen;"
+        " if it is mended, take it out of the settings"
+    ]
+    page = Path("out", "index.html").read_text(encoding="utf-8")
+    assert "<title>Known failures only" in page
+    assert 'class="verdict warn"' in page
+
+
+def test_a_new_failure_stands_out_beside_known_ones(onceproof: Command, forgetful: Path) -> None:
+    onceproof(*RUN)
+    new, *listed = sorted(signatures_in("out"))
+    assert listed
+    settings("", *listed)
+    ended = onceproof(*RUN)
+    assert ended.code == 1
+    told = [line for line in ended.out.splitlines() if line.startswith(("FAILED", "known forgetful"))]
+    assert told[0].startswith(f"FAILED forgetful: {new[1]}, {new[2]}, ")
+    assert [line.split()[0] for line in told[1:]] == ["known"] * len(listed)
+    assert " of them known" in next(line for line in ended.out.splitlines() if line.startswith("forgetful: "))
+    report = report_in("out")
+    assert [failure.get("known", False) for failure in report["failures"]] == [False] + [True] * len(listed)
+    family = report["families"][0]
+    assert 0 < family["known"] < family["failed"]

@@ -1,0 +1,56 @@
+"""What a run is to do: the command line's word before the project's, and that before ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.family import family_names
+from harness.known import KnownSignature
+from harness.plan import CAMPAIGN, RUN, plan
+from harness.settings import Settings
+
+SETTINGS = Settings(
+    families=("page_views",),
+    scenarios=50,
+    max_time=3.0,
+    seed=7,
+    system="local",
+    workers=3,
+    out=Path("build"),
+    known=(KnownSignature("page_views", "exactly_once", "lost"),),
+)
+
+
+def test_where_nothing_is_said_all_families_run_a_thousand_scenarios() -> None:
+    wanted = plan(Settings(), RUN)
+    assert wanted.families == tuple(family_names())
+    assert (wanted.scenarios, wanted.max_time, wanted.seed) == (1000, None, 0)
+    assert (wanted.system, wanted.workers, wanted.out) == ("simulated", None, Path("reports/out/run"))
+    assert wanted.known == ()
+
+
+def test_what_is_set_holds() -> None:
+    wanted = plan(SETTINGS, CAMPAIGN)
+    assert wanted.families == ("page_views",)
+    assert (wanted.scenarios, wanted.max_time, wanted.seed) == (50, 3.0, 7)
+    assert (wanted.system, wanted.workers, wanted.out) == ("local", 3, Path("build/campaign"))
+    assert wanted.known == SETTINGS.known
+
+
+def test_what_is_typed_wins() -> None:
+    wanted = plan(
+        SETTINGS,
+        RUN,
+        families=["word_count"],
+        scenarios=0,
+        seed=0,
+        system="simulated",
+        workers=1,
+        out=Path("here"),
+    )
+    assert wanted.families == ("word_count",)
+    assert (wanted.scenarios, wanted.seed) == (0, 0)
+    assert (wanted.system, wanted.workers, wanted.out) == ("simulated", 1, Path("here"))
+    # The other limit is not met by surprise.
+    assert wanted.max_time is None
+    assert plan(SETTINGS, RUN, max_time=1.0).scenarios is None
