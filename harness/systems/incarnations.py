@@ -25,7 +25,7 @@ import msgspec
 
 from harness.history import History
 from harness.systems.retelling import ReadRows, Retelling, read_json_rows
-from harness.systems.spec import Spec, WaitingState, write_spec
+from harness.systems.spec import Spec, write_spec
 
 
 class Ending(NamedTuple):
@@ -74,15 +74,10 @@ class JobRun(ABC):
         Path(spec.output).mkdir(parents=True, exist_ok=True)
         checkpoints.mkdir(parents=True, exist_ok=True)
         retelling = self.retelling()
-        waiting = WaitingState()
         while not retelling.is_over:
-            ending = self._incarnation(waiting, retelling)
-            last = retelling.last_fault
-            if last is not None:
-                waiting = msgspec.convert(last["waiting"], WaitingState)
-            fault = None if last is None else spec.faults[last["number"]]
+            ending = self._incarnation(retelling)
             if ending.was_killed and not retelling.is_over:
-                retelling.killed(ending.at, fault is not None and fault.kind == "kill_process")
+                retelling.killed(ending.at)
                 time.sleep(spec.restart_delay_ms / 1000)
             elif not retelling.is_over:
                 retelling.cannot_begin(ending.last_words)
@@ -92,7 +87,7 @@ class JobRun(ABC):
         retelling.history.statistics.milliseconds = (time.perf_counter() - begun) * 1000
         return retelling.history
 
-    def _incarnation(self, waiting: WaitingState, retelling: Retelling) -> Ending:
+    def _incarnation(self, retelling: Retelling) -> Ending:
         """Run one process to its death, and hear what it told."""
         self._number += 1
         number = self._number
@@ -100,7 +95,7 @@ class JobRun(ABC):
         spec = msgspec.structs.replace(
             self.spec,
             parallelism=retelling.next_parallelism,
-            waiting=waiting,
+            waiting=retelling.waiting,
             events=str(self.events_path(number)),
         )
         write_spec(spec, path)

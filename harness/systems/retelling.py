@@ -23,7 +23,7 @@ import msgspec
 
 from harness.history import History, Recovery, Row
 from harness.scenario import KILLS, Fault
-from harness.systems.spec import HIDDEN
+from harness.systems.spec import HIDDEN, WaitingState
 
 OUTSIDE: Final = "outside"
 """The point of a kill that somebody else sent: anywhere."""
@@ -59,8 +59,10 @@ class Retelling:
         self.next_parallelism = parallelism
         """Of the next one: what the last kill with a rescale asked for."""
         self.is_over = False
-        self.last_fault: dict[str, Any] | None = None
-        """What the last fault told that struck in the process that was heard last."""
+        self.waiting = WaitingState()
+        """How far the faults had come, by the last one that struck."""
+        self.death_was_planned = False
+        """A fault killed the process that was heard last."""
         self._faults = faults
         self._lengths = dict(lengths)
         self._output = output
@@ -80,7 +82,7 @@ class Retelling:
 
     def hear(self, events: list[dict[str, Any]]) -> None:
         """Retell what one process told, once it is dead."""
-        self.last_fault = None
+        self.death_was_planned = False
         self._points = {}
         for event in events:
             self._step += 1
@@ -90,10 +92,10 @@ class Retelling:
             totals[point] = totals.get(point, 0) + count
         self._look_at_files()
 
-    def killed(self, at: int, was_planned: bool) -> None:
+    def killed(self, at: int) -> None:
         """The process was killed; one that told so has told why."""
         self._step += 1
-        if not was_planned:
+        if not self.death_was_planned:
             self._fired("kill_process", OUTSIDE, "*", at, {})
         self.history.task_failed(self._step, "process", self._attempt, "killed", injected=True)
 
@@ -107,19 +109,19 @@ class Retelling:
         self._attempt = event["attempt"]
         self.parallelism = self.next_parallelism = event["parallelism"]
         self.history.attempt_started(self._step, self._attempt, self.parallelism, restored)
-        statistics = self.history.statistics
-        statistics.attempts += 1
-        cut = self._complete.get(restored, {})
+        self.history.statistics.attempts += 1
         for recovery, _, read in self._waiting:
-            if recovery.parallelism_after:
-                # It had come back already, and died again before anything became visible.
-                continue
-            recovery.restored = restored
-            recovery.parallelism_after = self.parallelism
-            recovery.replayed = sum(
-                [max(0, position - cut.get(split, 0)) for split, position in read.items()]
-            )
-            statistics.records_replayed += recovery.replayed
+            # One that had come back already, and died again before anything became visible, is left as it is.
+            if not recovery.parallelism_after:
+                self.goes_on(recovery, restored, read)
+
+    def goes_on(self, recovery: Recovery, restored: int | None, read: dict[str, int]) -> None:
+        """What had read so far when it died goes on from a checkpoint."""
+        cut = self._complete.get(restored or 0, {})
+        recovery.restored = restored
+        recovery.parallelism_after = self.parallelism
+        recovery.replayed = sum([max(0, position - cut.get(split, 0)) for split, position in read.items()])
+        self.history.statistics.records_replayed += recovery.replayed
 
     def _snapshot_taken(self, event: dict[str, Any]) -> None:
         path = event["path"]
@@ -144,7 +146,7 @@ class Retelling:
         for path in checkpoint["paths"]:
             cut.update(self._cuts.get(path, {}))
             transactions += self._listed.get(path, [])
-            writers[self._writers.get(path, "unknown")] = None
+            writers[self.attempt_of(self._writers.get(path, "unknown"))] = None
         self._complete[checkpoint["id"]] = cut
         self.history.checkpoint_completed(
             self._step, checkpoint["id"], checkpoint["attempt"], cut, transactions, tuple(writers)
@@ -156,10 +158,15 @@ class Retelling:
     def _commit_failed(self, event: dict[str, Any]) -> None:
         self.history.commit_failed(self._step, event["transaction"])
 
+    def attempt_of(self, writer: str) -> str:
+        """The attempt of the job for which ``writer`` wrote a snapshot or a transaction."""
+        return writer
+
     def _fault_struck(self, event: dict[str, Any]) -> None:
-        self.last_fault = event
+        self.waiting = msgspec.convert(event["waiting"], WaitingState)
         self._points = event["points"]
         fault = self._faults[event["number"]]
+        self.death_was_planned |= fault.kind == "kill_process"
         self.next_parallelism = fault.rescale_to or self.next_parallelism
         self._fired(fault.kind, fault.point, event["task"], event["at"], event["read"])
 
@@ -187,11 +194,15 @@ class Retelling:
         key = (kind, point)
         statistics.coverage[key] = statistics.coverage.get(key, 0) + 1
         if kind in KILLS:
-            # Who dies in a restore knows only of the sources that were restored before.
-            position = sum(read.values()) if read.keys() == self._lengths.keys() else None
+            position = self.position(read)
             recovery = Recovery(kind, point, task, self.parallelism, position)
             statistics.recoveries.append(recovery)
             self._waiting.append((recovery, at, read))
+
+    def position(self, read: dict[str, int]) -> int | None:
+        """How many records had been read where one that died had read so many; None where that is unknown."""
+        # Who dies in a restore knows only of the sources that were restored before.
+        return sum(read.values()) if read.keys() == self._lengths.keys() else None
 
     # The files.
 
@@ -203,7 +214,8 @@ class Retelling:
         self._visible[name] = None if is_empty else _identity(path)
         rows = [] if is_empty or self._visible[name] is None else self._read_rows(path)
         match = self._name.fullmatch(name)
-        subtask, epoch, attempt = (0, 0, "unknown") if match is None else match.groups()
+        subtask, epoch, writer = (0, 0, "unknown") if match is None else match.groups()
+        attempt = self.attempt_of(writer)
         self.history.transaction_visible(self._step, name, int(subtask), attempt, int(epoch), rows)
         if not is_empty and self._visible[name] is None:
             self.history.transaction_hidden(self._step, name)

@@ -176,7 +176,7 @@ def test_a_kill_its_rescale_and_its_recovery(tmp_path):
         "read": {"a": 5, "b": 6},
     }
     folder.retelling.hear([attempt(), snapshot("chk-1/a", {"a": 3, "b": 6}), completed(1, "chk-1/a"), struck])
-    folder.retelling.killed(6 * SECOND, was_planned=True)
+    folder.retelling.killed(6 * SECOND)
     assert folder.retelling.next_parallelism == 3
     folder.write("part-0-0-1.1.jsonl", ["ant", 1])
     folder.write("part-0-1-2.1.jsonl", ["ant", 2])
@@ -228,7 +228,7 @@ def test_what_a_dying_attempt_still_commits_is_no_recovery(tmp_path):
 
 def test_a_kill_from_outside_is_a_fault_too(folder):
     folder.retelling.hear([attempt()])
-    folder.retelling.killed(SECOND, was_planned=False)
+    folder.retelling.killed(SECOND)
     [(_, _, kind, payload)] = folder.events(FAULT_FIRED)
     assert (kind, payload["point"]) == ("kill_process", OUTSIDE)
 

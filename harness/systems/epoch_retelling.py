@@ -1,0 +1,80 @@
+"""The retelling of a job whose tasks are made anew for each epoch, in workers that come and go.
+
+The rules this module lives by:
+
+- The attempts that workers know are those of single tasks in single epochs. A history knows attempts of the
+  job; so a snapshot or a transaction counts for the attempt of the job in which its worker began.
+- What a worker wrote that was killed before it came to its end counts for nobody: where it is found in a
+  complete checkpoint, its own attempt stands there as the writer, which is no attempt of the job.
+- When a worker dies, Spark gives its task to another one. The job goes on in the same attempt: it has come
+  back when the task begins again and rows become visible afterwards.
+- A worker knows what it has read itself; what the others have read is known from their snapshots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from harness.scenario import Fault
+from harness.systems.retelling import ReadRows, Retelling
+
+_DEATHS_OF_TASKS: Final = ("kill_task", "kill_all")
+
+
+class EpochRetelling(Retelling):
+    """Turns the events of a driver and its workers, one driver after another, into one history."""
+
+    def __init__(
+        self,
+        faults: tuple[Fault, ...],
+        lengths: Mapping[str, int],
+        output: Path,
+        suffix: str,
+        read_rows: ReadRows,
+        parallelism: int,
+    ) -> None:
+        super().__init__(faults, lengths, output, suffix, read_rows, parallelism)
+        self._attempts: dict[str, str] = {}
+        self._killed: set[str] = set()
+        self._reached = dict.fromkeys(lengths, 0)
+        """By split, how far the current attempt has read for certain."""
+
+    def attempt_of(self, writer: str) -> str:
+        """The attempt of the job for which a worker wrote, unless it was killed before its end."""
+        return writer if writer in self._killed else self._attempts.get(writer, writer)
+
+    def position(self, read: dict[str, int]) -> int | None:
+        """How many records had been read by all."""
+        return sum({**self._reached, **read}.values())
+
+    def _attempt_started(self, event: dict[str, Any]) -> None:
+        super()._attempt_started(event)
+        cut = self._complete.get(event["restored"], {})
+        self._reached = {split: cut.get(split, 0) for split in self._lengths}
+
+    def _subtask_started(self, event: dict[str, Any]) -> None:
+        """A task begins in a worker; for one that was killed before, this is its recovery."""
+        self._attempts[event["attempt"]] = self._attempt
+        for recovery, _, read in self._waiting:
+            if recovery.parallelism_after or recovery.kind not in _DEATHS_OF_TASKS:
+                continue
+            if recovery.kind == "kill_all" or recovery.task == event["task"]:
+                self.goes_on(recovery, event["restored"], read)
+
+    def _snapshot_taken(self, event: dict[str, Any]) -> None:
+        super()._snapshot_taken(event)
+        self._reached.update(event["cut"])
+
+    def _fault_struck(self, event: dict[str, Any]) -> None:
+        if self._faults[event["number"]].kind == "kill_process":
+            # All that was read since the last checkpoint is read again, not only what the witness had read.
+            event = {**event, "read": {**self._reached, **event["read"]}}
+        super()._fault_struck(event)
+
+    def _task_failed(self, event: dict[str, Any]) -> None:
+        writer = event["attempt"]
+        super()._task_failed({**event, "attempt": self._attempts.get(writer, writer)})
+        if event["injected"]:
+            self._killed.add(writer)

@@ -1,0 +1,194 @@
+"""The board of faults that all processes of a run share, in real processes that die."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from harness.scenario import Fault
+from harness.systems.event_log import EventLog, read_all_events
+from harness.systems.fault_board import FaultBoard, read_board
+
+WORKER = """
+import pickle, sys, time
+board = pickle.loads(bytes.fromhex(sys.argv[1]))
+with board.living(sys.argv[2], sys.argv[3]):
+    board.reading = lambda: {"a": 7}
+    print("living", flush=True)
+    for line in sys.stdin:
+        board.probe(*line.split(), 0)
+        print("lives", flush=True)
+"""
+
+
+class Worker:
+    """A process that runs one task, and passes the points that it is told to."""
+
+    def __init__(self, board, name, attempt="1.7"):
+        sent = pickle.dumps(board).hex()
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(WORKER), sent, name, attempt],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout.readline() == "living\n"
+
+    def passes(self, point, task):
+        """Whether it lives on."""
+        self.process.stdin.write(f"{point} {task}\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline() == "lives\n"
+
+    def death(self):
+        return self.process.wait(10)
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait(10)
+
+
+@pytest.fixture
+def hire(tmp_path):
+    """Makes a board of faults, and workers that share it; the driver is somebody who does nothing."""
+    driver = subprocess.Popen(["sleep", "60"])
+    workers = []
+
+    class Hire:
+        log = tmp_path / "events-1.jsonl"
+        path = str(tmp_path / "board")
+        driver_process = driver
+
+        def board(self, *faults, driver=driver.pid):
+            return FaultBoard(self.path, faults, False, driver, EventLog(str(self.log)))
+
+        def worker(self, board, name, attempt="1.7"):
+            workers.append(Worker(board, name, attempt))
+            return workers[-1]
+
+        def said(self, kind):
+            return [event for event in read_all_events(self.log) if event["kind"] == kind]
+
+    yield Hire()
+    for worker in workers:
+        worker.end()
+    driver.kill()
+    driver.wait()
+
+
+def test_a_worker_is_killed_once_whoever_passes_the_point_before(hire):
+    board = hire.board(Fault("kill_task", "element", occurrence=3))
+    first, second = hire.worker(board, "count-0"), hire.worker(board, "count-1", "1.8")
+    assert first.passes("element", "count-0")
+    assert second.passes("element", "count-1")
+    assert not second.passes("element", "count-1")
+    assert second.death() == -signal.SIGKILL
+    assert first.passes("element", "count-0")
+    [struck] = hire.said("fault_struck")
+    assert (struck["task"], struck["read"]) == ("count-1", {"a": 7})
+    [failed] = hire.said("task_failed")
+    assert (failed["task"], failed["attempt"], failed["injected"]) == ("count-1", "1.8", True)
+    state = read_board(hire.path)
+    assert state.points == {"element": 4}
+    assert [task.name for task in state.living] == ["count-0"]
+
+
+def test_all_workers_that_run_a_task_die_together(hire):
+    board = hire.board(Fault("kill_all", "aligned"))
+    workers = [hire.worker(board, f"count-{number}", f"1.{number}") for number in range(3)]
+    assert not workers[1].passes("aligned", "count-1")
+    assert [worker.death() for worker in workers] == [-signal.SIGKILL] * 3
+    assert {failed["task"] for failed in hire.said("task_failed")} == {"count-0", "count-1", "count-2"}
+    assert len(hire.said("fault_struck")) == 1
+    assert read_board(hire.path).living == ()
+    assert hire.driver_process.poll() is None
+
+
+def test_who_dies_is_the_task_that_was_hit_wherever_it_runs(hire):
+    # Three passes later, whoever makes them.
+    board = hire.board(Fault("kill_task", "element", "count-1", after=2))
+    first, second = hire.worker(board, "count-0"), hire.worker(board, "count-1")
+    assert second.passes("element", "count-1")
+    assert first.passes("element", "count-0")
+    assert first.passes("restored", "count-0")
+    assert second.death() == -signal.SIGKILL
+    assert first.passes("element", "count-0")
+
+
+def test_a_fault_that_is_to_strike_later_waits_for_its_victim(hire):
+    board = hire.board(Fault("kill_task", "element", "count-1", after=1))
+    first, second = hire.worker(board, "count-0"), hire.worker(board, "count-1")
+    assert second.passes("element", "count-1")
+    second.end()
+    # The victim is gone by itself; Spark begins the task again, or the next epoch does.
+    assert first.passes("element", "count-0")
+    again = hire.worker(board, "count-1", "1.9")
+    assert not again.passes("restoring", "count-1")
+    assert again.death() == -signal.SIGKILL
+
+
+def test_the_driver_dies_with_the_worker_that_saw_it(hire):
+    # The point is passed in a worker; the driver is another process of the same session.
+    board = hire.board(Fault("kill_process", "snapshotted", rescale_to=3))
+    worker, other = hire.worker(board, "count-0"), hire.worker(board, "count-1")
+    assert not worker.passes("snapshotted", "count-0")
+    assert worker.death() == -signal.SIGKILL
+    assert hire.driver_process.wait(10) == -signal.SIGKILL
+    assert other.passes("element", "count-1")
+
+
+def test_kills_of_tasks_do_not_count_what_the_driver_passes(hire):
+    board = hire.board(Fault("kill_task", "committing"), Fault("kill_all", "completed"), driver=os.getpid())
+    with board.living("count-0", "1.1"):
+        for point in ("committing", "completed") * 2:
+            board.probe(point, "sink-0", 1)
+    state = read_board(hire.path)
+    assert state.waiting.left == (1, 1)
+    assert state.points == {"committing": 2, "completed": 2}
+    assert hire.said("fault_struck") == []
+
+
+def test_what_the_outside_does_wrong_is_told_once(hire):
+    board = hire.board(Fault("fail_commit", "committing", occurrence=2), Fault("tear_write", "snapshotted"))
+    assert board.outside_fault("committing", "sink-0") is None
+    assert board.outside_fault("snapshotted", "count-0", 4) == "tear_write"
+    assert board.outside_fault("committing", "sink-0") == "fail_commit"
+    assert board.outside_fault("committing", "sink-0") is None
+    assert [struck["number"] for struck in hire.said("fault_struck")] == [1, 0]
+
+
+def test_a_number_that_is_another_ones_by_now_is_left_alone(hire):
+    board = hire.board(Fault("kill_all", "element"))
+    stranger = subprocess.Popen(["sleep", "60"], process_group=0)
+    try:
+        worker = hire.worker(board, "count-0")
+        with board._held() as state:
+            [living] = state.living
+            state.living = (living, type(living)(stranger.pid, "count-1", "1.1"))
+        assert not worker.passes("element", "count-0")
+        assert worker.death() == -signal.SIGKILL
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_what_several_processes_told_comes_in_the_order_of_time(tmp_path):
+    path = tmp_path / "events"
+    lines = {
+        "events": [(2, "b"), (5, "d"), (5, "e")],
+        "events.17": [(1, "a"), (9, "f")],
+        "events.18": [(4, "c")],
+    }
+    for name, events in lines.items():
+        text = "".join(f'{{"at":{at},"kind":"{kind}"}}\n' for at, kind in events)
+        (tmp_path / name).write_text(text + '{"at":3,"kind":"to')
+    (tmp_path / "events-2").write_text('{"at":0,"kind":"other"}\n')
+    assert [event["kind"] for event in read_all_events(path)] == list("abcdef")
