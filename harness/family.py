@@ -3,7 +3,10 @@
 The rules this module lives by:
 
 - A family is a module: built-in ones stand under ``scenarios``, a user's own in any file. Nothing is to be
-  registered or subclassed, so the shortest family is a short file.
+  registered or subclassed, so the shortest family is a short file. An object with the same members will do
+  as well, where one file holds several.
+- Every process finds a family by its address: a name, FILE.py, or FILE.py:OBJECT. Its file is imported as
+  Python would import it: as a part of its package if it stands in one, and with the modules beside it.
 - What a family lacks or has wrong is found when it is loaded and said in one line that names the file, the
   line and the member, before a thousand scenarios fail for that reason.
 - A family reaches the world only through JobIO: the same ``job`` runs against the simulation's external
@@ -158,54 +161,156 @@ def family_names() -> list[str]:
     return sorted(module.name for module in modules if not module.name.startswith("_"))
 
 
-def load_family(name_or_path: str) -> Family:
-    """Return a built-in family by name, or the family in a user's file; FamilyError if there is none."""
-    path = Path(name_or_path)
-    if path.suffix == ".py" or path.name != name_or_path:
-        return _from_file(path)
+def load_family(address: str) -> Family:
+    """Return a built-in family by name, or the one in a user's FILE.py or FILE.py:OBJECT.
+
+    FamilyError if there is none.
+    """
+    path, attribute = split_address(address)
+    if path is not None:
+        return _from_file(path, attribute)
     names = family_names()
-    if name_or_path not in names:
-        near = difflib.get_close_matches(name_or_path, names, n=1)
+    if address not in names:
+        near = difflib.get_close_matches(address, names, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}, or give a file.py"
-        raise FamilyError(f"unknown family {name_or_path!r}: {hint}")
-    return _checked(importlib.import_module(f"scenarios.{name_or_path}"), f"family {name_or_path}")
+        raise FamilyError(f"unknown family {address!r}: {hint}")
+    return family_of(importlib.import_module(f"scenarios.{address}"), f"family {address}")
 
 
-def _from_file(path: Path) -> Family:
-    """Run a user's file as a module of its own and return it as a family."""
+def split_address(address: str) -> tuple[Path | None, str]:
+    """Return the file in an address and the name of the object in it; no file for a built-in family."""
+    file, colon, attribute = address.rpartition(":")
+    if colon and file.endswith(".py"):
+        return Path(file), attribute
+    path = Path(address)
+    return (path if path.suffix == ".py" or path.name != address else None), ""
+
+
+def family_of(candidate: object, place: str) -> Family:
+    """Return a module, an object or a class without arguments as a family; ``place`` is named in errors."""
+    if isinstance(candidate, type):
+        try:
+            candidate = candidate()
+        except TypeError as error:
+            raise FamilyError(f"{place}: {error}; give an object of the class instead") from None
+    for member, (fits, asked) in _MEMBERS.items():
+        if not hasattr(candidate, member):
+            raise FamilyError(f"{place}: a family needs {member!r}, {asked}; it is missing")
+        value = getattr(candidate, member)
+        if not fits(value):
+            raise FamilyError(f"{place}: {member!r} must be {asked}, not {value!r}")
+    return cast(Family, candidate)
+
+
+def address_of(family: Family) -> str:
+    """Return by which address another process finds a family; FamilyError where it finds it by none."""
+    if isinstance(family, ModuleType):
+        if family.__name__.startswith("scenarios."):
+            return family.__name__.removeprefix("scenarios.")
+        file = vars(family).get("__file__")
+        if file is None:
+            raise FamilyError(f"family {family.name!r}: its module has no file that another process can load")
+        return str(file)
+    own = type(family).__module__
+    # Where its class stands is the likeliest place.
+    modules: list[object] = [module for name, module in sys.modules.items() if name != own]
+    for module in (sys.modules.get(own), *modules):
+        path = vars(module).get("__file__") if isinstance(module, ModuleType) else None
+        if path is None or not path.endswith(".py"):
+            continue
+        for attribute, value in vars(module).items():
+            if value is family or (value is type(family) and _has_no_state(family)):
+                return f"{path}:{attribute}"
+    raise FamilyError(
+        f"family {family.name!r} is an object that no module holds under a name, so no other process can find"
+        " it: assign it to a name at the top of a module"
+    )
+
+
+def _has_no_state(family: Family) -> bool:
+    """Return whether a new object of the family's class is as good as the family."""
+    return not getattr(family, "__dict__", None) and not hasattr(type(family), "__slots__")
+
+
+def source_file(family: Family) -> str | None:
+    """Return the path of the file in which a family is written, as tracebacks name it."""
+    module = family if isinstance(family, ModuleType) else sys.modules.get(type(family).__module__)
+    return getattr(module, "__file__", None)
+
+
+def _from_file(path: Path, attribute: str) -> Family:
+    """Import a user's file and return it, or an object in it, as a family."""
     if not path.is_file():
         raise FamilyError(f"{path}: no such file")
+    module = _module_of(path)
+    if not attribute:
+        return family_of(module, str(path))
+    if not hasattr(module, attribute):
+        near = difflib.get_close_matches(attribute, vars(module), n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise FamilyError(f"{path}: it has no {attribute!r}{hint}")
+    return family_of(getattr(module, attribute), f"{path}:{attribute}")
+
+
+def _module_of(path: Path) -> ModuleType:
+    """Import a user's file: as a part of its package if it stands in one, else as a module of its own."""
+    name, folder = module_name_of(path)
+    if str(folder) not in sys.path:
+        # Last: a file of a user's must not stand in for a module of ours or of Python's.
+        sys.path.append(str(folder))
+    try:
+        if "." in name and _is_found_at(name, path):
+            return importlib.import_module(name)
+        return _module_alone(path)
+    except Exception as error:
+        line = _line_in(path, error)
+        said = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise FamilyError(f"{path}:{line}: {type(error).__name__}: {' '.join(said.split())}") from error
+
+
+def module_name_of(path: Path) -> tuple[str, Path]:
+    """Return under which name Python imports a file, and the folder from which it does."""
+    folder = path.absolute().parent
+    parts = [path.stem]
+    while (folder / "__init__.py").is_file():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    return ".".join(parts), folder
+
+
+def _is_found_at(name: str, path: Path) -> bool:
+    """Return whether Python finds a module of that name in that file, and not somewhere else."""
+    try:
+        specification = importlib.util.find_spec(name)
+    except ImportError:
+        return False
+    origin = None if specification is None else specification.origin
+    return origin is not None and _is_same(origin, path)
+
+
+def _module_alone(path: Path) -> ModuleType:
     module_name = f"onceproof_family_{path.stem}"
     specification = importlib.util.spec_from_file_location(module_name, path)
     if specification is None or specification.loader is None:
-        raise FamilyError(f"{path}: not a Python file")
+        raise ImportError("not a Python file")
     module = importlib.util.module_from_spec(specification)
     # Dataclasses look their module up here while the file still runs.
     sys.modules[module_name] = module
     try:
         specification.loader.exec_module(module)
-    except Exception as error:
+    except BaseException:
         del sys.modules[module_name]
-        line = _line_in(specification.origin, error)
-        said = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise FamilyError(f"{path}:{line}: {type(error).__name__}: {' '.join(said.split())}") from error
-    return _checked(module, str(path))
+        raise
+    return module
 
 
-def _line_in(origin: str | None, error: Exception) -> int:
+def _line_in(path: Path, error: Exception) -> int:
     """Return the line of the file at which an error was raised or found, the deepest one of that file."""
-    if isinstance(error, SyntaxError) and error.filename == origin:
+    if isinstance(error, SyntaxError) and error.filename and _is_same(error.filename, path):
         return error.lineno or 1
     frames = traceback.extract_tb(error.__traceback__)
-    return next((frame.lineno or 1 for frame in reversed(frames) if frame.filename == origin), 1)
+    return next((frame.lineno or 1 for frame in reversed(frames) if _is_same(frame.filename, path)), 1)
 
 
-def _checked(module: ModuleType, place: str) -> Family:
-    """Return the module as a family once every member is there and of the right kind."""
-    for member, (fits, asked) in _MEMBERS.items():
-        if not hasattr(module, member):
-            raise FamilyError(f"{place}: a family needs {member!r}, {asked}; it is missing")
-        value = getattr(module, member)
-        if not fits(value):
-            raise FamilyError(f"{place}: {member!r} must be {asked}, not {value!r}")
-    return cast(Family, module)
+def _is_same(name: str, path: Path) -> bool:
+    return Path(name).resolve() == path.resolve()

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from harness.checkers.determinism import check_determinism
-from harness.family import NOTHING_DECLARED, Family, FamilyError
+from harness.family import NOTHING_DECLARED, Family, FamilyError, source_file
 from harness.generation import generate
 from harness.history import History
 from harness.oracle import PythonOracle
@@ -82,7 +82,7 @@ def scenario_of(family: Family, seed: int) -> Scenario:
 
 def check_family(family: Family) -> None:
     """Raise FamilyError for what would spoil every scenario: looked for once, before there are thousands."""
-    place = getattr(family, "__file__", family.name)
+    place = source_file(family) or family.name
     scenario = scenario_of(family, 0)
     try:
         read_back = from_json(to_json(scenario))
@@ -109,7 +109,7 @@ def check_family(family: Family) -> None:
 
 def _blame(family: Family, error: Exception, where: str) -> None:
     """Raise the error as the family's, if it came out of the family's file."""
-    path = getattr(family, "__file__", None)
+    path = source_file(family)
     if path is None or isinstance(error, FamilyError):
         return
     frames = traceback.extract_tb(error.__traceback__)

@@ -31,7 +31,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from harness.campaign.tables import TrialTables, TriedScenario, verdicts
-from harness.family import Family, FamilyError, load_family
+from harness.family import Family, FamilyError, load_family, split_address
 from harness.running.runner import OutputUnwritable
 from harness.seeds import scenario_seed
 from harness.trial import run_scenario, scenario_of
@@ -50,8 +50,8 @@ class FamilySource:
     @classmethod
     def of(cls, asked: str) -> FamilySource:
         """Read the source of a family that has been loaded here already."""
-        path = Path(asked)
-        return cls(asked, path.read_text(encoding="utf-8") if path.suffix == ".py" else None)
+        path, _ = split_address(asked)
+        return cls(asked, None if path is None else path.read_text(encoding="utf-8"))
 
 
 @cache
@@ -66,9 +66,9 @@ def load(source: FamilySource) -> Family:
 @cache
 def _place_of(source: FamilySource) -> str:
     """Return where the family is found here: at its own path, or in a copy where that does not exist."""
-    if source.text is None:
+    path, attribute = split_address(source.asked)
+    if source.text is None or path is None:
         return source.asked
-    path = Path(source.asked)
     try:
         if path.read_text(encoding="utf-8") == source.text:
             return source.asked
@@ -76,7 +76,7 @@ def _place_of(source: FamilySource) -> str:
         pass
     copy = Path(tempfile.mkdtemp(prefix="onceproof-family-")) / path.name
     copy.write_text(source.text, encoding="utf-8")
-    return str(copy)
+    return f"{copy}:{attribute}" if attribute else str(copy)
 
 
 @dataclass(frozen=True, slots=True)

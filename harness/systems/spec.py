@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from harness.family import Family
+from harness.family import Family, address_of
 from harness.scenario import Fault, InputRecord, Parameter, Scenario
 
 Input: TypeAlias = Literal["records", "year"]
@@ -124,11 +124,3 @@ def spec_of(family: Family, scenario: Scenario, folder: Path) -> Spec:
         tolerable_failures=scenario.tolerable_failures,
         restart_delay_ms=scenario.restart_delay_ms,
     )
-
-
-def address_of(family: Family) -> str:
-    """Return under which name or path another process finds a family."""
-    module = str(getattr(family, "__name__", ""))
-    if module.startswith("scenarios."):
-        return module.removeprefix("scenarios.")
-    return str(getattr(family, "__file__", family.name))

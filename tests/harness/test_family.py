@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from harness.family import FamilyError, family_names, load_family
+from harness.family import (
+    FamilyError,
+    address_of,
+    family_names,
+    family_of,
+    load_family,
+    source_file,
+    split_address,
+)
 
 MINE = """
 name = "mine"
@@ -30,8 +41,47 @@ def expected(records, declared):
 """
 
 
+OBJECTS = """
+class Mine:
+    name = "mine"
+    generator_version = 1
+    tasks = {"numbers": "source", "sum": "keyed", "out": "sink"}
+    record_schema = "number BIGINT"
+    row_schema = "number BIGINT, sum BIGINT"
+    oracle_sql = "SELECT scenario_id, number, number AS sum FROM records"
+
+    def generate(self, random):
+        raise NotImplementedError
+
+    def job(self, env, io):
+        raise NotImplementedError
+
+    def expected(self, records, declared):
+        return []
+
+
+class Larger(Mine):
+    def __init__(self, size):
+        self.name = f"mine of {size}"
+
+
+SMALL, LARGE = Larger(1), Larger(9)
+"""
+
+
+@pytest.fixture(autouse=True)
+def imports_of_its_own() -> Iterator[None]:
+    """Forget what a test imported, and where from."""
+    path, modules = list(sys.path), set(sys.modules)
+    yield
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        del sys.modules[name]
+
+
 def write(folder: Path, text: str, name: str = "mine.py") -> str:
     path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return str(path)
 
@@ -114,3 +164,103 @@ def test_a_member_of_the_wrong_kind_is_named_with_what_is_asked(
 ) -> None:
     assert right in MINE
     assert said in error_of(write(tmp_path, MINE.replace(right, wrong, 1)))
+
+
+def test_an_object_in_a_file_loads_by_its_name(tmp_path: Path) -> None:
+    path = write(tmp_path, OBJECTS)
+    assert load_family(f"{path}:LARGE").name == "mine of 9"
+    assert load_family(f"{path}:Mine").name == "mine"
+
+
+@pytest.mark.parametrize(
+    ("attribute", "said"),
+    [
+        ("LARG", "mine.py: it has no 'LARG'; did you mean LARGE?"),
+        ("zzz", "mine.py: it has no 'zzz'"),
+        ("Larger", "mine.py:Larger: Larger.__init__() missing 1 required positional argument: 'size'; give"),
+        ("__name__", "mine.py:__name__: a family needs 'name', a string; it is missing"),
+    ],
+)
+def test_an_object_that_is_not_there_or_no_family_is_told(tmp_path: Path, attribute: str, said: str) -> None:
+    assert said in error_of(f"{write(tmp_path, OBJECTS)}:{attribute}")
+
+
+def test_a_colon_in_the_path_of_a_file_is_a_part_of_it(tmp_path: Path) -> None:
+    path = write(tmp_path, MINE, "a:b.py")
+    assert split_address(path) == (Path(path), "")
+    assert load_family(path).name == "mine"
+
+
+@pytest.mark.parametrize("attribute", ["", "SMALL", "LARGE", "Mine"])
+def test_the_address_of_a_family_leads_back_to_it(tmp_path: Path, attribute: str) -> None:
+    path = write(tmp_path, MINE + OBJECTS)
+    address = f"{path}:{attribute}" if attribute else path
+    family = load_family(address)
+    assert address_of(family) == address
+    assert source_file(family) == path
+    assert load_family(address_of(family)).name == family.name
+
+
+def test_a_built_in_family_has_its_name_for_an_address() -> None:
+    assert [address_of(load_family(name)) for name in family_names()] == family_names()
+
+
+def test_an_object_that_was_imported_is_found_where_a_module_holds_it(tmp_path: Path) -> None:
+    write(tmp_path, OBJECTS, "kinds.py")
+    path = write(tmp_path, "from kinds import Larger\n\nMIDDLE = Larger(5)\n")
+    assert address_of(load_family(f"{path}:MIDDLE")) == f"{path}:MIDDLE"
+
+
+def test_an_object_without_a_name_has_no_address(tmp_path: Path) -> None:
+    write(tmp_path, OBJECTS, "kinds.py")
+    load_family(f"{tmp_path}/kinds.py:SMALL")
+    kinds = sys.modules["onceproof_family_kinds"]
+    with pytest.raises(FamilyError, match=r"'mine of 3'.*assign it to a name at the top of a module"):
+        address_of(family_of(kinds.Larger(3), "here"))
+    # A class that needs no arguments stands for its objects.
+    assert address_of(kinds.Mine()) == f"{tmp_path}/kinds.py:Mine"
+
+
+def test_a_module_without_a_file_has_no_address() -> None:
+    module = ModuleType("typed_in")
+    exec(MINE, vars(module))
+    with pytest.raises(FamilyError, match="has no file"):
+        address_of(family_of(module, "here"))
+
+
+def test_a_family_imports_the_modules_beside_it(tmp_path: Path) -> None:
+    write(tmp_path, "NAME = 'mine'\n", "names_of_mine.py")
+    path = write(
+        tmp_path, MINE.replace('"mine"', "names_of_mine.NAME").replace("\n", "import names_of_mine\n", 1)
+    )
+    assert load_family(path).name == "mine"
+
+
+def test_a_file_beside_a_family_does_not_stand_in_for_a_module_of_python(tmp_path: Path) -> None:
+    write(tmp_path, "raise RuntimeError\n", "quopri.py")
+    sys.modules.pop("quopri", None)
+    assert load_family(write(tmp_path, "import quopri\n" + MINE)).name == "mine"
+
+
+def test_a_family_in_a_package_imports_as_a_part_of_it(tmp_path: Path) -> None:
+    write(tmp_path, "", "market/__init__.py")
+    write(tmp_path, "", "market/families/__init__.py")
+    write(tmp_path, "NAME = 'mine'\n", "market/names.py")
+    text = MINE.replace('"mine"', "NAME").replace("\n", "from ..names import NAME\n", 1)
+    path = write(tmp_path, text, "market/families/mine.py")
+    family = load_family(path)
+    assert family.name == "mine"
+    assert family is sys.modules["market.families.mine"]
+    assert address_of(family) == path
+
+
+def test_a_package_of_the_same_name_elsewhere_is_not_taken_for_the_files_own(tmp_path: Path) -> None:
+    write(tmp_path, "", "json/__init__.py")
+    family = load_family(write(tmp_path, MINE, "json/mine.py"))
+    assert source_file(family) == f"{tmp_path}/json/mine.py"
+
+
+def test_a_mistake_in_the_package_of_a_family_is_told(tmp_path: Path) -> None:
+    write(tmp_path, "1 // 0\n", "broken/__init__.py")
+    path = write(tmp_path, MINE, "broken/mine.py")
+    assert error_of(path) == f"{path}:1: ZeroDivisionError: integer division or modulo by zero"
