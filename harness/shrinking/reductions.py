@@ -234,6 +234,13 @@ def schedules(scenario: Scenario) -> Iterator[Scenario]:
             yield replace(scenario, schedule=few)
     if schedule.changes:
         yield replace(scenario, schedule=replace(schedule, changes=()))
+    for index in range(len(schedule.changes)):
+        changes = (*schedule.changes[:index], *schedule.changes[index + 1 :])
+        yield replace(scenario, schedule=replace(schedule, changes=changes))
+    for action in schedule.priorities:
+        # The draw between equals, with which the others work, stays.
+        rest = {each: priority for each, priority in schedule.priorities.items() if each != action}
+        yield replace(scenario, schedule=replace(schedule, priorities=rest))
 
 
 def fault_subsets(scenario: Scenario) -> Iterator[Scenario]:

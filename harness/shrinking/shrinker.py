@@ -105,8 +105,7 @@ def shrink(
         search.confirm()
         search.list_choices(record_preemptions)
         search.leave_out()
-        search.best = search.smallest
-        search.renumber()
+        search.finish()
     except _TimeIsUp:
         pass
     search.confirm()
@@ -199,7 +198,14 @@ class _Search:
                 self._accept(candidate)
                 self._first(schedules)
 
-    def renumber(self) -> None:
+    def finish(self) -> None:
+        """Go back to the smallest of all, see that nothing can be left out of it, and number its records."""
+        if self.best is not self.smallest:
+            self.best, self.cost = self.smallest, cost_of(self.smallest)
+            self.leave_out()
+        self._renumber()
+
+    def _renumber(self) -> None:
         """Give the records the timestamps 0, 1, 2, if the failure stays."""
         candidate = renumbered(self.best)
         if candidate != self.best and self._fails_alike(candidate):
