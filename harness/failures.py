@@ -24,6 +24,7 @@ from typing import Final
 
 from harness.checkers import Signature
 from harness.checkers.determinism import PROPERTY as DETERMINISM
+from harness.explanation.decisions import Fails, Takes, weigh
 from harness.explanation.explanation import Explanation, explain
 from harness.explanation.wording import replay_command, shrink_command
 from harness.family import Family, FamilyError, Rows
@@ -64,6 +65,8 @@ class FailureCase:
     """The command that replays the scenario as it was found; empty where it has no seed."""
     shrink: str
     """The command that shrinks the scenario as it was found."""
+    takes: Takes | None = None
+    """Its decisions, and which of them matter; None where the run cannot be repeated without them."""
     known: KnownSignature | None = None
     """The entry of the settings that lists it; None: it is new."""
 
@@ -123,6 +126,8 @@ def _case_of(
     trial = try_scenario(
         family, shrunk.scenario, trace=True, twice=_twice(group.signature), system=result.system
     )
+    repeatable = Capability.DETERMINISM in result.system.capabilities and not result.interrupted
+    repeated = repeatable and trial.verdict.signature == group.signature
     return FailureCase(
         family=family,
         signature=group.signature,
@@ -135,6 +140,7 @@ def _case_of(
         replay=replay_command(paths[0], asked, result.system.name),
         replay_seed=replay_command(seed, asked, result.system.name),
         shrink=shrink_command(paths[1], asked),
+        takes=what_it_takes(family, shrunk.scenario, group.signature) if repeated else None,
         known=known,
     )
 
@@ -143,14 +149,7 @@ def shrink_scenario(
     family: Family, scenario: Scenario, signature: Signature, limit_seconds: float = LIMIT_SECONDS
 ) -> ShrinkResult:
     """Return the smallest scenario that fails with the signature; the given one if it does not fail so."""
-
-    def fails(candidate: Scenario) -> Signature | None:
-        try:
-            return try_scenario(family, candidate, twice=_twice(signature)).verdict.signature
-        except FamilyError:
-            # The family cannot take so small an input: that is not the failure that was found.
-            return None
-
+    fails = _failing(family, signature)
     if limit_seconds and fails(scenario) != signature:
         limit_seconds = 0.0
     return shrink(
@@ -160,6 +159,24 @@ def shrink_scenario(
         limit_seconds,
         lambda candidate: record_preemptions(family, candidate),
     )
+
+
+def what_it_takes(family: Family, scenario: Scenario, signature: Signature) -> Takes:
+    """Return which decisions of a scenario matter to its failing with the signature."""
+    return weigh(scenario, signature, _failing(family, signature))
+
+
+def _failing(family: Family, signature: Signature) -> Fails:
+    """Return what runs a scenario and says how it fails, as far as a failure of the signature can be seen."""
+
+    def fails(candidate: Scenario) -> Signature | None:
+        try:
+            return try_scenario(family, candidate, twice=_twice(signature)).verdict.signature
+        except FamilyError:
+            # The family cannot take so small an input: that is not the failure that was found.
+            return None
+
+    return fails
 
 
 def failure_paths(folder: Path, family: str, signature: Signature) -> tuple[Path, Path]:

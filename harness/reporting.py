@@ -24,6 +24,7 @@ from harness.checkers import PROPERTIES
 from harness.checkers.coverage import CAMPAIGN, POINT_NEVER_PASSED, check_coverage
 from harness.checkers.determinism import PROPERTY as DETERMINISM
 from harness.errors import line_of
+from harness.explanation.decisions import Takes
 from harness.explanation.wording import columns_of, fault_text
 from harness.failures import FailureCase
 from harness.known import KnownSignature, find_known
@@ -34,6 +35,7 @@ from harness.teaching import teaching_example, trace_of
 from reports.model import (
     Coverage,
     CoverageCell,
+    Decision,
     Distribution,
     Facts,
     Failure,
@@ -233,12 +235,21 @@ def failure_of(case: FailureCase) -> Failure:
         ),
         records=records,
         faults=tuple(fault_text(fault) for fault in scenario.faults),
+        takes="" if case.takes is None else case.takes.sentence,
+        decisions=() if case.takes is None else _decisions(case.takes),
         columns=columns_of(case.family.row_schema),
         rows=row_differences(case.expected_rows, case.actual_rows),
         first_divergence=explanation.first_divergence,
         story=tuple(explanation.story),
         also=tuple(name for name in shown if name != first),
         trace=trace_of(case.history),
+    )
+
+
+def _decisions(takes: Takes) -> tuple[Decision, ...]:
+    return tuple(
+        Decision(weighed.text, weighed.effect, ", ".join(weighed.otherwise or ()))
+        for weighed in takes.decisions
     )
 
 

@@ -17,6 +17,7 @@ from reports.sections import (
     Cell,
     Coverage,
     CoverageCell,
+    Decision,
     DifferenceMark,
     Distribution,
     Influence,
@@ -42,6 +43,7 @@ __all__ = [
     "Cell",
     "Coverage",
     "CoverageCell",
+    "Decision",
     "DifferenceMark",
     "Distribution",
     "Example",
@@ -159,6 +161,9 @@ class Failure(Value, frozen=True, kw_only=True):
     records: tuple[InputRecord, ...] = ()
     faults: tuple[str, ...] = ()
     """The faults that are left, one in a phrase: `kill count-1 while committing checkpoint 1`."""
+    takes: str = ""
+    """What the decisions come to, in a sentence; empty: they were not weighed."""
+    decisions: tuple[Decision, ...] = ()
     columns: tuple[str, ...] = ()
     rows: tuple[RowDifference, ...] = ()
     first_divergence: str = ""

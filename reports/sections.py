@@ -11,6 +11,7 @@ import msgspec
 
 Cell: TypeAlias = str | int | float | bool | None
 Row: TypeAlias = tuple[Cell, ...]
+Effect: TypeAlias = Literal["matters", "changes", "idle"]
 DifferenceMark: TypeAlias = Literal["equal", "lost", "duplicated", "phantom", "wrong value"]
 
 
@@ -72,6 +73,15 @@ class RealInput(Value, frozen=True, kw_only=True):
     error: str = ""
     """Why it did not come to a comparison."""
     command: str = ""
+
+
+class Decision(Value, frozen=True):
+    """One decision of a failing scenario, and what became of the scenario without it."""
+
+    text: str
+    effect: Effect
+    otherwise: str = ""
+    """How it fails without the decision, where it fails in another way: `fencing, zombie commit`."""
 
 
 class CoverageCell(Value, frozen=True):

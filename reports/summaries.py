@@ -80,13 +80,12 @@ def row_differences(
 ) -> tuple[RowDifference, ...]:
     """Compare two bags of rows as the checker of `exactly_once` does, the differences first.
 
-    A row too many that has the leading columns of an expected row and another last column is a wrong value;
-    one that is expected is duplicated; any other is a phantom. A row too few is lost. At most `equal_limit`
-    of the rows that agree are kept, to give the eye something to compare with.
+    A row too many that only its last column tells from one that is missing stands in its place: a wrong
+    value; one that is expected is duplicated; any other is a phantom. A row too few is lost. At most
+    `equal_limit` of the rows that agree are kept, to give the eye something to compare with.
     """
     wanted, found = Counter(expected), Counter(actual)
     missing, extra = wanted - found, found - wanted
-    leading = {row[:-1] for row in wanted if len(row) > 1}
     absent_by_leading: dict[Row, list[Row]] = {}
     for row in sorted(missing.elements(), key=row_order, reverse=True):
         absent_by_leading.setdefault(row[:-1], []).append(row)
@@ -96,12 +95,13 @@ def row_differences(
             differences.append(RowDifference("duplicated", row, row, extra[row]))
             continue
         for _ in range(extra[row]):
-            partners = absent_by_leading.get(row[:-1]) if len(row) > 1 else None
-            partner = partners.pop() if partners else None
-            if partner is not None:
+            partners = absent_by_leading.get(row[:-1])
+            if partners:
+                partner = partners.pop()
                 missing[partner] -= 1
-            mark = "wrong value" if len(row) > 1 and row[:-1] in leading else "phantom"
-            differences.append(RowDifference(mark, partner, row))  # type: ignore[arg-type]
+                differences.append(RowDifference("wrong value", partner, row))
+            else:
+                differences.append(RowDifference("phantom", None, row))
     differences += [
         RowDifference("lost", row, None, times)
         for row, times in sorted(missing.items(), key=lambda item: row_order(item[0]))

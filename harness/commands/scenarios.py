@@ -18,9 +18,10 @@ import msgspec
 
 from harness.errors import FAILED, PASSED, UsageError
 from harness.explanation import wording
+from harness.explanation.decisions import takes_lines
 from harness.explanation.explanation import explain
 from harness.explanation.narrative import tell
-from harness.failures import shrink_scenario, write_scenario
+from harness.failures import shrink_scenario, what_it_takes, write_scenario
 from harness.family import Family, FamilyError, family_names, load_family
 from harness.running.outcome import Outcome, outcome_of
 from harness.scenario import Scenario, read_scenario
@@ -128,14 +129,34 @@ def explain_command(subject: str, family: str | None) -> int:
     scenario, loaded = scenario_and_family(subject, family)
     trial = try_scenario(loaded, scenario, trace=True)
     explanation = explain(scenario, trial.history, trial.history.trace, trial.verdict)
+    signature = trial.verdict.signature
     print(wording.scenario_text(scenario))
-    print(explanation.sentence)
-    for title, text in (("cause", explanation.cause), ("first divergence", explanation.first_divergence)):
-        if text:
-            print(f"{title}: {text}")
+    if signature is None:
+        print(explanation.sentence)
+    else:
+        print(f"FAILED {', '.join(signature)}: {explanation.sentence}")
+        for title, text in (
+            ("cause", explanation.cause),
+            ("first divergence", explanation.first_divergence),
+        ):
+            if text:
+                print(f"{title}: {text}")
+        print("\nwhat it takes")
+        takes = what_it_takes(loaded, scenario, signature)
+        for line in takes_lines(takes):
+            print(f"  {line}")
+        if not takes.is_minimal:
+            command = wording.shrink_command(_subject(subject), family or scenario.family)
+            print(f"  {command} leaves out what it can")
+    print("\nwhat happened")
     for line in explanation.story:
         print(f"  {line}")
     return PASSED if trial.verdict.passed else FAILED
+
+
+def _subject(subject: str) -> int | Path:
+    """Return a subject as commands are made of it."""
+    return int(subject) if subject.isdecimal() and not Path(subject).exists() else Path(subject)
 
 
 def _beside(subject: str) -> Path:

@@ -18,6 +18,19 @@ from harness.scenario import ANY_TASK, Fault, Scenario
 SIMULATED: Final = "simulated"
 """The system that a command means if it names none."""
 
+_ACTIONS: Final = {
+    "poll": "reads of the sources",
+    "deliver": "records and barriers between tasks",
+    "restore": "restores of tasks",
+    "message_trigger": "triggers of checkpoints",
+    "message_acknowledge": "acknowledgements",
+    "message_notify": "notices of completion",
+    "message_control": "all other messages",
+    "store": "writes of snapshots",
+    "metadata": "writes of metadata",
+    "timer": "timers",
+}
+
 _VERBS: Final = {
     "kill_task": "kill",
     "kill_all": "kill all tasks",
@@ -54,6 +67,37 @@ def fault_text(fault: Fault) -> str:
     return ", ".join(parts)
 
 
+def choice_text(step: int, label: str) -> str:
+    """`at step 12, before its turn: count-0 takes what is next on its channel 1`; see `Action.label`."""
+    verb, _, rest = label.partition(" ")
+    task, _, number = rest.rpartition(" ")
+    target, _, channel = rest.rpartition("/")
+    told = {
+        "poll": f"{rest} reads its next record",
+        "deliver": f"{target} takes what is next on its channel {channel}",
+        "restore": f"{rest} is restored",
+        "store": f"the snapshot of {task} for checkpoint {number} reaches the storage",
+        "metadata": f"the metadata of checkpoint {rest} reaches the storage",
+        "trigger": f"{task} is told to begin checkpoint {number}",
+        "acknowledge": f"the acknowledgement of {task} for checkpoint {number} arrives",
+        "notify": f"{task} is told that checkpoint {number} is complete",
+        "timer": f"the timer {rest} fires",
+    }
+    return f"at step {step}, before its turn: {told.get(verb, label)}"
+
+
+def priority_text(action: str, priority: int) -> str:
+    """`writes of snapshots wait for all else`."""
+    if priority == 0:
+        return f"{_ACTIONS[action]} come in turn"
+    return f"{_ACTIONS[action]} {'come before' if priority > 0 else 'wait for'} all else"
+
+
+def change_text(step: int, action: str, priority: int) -> str:
+    """`from step 40 on, timers come before all else`."""
+    return f"from step {step} on, {priority_text(action, priority)}"
+
+
 def ordinal(number: int) -> str:
     """`1st`, `2nd`, `3rd`, `11th`."""
     ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
@@ -83,9 +127,9 @@ def replay_command(subject: int | Path, family: str, system: str = SIMULATED) ->
     return command if system == SIMULATED else f"{command} --system {system}"
 
 
-def shrink_command(path: Path, family: str) -> str:
-    """The command that shrinks a scenario's file."""
-    return _command("shrink", str(path), family, always=False)
+def shrink_command(subject: int | Path, family: str) -> str:
+    """The command that shrinks a seed or a scenario's file."""
+    return _command("shrink", str(subject), family, always=isinstance(subject, int))
 
 
 def _command(name: str, subject: str, family: str, always: bool) -> str:

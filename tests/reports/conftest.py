@@ -13,6 +13,7 @@ import pytest
 from reports.model import (
     Coverage,
     CoverageCell,
+    Decision,
     Example,
     Facts,
     Failure,
@@ -164,6 +165,12 @@ def make_failure(**changes):
         "shrinking": Shrinking(Sizes(82, 6, 228), Sizes(2, 1, 2), 0.21, 391),
         "records": (InputRecord("source-0", 0, ("k1",), 0), InputRecord("source-0", 1, ("k1",))),
         "faults": ("kill all at notified of checkpoint 1",),
+        "takes": "1 of 3 decisions matters: without it every property holds.",
+        "decisions": (
+            Decision("kill all at notified of checkpoint 1", "matters"),
+            Decision("that the job then runs with parallelism 3", "changes", "fencing, zombie commit"),
+            Decision("writes of snapshots wait for all else", "idle"),
+        ),
         "columns": ("word", "count"),
         "rows": row_differences([("k1", 1), ("k1", 2)], [("k1", 2)]),
         "first_divergence": "step 20: commit of sink-1-1 expected on restore, not seen",

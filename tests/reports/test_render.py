@@ -64,7 +64,7 @@ class Page(HTMLParser):
 def hostile_report(made):
     """A full report whose every free text is hostile."""
     plain = msgspec.to_builtins(made.report([made.failure()], interrupted="x", problems=("x",)))
-    words = {"kind", "mark"}
+    words = {"kind", "mark", "effect"}
 
     def poison(value, key=""):
         if isinstance(value, dict):
@@ -204,6 +204,10 @@ def test_a_failed_night_leads_with_the_failure(reports):
         "− lost (k1, 1) absent",
         "= equal (k1, 2) (k1, 2)",
         "step 20: commit of sink-1-1 expected on restore, not seen",
+        "What it takes. 1 of 3 decisions matters: without it every property holds.",
+        "matters kill all at notified of checkpoint 1",
+        "changes it that the job then runs with parallelism 3; without it: fencing, zombie commit",
+        "does not matter writes of snapshots wait for all else",
         "everything is killed before either sink learns of it",
         "consistent cut and no leaks",
     ):
@@ -230,6 +234,12 @@ def test_a_good_night_looks_like_one(reports):
         "onceproof campaign --seed 20261120 --max-time 60",
     ):
         assert told in page.text, told
+
+
+def test_where_the_decisions_were_not_weighed_the_faults_are_told(made):
+    page = Page(render(made.report([made.failure(takes="", decisions=())])))
+    assert "Fault kill all at notified of checkpoint 1" in page.text
+    assert "What it takes" not in page.text
 
 
 def test_what_never_fired_and_what_survived_is_marked(made):

@@ -5,6 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.checkers.exactly_once import _sorted_out
 from reports.summaries import distribution, row_differences
 
 
@@ -25,12 +26,22 @@ def test_lost_duplicated_phantom_and_wrong_value_are_told_apart():
     ]
 
 
-def test_a_wrong_value_without_a_partner_is_still_one():
-    assert marks([("a", 1)], [("a", 1), ("a", 2)])[0] == ("wrong value", None, ("a", 2), 1)
+def test_a_row_too_many_is_a_phantom_where_no_row_is_missing_that_it_could_stand_for():
+    assert marks([("a", 1)], [("a", 1), ("a", 2)])[0] == ("phantom", None, ("a", 2), 1)
 
 
-def test_rows_of_one_column_are_never_a_wrong_value():
-    assert [row[0] for row in marks([(1,)], [(2,)])] == ["lost", "phantom"]
+def test_the_marks_are_the_anomalies_that_the_checker_of_exactly_once_finds():
+    """The page must not call a row otherwise than the failure that it stands for is called."""
+    for expected, actual in (
+        ([("a", 1)], [("a", 1), ("a", 2)]),
+        ([("a", 1)], [("a", 2)]),
+        ([("a", 1), ("b", 1)], [("a", 1), ("a", 1)]),
+        ([(1,)], [(2,)]),
+        ([(1,)], [(1,), (2,)]),
+    ):
+        sorted_out = _sorted_out(Counter(expected), Counter(actual), finished=True)
+        found = {anomaly for anomaly, rows in sorted_out if rows}
+        assert {row[0] for row in marks(expected, actual)} - {"equal"} == found
 
 
 def test_rows_of_mixed_types_can_be_ordered():

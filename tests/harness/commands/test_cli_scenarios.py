@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from harness.family import family_names, load_family
 from harness.running.outcome import from_line
 from harness.running.runner import OUTCOMES
-from harness.scenario import read_scenario, to_json
+from harness.scenario import Fault, read_scenario, to_json
 from harness.trial import scenario_of
 
 if TYPE_CHECKING:
@@ -91,8 +93,38 @@ def test_what_passes_is_not_shrunk(onceproof: Command) -> None:
 def test_an_explanation_tells_what_is_wrong_and_the_story(onceproof: Command, failing: str) -> None:
     ended = onceproof("explain", failing, "--family", "forgetful.py")
     assert ended.code == 1
+    lines = ended.out.splitlines()
+    assert re.match(r"FAILED exactly_once, [\w ]+: Row \(shop-\d, \d+\).*\.$", lines[1])
     assert "first divergence: step" in ended.out
-    assert "attempt 1.1 starts" in ended.out
+    assert lines.index("what it takes") < lines.index("what happened")
+    story = lines[lines.index("what happened") + 1 :]
+    assert "attempt 1.1 starts" in story[0]
+    assert all(re.match(r"  (step \d+: |\.\.\. )", line) for line in story)
+
+
+def test_what_does_not_matter_is_told_with_the_command_that_leaves_it_out(
+    onceproof: Command, failing: str
+) -> None:
+    found = read_scenario(Path(failing))
+    # A fault that waits for what never comes.
+    idle = Fault("fail_write", "metadata_written", checkpoint=999)
+    Path("wide.json").write_text(to_json(replace(found, faults=(*found.faults, idle))), encoding="utf-8")
+    ended = onceproof("explain", "wide.json", "--family", "forgetful.py")
+    assert "does not matter  fail the write at metadata written, checkpoint 999" in ended.out
+    assert "so the scenario is not minimal" in ended.out
+    assert "onceproof shrink wide.json --family forgetful.py leaves out what it can" in ended.out
+    onceproof("shrink", "wide.json", "--family", "forgetful.py", "--out", "small.json")
+    ended = onceproof("explain", "small.json", "--family", "forgetful.py")
+    assert "not minimal" not in ended.out
+    assert "every property holds" in ended.out
+
+
+def test_of_what_passes_the_story_is_told(onceproof: Command) -> None:
+    ended = onceproof("explain", "3", "--family", "word_count")
+    assert ended.code == 0
+    assert "Every property holds." in ended.out
+    assert "what it takes" not in ended.out
+    assert "the job is done" in ended.out
 
 
 def test_the_families_are_listed(onceproof: Command) -> None:

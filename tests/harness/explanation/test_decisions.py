@@ -1,0 +1,155 @@
+"""Which decisions of a failing scenario matter: each left out, and the rest run again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from harness.checkers import Signature
+from harness.explanation.decisions import decisions_of, takes_lines, weigh
+from harness.failures import shrink_scenario, what_it_takes
+from harness.family import load_family
+from harness.mutants import find_mutant
+from harness.scenario import Fault, Scenario, Schedule, check
+from harness.trial import scenario_of, try_scenario
+
+Make = Callable[..., Scenario]
+LOST: Signature = ("exactly_once", "lost")
+KILL = Fault("kill_all", "completed", checkpoint=2)
+LOSE = Fault("lose_message", "notified")
+
+
+def needs(*needed: Fault) -> Callable[[Scenario], Signature | None]:
+    return lambda scenario: LOST if set(needed) <= set(scenario.faults) else None
+
+
+def effects(scenario: Scenario, fails: Callable[[Scenario], Signature | None]) -> list[str]:
+    return [decision.effect for decision in weigh(scenario, LOST, fails).decisions]
+
+
+def test_a_fault_matters_if_every_property_holds_without_it(make_scenario: Make) -> None:
+    scenario = make_scenario(faults=(KILL, LOSE))
+    assert effects(scenario, needs(KILL, LOSE)) == ["matters", "matters"]
+    takes = weigh(scenario, LOST, needs(KILL, LOSE))
+    assert takes.is_minimal
+    assert takes.sentence == (
+        "It takes all 2 of these decisions: without any one of them every property holds."
+    )
+
+
+def test_a_decision_that_does_nothing_is_told_and_the_scenario_is_not_minimal(make_scenario: Make) -> None:
+    takes = weigh(make_scenario(faults=(KILL, LOSE)), LOST, needs(LOSE))
+    assert [decision.effect for decision in takes.decisions] == ["idle", "matters"]
+    assert not takes.is_minimal
+    assert list(takes_lines(takes)) == [
+        "1 of 2 decisions matters: without it every property holds."
+        " 1 does not matter, so the scenario is not minimal.",
+        "does not matter  kill all tasks at completed, checkpoint 2",
+        "matters          lose the message at notified",
+    ]
+
+
+def test_two_that_do_for_each_other_matter_neither_by_itself(make_scenario: Make) -> None:
+    scenario = make_scenario(faults=(KILL, LOSE))
+    takes = weigh(scenario, LOST, lambda candidate: LOST if candidate.faults else None)
+    assert takes.sentence.startswith("None of 2 decisions matters by itself.")
+    assert not takes.is_minimal
+
+
+def test_without_a_decision_it_may_fail_in_another_way(make_scenario: Make) -> None:
+    other: Signature = ("no_leaks", "open transaction")
+    scenario = make_scenario(faults=(KILL, LOSE))
+    takes = weigh(scenario, LOST, lambda candidate: LOST if KILL in candidate.faults else other)
+    assert [decision.effect for decision in takes.decisions] == ["changes", "idle"]
+    assert takes.decisions[0].otherwise == other
+    assert "Without 1 it fails in another way." in takes.sentence
+    line = (
+        "changes it       kill all tasks at completed, checkpoint 2; without it: no_leaks, open transaction"
+    )
+    assert line in takes_lines(takes)
+
+
+def test_the_parallelism_after_a_kill_is_a_decision_of_its_own(make_scenario: Make) -> None:
+    rescaled = replace(KILL, rescale_to=3)
+    scenario = make_scenario(faults=(rescaled,))
+    kill, rescale = decisions_of(scenario)
+    assert kill.without.faults == ()
+    assert rescale.without.faults == (KILL,)
+    assert rescale.text == "that the job then runs with parallelism 3"
+    assert effects(scenario, lambda candidate: LOST if candidate.faults else None) == ["matters", "idle"]
+
+
+def test_a_fair_run_without_faults_takes_nothing(make_scenario: Make) -> None:
+    takes = weigh(make_scenario(), LOST, lambda candidate: LOST)
+    assert takes.sentence.startswith("Nothing has to go wrong for it")
+    assert takes.is_minimal
+
+
+def test_each_choice_of_a_schedule_is_left_out_by_itself(make_scenario: Make) -> None:
+    choices = ((3, "poll source-0"), (9, "deliver count-0/1"), (12, "store count-0 1"))
+    scenario = make_scenario(schedule=Schedule("preemptions", preemptions=choices))
+    needed = choices[1]
+    takes = weigh(scenario, LOST, lambda c: LOST if needed in c.schedule.preemptions else None)
+    assert [(decision.text, decision.effect) for decision in takes.decisions] == [
+        ("at step 3, before its turn: source-0 reads its next record", "idle"),
+        ("at step 9, before its turn: count-0 takes what is next on its channel 1", "matters"),
+        ("at step 12, before its turn: the snapshot of count-0 for checkpoint 1 reaches the storage", "idle"),
+    ]
+
+
+def test_few_priorities_are_left_out_one_by_one_with_their_changes_and_the_seed(make_scenario: Make) -> None:
+    schedule = Schedule("priority", 7, {"store": -1, "poll": 1}, ((40, "timer", 0),), 300)
+    found = list(decisions_of(make_scenario(schedule=schedule)))
+    assert [decision.text for decision in found] == [
+        "writes of snapshots wait for all else",
+        "reads of the sources come before all else",
+        "from step 40 on, timers come in turn",
+        "that chance decides between equals, with seed 7",
+    ]
+    assert [decision.without.schedule for decision in found] == [
+        replace(schedule, priorities={"poll": 1}),
+        replace(schedule, priorities={"store": -1}),
+        replace(schedule, changes=()),
+        replace(schedule, seed=0),
+    ]
+
+
+def test_a_schedule_that_nobody_reads_is_one_decision(make_scenario: Make) -> None:
+    many = tuple((step, "poll source-0") for step in range(40))
+    schedules = [
+        Schedule("uniform", 3, {}, (), 100),
+        Schedule("preemptions", preemptions=many),
+        Schedule("priority", 3, {"poll": 1, "store": 2, "timer": 3}, (), 100),
+    ]
+    for schedule in schedules:
+        (only,) = decisions_of(make_scenario(schedule=schedule))
+        assert only.without.schedule == Schedule()
+
+
+def test_what_is_left_out_leaves_a_scenario_that_can_be_run(make_scenario: Make) -> None:
+    family = load_family("word_count")
+    for seed in range(60):
+        for decision in decisions_of(scenario_of(family, seed)):
+            check(decision.without)
+
+
+def test_of_a_shrunk_failure_all_that_is_left_matters_and_that_is_true() -> None:
+    """Against the engine itself, with a planted bug: splits that are assigned anew after a restore."""
+    family, mutant = load_family("page_views"), find_mutant("FLINK-7143")
+    with mutant.applied():
+        found = next(
+            scenario
+            for seed in range(500)
+            if try_scenario(family, scenario := scenario_of(family, seed), twice=False).verdict.signature
+        )
+        signature = try_scenario(family, found, twice=False).verdict.signature
+        assert signature is not None
+        small = shrink_scenario(family, found, signature).scenario
+        takes = what_it_takes(family, small, signature)
+        assert takes.decisions
+        for weighed, decision in zip(takes.decisions, decisions_of(small), strict=True):
+            verdict = try_scenario(family, decision.without, twice=False).verdict
+            assert weighed.effect != "idle"
+            assert verdict.passed == (weighed.effect == "matters")
+        assert any(weighed.effect == "matters" for weighed in takes.decisions)
