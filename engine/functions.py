@@ -284,7 +284,7 @@ class CheckpointListener:
         """The checkpoint will not complete. May be missed."""
 
 
-class CommittingFunction(CheckpointedFunction, CheckpointListener):
+class CommittingFunction(Function, CheckpointedFunction, CheckpointListener):
     """Commits what complete checkpoints list, to a world outside.
 
     Usually the function does so itself, when it is notified or restored. Where a task does not outlive a

@@ -301,8 +301,13 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CommittingFunction):
         self._pending.clear()
 
     def _recovery(self, restored_checkpoint_id: int | None) -> Recovery:
-        parallelism = self.get_runtime_context().get_number_of_parallel_subtasks()
-        return Recovery(self.subtask, parallelism, self.attempt, restored_checkpoint_id)
+        runtime_context = self.get_runtime_context()
+        return Recovery(
+            runtime_context.get_index_of_this_subtask(),
+            runtime_context.get_number_of_parallel_subtasks(),
+            runtime_context.get_attempt_id(),
+            restored_checkpoint_id,
+        )
 
     def _begin(self, epoch: int) -> None:
         self.epoch = epoch

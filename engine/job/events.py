@@ -33,8 +33,18 @@ class RestartDue(Struct, frozen=True):
     attempt: AttemptId
 
 
+class RescaleRequested(Struct, frozen=True):
+    """The job shall go on with another graph: from its latest checkpoint, in a new attempt, at once."""
+
+
 MasterEvent: TypeAlias = (
-    StartJob | AttemptDeployed | DeploymentFailed | RestartDue | TaskFailed | CoordinatorEvent
+    StartJob
+    | AttemptDeployed
+    | DeploymentFailed
+    | RestartDue
+    | RescaleRequested
+    | TaskFailed
+    | CoordinatorEvent
 )
 
 

@@ -29,6 +29,7 @@ from engine.job.events import (
     JobFinished,
     MasterEffect,
     MasterEvent,
+    RescaleRequested,
     RestartDue,
     StartJob,
     StartRestartTimer,
@@ -118,6 +119,13 @@ class JobMaster:
             return self._deploy()
         return ()
 
+    def _rescale_requested(self, event: RescaleRequested, now: int) -> Sequence[MasterEffect]:
+        """No failure: the restart strategy is not asked. Not while the outcome of a checkpoint is open."""
+        if self.state is not _RUNNING or self.coordinator.is_finalizing:
+            return ()
+        assert self.attempt is not None
+        return (CancelTasks(self.attempt), *self.coordinator.handle(AttemptEnded(), now), *self._deploy())
+
     def _task_failed(self, event: TaskFailed, now: int) -> Sequence[MasterEffect]:
         if event.attempt != self.attempt or self.state is not _RUNNING:
             return ()
@@ -165,6 +173,7 @@ _METHODS: Final[dict[type, str]] = {
     AttemptDeployed: "_attempt_deployed",
     DeploymentFailed: "_deployment_failed",
     RestartDue: "_restart_due",
+    RescaleRequested: "_rescale_requested",
     TaskFailed: "_task_failed",
 }
 """What is the master's own business; everything else is the coordinator's first."""

@@ -68,6 +68,21 @@ class SourceOperator(Operator):
             self._unfinished = self._count_unfinished()
         return []
 
+    def take_turn(self, turn: int) -> int:
+        """Begin with another split than the last time, where a task lives for a few reads only.
+
+        Returns how many splits are left to read.
+        """
+        if self._readers:
+            self._next = turn % len(self._readers)
+        self._unfinished = self._count_unfinished()
+        return self._unfinished
+
+    @property
+    def is_read_out(self) -> bool:
+        """Whether there is nothing left to read; unlike ``exhausted``, known before a read finds out."""
+        return self._count_unfinished() == 0
+
     def _count_unfinished(self) -> int:
         count = 0
         for _, reader in self._readers:

@@ -82,7 +82,7 @@ class Execution(JobDriver):
 
     def failure_message(self, task: Task, error: BaseException) -> TaskFailed:
         """What the job master is told of a dead task."""
-        return failure_of(task, error)
+        return failure_of(task.attempt, task.id, task.name, error)
 
     def is_current(self, task: Task) -> bool:
         """Whether ``task`` is a living task of the current attempt."""
@@ -129,9 +129,9 @@ class Execution(JobDriver):
             return
 
 
-def failure_of(task: Task, error: BaseException) -> TaskFailed:
+def failure_of(attempt: AttemptId, task: TaskId, name: str, error: BaseException) -> TaskFailed:
     """What the job master is told of a task that raised."""
     text = " ".join(str(error).split())
     unrecoverable = isinstance(error, UnrecoverableError)
-    cause = text if unrecoverable else f"{task.name}: {type(error).__name__}: {text}"
-    return TaskFailed(task.attempt, task.id, cause, unrecoverable)
+    cause = text if unrecoverable else f"{name}: {type(error).__name__}: {text}"
+    return TaskFailed(attempt, task, cause, unrecoverable)

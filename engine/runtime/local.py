@@ -42,10 +42,11 @@ from engine.job.events import Deploy, JobFailed, JobFinished, StartJob, StartRes
 from engine.job.master import JobState
 from engine.messages import NotifyCheckpointAborted, NotifyCheckpointComplete, Send, TriggerCheckpoint
 from engine.protocol_points import COORDINATOR, METADATA_WRITTEN, Probe, no_probe
+from engine.runtime.beginning import begin, located, storage_of
 from engine.runtime.execution import Execution
-from engine.runtime.recovery import Recovered, metadata_path, recover, retire
+from engine.runtime.recovery import Recovered, metadata_path, retire
 from engine.runtime.result import JobExecutionFailed, JobExecutionResult
-from engine.runtime.storage import CheckpointStorage, LocalCheckpointStorage, MemoryCheckpointStorage
+from engine.runtime.storage import CheckpointStorage
 from engine.state.files import DamagedFile
 from engine.state.snapshot import encode_task_snapshot
 from engine.task.events import POLL, Deliver, Restore, SnapshotFailed, SnapshotStored, StoreSnapshot
@@ -66,31 +67,12 @@ def execute(graph: JobGraph, probe: Probe = no_probe) -> JobExecutionResult:
     JobExecutionFailed, and what reading the checkpoint directory raises; also where another process runs the
     job over the same directory.
     """
-    directory = graph.settings.directory
-    storage: CheckpointStorage = (
-        MemoryCheckpointStorage()
-        if directory is None
-        else LocalCheckpointStorage(f"{directory.removeprefix('file://')}/{graph.job_id}")
-    )
+    storage = storage_of(graph)
     with storage.exclusive():
-        return _go_on(graph, storage, probe)
-
-
-def _go_on(graph: JobGraph, storage: CheckpointStorage, probe: Probe) -> JobExecutionResult:
-    """Run the job from what the storage holds of it."""
-    try:
-        recovered = recover(storage, graph.settings.num_retained)
-    except DamagedFile as error:
-        raise _located(error, storage) from error
-    if recovered.finished:
-        _logger.warning(
-            "job %r has finished already: nothing is done; to run it again give it another name or another"
-            " execution.checkpointing.dir than %s",
-            graph.name,
-            graph.settings.directory,
-        )
-        return JobExecutionResult(graph.job_id, graph.name, 0, 0, 0, 0, already_finished=True)
-    return LocalExecution(graph, storage, recovered, probe).run()
+        recovered = begin(graph, storage)
+        if isinstance(recovered, JobExecutionResult):
+            return recovered
+        return LocalExecution(graph, storage, recovered, probe).run()
 
 
 class LocalExecution(Execution):
@@ -359,7 +341,7 @@ class LocalExecution(Execution):
 
     def cause_of(self, error: Exception) -> str:
         """A damaged file is named by its whole path."""
-        return super().cause_of(_located(error, self._storage) if isinstance(error, DamagedFile) else error)
+        return super().cause_of(located(error, self._storage) if isinstance(error, DamagedFile) else error)
 
     def job_finished(self, effect: JobFinished) -> None:
         """Say so durably, once no write is under way any more; then the checkpoints are not needed."""
@@ -382,13 +364,6 @@ _DELIVERIES: Final = tuple(Deliver(channel) for channel in range(256))
 
 def _delivery(channel: int) -> Deliver:
     return _DELIVERIES[channel] if channel < len(_DELIVERIES) else Deliver(channel)
-
-
-def _located(error: DamagedFile, storage: CheckpointStorage) -> DamagedFile:
-    """The same error with the path that a user can look at."""
-    if not isinstance(storage, LocalCheckpointStorage):
-        return error
-    return DamagedFile(f"{storage.root}/{error.path}", error.what, error.mend)
 
 
 def _raiser(error: BaseException) -> Callable[[], None]:

@@ -1,0 +1,475 @@
+"""Runs a job on Spark: the driver is the job master, each epoch a Spark job.
+
+The rules this module lives by:
+
+- An epoch goes from one complete checkpoint to the next: trigger, the Spark job, the acknowledgements that
+  came back with it, the metadata last of all, then the commits, in this process. Two epochs never overlap.
+- Only what the driver's own job has brought back counts, and of each subtask only the attempt whose records
+  all others have read. Where Spark has computed a part twice and both were used, the epoch is not taken.
+- Whatever else attempts have written is collected: snapshots that the metadata does not list, and what sinks
+  have begun and nobody committed.
+- The process may be killed at any instruction. What a later one finds in the checkpoint directory decides;
+  it commits what the last complete checkpoint lists, before anything else.
+- Checkpoint directory and output lie on a file system that driver and workers share.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, cast
+
+from msgspec.structs import replace
+from pyspark import Broadcast
+from pyspark.sql import SparkSession
+
+from engine.checkpoint.events import (
+    CheckpointAborted,
+    CheckpointCompleted,
+    CheckpointExpired,
+    MetadataFailed,
+    MetadataStored,
+    StartTimer,
+    StoreMetadata,
+    TriggerRequested,
+)
+from engine.checkpoint.metadata import CheckpointMetadata, encode_metadata
+from engine.graph import InvalidJob, JobGraph
+from engine.job.deployment import RestorePlan, plan_restores
+from engine.job.events import (
+    CancelTasks,
+    Deploy,
+    JobFailed,
+    JobFinished,
+    RescaleRequested,
+    RestartDue,
+    StartJob,
+    StartRestartTimer,
+)
+from engine.job.layout import Layout, layout_of
+from engine.job.master import JobState
+from engine.messages import (
+    AttemptId,
+    NotifyCheckpointComplete,
+    Send,
+    TaskFailed,
+    TaskFinished,
+    TaskId,
+    TaskRunning,
+    TriggerCheckpoint,
+)
+from engine.protocol_points import COORDINATOR, METADATA_WRITTEN, NOTIFIED, Probe, no_probe
+from engine.runtime.beginning import begin, located, storage_of
+from engine.runtime.execution import failure_of
+from engine.runtime.job_driver import JobDriver
+from engine.runtime.recovery import Recovered, files_of, metadata_path, retire
+from engine.runtime.result import JobExecutionFailed, JobExecutionResult
+from engine.runtime.spark.committing import Committer
+from engine.runtime.spark.epoch import (
+    Deployment,
+    Epoch,
+    GivenGraph,
+    Packed,
+    Recipe,
+    Report,
+    Shipment,
+    shape_of,
+)
+from engine.runtime.spark.job import EpochJob, JobLost
+from engine.runtime.spark.pace import Pace
+from engine.runtime.spark.stages import Stages, stages_of
+from engine.runtime.spark.subtask import SubtaskRun
+from engine.runtime.spark_session import SPARK_ERRORS
+from engine.runtime.storage import LocalCheckpointStorage
+from engine.state.files import DamagedFile
+
+_logger = logging.getLogger(__name__)
+
+
+def execute_on_spark(
+    graph: JobGraph,
+    session: SparkSession,
+    *,
+    recipe: Recipe | None = None,
+    probe: Probe = no_probe,
+    subtask_class: type[SubtaskRun] = SubtaskRun,
+) -> JobExecutionResult:
+    """Run a job to its end on Spark, from its checkpoint directory if it has begun before.
+
+    ``recipe`` makes the graph in a worker where it cannot travel there; ``probe`` travels to the workers, is
+    called there at every protocol point of tasks, and here at those of the coordinator and of commits.
+
+    Raises InvalidJob for a job that Spark cannot run, JobExecutionFailed, and what reading the checkpoint
+    directory raises; also where another process runs the job over the same directory.
+    """
+    storage = spark_storage(graph)
+    with storage.exclusive():
+        recovered = begin(graph, storage)
+        if isinstance(recovered, JobExecutionResult):
+            return recovered
+        execution = SparkExecution(
+            graph, session, storage, recovered, recipe=recipe, probe=probe, subtask_class=subtask_class
+        )
+        return execution.run()
+
+
+def spark_storage(graph: JobGraph) -> LocalCheckpointStorage:
+    """Where the job's checkpoints lie.
+
+    Raises InvalidJob where there are none, or none that workers could read.
+    """
+    if not graph.settings.enabled:
+        raise InvalidJob(
+            f"job {graph.name!r} takes no checkpoints, and on Spark work is cut by them:"
+            " set execution.checkpointing.interval or execution.checkpointing.interval-records"
+        )
+    storage = storage_of(graph)
+    if not isinstance(storage, LocalCheckpointStorage):
+        raise InvalidJob(
+            f"job {graph.name!r} keeps its checkpoints in memory, which workers on Spark do not share:"
+            " set execution.checkpointing.dir to a folder that all machines share"
+        )
+    return storage
+
+
+class SparkExecution(JobDriver):
+    """One process's run of a job on Spark."""
+
+    def __init__(
+        self,
+        graph: JobGraph,
+        session: SparkSession,
+        storage: LocalCheckpointStorage,
+        recovered: Recovered,
+        *,
+        recipe: Recipe | None = None,
+        probe: Probe = no_probe,
+        subtask_class: type[SubtaskRun] = SubtaskRun,
+    ) -> None:
+        super().__init__(graph, storage, recovered, probe)
+        self.attempts = 0
+        self.checkpoints = 0
+        self.records_read = 0
+        """By epochs that have come to an end, complete or not."""
+        self._session = session
+        self._storage = storage
+        self._incarnation = recovered.incarnation
+        self._recipe: Recipe = recipe or GivenGraph(graph)
+        self._subtask_class = subtask_class
+        self._rescaled: tuple[JobGraph, Recipe] | None = None
+        self._stages: Stages = stages_of(graph, layout_of(graph))
+        self._shipment: Broadcast[Deployment] | None = None
+        self._committer: Committer | None = None
+        self._plans: dict[TaskId, RestorePlan] = {}
+        self._pace = Pace(graph.settings)
+        self._job: EpochJob | None = None
+        self._epoch: Epoch | None = None
+        self._epoch_began_ms = 0
+        self._triggers: list[TriggerCheckpoint] = []
+        self._mailbox: deque[Any] = deque()
+        self._timers: list[tuple[int, int, Any]] = []
+        self._sequence = 0
+        self._to_conclude: CheckpointMetadata | None = None
+        self._has_losses = False
+        self._failure: str | None = None
+
+    def rescale(self, graph: JobGraph, recipe: Recipe | None = None) -> None:
+        """Let the job go on with another graph of itself, from the next epoch on."""
+        self._rescaled = (graph, recipe or GivenGraph(graph))
+
+    # The loop.
+
+    def run(self) -> JobExecutionResult:
+        """Run until the job has finished or failed."""
+        started = time.monotonic_ns()
+        try:
+            self.master_event(StartJob())
+            while self.master.state not in (JobState.FINISHED, JobState.FAILED):
+                if not self._step():
+                    self._wait()
+        finally:
+            self._let_go()
+        if self._failure is not None:
+            raise JobExecutionFailed(f"job {self.graph.name!r} failed: {self._failure}")
+        return JobExecutionResult(
+            self.graph.job_id,
+            self.graph.name,
+            (time.monotonic_ns() - started) // 1_000_000,
+            self.attempts,
+            self.checkpoints,
+            self.records_read,
+        )
+
+    def _step(self) -> bool:
+        """Do the next thing there is to do; whether there was any."""
+        if self._mailbox:
+            message = self._mailbox.popleft()
+            if isinstance(message, NotifyCheckpointComplete):
+                self._commit(message)
+            else:
+                self.master_event(message)
+        elif self._timers and self._timers[0][0] <= self.now():
+            self.master_event(heapq.heappop(self._timers)[2])
+        elif self._job is not None:
+            if not self._job.wait(0):
+                return False
+            self._take_results(self._job)
+        elif self.master.state is not JobState.RUNNING:
+            return False
+        elif self._to_conclude is not None:
+            self._conclude(self._to_conclude)
+        elif self._rescaled is not None:
+            self.master_event(RescaleRequested())
+        else:
+            self._begin_epoch()
+        return True
+
+    def _wait(self) -> None:
+        """Nothing can happen before the epoch's job ends or a timer is due."""
+        seconds = max(0, self._timers[0][0] - self.now()) / 1000 if self._timers else None
+        if self._job is not None:
+            self._job.wait(seconds)
+        else:
+            assert seconds is not None, "a job that waits for nothing"
+            time.sleep(seconds)
+
+    # An epoch.
+
+    def _begin_epoch(self) -> None:
+        self._triggers.clear()
+        self.master_event(TriggerRequested())
+        assert self._triggers, "no checkpoint was triggered although all tasks run"
+        assert self._shipment is not None
+        trigger = self._triggers[0]
+        sources = [
+            TaskId(vertex.index, subtask)
+            for vertex in self.graph.vertices
+            if not vertex.inputs
+            for subtask in range(vertex.parallelism)
+        ]
+        self._epoch = Epoch(
+            trigger.checkpoint_id, trigger.timestamp_ms, self._pace.quotas(sources), self._plans
+        )
+        partitions = [len(tasks) for tasks in self._stages.tasks]
+        self._epoch_began_ms = self.now()
+        self._job = EpochJob(self._session, self.graph.name, partitions, self._shipment, self._epoch)
+
+    def _take_results(self, job: EpochJob) -> None:
+        self._job = None
+        attempt = self.master.attempt
+        assert attempt is not None
+        try:
+            reports = job.reports()
+        except JobLost as error:
+            self._has_losses = True
+            self._mailbox.append(TaskFailed(attempt, TaskId(0, 0), str(error), error.is_final))
+            return
+        records = sum(report.records_read for report in reports)
+        self.records_read += records
+        self._pace.learn(records, self.now() - self._epoch_began_ms)
+        self._has_losses |= _has_losses(reports)
+        failures = [
+            message for report in reports for message in report.messages if isinstance(message, TaskFailed)
+        ]
+        if not failures and (mixed := _mixed_attempts(reports)) is not None:
+            failures = [TaskFailed(attempt, mixed, "Spark has run it twice in one epoch, and used both runs")]
+        if failures:
+            failures.sort(key=lambda failure: not failure.unrecoverable)
+            _logger.warning("attempt %s: %s", attempt, failures[0].cause)
+            self._mailbox.append(replace(failures[0], attempt=attempt))
+            return
+        for report in reports:
+            # They came with the driver's own job: it is this attempt that they belong to.
+            self._mailbox.extend([replace(message, attempt=attempt) for message in report.messages])
+
+    def _commit(self, message: NotifyCheckpointComplete) -> None:
+        """What a task does when it hears of a complete checkpoint, done for it."""
+        if message.attempt != self.master.attempt or self.master.state is not JobState.RUNNING:
+            return
+        self.probe(NOTIFIED, self._name_of(message.task), message.checkpoint_id)
+        self._settle(message.task)
+
+    def _settle(self, task: TaskId) -> bool:
+        """Commit what the latest checkpoint lists for a subtask; a failure is the task's."""
+        assert self._committer is not None
+        assert self.master.attempt is not None
+        try:
+            self._committer.settle(task, self._plans[task])
+        except Exception as error:
+            failure = failure_of(self.master.attempt, task, self._name_of(task), error)
+            _logger.warning("attempt %s: %s", self.master.attempt, failure.cause)
+            self._mailbox.append(failure)
+            return False
+        return True
+
+    def _conclude(self, completed: CheckpointMetadata) -> None:
+        """All that the checkpoint lists is committed: collect what is left over, and end if all has ended."""
+        self._to_conclude = None
+        checkpoint_id = completed.checkpoint_id
+        listed = files_of(completed) | {metadata_path(checkpoint_id)}
+        for path in self._storage.list(f"chk-{checkpoint_id}/"):
+            if path not in listed:
+                self._has_losses = True
+                self._storage.delete(path)
+        has_ended = all(operator.is_finished for operator in completed.operators)
+        if (self._has_losses or has_ended) and not self._sweep():
+            return
+        if has_ended:
+            assert self.master.attempt is not None
+            for task in self._plans:
+                self._mailbox.append(TaskFinished(self.master.attempt, task))
+
+    def _sweep(self) -> bool:
+        """Abort what sinks have begun and nobody committed."""
+        assert self._committer is not None
+        assert self.master.attempt is not None
+        try:
+            self._committer.sweep()
+        except Exception as error:
+            task = next(iter(self._plans))
+            self._mailbox.append(failure_of(self.master.attempt, task, "sweeping", error))
+            return False
+        self._has_losses = False
+        return True
+
+    # What drivers provide.
+
+    def now(self) -> int:
+        """Wall clock in milliseconds."""
+        return time.time_ns() // 1_000_000
+
+    def send(self, effect: Send) -> None:
+        """An epoch triggers its tasks; what they would do when they are notified is done here."""
+        message = effect.message
+        if isinstance(message, TriggerCheckpoint):
+            self._triggers.append(message)
+        elif isinstance(message, NotifyCheckpointComplete):
+            self._mailbox.append(message)
+
+    def store_metadata(self, effect: StoreMetadata) -> None:
+        """Publish; a failure is reported once the metadata is certainly not there."""
+        checkpoint_id = effect.metadata.checkpoint_id
+        path = metadata_path(checkpoint_id)
+        try:
+            self._storage.publish(path, encode_metadata(effect.metadata))
+        except OSError as error:
+            self._storage.delete(path)
+            self._mailbox.append(MetadataFailed(checkpoint_id, str(error)))
+            return
+        self.probe(METADATA_WRITTEN, COORDINATOR, checkpoint_id)
+        self._mailbox.append(MetadataStored(checkpoint_id))
+
+    def start_timer(self, effect: StartTimer | StartRestartTimer) -> None:
+        """Wall clock; epochs follow one another, so no interval is waited for."""
+        if isinstance(effect.event, CheckpointExpired | RestartDue):
+            self._sequence += 1
+            heapq.heappush(self._timers, (effect.due_ms, self._sequence, effect.event))
+
+    def job_graph(self) -> JobGraph:
+        """The one that was asked for, if any."""
+        if self._rescaled is not None:
+            (graph, self._recipe), self._rescaled = self._rescaled, None
+            return graph
+        return self.graph
+
+    def read_checkpoint(
+        self, graph: JobGraph, layout: Layout, restored: CheckpointMetadata | None
+    ) -> dict[TaskId, RestorePlan]:
+        """What each task will read, in its worker."""
+        return plan_restores(graph, layout, restored)
+
+    def make_tasks(self, attempt: AttemptId, graph: JobGraph, layout: Layout) -> None:
+        """Hand out what the workers make tasks of."""
+        self._stages = stages_of(graph, layout)
+        self._committer = Committer(graph, self._storage.read, self.probe, self.now)
+        shipment = Shipment(
+            self._recipe,
+            shape_of(graph),
+            self._storage.root,
+            self._incarnation,
+            self.probe,
+            self._subtask_class,
+        )
+        # What is broadcast is a packet, what workers find is a deployment.
+        self._shipment = self._session.sparkContext.broadcast(cast(Deployment, Packed(shipment)))
+
+    def start_tasks(self, begin_with: dict[TaskId, RestorePlan]) -> None:
+        """Settle what the checkpoint lists; tasks then restore themselves in each epoch."""
+        self._plans = begin_with
+        attempt = self.master.attempt
+        assert attempt is not None
+        settled = [self._settle(task) for task in begin_with]
+        if all(settled) and self._sweep():
+            self._mailbox.extend([TaskRunning(attempt, task) for task in begin_with])
+
+    def cancel_tasks(self, effect: CancelTasks) -> None:
+        """Call the epoch off."""
+        self._to_conclude = None
+        self._let_go()
+
+    def attempt_started(self, effect: Deploy) -> None:
+        """Count it."""
+        self.attempts += 1
+
+    def checkpoint_completed(self, effect: CheckpointCompleted) -> None:
+        """What it lists is what is committed now, and what the next epoch begins with."""
+        self.checkpoints += 1
+        latest = self.master.coordinator.store.latest
+        assert latest is not None
+        self._plans = plan_restores(self.graph, layout_of(self.graph), latest)
+        self._to_conclude = latest
+
+    def checkpoint_aborted(self, effect: CheckpointAborted) -> None:
+        """Its epoch is in vain."""
+        if self._epoch is not None and self._epoch.checkpoint_id == effect.checkpoint_id:
+            self._has_losses = True
+            self._cancel_job()
+
+    def cause_of(self, error: Exception) -> str:
+        """A damaged file is named by its whole path."""
+        return super().cause_of(located(error, self._storage) if isinstance(error, DamagedFile) else error)
+
+    def job_finished(self, effect: JobFinished) -> None:
+        """Say so durably; then the checkpoints are not needed."""
+        retire(self._storage)
+
+    def job_failed(self, effect: JobFailed) -> None:
+        """The checkpoints stay: a mended job goes on from them."""
+        self._failure = effect.cause
+
+    # Within.
+
+    def _name_of(self, task: TaskId) -> str:
+        return f"{self.graph.vertices[task.vertex].name}-{task.subtask}"
+
+    def _cancel_job(self) -> None:
+        job, self._job = self._job, None
+        if job is not None:
+            job.cancel()
+
+    def _let_go(self) -> None:
+        self._cancel_job()
+        shipment, self._shipment = self._shipment, None
+        if shipment is not None:
+            with suppress(*SPARK_ERRORS, OSError):
+                shipment.destroy()
+
+
+def _has_losses(reports: Sequence[Report]) -> bool:
+    """Whether Spark has begun more task attempts than the job has tasks: it numbers them one by one."""
+    numbers = [report.spark_attempt for report in reports]
+    return max(numbers) - min(numbers) >= len(numbers)
+
+
+def _mixed_attempts(reports: Sequence[Report]) -> TaskId | None:
+    """A subtask of which others have read another attempt than the one that came back, if there is any."""
+    attempts = {report.task: report.attempt for report in reports}
+    for report in reports:
+        for task, attempt in report.upstreams.items():
+            if attempts[task] != attempt:
+                return task
+    return None

@@ -1,0 +1,114 @@
+"""How an epoch is run as a Spark job: built, waited for, called off, and understood when it fails.
+
+The rules this module lives by:
+
+- Spark's actions wait for their end, so a job runs in a thread of its own; the driver waits as long as it
+  likes, and may call the job off.
+- Buffers are pickled by Spark's serializer, in which they are one object each: a shuffle of single records
+  would take twice the time.
+- A job that has failed may leave Spark alive, then it can be tried again; a Spark that has gone cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import count
+from typing import Final
+
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark import Broadcast, InheritableThread, SparkContext
+from pyspark.sql import SparkSession
+
+from engine.runtime.spark.epoch import Deployment, Epoch, Report
+from engine.runtime.spark.worker import StageRun
+from engine.runtime.spark_session import one_line
+
+_groups: Final = count(1)
+
+
+class JobLost(Exception):
+    """A Spark job has failed. ``is_final``: so has Spark. The message is one line."""
+
+    def __init__(self, message: str, is_final: bool) -> None:
+        super().__init__(message)
+        self.is_final = is_final
+
+
+class EpochJob:
+    """The Spark job of one epoch, begun at once."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        name: str,
+        partitions: Sequence[int],
+        shipment: Broadcast[Deployment],
+        epoch: Epoch,
+    ) -> None:
+        self._context: SparkContext = session.sparkContext
+        self._name = name
+        self._partitions = partitions
+        self._shipment = shipment
+        self._epoch = epoch
+        self._group = f"onceproof epoch {next(_groups)}"
+        self._reports: list[Report] = []
+        self._failure: BaseException | None = None
+        self._thread = InheritableThread(target=self._run, name=self._group, daemon=True)
+        self._thread.start()
+
+    def wait(self, seconds: float | None) -> bool:
+        """Wait for the end, so long at the most; whether it has come."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def reports(self) -> list[Report]:
+        """What the subtasks have come to, after the end.
+
+        Raises JobLost.
+        """
+        failure = self._failure
+        if failure is None:
+            return self._reports
+        if not isinstance(failure, Exception):
+            raise failure
+        is_final = _is_gone(self._context)
+        what = "Spark has stopped" if is_final else "the epoch's Spark job failed"
+        raise JobLost(f"{what}: {one_line(failure)}", is_final) from failure
+
+    def cancel(self) -> None:
+        """Call the job off and wait until it is."""
+        # Where Spark has gone, the job has gone with it.
+        with suppress(Py4JError, OSError):
+            self._context.cancelJobGroup(self._group)
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            context = self._context
+            context.setJobGroup(self._group, f"{self._name}, checkpoint {self._epoch.checkpoint_id}", True)
+            first, *others = self._partitions
+            stream = context.parallelize(range(first), first).mapPartitionsWithIndex(_numbered)
+            parcels = stream.mapPartitionsWithIndex(StageRun(0, self._shipment, self._epoch))
+            for stage, partitions in enumerate(others, 1):
+                shuffled = parcels.partitionBy(partitions, _itself)
+                parcels = shuffled.mapPartitionsWithIndex(StageRun(stage, self._shipment, self._epoch))
+            self._reports = [parcel[-1] for _, parcel in parcels.collect()]
+        except BaseException as failure:
+            self._failure = failure
+
+
+def _numbered(partition: int, nothing: object) -> Sequence[object]:
+    """The first stage gets nothing: it reads."""
+    return ()
+
+
+def _itself(partition: int) -> int:
+    return partition
+
+
+def _is_gone(context: SparkContext) -> bool:
+    try:
+        return bool(context._jsc is None or context._jsc.sc().isStopped())
+    except (Py4JNetworkError, Py4JError, OSError):
+        return True

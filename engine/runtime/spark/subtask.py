@@ -1,0 +1,286 @@
+"""What one subtask does in one epoch, in a worker: a task's whole life, from its restore to its snapshot.
+
+The rules this module lives by:
+
+- The task is the machine that runs everywhere; this drives it from one checkpoint to the next. It reads its
+  state, takes its buffers in the order (channel, sequence), whatever order they arrived in, takes its
+  snapshot at the barrier, stores it, and is gone.
+- Nothing here is final. Files carry the name of Spark's task attempt, and only what the driver's own job has
+  brought back counts: an attempt that dies, or goes on after another has taken its place, leaves files that
+  nobody refers to.
+- A machine that raises has failed, as everywhere: the driver is told, and those downstream do nothing. Spark
+  would try four times what fails every time. Only the death of a process is Spark's to mend.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from operator import itemgetter
+from typing import Final
+
+from msgspec.structs import replace
+
+from engine.checkpoint.metadata import handle_of
+from engine.errors import UnrecoverableError
+from engine.job.deployment import read_restore
+from engine.messages import (
+    AcknowledgeCheckpoint,
+    AttemptId,
+    DeclineCheckpoint,
+    Send,
+    TaskFailed,
+    TaskId,
+    TriggerCheckpoint,
+)
+from engine.operators.source import SourceOperator
+from engine.runtime.execution import failure_of
+from engine.runtime.recovery import metadata_path
+from engine.runtime.spark.epoch import ChannelEnd, Deployment, Epoch, Report
+from engine.runtime.spark.stages import DRIVER, Parcel, Place
+from engine.state.files import DamagedFile
+from engine.state.snapshot import encode_task_snapshot
+from engine.task.events import (
+    CANCEL,
+    POLL,
+    Deliver,
+    Restore,
+    SnapshotFailed,
+    SnapshotStored,
+    StoreSnapshot,
+    TaskEvent,
+)
+from engine.task.outputs import Queue, build_output
+from engine.task.task import Task, TaskState
+
+_IN_ORDER: Final = itemgetter(2, 3)
+
+
+class EpochIsOver(Exception):
+    """The epoch's checkpoint is complete without this attempt, which lives on by mistake."""
+
+
+class UpstreamFailed(Exception):
+    """There is nothing to do: a subtask upstream has failed, and has told so itself."""
+
+
+class BrokenChannel(Exception):
+    """A shuffle did not bring what was sent. The message is one line."""
+
+
+class Unreadable(UnrecoverableError):
+    """A checkpoint cannot be read, and would not be the next time. The message is one line."""
+
+
+class NotOnSpark(UnrecoverableError):
+    """A job wants what an epoch cannot give. The message is one line."""
+
+
+class SubtaskRun:
+    """One subtask in one epoch. Subclasses may look on: see ``opened`` and ``snapshot_taken``."""
+
+    def __init__(self, deployment: Deployment, epoch: Epoch, task_id: TaskId, spark_attempt: int) -> None:
+        self.deployment = deployment
+        self.epoch = epoch
+        self.storage = deployment.storage
+        self.task_id = task_id
+        self._spark_attempt = spark_attempt
+        self.settings = deployment.settings(spark_attempt)
+        self.attempt = self.settings.attempt
+        self.vertex = deployment.graph.vertices[task_id.vertex]
+        self.name = f"{self.vertex.name}-{task_id.subtask}"
+        self._upstreams: dict[TaskId, AttemptId] = {}
+        self._messages: list[AcknowledgeCheckpoint | DeclineCheckpoint | TaskFailed] = []
+        self._records_read = 0
+        self._routes: list[Route] = []
+
+    # What a subclass may look at.
+
+    def opened(self, task: Task) -> None:
+        """The task is restored, and has read nothing yet."""
+
+    def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
+        """The task has taken its snapshot, which is not stored yet."""
+
+    # What the stage calls.
+
+    def run(self, arrived: Iterable[Parcel]) -> Iterator[Parcel]:
+        """Live through the epoch; give what goes to others, last of all the report for the driver."""
+        failed = False
+        try:
+            for _ in self._live(deque(sorted(arrived, key=_IN_ORDER))):
+                for route in self._routes:
+                    yield from route.parcels()
+        except EpochIsOver:
+            raise
+        except UpstreamFailed:
+            failed = True
+        except Exception as error:
+            failed = True
+            self._messages = [failure_of(self.attempt, self.task_id, self.name, error)]
+        end = ChannelEnd(self.attempt, failed)
+        for route in self._routes or self._make_routes():
+            yield from route.parcels()
+            yield route.parcel(end)
+        report = Report(
+            self.task_id,
+            self.attempt,
+            self._upstreams,
+            tuple(self._messages),
+            self._records_read,
+            self._spark_attempt,
+        )
+        yield (DRIVER, 0, 0, 0, report)
+
+    def _live(self, parcels: deque[Parcel]) -> Iterator[None]:
+        """Step by step from the restore to the snapshot; after each, what was sent can go on."""
+        self._check(parcels)
+        task = self._make_task()
+        try:
+            self._handle(task, self._restore())
+            self.opened(task)
+            if isinstance(task.operators[0], SourceOperator):
+                yield from self._read(task, task.operators[0])
+            else:
+                while parcels:
+                    _, _, channel, _, element = parcels.popleft()
+                    if type(element) is not ChannelEnd:
+                        task.queues[channel].append(element)
+                        self._handle(task, Deliver(channel))
+                        yield
+        finally:
+            self._records_read = task.records_read
+            with suppress(Exception):
+                task.handle(CANCEL, self.epoch.timestamp_ms)
+
+    def _restore(self) -> Restore:
+        try:
+            return read_restore(self.epoch.restores[self.task_id], self.storage.read, {})
+        except DamagedFile as error:
+            raise DamagedFile(f"{self.storage.root}/{error.path}", error.what, error.mend) from error
+        except Exception as error:
+            raise Unreadable(str(error)) from error
+
+    def _read(self, task: Task, source: SourceOperator) -> Iterator[None]:
+        """Poll until the epoch's share is read, from all splits in turn, then take the snapshot."""
+        quota = self.epoch.quotas[self.task_id]
+        splits = source.take_turn(self.epoch.checkpoint_id)
+        # With buffers larger than a split's part of the share the others would get nothing.
+        buffer_records = min(self.settings.buffer_records, max(1, quota // max(1, splits)))
+        while task.state is TaskState.RUNNING:
+            left = quota - source.records_read
+            if left <= 0 and not source.is_read_out:
+                break
+            task.settings = replace(self.settings, buffer_records=max(1, min(left, buffer_records)))
+            self._handle(task, POLL)
+            yield
+        epoch = self.epoch
+        trigger = TriggerCheckpoint(self.attempt, self.task_id, epoch.checkpoint_id, epoch.timestamp_ms)
+        self._handle(task, trigger)
+        yield
+
+    # Events and effects.
+
+    def _handle(self, task: Task, event: TaskEvent) -> None:
+        effects = task.handle(event, self.epoch.timestamp_ms)
+        for effect in effects:
+            if isinstance(effect, StoreSnapshot):
+                self._store(task, effect)
+            elif not isinstance(effect, Send):
+                raise NotOnSpark(f"{self.name}: {type(effect).__name__} is not supported on Spark yet")
+            elif isinstance(effect.message, AcknowledgeCheckpoint | DeclineCheckpoint):
+                self._messages.append(effect.message)
+
+    def _store(self, task: Task, effect: StoreSnapshot) -> None:
+        self.snapshot_taken(task, effect)
+        encoded = encode_task_snapshot(effect.snapshot)
+        if self.storage.list(metadata_path(effect.checkpoint_id)):
+            raise EpochIsOver(f"checkpoint {effect.checkpoint_id} is complete without {self.attempt}")
+        try:
+            self.storage.write(effect.path, encoded.data)
+        except OSError as error:
+            with suppress(OSError):
+                self.storage.delete(effect.path)
+            self._handle(task, SnapshotFailed(effect.checkpoint_id, str(error)))
+        else:
+            self._handle(task, SnapshotStored(effect.checkpoint_id, handle_of(effect.path, encoded)))
+
+    # Channels.
+
+    def _check(self, parcels: Iterable[Parcel]) -> None:
+        """All that was sent has arrived, from one attempt of each upstream subtask."""
+        fillers = self.deployment.layout.inputs[self.task_id].fillers
+        ends: dict[int, ChannelEnd] = {}
+        expected: dict[int, int] = dict.fromkeys(range(len(fillers)), 0)
+        for _, _, channel, sequence, element in parcels:
+            if channel in ends or sequence != expected[channel]:
+                raise BrokenChannel(
+                    f"channel {channel} brought element {sequence} where {expected[channel]} is due"
+                )
+            expected[channel] += 1
+            if type(element) is ChannelEnd:
+                ends[channel] = element
+        if len(ends) < len(fillers):
+            raise BrokenChannel(f"{len(fillers) - len(ends)} of {len(fillers)} channels have no end")
+        for channel, end in ends.items():
+            self._upstreams[fillers[channel][0]] = end.attempt
+        if any(end.failed for end in ends.values()):
+            raise UpstreamFailed
+
+    def _make_task(self) -> Task:
+        inputs = self.deployment.layout.inputs[self.task_id]
+        vertex = self.vertex
+        operators = []
+        for node in vertex.operators:
+            create = node.create
+            operators.append(create())
+        task = Task(self.task_id, vertex, self.settings, inputs.edges, operators)
+        routes = self._make_routes()
+        outputs = []
+        for edge in vertex.outputs:
+            target = self.deployment.graph.vertices[edge.target]
+            queues = [route.queue for route in routes if route.output_index == edge.output_index]
+            outputs.append(build_output(edge, self.task_id.subtask, queues, target.max_parallelism))
+        task.connect(outputs)
+        return task
+
+    def _make_routes(self) -> list[Route]:
+        """The channels that this subtask fills, by output edge, then by the receiving subtask."""
+        deployment = self.deployment
+        layout, places = deployment.layout, deployment.stages.places
+        self._routes = [
+            Route(edge.output_index, places[target], channel)
+            for edge in self.vertex.outputs
+            for target in layout.inputs
+            if target.vertex == edge.target
+            for channel, filler in enumerate(layout.inputs[target].fillers)
+            if filler == (self.task_id, edge.output_index)
+        ]
+        return self._routes
+
+
+class Route:
+    """One channel as its sender has it: what waits in it, and where it leads."""
+
+    __slots__ = ("_channel", "_place", "_sequence", "output_index", "queue")
+
+    def __init__(self, output_index: int, place: Place, channel: int) -> None:
+        self.output_index = output_index
+        self.queue: Queue = deque()
+        self._place = place
+        self._channel = channel
+        self._sequence = 0
+
+    def parcel(self, element: object) -> Parcel:
+        """The next parcel of the channel."""
+        sequence = self._sequence
+        self._sequence = sequence + 1
+        stage, partition = self._place
+        return stage, partition, self._channel, sequence, element
+
+    def parcels(self) -> Iterator[Parcel]:
+        """What waits."""
+        queue = self.queue
+        while queue:
+            yield self.parcel(queue.popleft())
