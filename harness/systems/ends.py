@@ -27,8 +27,8 @@ from harness.systems.spec import Spec
 
 PREFIX: Final = "part"
 
-CommitFault: TypeAlias = Callable[[], FaultKind | None]
-"""What is wrong with the commit about to be made, if anything."""
+CommitFault: TypeAlias = Callable[[str], FaultKind | None]
+"""What is wrong with the commit that a task is about to make, if anything."""
 
 
 class InjectedError(Exception):
@@ -109,7 +109,8 @@ class ToldFileSink(FileSinkFunction):
     def commit(self, transaction: Transaction) -> None:
         """Commit, then tell."""
         name, length = transaction
-        fault = self._fault()
+        context = self.get_runtime_context()
+        fault = self._fault(f"{context.get_task_name()}-{context.get_index_of_this_subtask()}")
         if fault == "fail_commit":
             self._log.say(event_log.COMMIT_FAILED, transaction=name)
             raise InjectedError(f"commit of {name} was refused")

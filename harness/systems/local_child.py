@@ -13,91 +13,38 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
-from pathlib import Path
 
-from engine.configuration import Configuration
-from engine.connectors.collection import CollectionSource
-from engine.environment import StreamExecutionEnvironment
-from engine.graph import JobGraph
 from engine.runtime.recovery import recover
 from engine.runtime.result import JobExecutionFailed
 from engine.runtime.storage import LocalCheckpointStorage
-from harness.family import load_family
 from harness.scenario import FaultKind
-from harness.systems import event_log
-from harness.systems.ends import CountedSource, LocalIO
+from harness.systems.assembly import Assembly
 from harness.systems.event_log import EventLog
 from harness.systems.observed import ObservedLocalExecution
-from harness.systems.spec import Spec, read_records, read_spec
-from harness.systems.told import RunOver, described, say_error
+from harness.systems.spec import Spec, read_spec
+from harness.systems.told import RunOver, say_error, say_started
 
 
 def run(spec: Spec, log: EventLog, locked: ExitStack) -> int:
     """Go on with the job until it has ended; ``locked`` holds its folder for as long."""
-    family = load_family(spec.family)
-    source = _source(spec)
-    configuration = _configuration(spec)
     execution: ObservedLocalExecution | None = None
 
-    def commit_fault() -> FaultKind | None:
-        return None if execution is None else execution.commit_fault()
+    def commit_fault(task: str) -> FaultKind | None:
+        return None if execution is None else execution.failpoints.commit_fault(task)
 
-    def graph_of(parallelism: int) -> JobGraph:
-        environment = StreamExecutionEnvironment.get_execution_environment(configuration)
-        environment.set_parallelism(parallelism)
-        environment.set_max_parallelism(spec.max_parallelism)
-        family.job(environment, LocalIO(spec, source, parallelism, log, commit_fault))
-        return environment.get_job_graph(spec.job_name)
-
-    graph = graph_of(spec.parallelism)
+    assembly = Assembly(spec, log, commit_fault)
+    graph = assembly.graph(spec.parallelism)
     storage = LocalCheckpointStorage(f"{spec.checkpoints}/{graph.job_id}")
     locked.enter_context(storage.exclusive())
     recovered = recover(storage, spec.retained)
-    log.say(
-        event_log.PROCESS_STARTED,
-        incarnation=recovered.incarnation,
-        found=[described(metadata) for metadata in recovered.checkpoints],
-    )
-    if recovered.finished:
-        log.say(event_log.JOB_FINISHED, points={})
+    if not say_started(log, recovered):
         return 0
-    execution = ObservedLocalExecution(spec, graph_of, storage, recovered, log)
+    execution = ObservedLocalExecution(spec, assembly.graph, storage, recovered, log)
     try:
         execution.run()
     except (JobExecutionFailed, RunOver):
         return 1
     return 0
-
-
-def _source(spec: Spec) -> CountedSource:
-    if spec.input == "year":
-        from harness.flights.data import year_source
-        from scenarios.flights import airport_of
-
-        paths = [Path(path) for path in spec.files]
-        return CountedSource(year_source(paths), {airport_of(str(path)): str(path) for path in paths})
-    splits = {
-        split: [(value, timestamp) for timestamp, value in records]
-        for split, records in read_records(spec.records).items()
-    }
-    return CountedSource(CollectionSource(splits))
-
-
-def _configuration(spec: Spec) -> Configuration:
-    configuration = Configuration()
-    for key, value in {
-        "execution.checkpointing.dir": spec.checkpoints,
-        "execution.checkpointing.interval-records": spec.interval_records,
-        "execution.checkpointing.num-retained": spec.retained,
-        "execution.checkpointing.tolerable-failed-checkpoints": spec.tolerable_failures,
-        "restart-strategy.type": "fixed-delay",
-        "restart-strategy.fixed-delay.attempts": 1_000_000,
-        "restart-strategy.fixed-delay.delay": f"{spec.restart_delay_ms} ms",
-        "pipeline.buffer-records": spec.buffer_records,
-        "pipeline.channel-buffers": spec.channel_buffers,
-    }.items():
-        configuration.set_string(key, str(value))
-    return configuration
 
 
 def main(path: str) -> int:

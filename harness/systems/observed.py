@@ -20,7 +20,7 @@ from engine.runtime.recovery import Recovered
 from engine.runtime.storage import CheckpointStorage
 from engine.task.events import StoreSnapshot, TaskEvent
 from engine.task.task import Task
-from harness.scenario import KILLS, Fault, FaultKind
+from harness.scenario import KILLS, Fault
 from harness.systems import event_log
 from harness.systems.ends import InjectedError, records_read
 from harness.systems.event_log import EventLog
@@ -41,17 +41,15 @@ class ObservedLocalExecution(ToldDriver, LocalExecution):
         log: EventLog,
     ) -> None:
         self.failpoints = Failpoints(spec.faults, spec.in_turn, spec.waiting, self._strike)
-        self.watch(log, graph_of, spec.parallelism)
+        self.log = log
+        self.parallelism = spec.parallelism
+        self._graph_of = graph_of
+        self._graph_parallelism = spec.parallelism
         LocalExecution.__init__(self, graph_of(spec.parallelism), storage, recovered, self.failpoints.probe)
 
     def points_passed(self) -> dict[str, int]:
         """Counted here."""
         return self.failpoints.points
-
-    def commit_fault(self) -> FaultKind | None:
-        """What is wrong with the commit that the current task is about to make, if anything."""
-        task = self.current_task
-        return None if task is None else self.failpoints.commit_fault(task.name)
 
     # Deaths.
 
@@ -133,6 +131,13 @@ class ObservedLocalExecution(ToldDriver, LocalExecution):
         super().task_died(task, error)
 
     # What is seen.
+
+    def job_graph(self) -> JobGraph:
+        """The graph at the parallelism that the last rescale asked for."""
+        if self._graph_parallelism != self.parallelism:
+            self._graph_parallelism = self.parallelism
+            return self._graph_of(self.parallelism)
+        return self.graph
 
     def store_snapshot(self, effect: StoreSnapshot) -> None:
         """Tell what the snapshot covers, before it can be stored."""

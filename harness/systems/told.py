@@ -13,18 +13,16 @@ from __future__ import annotations
 
 import traceback
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import Any
 
 from engine.checkpoint.events import CheckpointAborted, CheckpointCompleted, CheckpointTriggered
 from engine.checkpoint.metadata import CheckpointMetadata
 from engine.connectors.two_phase import TwoPhaseCommitSinkFunction
-from engine.graph import JobGraph
 from engine.job.events import Deploy, MasterEvent
 from engine.operators.sink import SinkOperator
 from engine.operators.source import SourceOperator
 from engine.runtime.job_driver import JobDriver
-from engine.runtime.recovery import files_of
+from engine.runtime.recovery import Recovered, files_of
 from engine.task.events import StoreSnapshot
 from engine.task.task import Task
 from harness.systems import event_log
@@ -37,26 +35,15 @@ class RunOver(BaseException):
 
 
 class ToldDriver(JobDriver):
-    """A driver whose job master tells what it does; ``watch`` comes before the driver's own beginning."""
+    """A driver whose job master tells what it does; ``log`` is there before the driver's own beginning."""
 
-    def watch(self, log: EventLog, graph_of: Callable[[int], JobGraph], parallelism: int) -> None:
-        """Tell everything to ``log``; ``graph_of`` makes the graph at the parallelism of an attempt."""
-        self.log = log
-        self.parallelism = parallelism
-        """Of the next attempt."""
-        self._graph_of = graph_of
-        self._graph_parallelism = parallelism
+    log: EventLog
+    parallelism: int
+    """Of the next attempt."""
 
     @abstractmethod
     def points_passed(self) -> dict[str, int]:
         """How often this process has passed each protocol point, as far as nobody else counts."""
-
-    def job_graph(self) -> JobGraph:
-        """The graph at the parallelism that the last rescale asked for."""
-        if self._graph_parallelism != self.parallelism:
-            self._graph_parallelism = self.parallelism
-            return self._graph_of(self.parallelism)
-        return self.graph
 
     def master_event(self, event: MasterEvent) -> None:
         """As every driver; the job master is validated after each event."""
@@ -99,6 +86,18 @@ class ToldDriver(JobDriver):
     def tell_failed(self, cause: str) -> None:
         """The job has failed for good."""
         self.log.say(event_log.JOB_FAILED, cause=cause)
+
+
+def say_started(log: EventLog, recovered: Recovered) -> bool:
+    """Tell what a process finds as it begins; whether there is anything left to do."""
+    log.say(
+        event_log.PROCESS_STARTED,
+        incarnation=recovered.incarnation,
+        found=[described(metadata) for metadata in recovered.checkpoints],
+    )
+    if recovered.finished:
+        log.say(event_log.JOB_FINISHED, points={})
+    return not recovered.finished
 
 
 def say_snapshot(log: EventLog, task: Task, effect: StoreSnapshot) -> None:
