@@ -243,7 +243,6 @@ class SparkExecution(JobDriver):
         self._triggers.clear()
         self.master_event(TriggerRequested())
         assert self._triggers, "no checkpoint was triggered although all tasks run"
-        assert self._shipment is not None
         trigger = self._triggers[0]
         sources = [
             TaskId(vertex.index, subtask)
@@ -254,9 +253,8 @@ class SparkExecution(JobDriver):
         self._epoch = Epoch(
             trigger.checkpoint_id, trigger.timestamp_ms, self._pace.quotas(sources), self._plans
         )
-        partitions = [len(tasks) for tasks in self._stages.tasks]
         self._epoch_began_ms = self.now()
-        self._job = EpochJob(self._session, self.graph.name, partitions, self._shipment, self._epoch)
+        self._job = self.start_job(self._epoch)
 
     def _take_results(self, job: EpochJob) -> None:
         self._job = None
@@ -336,6 +334,19 @@ class SparkExecution(JobDriver):
         self._has_losses = False
         return True
 
+    # Spark.
+
+    def ship(self, shipment: Shipment) -> None:
+        """Hand out what workers need of an attempt."""
+        # What is broadcast is a packet, what workers find is a deployment.
+        self._shipment = self._session.sparkContext.broadcast(cast(Deployment, Packed(shipment)))
+
+    def start_job(self, epoch: Epoch) -> EpochJob:
+        """Begin the Spark job of an epoch."""
+        assert self._shipment is not None
+        partitions = [len(tasks) for tasks in self._stages.tasks]
+        return EpochJob(self._session, self.graph.name, partitions, self._shipment, epoch)
+
     # What drivers provide.
 
     def now(self) -> int:
@@ -394,8 +405,7 @@ class SparkExecution(JobDriver):
             self.probe,
             self._subtask_class,
         )
-        # What is broadcast is a packet, what workers find is a deployment.
-        self._shipment = self._session.sparkContext.broadcast(cast(Deployment, Packed(shipment)))
+        self.ship(shipment)
 
     def start_tasks(self, begin_with: dict[TaskId, RestorePlan]) -> None:
         """Settle what the checkpoint lists; tasks then restore themselves in each epoch."""
