@@ -22,6 +22,7 @@ from engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
 from engine.datastream import CloseableIterator, DataStream, DataStreamSink, KeyedStream
 from engine.environment import StreamExecutionEnvironment
 from engine.functions import (
+    AggregateFunction,
     CheckpointedFunction,
     CheckpointListener,
     FilterFunction,
@@ -38,10 +39,35 @@ from engine.functions import (
     SinkFunction,
 )
 from engine.graph import InvalidJob
-from engine.state.descriptors import ListStateDescriptor, ValueStateDescriptor
+from engine.state.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    ValueStateDescriptor,
+)
+from engine.state.interfaces import (
+    AggregatingState,
+    AppendingState,
+    BroadcastState,
+    ListState,
+    MapState,
+    MergingState,
+    ReadOnlyBroadcastState,
+    ReducingState,
+    State,
+    ValueState,
+)
+from engine.state.ttl import StateTtlConfig
 from engine.types import Row, TypeInformation, Types
 
 __all__ = [
+    "AggregateFunction",
+    "AggregatingState",
+    "AggregatingStateDescriptor",
+    "AppendingState",
+    "BroadcastState",
     "CheckpointConfig",
     "CheckpointListener",
     "CheckpointedFunction",
@@ -66,23 +92,34 @@ __all__ = [
     "KeySelector",
     "KeyedProcessFunction",
     "KeyedStream",
+    "ListState",
     "ListStateDescriptor",
     "MalformedRow",
     "MapFunction",
+    "MapState",
+    "MapStateDescriptor",
+    "MergingState",
     "OutputFileConfig",
     "PrintSinkFunction",
     "ProcessFunction",
+    "ReadOnlyBroadcastState",
     "Recovery",
     "ReduceFunction",
+    "ReducingState",
+    "ReducingStateDescriptor",
     "Row",
     "RuntimeContext",
     "Sink",
     "SinkFunction",
     "Source",
     "SplitReader",
+    "State",
+    "StateDescriptor",
+    "StateTtlConfig",
     "StreamExecutionEnvironment",
     "TwoPhaseCommitSinkFunction",
     "TypeInformation",
     "Types",
+    "ValueState",
     "ValueStateDescriptor",
 ]

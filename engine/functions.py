@@ -14,8 +14,17 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from engine.state.descriptors import ListStateDescriptor, ValueStateDescriptor
-    from engine.state.keyed import KeyedStateBackend, ValueState
+    from engine.state.descriptors import (
+        AggregatingStateDescriptor,
+        ListStateDescriptor,
+        MapStateDescriptor,
+        ReducingStateDescriptor,
+        StateDescriptor,
+        ValueStateDescriptor,
+    )
+    from engine.state.interfaces import AggregatingState, MapState, ReducingState, ValueState
+    from engine.state.interfaces import ListState as KeyedListState
+    from engine.state.keyed import KeyedStateBackend
     from engine.state.operator import ListState, OperatorStateStore
 
 
@@ -61,14 +70,32 @@ class RuntimeContext(Struct, eq=False, kw_only=True):
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState:
         """The value kept for the current key.
 
-        Raises TypeError where the stream is not keyed.
+        Raises TypeError where the stream is not keyed; so do the others.
         """
+        return self._keyed_backend(state_descriptor).value_state(state_descriptor)
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> KeyedListState:
+        """The list kept for the current key."""
+        return self._keyed_backend(state_descriptor).list_state(state_descriptor)
+
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState:
+        """The map kept for the current key."""
+        return self._keyed_backend(state_descriptor).map_state(state_descriptor)
+
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState:
+        """The reduced value kept for the current key."""
+        return self._keyed_backend(state_descriptor).reducing_state(state_descriptor)
+
+    def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState:
+        """The accumulator kept for the current key."""
+        return self._keyed_backend(state_descriptor).aggregating_state(state_descriptor)
+
+    def _keyed_backend(self, descriptor: StateDescriptor) -> KeyedStateBackend:
         if self.backend is None:
             raise TypeError(
-                f"state {state_descriptor.name!r} of {self.task_name!r} needs a keyed stream:"
-                " call key_by first"
+                f"state {descriptor.name!r} of {self.task_name!r} needs a keyed stream: call key_by first"
             )
-        return self.backend.value_state(state_descriptor)
+        return self.backend
 
     def probe(self, point: str, checkpoint_id: int) -> None:
         """Tell whoever watches that the function passes a protocol point; it may raise."""
@@ -127,6 +154,26 @@ class ReduceFunction(Function, ABC):
     @abstractmethod
     def reduce(self, value1: Any, value2: Any) -> Any:
         """``value1`` is what was reduced so far, ``value2`` the new one."""
+
+
+class AggregateFunction(Function, ABC):
+    """Adds values to an accumulator, from which a result follows (PyFlink: AggregateFunction)."""
+
+    @abstractmethod
+    def create_accumulator(self) -> Any:
+        """A new accumulator, which is not None."""
+
+    @abstractmethod
+    def add(self, value: Any, accumulator: Any) -> Any:
+        """The accumulator with a value added: a new one, or the same one changed."""
+
+    @abstractmethod
+    def get_result(self, accumulator: Any) -> Any:
+        """The result of what was added."""
+
+    @abstractmethod
+    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+        """One accumulator of two; only merging windows need it."""
 
 
 class KeySelector(Function, ABC):

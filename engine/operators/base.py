@@ -22,6 +22,7 @@ from engine.functions import (
     FunctionSnapshotContext,
     RuntimeContext,
 )
+from engine.state.hashmap import HashMapStateBackend
 from engine.state.keyed import KeyedStateBackend
 from engine.state.operator import OperatorStateStore
 from engine.state.snapshot import OperatorSnapshot
@@ -65,7 +66,7 @@ class OperatorContext(Struct, kw_only=True):
 
     def keyed_backend(self, key_type: TypeInformation | None) -> KeyedStateBackend:
         """A keyed backend over this subtask's key groups, restored where there is something to restore."""
-        backend = KeyedStateBackend(self.max_parallelism, self.key_groups, key_type)
+        backend = HashMapStateBackend(self.max_parallelism, self.key_groups, key_type, self.clock)
         if self.keyed is not None:
             backend.restore(self.keyed, allow_pickle=self.allow_pickle)
         return backend

@@ -1,97 +1,86 @@
-"""Keyed state on the heap: one flat dict for each state name.
+"""Keyed state: what every backend offers to operators and functions.
 
-Operators that know what they do take the live dict of a state (``table``) and work on it directly; user
-functions go through ``ValueState``, which reads the backend's ``current_key``. Key groups appear only where
-state meets storage: a snapshot is grouped when it is encoded, and a restore decodes the groups of its range
-when the job registers the state's name. What the job does not register stays encoded and is written again.
+A backend keeps the state of one operator in one subtask. Operators set ``current_key``; a state that a
+function holds is always that of the current key. A state is asked for by a descriptor, and by a type of
+namespaces where its operator scopes it further (a window, for instance):
+``state.set_current_namespace(namespace)``. Namespaces are values of that type: hashable, and equal only if
+they are the same namespace.
+
+Operators that know what they do take the live ``table`` of a state and work on it without going through the
+current key; its entries are keys, or pairs of key and namespace. Whatever a table holds is in every
+snapshot, goes to whoever owns its key group after a restore, and may be kept by any backend: so timers are
+a table, too.
+
+What the job does not ask for after a restore is carried along and written again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
-from engine.state.descriptors import VALUE, StateDescriptor, ValueStateDescriptor
-from engine.state.files import StateError
-from engine.state.snapshot import (
-    EncodedTable,
-    KeyedSnapshot,
-    TableSnapshot,
-    check_restored_type,
-    wrong_entry,
+from engine.state.descriptors import (
+    AGGREGATING,
+    LIST,
+    MAP,
+    REDUCING,
+    VALUE,
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    ValueStateDescriptor,
 )
+from engine.state.files import StateError
+from engine.state.interfaces import AggregatingState, ListState, MapState, ReducingState, ValueState
+from engine.state.snapshot import EncodedTable, KeyedSnapshot
+from engine.state.states import (
+    KeyedAggregatingState,
+    KeyedListState,
+    KeyedMapState,
+    KeyedReducingState,
+    KeyedValueState,
+)
+from engine.state.tables import NO_KEY, ValueTable
+from engine.state.ttl import StateTtlConfig
 from engine.types import TypeInformation, Types
 
+__all__ = ["NO_KEY", "KeyedStateBackend", "Registered"]
 
-class _NoKey:
-    def __repr__(self) -> str:
-        return "no key"
-
-
-NO_KEY = _NoKey()
-"""The current key while no record is being processed."""
+TABLE_OF_VALUES = frozenset((VALUE, REDUCING, AGGREGATING))
+"""The kinds that hold one value for each entry."""
 
 
-class ValueState(msgspec.Struct, eq=False):
-    """One value for each key (PyFlink: ValueState)."""
-
-    _backend: KeyedStateBackend
-    _table: dict[Any, Any]
-
-    def value(self) -> Any:
-        """Give the value of the current key, or None where there is none."""
-        key = self._backend.current_key
-        if key is NO_KEY:
-            raise _no_key()
-        return self._table.get(key)
-
-    def update(self, value: Any) -> None:
-        """Set the value of the current key; None clears it."""
-        key = self._backend.current_key
-        if key is NO_KEY:
-            raise _no_key()
-        if value is None:
-            self._table.pop(key, None)
-        else:
-            self._table[key] = value
-
-    def clear(self) -> None:
-        """Remove the value of the current key."""
-        self.update(None)
-
-
-def _no_key() -> StateError:
-    return StateError("keyed state was used where no record is being processed: there is no current key")
-
-
-class _Registered(msgspec.Struct, eq=False):
-    """A state that the job has asked for."""
+class Registered(msgspec.Struct, eq=False, kw_only=True):
+    """A state that the job has asked for. ``stored_type`` is that of what ``table`` holds for one entry."""
 
     name: str
     kind: str
-    value_type: TypeInformation
-    table: dict[Any, Any]
+    stored_type: TypeInformation
+    namespace_type: TypeInformation | None
+    ttl: StateTtlConfig | None
+    table: Any = None
 
-    def snapshot(self, key_type: TypeInformation) -> TableSnapshot:
-        """Copy the table so that later changes do not reach the copy."""
-        try:
-            table = self.value_type.copy_table(self.table)
-        except Exception as error:
-            live = TableSnapshot(self.name, self.kind, self.value_type, self.table)
-            raise wrong_entry(live, key_type, error) from error
-        return TableSnapshot(self.name, self.kind, self.value_type, table)
+    def is_asked_for_by(self, descriptor: StateDescriptor, namespace_type: TypeInformation | None) -> bool:
+        """Whether another descriptor means the same state."""
+        return (
+            self.kind == descriptor.kind
+            and self.stored_type is descriptor.stored_type
+            and self.namespace_type is namespace_type
+            and self.ttl == descriptor.ttl_config
+        )
 
 
-class KeyedStateBackend:
+class KeyedStateBackend(ABC):
     """The keyed state of one operator in one subtask."""
 
     __slots__ = (
-        "_allow_pickle",
-        "_key_groups",
+        "_clock",
         "_registered",
-        "_restored",
         "current_key",
         "key_group_range",
         "key_type",
@@ -103,95 +92,134 @@ class KeyedStateBackend:
         max_parallelism: int,
         key_group_range: tuple[int, int],
         key_type: TypeInformation | None = None,
+        clock: Callable[[], int] | None = None,
     ) -> None:
         self.max_parallelism = max_parallelism
         self.key_group_range = key_group_range
         self.key_type = Types.DYNAMIC() if key_type is None else key_type
         self.current_key: Any = NO_KEY
-        self._registered: dict[str, _Registered] = {}
-        self._restored: dict[str, EncodedTable] = {}
-        self._allow_pickle = False
-        self._key_groups: dict[Any, int] = {}
+        self._clock = clock
+        self._registered: dict[str, Registered] = {}
 
-    def table(self, descriptor: StateDescriptor) -> dict[Any, Any]:
-        """Give the live dict of a state: key -> value. It stays the same object for the backend's life."""
-        return self._register(descriptor).table
+    # For operators.
 
-    def value_state(self, descriptor: ValueStateDescriptor) -> ValueState:
-        """Give the state of the current key."""
-        return ValueState(self, self._register(descriptor).table)
+    def table(self, descriptor: StateDescriptor, namespace_type: TypeInformation | None = None) -> ValueTable:
+        """Give the live table of a state that holds one value for each entry; always the same object."""
+        if descriptor.kind not in TABLE_OF_VALUES:
+            raise StateError(
+                f"state {descriptor.name!r} is {descriptor.kind} state, which is no table of values"
+            )
+        table: ValueTable = self._register(descriptor, namespace_type).table
+        return table
 
-    def snapshot(self) -> KeyedSnapshot:
-        """Copy all tables, isolated from later changes: the synchronous part of a snapshot."""
-        tables = []
-        for item in self._registered.values():
-            tables.append(item.snapshot(self.key_type))
-        self._forget_old_keys()
-        return KeyedSnapshot(self.max_parallelism, self.key_type, tables, self._restored, self._key_groups)
+    def keys(self, descriptor: StateDescriptor, namespace: Any = None) -> list[Any]:
+        """Give the keys that have state under a descriptor (and in a namespace, where it has namespaces)."""
+        registered = self._registered.get(descriptor.name)
+        if registered is None:
+            return []
+        if registered.namespace_type is None:
+            return list(registered.table)
+        return [key for key, own in registered.table if own == namespace]
 
-    def restore(self, encoded: Mapping[str, EncodedTable], *, allow_pickle: bool = False) -> None:
-        """Take over stored state: what falls in this backend's range, decoded when it is registered."""
-        low, high = self.key_group_range
-        self._restored = {name: table.within(low, high) for name, table in encoded.items()}
-        self._allow_pickle = allow_pickle
+    # For functions, and for operators that scope state to namespaces.
 
-    def _register(self, descriptor: StateDescriptor) -> _Registered:
+    def state(self, descriptor: StateDescriptor, namespace_type: TypeInformation | None = None) -> Any:
+        """Give the state that a descriptor of any kind means."""
+        return _MAKERS[descriptor.kind](self, descriptor, namespace_type)
+
+    def value_state(
+        self, descriptor: ValueStateDescriptor, namespace_type: TypeInformation | None = None
+    ) -> ValueState:
+        """Give a value of the current key."""
+        table = self._register(descriptor, namespace_type).table
+        return KeyedValueState(self, descriptor.name, namespace_type is not None, table)
+
+    def list_state(
+        self, descriptor: ListStateDescriptor, namespace_type: TypeInformation | None = None
+    ) -> ListState:
+        """Give a list of the current key."""
+        table = self._register(descriptor, namespace_type).table
+        return KeyedListState(self, descriptor.name, namespace_type is not None, table)
+
+    def map_state(
+        self, descriptor: MapStateDescriptor, namespace_type: TypeInformation | None = None
+    ) -> MapState:
+        """Give a map of the current key."""
+        table = self._register(descriptor, namespace_type).table
+        return KeyedMapState(self, descriptor.name, namespace_type is not None, table)
+
+    def reducing_state(
+        self, descriptor: ReducingStateDescriptor, namespace_type: TypeInformation | None = None
+    ) -> ReducingState:
+        """Give a reduced value of the current key."""
+        table = self._register(descriptor, namespace_type).table
+        namespaced = namespace_type is not None
+        return KeyedReducingState(self, descriptor.name, namespaced, table, descriptor.reduce)
+
+    def aggregating_state(
+        self, descriptor: AggregatingStateDescriptor, namespace_type: TypeInformation | None = None
+    ) -> AggregatingState:
+        """Give an accumulator of the current key."""
+        table = self._register(descriptor, namespace_type).table
+        namespaced = namespace_type is not None
+        return KeyedAggregatingState(self, descriptor.name, namespaced, table, descriptor.agg_function)
+
+    def _register(
+        self, descriptor: StateDescriptor, namespace_type: TypeInformation | None = None
+    ) -> Registered:
         found = self._registered.get(descriptor.name)
         if found is not None:
-            if found.value_type is not descriptor.type_info or found.kind != descriptor.kind:
+            if not found.is_asked_for_by(descriptor, namespace_type):
                 raise StateError(
-                    f"state {descriptor.name!r} is declared as {found.kind} of {found.value_type.name} and "
-                    f"again as {descriptor.kind} of {descriptor.type_info.name}: a name has one type"
+                    f"state {descriptor.name!r} is declared as {told(found)} and again as "
+                    f"{told(_asked(descriptor, namespace_type))}: a name has one type"
                 )
             return found
-        if descriptor.kind != VALUE:
-            raise StateError(f"keyed {descriptor.kind} state ({descriptor.name!r}) is not supported yet")
-        item = _Registered(descriptor.name, descriptor.kind, descriptor.type_info, {})
-        if descriptor.name in self._restored:
-            self._decode(self._restored[descriptor.name], item)
-            # The mapping may be shared with a snapshot that is still being encoded: replace, never change.
-            self._restored = dict(self._restored)
-            del self._restored[descriptor.name]
-        self._registered[descriptor.name] = item
-        return item
+        registered = _asked(descriptor, namespace_type)
+        registered.table = self._open_table(registered)
+        self._registered[descriptor.name] = registered
+        return registered
 
-    def _decode(self, stored: EncodedTable, item: _Registered) -> None:
-        what = f"state {item.name!r}"
-        if stored.kind != item.kind:
-            raise StateError(f"{what} was stored as {stored.kind} state but the job declares {item.kind}")
-        check_restored_type(f"the key of {what}", stored.key_type, self.key_type, self._allow_pickle)
-        check_restored_type(what, stored.value_type, item.value_type, self._allow_pickle)
-        decoder = item.value_type.entry_decoder(self.key_type)
-        unpack_key, unpack_value = self.key_type.unpacker(), item.value_type.unpacker()
-        key_groups = self._key_groups
-        table = item.table
-        expected = 0
-        for group, data in stored.groups.items():
-            try:
-                pairs = decoder.decode(data)
-                if unpack_key is not None:
-                    pairs = [(unpack_key(key), value) for key, value in pairs]
-                if unpack_value is not None:
-                    pairs = [(key, unpack_value(value)) for key, value in pairs]
-            except (msgspec.DecodeError, ValueError) as error:
-                raise StateError(
-                    f"{what}, key group {group}: the stored bytes cannot be read ({error})"
-                ) from error
-            table.update(pairs)
-            key_groups.update([(key, group) for key, _ in pairs])
-            expected += len(pairs)
-        if len(table) != expected:
-            raise StateError(
-                f"{what} was stored with {expected - len(table)} keys that occur twice: "
-                "restore another checkpoint"
-            )
+    # What a backend provides.
 
-    def _forget_old_keys(self) -> None:
-        """Keep the cache of key groups in proportion to the keys that have state."""
-        key_groups = self._key_groups
-        if len(key_groups) > 1024:
-            tables = [item.table for item in self._registered.values()]
-            if len(key_groups) > 2 * sum(map(len, tables)):
-                self._key_groups = {
-                    key: group for key, group in key_groups.items() if any(key in table for table in tables)
-                }
+    @abstractmethod
+    def _open_table(self, registered: Registered) -> Any:
+        """Make the table of a state that is asked for the first time, with what was restored of it."""
+
+    @abstractmethod
+    def snapshot(self) -> KeyedSnapshot:
+        """Take what all tables hold, isolated from later changes: the synchronous part of a snapshot."""
+
+    @abstractmethod
+    def restore(self, encoded: Mapping[str, EncodedTable], *, allow_pickle: bool = False) -> None:
+        """Take over stored state, before the first state is asked for: what falls in this backend's range."""
+
+    def close(self) -> None:
+        """Let go of what the backend holds outside of memory."""
+
+
+def _asked(descriptor: StateDescriptor, namespace_type: TypeInformation | None) -> Registered:
+    return Registered(
+        name=descriptor.name,
+        kind=descriptor.kind,
+        stored_type=descriptor.stored_type,
+        namespace_type=namespace_type,
+        ttl=descriptor.ttl_config,
+    )
+
+
+def told(registered: Registered) -> str:
+    """Describe a state for a message."""
+    text = f"{registered.kind} of {registered.stored_type.name}"
+    if registered.namespace_type is not None:
+        text += f" by {registered.namespace_type.name}"
+    return text if registered.ttl is None else f"{text} with {registered.ttl!r}"
+
+
+_MAKERS: dict[str, Callable[[KeyedStateBackend, Any, TypeInformation | None], Any]] = {
+    VALUE: KeyedStateBackend.value_state,
+    LIST: KeyedStateBackend.list_state,
+    MAP: KeyedStateBackend.map_state,
+    REDUCING: KeyedStateBackend.reducing_state,
+    AGGREGATING: KeyedStateBackend.aggregating_state,
+}

@@ -13,10 +13,12 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from engine.key_groups import InvalidKey, key_group_of
 from engine.state.files import SNAPSHOT_MAGIC, DamagedFile, StateError, seal, unseal
 from engine.types import NotDescribable, TypeInformation, WrongValue, from_descriptor
+from engine.types.composite import tuple_type
 from engine.types.information import ENCODE, Descriptor, Packer
 
 SPLIT_DISTRIBUTE = "SPLIT_DISTRIBUTE"
@@ -27,13 +29,18 @@ _WRONG = (WrongValue, NotDescribable, InvalidKey, UnicodeEncodeError)
 
 
 class EncodedTable(msgspec.Struct, frozen=True, array_like=True):
-    """A keyed state in its stored form: key group -> number of entries, and -> encoded entries."""
+    """A keyed state in its stored form: key group -> number of entries, and -> encoded entries.
+
+    Encoded is a list of (entry, value); an entry is the key, or (key, namespace) where there is a type of
+    namespaces.
+    """
 
     kind: str
     key_type: Any
     value_type: Any
     counts: dict[int, int]
     groups: dict[int, bytes]
+    namespace_type: Any = None
 
     def within(self, low: int, high: int) -> EncodedTable:
         """Give the part in an inclusive range of key groups."""
@@ -41,7 +48,7 @@ class EncodedTable(msgspec.Struct, frozen=True, array_like=True):
             return self
         groups = {group: data for group, data in self.groups.items() if low <= group <= high}
         counts = {group: self.counts[group] for group in groups}
-        return EncodedTable(self.kind, self.key_type, self.value_type, counts, groups)
+        return replace(self, counts=counts, groups=groups)
 
 
 class EncodedList(msgspec.Struct, frozen=True, array_like=True):
@@ -87,6 +94,7 @@ class TableSnapshot(msgspec.Struct):
     kind: str
     value_type: TypeInformation
     entries: dict[Any, Any]
+    namespace_type: TypeInformation | None = None
 
 
 class KeyedSnapshot(msgspec.Struct):
@@ -193,10 +201,12 @@ def _encode_keyed(snapshot: KeyedSnapshot) -> dict[str, EncodedTable]:
 def _encode_table(table: TableSnapshot, snapshot: KeyedSnapshot) -> EncodedTable:
     key_type, value_type = snapshot.key_type, table.value_type
     entries = table.entries
+    namespace_type = table.namespace_type
     try:
-        pack_key = key_type.prepare(entries.keys())
+        pack_key = entry_type(key_type, namespace_type).prepare(entries.keys())
         pack_value = value_type.prepare(entries.values())
-        grouped = _group(entries, snapshot)
+        group_all = _group if namespace_type is None else _group_by_key
+        grouped = group_all(entries, snapshot)
         counts: dict[int, int] = {}
         groups: dict[int, bytes] = {}
         for group in sorted(grouped):
@@ -207,7 +217,19 @@ def _encode_table(table: TableSnapshot, snapshot: KeyedSnapshot) -> EncodedTable
             groups[group] = ENCODE(pairs)
     except _WRONG as error:
         raise wrong_entry(table, key_type, error) from error
-    return EncodedTable(table.kind, key_type.descriptor, value_type.descriptor, counts, groups)
+    return EncodedTable(
+        table.kind,
+        key_type.descriptor,
+        value_type.descriptor,
+        counts,
+        groups,
+        None if namespace_type is None else namespace_type.descriptor,
+    )
+
+
+def entry_type(key_type: TypeInformation, namespace_type: TypeInformation | None) -> TypeInformation:
+    """Give the type of a table's entries: keys, or keys with namespaces."""
+    return key_type if namespace_type is None else tuple_type((key_type, namespace_type))
 
 
 def _group(entries: dict[Any, Any], snapshot: KeyedSnapshot) -> dict[int, list[tuple[Any, Any]]]:
@@ -227,6 +249,19 @@ def _group(entries: dict[Any, Any], snapshot: KeyedSnapshot) -> dict[int, list[t
     return grouped
 
 
+def _group_by_key(entries: dict[Any, Any], snapshot: KeyedSnapshot) -> dict[int, list[tuple[Any, Any]]]:
+    """Sort the entries of a table with namespaces into key groups."""
+    known = snapshot.key_groups
+    grouped: dict[int, list[tuple[Any, Any]]] = {}
+    for pair in entries.items():
+        key = pair[0][0]
+        group = known.get(key)
+        if group is None:
+            group = known[key] = key_group_of(key, snapshot.max_parallelism, snapshot.key_type)
+        grouped.setdefault(group, []).append(pair)
+    return grouped
+
+
 def _pack_pairs(
     pairs: list[tuple[Any, Any]], pack_key: Packer | None, pack_value: Packer | None
 ) -> list[tuple[Any, Any]]:
@@ -240,12 +275,19 @@ def _pack_pairs(
 
 def wrong_entry(table: TableSnapshot, key_type: TypeInformation, error: Exception) -> StateError:
     """Find the entry that does not fit, for the message."""
-    for key, value in table.entries.items():
+    namespace_type = table.namespace_type
+    for entry, value in table.entries.items():
+        key = entry if namespace_type is None else entry[0]
         try:
             key_type.encode(key)
             key_type.java_hash(key)
         except _WRONG as found:
             return StateError(f"state {table.name!r}, key {key!r}: not a {key_type.name} key: {found}")
+        try:
+            if namespace_type is not None:
+                namespace_type.encode(entry[1])
+        except _WRONG as found:
+            return StateError(f"state {table.name!r}, key {key!r}: its namespace: {found}")
         try:
             table.value_type.encode(value)
         except _WRONG as found:

@@ -7,47 +7,45 @@ job declares. Pickle exists only as ``Types.PICKLED_BYTE_ARRAY()`` and is read b
 
 from __future__ import annotations
 
-from typing import Any
-
-from engine.types.composite import ListType, MapType, TupleType
+from engine.types.composite import list_type, map_type, tuple_type
 from engine.types.dynamic import NotDescribable
 from engine.types.information import Descriptor, TypeInformation, WrongValue
-from engine.types.row import Row, RowType
+from engine.types.row import Row, row_type
 from engine.types.scalars import SCALAR_TYPES
+from engine.types.wrapped import nullable, with_last_access
 
 __all__ = ["Descriptor", "NotDescribable", "Row", "TypeInformation", "Types", "WrongValue", "from_descriptor"]
 
 _SCALARS: dict[str, TypeInformation] = {kind.name: kind for kind in SCALAR_TYPES}
-_INTERNED: dict[str, TypeInformation] = {}
 
 
 def from_descriptor(descriptor: Descriptor) -> TypeInformation:
-    """Give the type that a snapshot's description names."""
+    """Give the type that a snapshot's description names; no class is ever looked for by such a name."""
     if isinstance(descriptor, str):
         scalar = _SCALARS.get(descriptor)
         if scalar is None:
             raise ValueError(f"unknown type {descriptor!r} in a stored description")
         return scalar
-    known = _INTERNED.get(repr(descriptor))
-    return _build(descriptor) if known is None else known
-
-
-def _build(descriptor: list[Any]) -> TypeInformation:
-    built: TypeInformation
     match descriptor:
         case ["TUPLE", list() as fields]:
-            built = TupleType(tuple(from_descriptor(field) for field in fields), descriptor)
+            return tuple_type(_all(fields))
         case ["ROW", None, list() as fields]:
-            built = RowType(None, tuple(from_descriptor(field) for field in fields), descriptor)
+            return row_type(None, _all(fields))
         case ["ROW", list() as names, list() as fields]:
-            built = RowType(tuple(names), tuple(from_descriptor(field) for field in fields), descriptor)
+            return row_type(tuple(names), _all(fields))
         case [("LIST" | "BASIC_ARRAY" | "PRIMITIVE_ARRAY" | "OBJECT_ARRAY") as name, element]:
-            built = ListType(name, from_descriptor(element), descriptor)
+            return list_type(name, from_descriptor(element))
         case ["MAP", key, value]:
-            built = MapType(from_descriptor(key), from_descriptor(value), descriptor)
-        case _:
-            raise ValueError(f"unknown type {descriptor!r} in a stored description")
-    return _INTERNED.setdefault(repr(descriptor), built)
+            return map_type(from_descriptor(key), from_descriptor(value))
+        case ["NULLABLE", inner]:
+            return nullable(from_descriptor(inner))
+        case ["TTL", inner]:
+            return with_last_access(from_descriptor(inner))
+    raise ValueError(f"unknown type {descriptor!r} in a stored description")
+
+
+def _all(descriptors: list[Descriptor]) -> tuple[TypeInformation, ...]:
+    return tuple(map(from_descriptor, descriptors))
 
 
 class Types:
@@ -136,41 +134,41 @@ class Types:
     @staticmethod
     def TUPLE(field_types: list[TypeInformation]) -> TypeInformation:
         """A tuple with a type for each field."""
-        return from_descriptor(["TUPLE", [field.descriptor for field in field_types]])
+        return tuple_type(tuple(field_types))
 
     @staticmethod
     def ROW(field_types: list[TypeInformation]) -> TypeInformation:
         """A Row with a type for each field; fields may be None."""
-        return from_descriptor(["ROW", None, [field.descriptor for field in field_types]])
+        return row_type(None, tuple(field_types))
 
     @staticmethod
     def ROW_NAMED(field_names: list[str], field_types: list[TypeInformation]) -> TypeInformation:
         """A Row with a name and a type for each field; fields may be None."""
-        return from_descriptor(["ROW", list(field_names), [field.descriptor for field in field_types]])
+        return row_type(tuple(field_names), tuple(field_types))
 
     @staticmethod
     def LIST(element_type_info: TypeInformation) -> TypeInformation:
         """A list of values of one type."""
-        return from_descriptor(["LIST", element_type_info.descriptor])
+        return list_type("LIST", element_type_info)
 
     @staticmethod
     def MAP(key_type_info: TypeInformation, value_type_info: TypeInformation) -> TypeInformation:
         """A dict with one type for its keys and one for its values."""
-        return from_descriptor(["MAP", key_type_info.descriptor, value_type_info.descriptor])
+        return map_type(key_type_info, value_type_info)
 
     @staticmethod
     def BASIC_ARRAY(element_type: TypeInformation) -> TypeInformation:
         """A list of boxed values."""
-        return from_descriptor(["BASIC_ARRAY", element_type.descriptor])
+        return list_type("BASIC_ARRAY", element_type)
 
     @staticmethod
     def OBJECT_ARRAY(element_type: TypeInformation) -> TypeInformation:
         """A list of objects."""
-        return from_descriptor(["OBJECT_ARRAY", element_type.descriptor])
+        return list_type("OBJECT_ARRAY", element_type)
 
     @staticmethod
     def PRIMITIVE_ARRAY(element_type: TypeInformation) -> TypeInformation:
         """A list of numbers; of BYTE it is ``bytes``."""
         if element_type is _SCALARS["BYTE"]:
             return _SCALARS["BYTES"]
-        return from_descriptor(["PRIMITIVE_ARRAY", element_type.descriptor])
+        return list_type("PRIMITIVE_ARRAY", element_type)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from itertools import chain
 from typing import Any
 
 from engine.key_groups import InvalidKey, hash_fields
-from engine.types.information import Descriptor, Packer, TypeInformation, WrongValue
+from engine.types.information import Packer, TypeInformation, WrongValue, interned
 
 
 class TupleType(TypeInformation):
@@ -15,10 +15,10 @@ class TupleType(TypeInformation):
 
     __slots__ = ("fields",)
 
-    def __init__(self, fields: tuple[TypeInformation, ...], descriptor: Descriptor) -> None:
+    def __init__(self, fields: tuple[TypeInformation, ...]) -> None:
         super().__init__(
             f"TUPLE([{', '.join(field.name for field in fields)}])",
-            descriptor=descriptor,
+            descriptor=["TUPLE", [field.descriptor for field in fields]],
             python_type=tuple,
             wire_type=tuple[tuple(field.wire_type for field in fields)],  # type: ignore[misc]
             immutable=all(field.immutable for field in fields),
@@ -26,6 +26,9 @@ class TupleType(TypeInformation):
             java_hash_kind="tuple",
         )
         self.fields = fields
+
+    def __reduce__(self) -> tuple[Callable[..., TypeInformation], tuple[Any, ...]]:
+        return tuple_type, (self.fields,)
 
     def prepare(self, values: Collection[Any]) -> Packer | None:
         if not values:
@@ -67,18 +70,22 @@ class TupleType(TypeInformation):
 class ListType(TypeInformation):
     """A list of values of one type (PyFlink's LIST and its arrays)."""
 
-    __slots__ = ("element",)
+    __slots__ = ("element", "kind")
 
-    def __init__(self, name: str, element: TypeInformation, descriptor: Descriptor) -> None:
+    def __init__(self, name: str, element: TypeInformation) -> None:
         super().__init__(
             f"{name}({element.name})",
-            descriptor=descriptor,
+            descriptor=[name, element.descriptor],
             python_type=list,
             wire_type=list[element.wire_type],  # type: ignore[name-defined]
             immutable=False,
             contains_pickle=element.contains_pickle,
         )
+        self.kind = name
         self.element = element
+
+    def __reduce__(self) -> tuple[Callable[..., TypeInformation], tuple[Any, ...]]:
+        return list_type, (self.kind, self.element)
 
     def prepare(self, values: Collection[Any]) -> Packer | None:
         for value in values:
@@ -96,16 +103,22 @@ class ListType(TypeInformation):
             return list(value)
         return list(map(self.element.copy, value))
 
+    def copy_elements(self, table: dict[Any, Any]) -> dict[Any, Any]:
+        if self.element.immutable:
+            return table
+        copy = self.element.copy_column
+        return {entry: copy(elements) for entry, elements in table.items()}
+
 
 class MapType(TypeInformation):
     """A dict with one type for its keys and one for its values."""
 
     __slots__ = ("key", "value")
 
-    def __init__(self, key: TypeInformation, value: TypeInformation, descriptor: Descriptor) -> None:
+    def __init__(self, key: TypeInformation, value: TypeInformation) -> None:
         super().__init__(
             f"MAP({key.name}, {value.name})",
-            descriptor=descriptor,
+            descriptor=["MAP", key.descriptor, value.descriptor],
             python_type=dict,
             wire_type=list[tuple[key.wire_type, value.wire_type]],  # type: ignore[name-defined]
             immutable=False,
@@ -113,6 +126,9 @@ class MapType(TypeInformation):
         )
         self.key = key
         self.value = value
+
+    def __reduce__(self) -> tuple[Callable[..., TypeInformation], tuple[Any, ...]]:
+        return map_type, (self.key, self.value)
 
     def prepare(self, values: Collection[Any]) -> Packer | None:
         for value in values:
@@ -146,3 +162,29 @@ class MapType(TypeInformation):
             return dict(value)
         copy = self.value.copy
         return {key: copy(item) for key, item in value.items()}
+
+    def copy_elements(self, table: dict[Any, Any]) -> dict[Any, Any]:
+        if self.value.immutable:
+            return table
+        copy = self.value.copy_column
+        copied = {}
+        for entry, values in table.items():
+            column = list(values.values())
+            items = copy(column)
+            copied[entry] = values if items is column else dict(zip(values, items, strict=True))
+        return copied
+
+
+def tuple_type(fields: tuple[TypeInformation, ...]) -> TypeInformation:
+    """Give the type of tuples with these fields."""
+    return interned(TupleType, fields)
+
+
+def list_type(kind: str, element: TypeInformation) -> TypeInformation:
+    """Give the type of lists of these elements; ``kind`` is LIST or one of PyFlink's arrays."""
+    return interned(ListType, kind, element)
+
+
+def map_type(key: TypeInformation, value: TypeInformation) -> TypeInformation:
+    """Give the type of dicts with these keys and values."""
+    return interned(MapType, key, value)

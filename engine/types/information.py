@@ -6,7 +6,8 @@ INT: a value that came back from a snapshot as something else would make a resto
 undisturbed one) and answers with the function that turns a value into its wire form, or None where the
 value itself is written. The wire is msgpack; ``wire_type`` tells the decoder what to read.
 
-Types are interned: one object for each description, so that they compare by identity.
+Types are interned: one object for each description (and class, where a type has one), so that they compare by
+identity.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ Packer: TypeAlias = Callable[[Any], Any]
 ENCODER = msgspec.msgpack.Encoder()
 ENCODE = ENCODER.encode
 
+_INTERNED: dict[tuple[Any, ...], TypeInformation] = {}
+
 
 class WrongValue(TypeError):
     """A value that its declared type does not admit. ``value`` is the offender."""
@@ -40,6 +43,22 @@ class WrongValue(TypeError):
         super().__init__(
             f"{shown} ({type(value).__qualname__}) is no {type_name}" + (f": {hint}" if hint else "")
         )
+
+
+def interned(make: Callable[..., TypeInformation], *arguments: Any) -> TypeInformation:
+    """Give the one type that ``make`` makes of ``arguments``: names, interned types, and tuples of them."""
+    identity: list[Any] = [make]
+    for argument in arguments:
+        identity.append(tuple(map(_identity, argument)) if type(argument) is tuple else _identity(argument))
+    known = _INTERNED.get(key := tuple(identity))
+    if known is None:
+        # Two threads may both make one: the first to enter it wins.
+        known = _INTERNED.setdefault(key, make(*arguments))
+    return known
+
+
+def _identity(argument: Any) -> Any:
+    return id(argument) if isinstance(argument, TypeInformation) else argument
 
 
 class TypeInformation:
@@ -84,7 +103,7 @@ class TypeInformation:
     def __deepcopy__(self, memo: dict[int, Any]) -> TypeInformation:
         return self
 
-    def __reduce__(self) -> tuple[Callable[[Descriptor], TypeInformation], tuple[Descriptor]]:
+    def __reduce__(self) -> tuple[Callable[..., TypeInformation], tuple[Any, ...]]:
         from engine.types import from_descriptor
 
         return from_descriptor, (self.descriptor,)
@@ -124,6 +143,14 @@ class TypeInformation:
             return table.copy()
         copy = self.copy
         return {key: copy(value) for key, value in table.items()}
+
+    def copy_column(self, values: list[Any]) -> list[Any]:
+        """Copy values of this type; the same list where none of them can change."""
+        return values if self.immutable else list(map(self.copy, values))
+
+    def copy_elements(self, table: dict[Any, Any]) -> dict[Any, Any]:
+        """Copy the elements within lists or maps, where they can change; the containers may be shared."""
+        return self.copy_table(table)
 
     def encode(self, value: Any) -> bytes:
         """Encode one value."""

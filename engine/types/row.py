@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Optional
 
 from engine.key_groups import InvalidKey, hash_fields, signed
-from engine.types.information import Descriptor, Packer, TypeInformation, WrongValue
+from engine.types.information import Packer, TypeInformation, WrongValue, interned
 
 
 class Row:
@@ -100,9 +100,7 @@ class RowType(TypeInformation):
 
     __slots__ = ("fields", "names")
 
-    def __init__(
-        self, names: tuple[str, ...] | None, fields: tuple[TypeInformation, ...], descriptor: Descriptor
-    ) -> None:
+    def __init__(self, names: tuple[str, ...] | None, fields: tuple[TypeInformation, ...]) -> None:
         if names is not None and len(names) != len(fields):
             raise ValueError(f"{len(names)} names for {len(fields)} types of a row")
         shown = (
@@ -112,7 +110,11 @@ class RowType(TypeInformation):
         )
         super().__init__(
             f"ROW({', '.join(shown)})",
-            descriptor=descriptor,
+            descriptor=[
+                "ROW",
+                None if names is None else list(names),
+                [field.descriptor for field in fields],
+            ],
             python_type=Row,
             wire_type=tuple[tuple(Optional[field.wire_type] for field in fields)],  # type: ignore[misc]  # noqa: UP045
             immutable=False,
@@ -121,6 +123,9 @@ class RowType(TypeInformation):
         )
         self.fields = fields
         self.names = names
+
+    def __reduce__(self) -> tuple[Callable[..., TypeInformation], tuple[Any, ...]]:
+        return row_type, (self.names, self.fields)
 
     def prepare(self, values: Collection[Any]) -> Packer | None:
         for value in values:
@@ -165,3 +170,8 @@ class RowType(TypeInformation):
             raise InvalidKey(str(WrongValue(key, self.name, "the key does not fit the key type")))
         code = hash_fields(key._values, [field.java_hash for field in self.fields])
         return signed((code + 31 ** len(self.fields)) * 961)
+
+
+def row_type(names: tuple[str, ...] | None, fields: tuple[TypeInformation, ...]) -> TypeInformation:
+    """Give the type of rows with these fields, and these names if they have any."""
+    return interned(RowType, names, fields)

@@ -180,6 +180,9 @@ class DynamicType(TypeInformation):
             return table.copy()
         return super().copy_table(table)
 
+    def copy_column(self, values: list[Any]) -> list[Any]:
+        return values if dynamic.SCALARS.issuperset(map(type, values)) else super().copy_column(values)
+
     def java_hash(self, key: Any) -> int:
         return hash_dynamic(key)
 

@@ -44,16 +44,11 @@ EXTRA = {
     ("SinkFunction", "open"): JAVA,
     ("SinkFunction", "close"): JAVA,
     ("Types", "DYNAMIC"): OURS,
-    ("ListState", "snapshot"): OURS,
 }
 EVERYWHERE = ("get_runtime_context", "set_runtime_context")
 """Of Java's RichFunction, on every function."""
 
-OFFERED = {
-    **{name: getattr(engine, name) for name in engine.__all__ if name in PYFLINK},
-    "ListState": ListState,
-    "ValueState": ValueState,
-}
+OFFERED = {name: getattr(engine, name) for name in engine.__all__ if name in PYFLINK}
 
 
 def methods(cls):

@@ -16,7 +16,7 @@ from engine.checkpoint.redistribution import (
 from engine.key_groups import key_group_of, key_group_range, operator_index
 from engine.state.descriptors import ListStateDescriptor, ValueStateDescriptor
 from engine.state.files import DamagedFile
-from engine.state.keyed import KeyedStateBackend
+from engine.state.hashmap import HashMapStateBackend
 from engine.state.operator import OperatorStateStore
 from engine.state.snapshot import BROADCAST, SPLIT_DISTRIBUTE, UNION, OperatorSnapshot, TaskSnapshot
 from engine.state.snapshot import encode_task_snapshot as encode
@@ -35,7 +35,7 @@ class Job:
         self.files = {}
         subtasks = []
         for subtask in range(parallelism):
-            backend = KeyedStateBackend(
+            backend = HashMapStateBackend(
                 max_parallelism, key_group_range(max_parallelism, parallelism, subtask)
             )
             table = backend.table(COUNT)
@@ -64,7 +64,7 @@ class Job:
         result = []
         for subtask in range(parallelism):
             state = read_assignment(assignments["op", subtask], self.files.__getitem__)
-            backend = KeyedStateBackend(effective, key_group_range(effective, parallelism, subtask))
+            backend = HashMapStateBackend(effective, key_group_range(effective, parallelism, subtask))
             backend.restore(state.keyed)
             store = OperatorStateStore()
             store.restore(state.operator)
@@ -257,7 +257,7 @@ def test_file_that_is_not_as_listed_is_refused_naming_it(spoil, words):
 
 def test_intact_file_of_another_checkpoint_is_refused():
     job = Job(2)
-    backend = KeyedStateBackend(128, (0, 127))
+    backend = HashMapStateBackend(128, (0, 127))
     size = len(job.files["chk-1/op-1"])
     table = backend.table(ValueStateDescriptor("count", Types.STRING()))
     other = b""

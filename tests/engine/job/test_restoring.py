@@ -21,7 +21,7 @@ from engine.job.layout import layout_of
 from engine.key_groups import key_group_of, key_group_range, operator_index
 from engine.messages import TaskId
 from engine.state.descriptors import ValueStateDescriptor
-from engine.state.keyed import KeyedStateBackend
+from engine.state.hashmap import HashMapStateBackend
 from engine.state.snapshot import OperatorSnapshot, SnapshotIndex, TaskSnapshot, encode_task_snapshot
 
 COUNT = ValueStateDescriptor("count", Types.LONG())
@@ -61,7 +61,7 @@ def counted_checkpoint(graph):
                 state = SubtaskState(None, False)
                 if node.uid == "count":
                     groups = key_group_range(vertex.max_parallelism, vertex.parallelism, subtask)
-                    backend = KeyedStateBackend(vertex.max_parallelism, groups, Types.STRING())
+                    backend = HashMapStateBackend(vertex.max_parallelism, groups, Types.STRING())
                     table = backend.table(COUNT)
                     for number, key in enumerate(KEYS):
                         group = key_group_of(key, vertex.max_parallelism, Types.STRING())
@@ -95,7 +95,7 @@ def restored_counts(graph, metadata, files):
     tables = []
     for subtask in range(vertex.parallelism):
         groups = key_group_range(vertex.max_parallelism, vertex.parallelism, subtask)
-        backend = KeyedStateBackend(vertex.max_parallelism, groups, Types.STRING())
+        backend = HashMapStateBackend(vertex.max_parallelism, groups, Types.STRING())
         backend.restore(events[TaskId(vertex.index, subtask)].operators[node.operator_id].keyed)
         tables.append(backend.table(COUNT))
     return vertex, tables

@@ -5,7 +5,7 @@ import pytest
 from engine.key_groups import key_group_of, key_group_range, operator_index
 from engine.state.descriptors import ListStateDescriptor, ValueStateDescriptor
 from engine.state.files import StateError
-from engine.state.keyed import KeyedStateBackend
+from engine.state.hashmap import HashMapStateBackend
 from engine.state.snapshot import (
     EncodedTable,
     OperatorSnapshot,
@@ -22,7 +22,7 @@ GOOD = {Types.LONG(): 1, Types.LIST(Types.LONG()): [1]}
 
 
 def backend(key_type=None, key_groups=EVERYTHING):
-    return KeyedStateBackend(128, key_groups, key_type)
+    return HashMapStateBackend(128, key_groups, key_type)
 
 
 def stored(source):
@@ -80,8 +80,8 @@ def test_asking_twice_gives_the_same_state_and_another_type_is_refused():
         keyed.table(ValueStateDescriptor("count", Types.STRING()))
 
 
-def test_keyed_list_state_is_refused_until_it_exists():
-    with pytest.raises(StateError, match="not supported yet"):
+def test_list_state_is_no_table_of_values():
+    with pytest.raises(StateError, match="'seen' is list state, which is no table of values"):
         backend().table(ListStateDescriptor("seen"))
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from engine.state.descriptors import ListStateDescriptor, ValueStateDescriptor
 from engine.state.files import SNAPSHOT_MAGIC, DamagedFile, seal
-from engine.state.keyed import KeyedStateBackend
+from engine.state.hashmap import HashMapStateBackend
 from engine.state.operator import OperatorStateStore
 from engine.state.snapshot import (
     EncodedTable,
@@ -17,7 +17,7 @@ from engine.types import Types
 
 
 def task_snapshot():
-    backend = KeyedStateBackend(128, (0, 127), Types.STRING())
+    backend = HashMapStateBackend(128, (0, 127), Types.STRING())
     backend.table(ValueStateDescriptor("count", Types.LONG())).update({"a": 1, "b": 2, "c": 3})
     store = OperatorStateStore()
     store.get_list_state(ListStateDescriptor("offsets")).update([("s", 1), ("t", 2)])

@@ -1,0 +1,249 @@
+"""The backend ``hashmap``: state as Python objects on the heap, one flat dict for each state.
+
+- Key groups appear only where state meets storage: a snapshot is grouped when it is encoded, and a restore
+  decodes the groups of its range when the job asks for the state.
+- A snapshot is isolated without stopping the job for a copy of everything. A dict of values is copied, which
+  shares the values; only those of a type that can change are copied one by one. Lists and maps are changed
+  through their tables only, and so are shared with the snapshot until their first change after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from engine.state.descriptors import LIST, MAP
+from engine.state.files import StateError
+from engine.state.keyed import KeyedStateBackend, Registered
+from engine.state.restoring import check_stored, decode_groups
+from engine.state.snapshot import EncodedTable, KeyedSnapshot, TableSnapshot, wrong_entry
+from engine.types import TypeInformation
+
+REMEMBERED_KEY_GROUPS: Final = 1024
+"""Below this number the cache of key groups is never thrown away."""
+
+
+class HeapLists:
+    """A list for each entry, shared with a snapshot until it changes."""
+
+    __slots__ = ("_own", "entries")
+
+    def __init__(self, entries: dict[Any, list[Any]]) -> None:
+        self.entries = entries
+        self._own: set[Any] | None = None
+        """The entries whose list no snapshot shares; None: all."""
+
+    def get(self, entry: Any) -> list[Any]:
+        """Give the elements as a list of the caller's own."""
+        elements = self.entries.get(entry)
+        return [] if elements is None else elements.copy()
+
+    def append(self, entry: Any, element: Any) -> None:
+        """Add an element."""
+        elements = self.entries.get(entry)
+        if elements is None:
+            self._put(entry, [element])
+        elif self._own is None or entry in self._own:
+            elements.append(element)
+        else:
+            self._put(entry, [*elements, element])
+
+    def extend(self, entry: Any, elements: list[Any]) -> None:
+        """Add elements."""
+        if elements:
+            self._put(entry, [*self.entries.get(entry, ()), *elements])
+
+    def put(self, entry: Any, elements: list[Any]) -> None:
+        """Replace all elements."""
+        if elements:
+            self._put(entry, elements)
+        else:
+            self.clear(entry)
+
+    def clear(self, entry: Any) -> None:
+        """Remove all elements."""
+        self.entries.pop(entry, None)
+
+    def _put(self, entry: Any, elements: list[Any]) -> None:
+        self.entries[entry] = elements
+        if self._own is not None:
+            self._own.add(entry)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.entries)
+
+    def share(self) -> dict[Any, list[Any]]:
+        """Give the table as of now; whatever it holds is copied before it changes."""
+        self._own = set()
+        return self.entries.copy()
+
+
+class HeapMaps:
+    """A map for each entry, shared with a snapshot until it changes."""
+
+    __slots__ = ("_own", "entries")
+
+    def __init__(self, entries: dict[Any, dict[Any, Any]]) -> None:
+        self.entries = entries
+        self._own: set[Any] | None = None
+        """The entries whose map no snapshot shares; None: all."""
+
+    def get(self, entry: Any, key: Any) -> Any:
+        """Give the value of a key, or None."""
+        found = self.entries.get(entry)
+        return None if found is None else found.get(key)
+
+    def contains(self, entry: Any, key: Any) -> bool:
+        """Whether the map has the key."""
+        found = self.entries.get(entry)
+        return found is not None and key in found
+
+    def put(self, entry: Any, key: Any, value: Any) -> None:
+        """Set the value of a key."""
+        self._changeable(entry)[key] = value
+
+    def put_all(self, entry: Any, values: Mapping[Any, Any]) -> None:
+        """Set the values of several keys."""
+        if values:
+            self._changeable(entry).update(values)
+
+    def remove(self, entry: Any, key: Any) -> None:
+        """Remove a key; the last one takes the map with it."""
+        found = self.entries.get(entry)
+        if found is not None and key in found:
+            if len(found) == 1:
+                del self.entries[entry]
+            else:
+                del self._changeable(entry)[key]
+
+    def items(self, entry: Any) -> list[tuple[Any, Any]]:
+        """Give all (key, value) pairs."""
+        found = self.entries.get(entry)
+        return [] if found is None else list(found.items())
+
+    def is_empty(self, entry: Any) -> bool:
+        """Whether there is no pair."""
+        return entry not in self.entries
+
+    def clear(self, entry: Any) -> None:
+        """Remove all pairs."""
+        self.entries.pop(entry, None)
+
+    def _changeable(self, entry: Any) -> dict[Any, Any]:
+        found = self.entries.get(entry)
+        if found is None:
+            found = self.entries[entry] = {}
+        elif self._own is None or entry in self._own:
+            return found
+        else:
+            found = self.entries[entry] = found.copy()
+        if self._own is not None:
+            self._own.add(entry)
+        return found
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.entries)
+
+    def share(self) -> dict[Any, dict[Any, Any]]:
+        """Give the table as of now; whatever it holds is copied before it changes."""
+        self._own = set()
+        return self.entries.copy()
+
+
+class HashMapStateBackend(KeyedStateBackend):
+    """Keyed state on the heap (Flink: HashMapStateBackend)."""
+
+    __slots__ = ("_allow_pickle", "_key_groups", "_restored")
+
+    def __init__(
+        self,
+        max_parallelism: int,
+        key_group_range: tuple[int, int],
+        key_type: TypeInformation | None = None,
+        clock: Callable[[], int] | None = None,
+    ) -> None:
+        super().__init__(max_parallelism, key_group_range, key_type, clock)
+        self._restored: dict[str, EncodedTable] = {}
+        self._allow_pickle = False
+        self._key_groups: dict[Any, int] = {}
+
+    def snapshot(self) -> KeyedSnapshot:
+        """Copy what can change, share the rest."""
+        tables = []
+        for registered in self._registered.values():
+            tables.append(self._snapshot_of(registered))
+        self._forget_old_keys()
+        return KeyedSnapshot(self.max_parallelism, self.key_type, tables, self._restored, self._key_groups)
+
+    def restore(self, encoded: Mapping[str, EncodedTable], *, allow_pickle: bool = False) -> None:
+        """Keep what falls in this backend's range; it is decoded when it is asked for."""
+        low, high = self.key_group_range
+        self._restored = {name: table.within(low, high) for name, table in encoded.items()}
+        self._allow_pickle = allow_pickle
+
+    def _open_table(self, registered: Registered) -> Any:
+        entries: dict[Any, Any] = {}
+        stored = self._restored.get(registered.name)
+        if stored is not None:
+            self._decode(stored, registered, entries)
+            # The mapping may be shared with a snapshot that is still being encoded: replace, never change.
+            self._restored = dict(self._restored)
+            del self._restored[registered.name]
+        if registered.kind == LIST:
+            return HeapLists(entries)
+        if registered.kind == MAP:
+            return HeapMaps(entries)
+        return entries
+
+    def _decode(self, stored: EncodedTable, registered: Registered, entries: dict[Any, Any]) -> None:
+        check_stored(stored, registered, self.key_type, self._allow_pickle)
+        namespaced = registered.namespace_type is not None
+        key_groups = self._key_groups
+        expected = 0
+        for group, pairs in decode_groups(stored, registered, self.key_type):
+            entries.update(pairs)
+            if namespaced:
+                key_groups.update([(entry[0], group) for entry, _ in pairs])
+            else:
+                key_groups.update([(key, group) for key, _ in pairs])
+            expected += len(pairs)
+        if len(entries) != expected:
+            raise StateError(
+                f"state {registered.name!r} was stored with {expected - len(entries)} keys that occur twice: "
+                "restore another checkpoint"
+            )
+
+    def _snapshot_of(self, registered: Registered) -> TableSnapshot:
+        """Take a table so that later changes do not reach what is taken."""
+        table, stored_type = registered.table, registered.stored_type
+        try:
+            if registered.kind == LIST or registered.kind == MAP:
+                entries = stored_type.copy_elements(table.share())
+            else:
+                entries = stored_type.copy_table(table)
+        except Exception as error:
+            live = self._taken(registered, _held_by(registered))
+            raise wrong_entry(live, self.key_type, error) from error
+        return self._taken(registered, entries)
+
+    def _taken(self, registered: Registered, entries: dict[Any, Any]) -> TableSnapshot:
+        return TableSnapshot(
+            registered.name, registered.kind, registered.stored_type, entries, registered.namespace_type
+        )
+
+    def _forget_old_keys(self) -> None:
+        """Keep the cache of key groups in proportion to the keys that have state."""
+        key_groups = self._key_groups
+        if len(key_groups) > REMEMBERED_KEY_GROUPS:
+            tables = [(_held_by(item), item.namespace_type is not None) for item in self._registered.values()]
+            if len(key_groups) > 2 * sum([len(entries) for entries, _ in tables]):
+                living: set[Any] = set()
+                for entries, namespaced in tables:
+                    living.update([entry[0] for entry in entries] if namespaced else entries)
+                self._key_groups = {key: group for key, group in key_groups.items() if key in living}
+
+
+def _held_by(registered: Registered) -> dict[Any, Any]:
+    table = registered.table
+    entries: dict[Any, Any] = table if type(table) is dict else table.entries
+    return entries

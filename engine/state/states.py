@@ -1,0 +1,261 @@
+"""Keyed state without a time to live: what each kind makes of an access to its table.
+
+The entry is put together in each method instead of in one they share: these are the calls that happen for
+every record, and a call more would be a third of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from engine.state.files import StateError
+from engine.state.interfaces import AggregatingState, ListState, MapState, ReducingState, ValueState
+from engine.state.tables import NO_KEY, NO_NAMESPACE, ListTable, MapTable, ValueTable, no_scope
+
+if TYPE_CHECKING:
+    from engine.state.keyed import KeyedStateBackend
+
+
+class KeyedState(msgspec.Struct, eq=False):
+    """What the kinds have in common: a backend that knows the key, a name, and perhaps a namespace."""
+
+    _backend: KeyedStateBackend
+    _name: str
+    _namespaced: bool
+    _table: Any
+    _function: Any = None
+    """What folds values, for the kinds that do."""
+    _namespace: Any = NO_NAMESPACE
+
+    def set_current_namespace(self, namespace: Any) -> None:
+        """Scope what follows to a namespace.
+
+        Raises StateError where the state was asked for without a type of namespaces.
+        """
+        if not self._namespaced:
+            raise StateError(f"state {self._name!r} has no namespaces: ask for it with their type")
+        self._namespace = namespace
+
+    def clear(self) -> None:
+        """Remove what is kept for the current key."""
+        self._table.clear(self._entry())
+
+    def _entry(self) -> Any:
+        key = self._backend.current_key
+        # An empty dict does not even look at what it is asked to remove, and so would not refuse it.
+        if key is NO_KEY or (self._namespaced and self._namespace is NO_NAMESPACE):
+            raise no_scope(NO_KEY if key is NO_KEY else NO_NAMESPACE)
+        return (key, self._namespace) if self._namespaced else key
+
+    def _entries_of(self, namespaces: Iterable[Any]) -> list[Any]:
+        key = self._backend.current_key
+        return [(key, namespace) for namespace in namespaces]
+
+
+class KeyedValueState(KeyedState, ValueState, eq=False):
+    """One value for each entry."""
+
+    _table: ValueTable
+
+    def value(self) -> Any:
+        """Give the value of the current key, or None where there is none."""
+        entry = self._backend.current_key
+        if self._namespaced:
+            entry = (entry, self._namespace)
+        return self._table.get(entry)
+
+    def update(self, value: Any) -> None:
+        """Set the value of the current key; None clears it."""
+        if value is None:
+            self.clear()
+            return
+        entry = self._backend.current_key
+        if self._namespaced:
+            entry = (entry, self._namespace)
+        self._table[entry] = value
+
+    def clear(self) -> None:
+        """Remove the value of the current key."""
+        self._table.pop(self._entry(), None)
+
+
+class KeyedListState(KeyedState, ListState, eq=False):
+    """A list for each entry."""
+
+    _table: ListTable
+
+    def get(self) -> list[Any]:
+        """Give the elements as a list of the caller's own; [] where there are none."""
+        entry = self._backend.current_key
+        if self._namespaced:
+            entry = (entry, self._namespace)
+        return self._table.get(entry)
+
+    def add(self, value: Any) -> None:
+        """Append an element."""
+        if value is None:
+            raise no_element(self._name)
+        entry = self._backend.current_key
+        if self._namespaced:
+            entry = (entry, self._namespace)
+        self._table.append(entry, value)
+
+    def add_all(self, values: Iterable[Any]) -> None:
+        """Append elements."""
+        self._table.extend(self._entry(), elements_of(values, self._name))
+
+    def update(self, values: Iterable[Any]) -> None:
+        """Replace all elements."""
+        self._table.put(self._entry(), elements_of(values, self._name))
+
+    def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
+        """Move the elements of the namespaces ``sources`` behind those of ``target``."""
+        table = self._table
+        (entry,) = self._entries_of((target,))
+        for source in self._entries_of(sources):
+            table.extend(entry, table.get(source))
+            table.clear(source)
+
+
+class KeyedMapState(KeyedState, MapState, eq=False):
+    """A map for each entry."""
+
+    _table: MapTable
+
+    def get(self, key: Any) -> Any:
+        """Give the value of a key, or None."""
+        return self._table.get(self._entry(), key)
+
+    def put(self, key: Any, value: Any) -> None:
+        """Set the value of a key, which may be None."""
+        if key is None:
+            raise no_map_key(self._name)
+        self._table.put(self._entry(), key, value)
+
+    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
+        """Set the values of several keys."""
+        if None in dict_value:
+            raise no_map_key(self._name)
+        self._table.put_all(self._entry(), dict_value)
+
+    def remove(self, key: Any) -> None:
+        """Remove a key; one that is not there is fine."""
+        self._table.remove(self._entry(), key)
+
+    def contains(self, key: Any) -> bool:
+        """Whether the map has the key."""
+        return self._table.contains(self._entry(), key)
+
+    def items(self) -> list[tuple[Any, Any]]:
+        """Give (key, value) pairs."""
+        return self._table.items(self._entry())
+
+    def is_empty(self) -> bool:
+        """Whether the map has no entry."""
+        return self._table.is_empty(self._entry())
+
+
+class KeyedReducingState(KeyedState, ReducingState, eq=False):
+    """The values of each entry reduced to one."""
+
+    _table: ValueTable
+
+    def get(self) -> Any:
+        """Give the reduced value, or None."""
+        entry = self._backend.current_key
+        if self._namespaced:
+            entry = (entry, self._namespace)
+        return self._table.get(entry)
+
+    def add(self, value: Any) -> None:
+        """Reduce a value into what is there; None clears, as in Flink."""
+        if value is None:
+            self.clear()
+            return
+        entry = self._backend.current_key
+        if self._namespaced:
+            entry = (entry, self._namespace)
+        table = self._table
+        before = table.get(entry)
+        table[entry] = value if before is None else self._function(before, value)
+
+    def clear(self) -> None:
+        """Remove the reduced value."""
+        self._table.pop(self._entry(), None)
+
+    def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
+        """Reduce the values of the namespaces ``sources`` into that of ``target``."""
+        merge_values(self._table, self._entries_of((target,))[0], self._entries_of(sources), self._function)
+
+
+class KeyedAggregatingState(KeyedState, AggregatingState, eq=False):
+    """An accumulator for each entry."""
+
+    _table: ValueTable
+
+    def get(self) -> Any:
+        """Give the result of the accumulator, or None where there is none."""
+        entry = self._backend.current_key
+        if self._namespaced:
+            entry = (entry, self._namespace)
+        accumulator = self._table.get(entry)
+        return None if accumulator is None else self._function.get_result(accumulator)
+
+    def add(self, value: Any) -> None:
+        """Add a value to the accumulator; None clears, as in Flink."""
+        if value is None:
+            self.clear()
+            return
+        entry = self._backend.current_key
+        if self._namespaced:
+            entry = (entry, self._namespace)
+        table, function = self._table, self._function
+        accumulator = table.get(entry)
+        if accumulator is None:
+            accumulator = function.create_accumulator()
+        table[entry] = function.add(value, accumulator)
+
+    def clear(self) -> None:
+        """Remove the accumulator."""
+        self._table.pop(self._entry(), None)
+
+    def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
+        """Merge the accumulators of the namespaces ``sources`` into that of ``target``."""
+        merge = self._function.merge
+        merge_values(self._table, self._entries_of((target,))[0], self._entries_of(sources), merge)
+
+
+def merge_values(
+    table: ValueTable, target: Any, sources: Iterable[Any], merge: Callable[[Any, Any], Any]
+) -> None:
+    """Merge the values of entries into that of another, in Flink's order: the sources first."""
+    merged = None
+    for source in sources:
+        value = table.pop(source, None)
+        if value is not None:
+            merged = value if merged is None else merge(merged, value)
+    if merged is not None:
+        before = table.get(target)
+        table[target] = merged if before is None else merge(before, merged)
+
+
+def elements_of(values: Iterable[Any], name: str) -> list[Any]:
+    """Give a list of elements, none of which is None."""
+    elements = list(values)
+    for element in elements:
+        if element is None:
+            raise no_element(name)
+    return elements
+
+
+def no_element(name: str) -> StateError:
+    """Say that None is no element."""
+    return StateError(f"list state {name!r}: None cannot be an element")
+
+
+def no_map_key(name: str) -> StateError:
+    """Say that None is no key."""
+    return StateError(f"map state {name!r}: None cannot be a key")

@@ -1,0 +1,93 @@
+"""Types that the engine puts around those that a user declares.
+
+One is for a value that may be None, one for a value with the time of its last access. Users do not declare
+them; they appear in the descriptions of stored state, and so in messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from engine.types.information import Packer, TypeInformation, WrongValue, interned
+
+
+class NullableType(TypeInformation):
+    """A value of the inner type, or None."""
+
+    __slots__ = ("inner",)
+
+    def __init__(self, inner: TypeInformation) -> None:
+        super().__init__(
+            f"NULLABLE({inner.name})",
+            descriptor=["NULLABLE", inner.descriptor],
+            python_type=inner.python_type,
+            wire_type=inner.wire_type | None,
+            immutable=inner.immutable,
+            contains_pickle=inner.contains_pickle,
+        )
+        self.inner = inner
+
+    def __reduce__(self) -> tuple[Callable[..., TypeInformation], tuple[Any, ...]]:
+        return nullable, (self.inner,)
+
+    def prepare(self, values: Collection[Any]) -> Packer | None:
+        pack = self.inner.prepare([value for value in values if value is not None])
+        return None if pack is None else lambda value: None if value is None else pack(value)
+
+    def unpacker(self) -> Packer | None:
+        unpack = self.inner.unpacker()
+        return None if unpack is None else lambda value: None if value is None else unpack(value)
+
+    def copy(self, value: Any) -> Any:
+        return None if value is None else self.inner.copy(value)
+
+
+class LastAccessType(TypeInformation):
+    """A value of the inner type and when it was last accessed, in milliseconds: ``(value, timestamp)``."""
+
+    __slots__ = ("inner",)
+
+    def __init__(self, inner: TypeInformation) -> None:
+        super().__init__(
+            f"TTL({inner.name})",
+            descriptor=["TTL", inner.descriptor],
+            python_type=tuple,
+            wire_type=tuple[inner.wire_type, int],  # type: ignore[name-defined]
+            immutable=inner.immutable,
+            contains_pickle=inner.contains_pickle,
+        )
+        self.inner = inner
+
+    def __reduce__(self) -> tuple[Callable[..., TypeInformation], tuple[Any, ...]]:
+        return with_last_access, (self.inner,)
+
+    def prepare(self, values: Collection[Any]) -> Packer | None:
+        for value in values:
+            if type(value) is not tuple or len(value) != 2 or type(value[1]) is not int:
+                raise WrongValue(value, self.name)
+        pack = self.inner.prepare([value for value, _ in values])
+        return None if pack is None else lambda held: (pack(held[0]), held[1])
+
+    def unpacker(self) -> Packer | None:
+        unpack = self.inner.unpacker()
+        return None if unpack is None else lambda held: (unpack(held[0]), held[1])
+
+    def copy(self, value: Any) -> Any:
+        return value if self.immutable else (self.inner.copy(value[0]), value[1])
+
+    def copy_column(self, values: list[Any]) -> list[Any]:
+        inner = [value for value, _ in values]
+        return values if self.inner.copy_column(inner) is inner else super().copy_column(values)
+
+
+def nullable(inner: TypeInformation) -> TypeInformation:
+    """Give the type of ``inner`` or None; a self-describing value may be None as it is."""
+    if inner.name == "DYNAMIC" or isinstance(inner, NullableType):
+        return inner
+    return interned(NullableType, inner)
+
+
+def with_last_access(inner: TypeInformation) -> TypeInformation:
+    """Give the type of ``(value of inner, timestamp)``."""
+    return interned(LastAccessType, inner)
