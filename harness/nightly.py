@@ -6,6 +6,8 @@ The rules this module lives by:
   the last night is overwritten.
 - A night is another one each time: where no seed is given it is drawn, told, and in the report, with the
   command that does the same again.
+- Each night is a row of the history, from which the trend in the report is drawn. Where that cannot be kept
+  is found out before anything is done.
 - A part that cannot be done does not take the others with it: it fails the night, with its reason in the
   report.
 - The verdict is the report's own: whoever reads the exit code and whoever reads the page learn the same.
@@ -18,6 +20,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -40,8 +43,12 @@ from harness.history import CHECKPOINT_COMPLETED, History
 from harness.known import KnownSignature
 from harness.mutants import built_in_mutants
 from harness.mutants.measuring import Result, measure_all
-from harness.reporting import report_of, with_oracles, with_trend, write_report
-from harness.running.runner import OutputUnwritable, RunResult, usable_processors
+from harness.nights import NightHistory
+from harness.reporting import report_of, time_text, with_oracles, write_report
+from harness.running.runner import OutputUnwritable, RunResult, load_families, usable_processors
+from harness.settings import NIGHTS
+from harness.trend import row_of, with_history, with_nights
+from harness.trial import check_family
 from reports.headline import conclude, real_input_text
 from reports.model import Mutant, RealInput, Report, Sizes
 from reports.text import counted, duration
@@ -52,6 +59,7 @@ MUTANT_SECONDS: Final = 40.0
 FOLDER_OF_YEAR: Final = "year"
 FOLDER_OF_FLIGHTS: Final = "flights"
 FOLDER_OF_CAMPAIGN: Final = "campaign"
+FOLDER_OF_HISTORY: Final = "history"
 
 
 def nightly(
@@ -62,21 +70,29 @@ def nightly(
     *,
     families: Sequence[str] = (),
     known: Sequence[KnownSignature] = (),
+    history: Path | None = None,
+    keep: int = NIGHTS,
 ) -> int:
     """Do the night's work with a campaign of ``seconds``, and return the exit code.
 
     ``out`` gets the report, and what it was made from; the next night there replaces it. The campaign is over
-    ``families``, all built-in ones if none is named; ``known`` is what the settings list.
+    ``families``, all built-in ones if none is named; ``known`` is what the settings list. The folder
+    ``history``, if none is named one in ``out``, keeps as many nights as ``keep`` says.
     """
-    begun = time.perf_counter()
     find_java(os.environ)
+    names = tuple(families) or tuple(family_names())
+    # A mistake in a family must not show after all the rest has been done.
+    for family in load_families(names):
+        check_family(family)
     command = command or "onceproof nightly"
     if seed is None:
         seed = int.from_bytes(os.urandom(4))
         # What is in the report does the same again.
         command += f" --seed {seed}"
-    night = _Night(out, seed, command, tuple(families) or tuple(family_names()), tuple(known))
+    night = _Night(out, seed, command, names, known)
     with progress_bar(None, None) as bar:
+        nights = NightHistory(history or out / FOLDER_OF_HISTORY, keep, bar.warn)
+        nights.prepare()
         bar.describe("starting Spark")
         with spark_session(name="onceproof nightly") as session:
             bar.warn(f"the night of seed {seed}")
@@ -88,7 +104,7 @@ def nightly(
                 night.campaign(partial(run_campaign, session=session), seconds, bar)
             except KeyboardInterrupt:
                 night.interrupted = "interrupted from the keyboard"
-        return night.tell(bar, begun)
+        return night.tell(bar, nights)
 
 
 class _Night:
@@ -98,6 +114,8 @@ class _Night:
         self, out: Path, seed: int, command: str, families: Sequence[str], known: Sequence[KnownSignature]
     ) -> None:
         self.interrupted = ""
+        self._started = datetime.now(UTC)
+        self._begun = time.perf_counter()
         self._families = families
         self._known = known
         self._out = out
@@ -160,34 +178,53 @@ class _Night:
         except CampaignStopped as stopped:
             self._campaign, self._mistake = stopped.campaign, stopped
 
-    def tell(self, bar: Bar, begun: float) -> int:
-        """Write the report, print the summary, and return the exit code."""
+    def tell(self, bar: Bar, history: NightHistory) -> int:
+        """Write the report and the history, print the summary, and return the exit code."""
         run = self._campaign.run
         cases = failure_cases(run, self._out, bar.describe, self._known)
         bar.describe("writing the report")
-        report = report_of(run, cases, self._command, self._mistake, self._known)
-        if self._campaign.judged:
-            report = with_oracles(report, self._campaign)
-        interrupted = report.interrupted or self.interrupted
-        problems = [] if run.tally.scenarios or interrupted else ["the campaign came to no scenario"]
-        report = msgspec.structs.replace(
-            report,
-            real_inputs=() if self._flights is None else (self._flights,),
-            mutants=tuple(self._mutants),
-            interrupted=interrupted,
-            problems=(*report.problems, *problems),
-            facts=msgspec.structs.replace(
-                report.facts,
-                others=(*report.facts.others, ("the whole night", duration(time.perf_counter() - begun))),
-            ),
-        )
-        page = write_report(with_trend(report, self._out), self._out)
+        report = self._among(history, self._report(cases))
+        page = write_report(report, self._out)
         for line in _summary(run, cases, report, page):
             print(line)
         if self._mistake is not None:
             raise self._mistake
         code = exit_code(report)
         return INTERRUPTED if report.interrupted and code != FAILED else code
+
+    def _report(self, cases: Sequence[FailureCase]) -> Report:
+        """Return what this night came to."""
+        run = self._campaign.run
+        report = report_of(run, cases, self._command, self._mistake, self._known)
+        if self._campaign.judged:
+            report = with_oracles(report, self._campaign)
+        interrupted = report.interrupted or self.interrupted
+        problems = [] if run.tally.scenarios or interrupted else ["the campaign came to no scenario"]
+        whole = ("the whole night", duration(time.perf_counter() - self._begun))
+        return msgspec.structs.replace(
+            report,
+            real_inputs=() if self._flights is None else (self._flights,),
+            mutants=tuple(self._mutants),
+            interrupted=interrupted,
+            problems=(*report.problems, *problems),
+            facts=msgspec.structs.replace(
+                report.facts, started=time_text(self._started), others=(*report.facts.others, whole)
+            ),
+        )
+
+    def _among(self, history: NightHistory, report: Report) -> Report:
+        """Return the report with the nights before it, and add this one to them."""
+        before = history.read()
+        report = with_history(report, before)
+        tonight = row_of(report, self._started, time.perf_counter() - self._begun)
+        if tonight.status == "empty":
+            return with_nights(report, before)
+        try:
+            history.add(tonight)
+        except OSError as error:
+            said = f"{history.folder}: the history of nights cannot be written to: {error.strerror or error}"
+            report = msgspec.structs.replace(report, problems=(*report.problems, said))
+        return with_nights(report, [*before, tonight])
 
 
 def _summary(run: RunResult, cases: list[FailureCase], report: Report, page: Path) -> Iterable[str]:

@@ -42,15 +42,13 @@ from reports.model import (
     FamilyResult,
     InputRecord,
     KnownFailure,
-    Night,
     OracleAgreement,
     PropertyResult,
     Report,
-    ReportUnreadable,
     Shrinking,
     Sizes,
 )
-from reports.render import read, write
+from reports.render import write
 from reports.summaries import distribution, row_differences
 from reports.text import counted
 
@@ -59,7 +57,8 @@ if TYPE_CHECKING:
     from harness.campaign.pipeline import CampaignResult
 
 SYSTEM: Final = "simulated"
-MOST_NIGHTS: Final = 60
+REPLAYED: Final = "records read again"
+RECOVERY_STEPS: Final = "steps without a running job"
 MOST_WITNESSES: Final = 5
 
 
@@ -91,32 +90,6 @@ def write_report(report: Report, folder: Path) -> Path:
     return write(report, folder)
 
 
-def with_trend(report: Report, folder: Path) -> Report:
-    """Return the report with the nights before it: those that the folder's last report knows, and itself."""
-    try:
-        last = read(folder)
-    except (OSError, ReportUnreadable):
-        # The first night, or a folder that held something else: a trend is no reason to fail.
-        return report
-    known = {(failure.family, failure.property, failure.anomaly) for failure in last.failures}
-    night = Night(
-        started=last.facts.started,
-        scenarios=last.facts.scenarios,
-        failed=sum(family.failed for family in last.families),
-        seconds=last.facts.seconds,
-        engine_version=last.facts.engine_version,
-        new_signatures=sum(not failure.known for failure in last.failures),
-    )
-    failures = tuple(
-        msgspec.structs.replace(
-            failure, known=failure.known or (failure.family, failure.property, failure.anomaly) in known
-        )
-        for failure in report.failures
-    )
-    nights = (*last.nights, night)[-MOST_NIGHTS:]
-    return msgspec.structs.replace(report, nights=nights, failures=failures)
-
-
 def with_oracles(report: Report, campaign: CampaignResult) -> Report:
     """Return the report of a campaign: with how its two oracles agree, and on what it ran."""
     agreement = OracleAgreement(
@@ -136,7 +109,7 @@ def facts_of(result: RunResult, command: str = "") -> Facts:
         scenarios=tally.scenarios,
         seed=result.seed,
         engine_version=engine_version(),
-        started=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        started=time_text(result.started),
         seconds=round(result.seconds, 3),
         machine=machine_text(),
         system=result.system.name,
@@ -147,6 +120,11 @@ def facts_of(result: RunResult, command: str = "") -> Facts:
             ("kills", f"{tally.kills:,}, {tally.rescales:,} of them with another parallelism afterwards"),
         ),
     )
+
+
+def time_text(moment: datetime) -> str:
+    """Return a moment as reports tell it: `2026-11-20 02:17:05 UTC`."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def engine_version() -> str:
@@ -198,8 +176,8 @@ def costs_of(tally: Tally) -> tuple[Distribution, ...]:
     """Return what recovery cost, over the scenarios in which a job had to start again."""
     note = "over the scenarios in which the job had to start again"
     found = (
-        distribution("records read again", "records", tally.replayed, note),
-        distribution("steps without a running job", "steps", tally.recovery_steps, note),
+        distribution(REPLAYED, "records", tally.replayed, note),
+        distribution(RECOVERY_STEPS, "steps", tally.recovery_steps, note),
     )
     return tuple(cost for cost in found if cost is not None)
 

@@ -1,4 +1,4 @@
-"""Small charts by hand: a distribution as histogram and box, shares as bars, nights as columns.
+"""Small charts by hand: a distribution as histogram and box, shares as bars.
 
 Each is one picture with a title and a description that carry its numbers, so that nothing is told by shape or
 colour alone.
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from reports.model import Distribution, Influence, Night
+from reports.model import Distribution, Influence
 from reports.svg import add, markup, picture
 from reports.text import counted, number, shortened, visible, width
 
@@ -19,7 +19,6 @@ LEFT, RIGHT = 8.0, 452.0
 HISTOGRAM_TOP, HISTOGRAM_BOTTOM = 14.0, 118.0
 BOX_MIDDLE = 136.0
 AXIS_LINE = 166.0
-NIGHT_WIDTH = 26.0
 LABEL_SIZE = 11.0
 
 
@@ -90,36 +89,4 @@ def influence_chart(influences: Sequence[Influence], name: str, output: str) -> 
         add(root, "rect", class_="total", x=start, y=y - 11, width=total * room + 1, height=14)
         add(root, "rect", class_="alone", x=start, y=y - 11, width=alone * room + 1, height=14)
         add(root, "text", f"{one.total:.2f}", x=start + total * room + 8, y=y)
-    return markup(root)
-
-
-def trend_chart(nights: Sequence[Night], name: str) -> Markup:
-    """A column a night: its height the scenarios, a cross and a number above it the failures."""
-    wide = max(WIDTH, NIGHT_WIDTH * len(nights) + 2 * LEFT)
-    failed = sum(1 for night in nights if night.failed)
-    text = f"{counted(len(nights), 'night')}, {failed} of them with failures."
-    root = picture(name, wide, 132, "Nights", text, "chart trend")
-    tallest = max((night.scenarios for night in nights), default=1) or 1
-    for index, night in enumerate(nights):
-        x = LEFT + NIGHT_WIDTH * index
-        height = max(2.0, night.scenarios / tallest * 80)
-        column = add(root, "g", class_="bad" if night.failed else "good")
-        outcome = f"{counted(night.failed, 'scenario')} failed" if night.failed else "passed"
-        add(column, "title", f"{night.started}: {counted(night.scenarios, 'scenario')}, {outcome}")
-        add(column, "rect", x=x + 3, y=112 - height, width=NIGHT_WIDTH - 6, height=height, rx=2)
-        sign = f"✕{night.failed:,}" if night.failed else "✓"
-        add(column, "text", sign, x=x + NIGHT_WIDTH / 2, y=106 - height, text_anchor="middle")
-    add(root, "path", class_="axis", d=f"M{LEFT} 112.5H{wide - LEFT}")
-    if nights:
-        labels = add(root, "g", class_="labels")
-        add(labels, "text", nights[0].started, x=LEFT, y=127)
-        if len(nights) > 1:
-            add(
-                labels,
-                "text",
-                nights[-1].started,
-                x=LEFT + NIGHT_WIDTH * len(nights),
-                y=127,
-                text_anchor="end",
-            )
     return markup(root)

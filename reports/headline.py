@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from reports.model import Failure, KnownFailure, RealInput, Report
 from reports.text import counted, listing, words
@@ -120,7 +120,23 @@ def reasons_of(report: Report) -> tuple[str, ...]:
     return tuple(reasons)
 
 
-def signature_text(broken: Failure | KnownFailure) -> str:
+class Broken(Protocol):
+    """Whatever has a signature."""
+
+    @property
+    def family(self) -> str:
+        """Whose job."""
+
+    @property
+    def anomaly(self) -> str:
+        """In which way, or the function that raised."""
+
+    @property
+    def property(self) -> str:
+        """What it broke, or the type of an exception."""
+
+
+def signature_text(broken: Broken) -> str:
     """`word_count: exactly once, lost`."""
     return f"{broken.family}: {words(broken.property)}, {broken.anomaly}"
 
@@ -169,10 +185,19 @@ def pass_sentence(report: Report) -> str:
     return f"{listing(parts)}: nothing lost, nothing repeated, nothing invented."
 
 
+def without_text(known: KnownFailure) -> str:
+    """`, nor in the 4 nights before`; empty where the night before had it, or is not kept."""
+    nights = known.nights_without
+    if not nights:
+        return ""
+    return ", nor in the night before" if nights == 1 else f", nor in the {nights:,} nights before"
+
+
 def gone_text(known: KnownFailure) -> str:
     """That a known signature did not occur, and what to do if it is mended."""
     return (
-        f"known, and did not occur in {counted(known.of, 'scenario')}: {signature_text(known)};"
+        f"known, and did not occur in {counted(known.of, 'scenario')}{without_text(known)}:"
+        f" {signature_text(known)};"
         " if it is mended, take it out of the settings"
     )
 

@@ -155,6 +155,11 @@ class Failure(Value, frozen=True, kw_only=True):
     known_since: str = ""
     known_why: str = ""
     """What the settings say of it."""
+    first_seen: str = ""
+    """The date of the first night that had it; empty: no night before had it, or none is kept."""
+    nights_seen: int = 0
+    """In how many of ``nights_before`` it was seen."""
+    nights_before: int = 0
     sentence: str = ""
     cause: str = ""
     shrinking: Shrinking | None = None
@@ -204,7 +209,7 @@ class Report(Value, frozen=True, kw_only=True, omit_defaults=False):
     costs: tuple[Distribution, ...] = ()
     sensitivity: tuple[Sensitivity, ...] = ()
     nights: tuple[Night, ...] = ()
-    """Earlier nights, the oldest first, without this one."""
+    """The nights that are kept, the oldest first, this one the last; empty: this was no night."""
     oracles: OracleAgreement | None = None
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from reports import text, wording
+from reports import headline, nights, text, wording
 from reports.model import Report, decode, encode
 from reports.views import arrange
 
@@ -58,6 +58,9 @@ def environment() -> Environment:
         style=Markup(_asset("style.css")),
         script=Markup(script),
         script_digest=digest,
+        without_text=headline.without_text,
+        night_tone=nights.night_tone,
+        night_verdict=nights.night_verdict,
         arrow_names=wording.ARROWS,
         mark_names=wording.MARKS,
     )

@@ -171,17 +171,38 @@ class KnownFailure(Value, frozen=True, kw_only=True):
     """In how many scenarios of this run it occurred."""
     of: int = 0
     """How many scenarios of its family there were; none: this run says nothing of it."""
+    nights_without: int = 0
+    """How many nights before this one, one after another, did without it."""
 
 
 class Night(Value, frozen=True, kw_only=True):
-    """One earlier run, for the trend."""
+    """One night of the trend."""
 
     started: str
+    status: str = "passed"
+    """The verdict of its report."""
     scenarios: int = 0
     failed: int = 0
-    seconds: float = 0.0
-    engine_version: str = ""
+    known: int = 0
+    """How many of those that failed did so with a known signature."""
     new_signatures: int = 0
+    """Ways to fail that were neither known nor seen before."""
+    broke: tuple[str, ...] = ()
+    """Some of the signatures it failed with, each in a phrase."""
+    broke_otherwise: int = 0
+    """How many more there were."""
+    seconds: float = 0.0
+    """What the campaign took."""
+    night_seconds: float = 0.0
+    """What the whole night took."""
+    engine_version: str = ""
+    seed: int | None = None
+    records_replayed: float | None = None
+    """The median, over the scenarios in which the job had to start again."""
+    recovery_steps: float | None = None
+    """The median over the same."""
+    mutants_tried: int = 0
+    mutants_killed: int = 0
 
 
 class OracleAgreement(Value, frozen=True, kw_only=True):

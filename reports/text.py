@@ -67,6 +67,15 @@ def number(value: float) -> str:
     return f"{value:.1f}" if magnitude >= 10 else f"{value:.2g}" if magnitude < 0.1 else f"{value:.2f}"
 
 
+def compact(value: int) -> str:
+    """A count in four characters at the most, for labels without room: `812`, `1.2k`, `34k`, `5.6M`."""
+    for size, unit in ((1_000_000, "M"), (1_000, "k")):
+        if value >= size:
+            share = value / size
+            return f"{share:.1f}".removesuffix(".0") + unit if share < 9.95 else f"{share:.0f}{unit}"
+    return str(value)
+
+
 def counted(value: int, noun: str, plural: str = "") -> str:
     """`1 record`, `2,000 records`."""
     return f"{value:,} {noun if value == 1 else plural or noun + 's'}"

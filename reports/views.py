@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from reports.charts import distribution_chart, distribution_text, influence_chart, trend_chart
+from reports.charts import distribution_chart, distribution_text, influence_chart
 from reports.diagram import Diagram, draw
 from reports.headline import (
     Headline,
@@ -38,6 +38,7 @@ from reports.model import (
     RowDifference,
     Sensitivity,
 )
+from reports.nights import Line, lines_of, trend_chart
 from reports.text import counted, duration, number
 
 MOST_FAILURES = 25
@@ -131,6 +132,8 @@ class Page:
     sensitivity: tuple[SensitivityView, ...]
     nights: tuple[Night, ...]
     trend: Markup | None
+    """None for a single night."""
+    lines: tuple[Line, ...]
 
 
 def failure_view(failure: Failure, position: int) -> FailureView:
@@ -270,4 +273,5 @@ def arrange(report: Report) -> Page:
         sensitivity=tuple(sensitivity_view(one, index) for index, one in enumerate(report.sensitivity, 1)),
         nights=nights,
         trend=trend_chart(nights, "trend-chart") if len(nights) > 1 else None,
+        lines=lines_of(nights, "trend-line"),
     )

@@ -63,4 +63,6 @@ def nightly_command(
         command,
         families=families_of(settings),
         known=settings.known,
+        history=settings.history,
+        keep=settings.nights,
     )

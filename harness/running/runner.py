@@ -17,6 +17,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
 from typing import IO, Final
@@ -83,6 +84,7 @@ class RunResult:
     """What the scenarios took, summed over the workers."""
     interrupted: bool = False
     system: System = SIMULATED
+    started: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def family(self, name: str) -> Family:
         """Return the family that outcomes call by ``name``."""

@@ -8,9 +8,11 @@ import pytest
 
 from harness import nightly
 from harness.campaign.pipeline import CampaignResult, run_campaign
+from harness.family import FamilyError, family_names
 from harness.flights import trial as flights_trial
 from harness.flights.data import DataMissing, write_year
 from harness.mutants import find_mutant
+from harness.nights import NightHistory
 from harness.running.runner import OutputUnwritable, RunResult
 from reports.render import read
 
@@ -44,6 +46,16 @@ def small(monkeypatch):
     monkeypatch.setattr(flights_trial, "BUFFER_RECORDS", 10)
 
 
+@pytest.fixture
+def smallest(small, monkeypatch):
+    """A night that has no flights either."""
+
+    def missing(folder):
+        raise DataMissing("the flights are not installed: make setup")
+
+    monkeypatch.setattr(nightly, "write_year", missing)
+
+
 @pytest.mark.spark
 @pytest.mark.local_kill
 @pytest.mark.slow
@@ -63,6 +75,12 @@ def test_a_night_that_passes_tells_of_all_its_parts(small, spark, tmp_path, monk
     assert report.facts.scenarios > 0
     assert report.oracles is not None
     assert report.oracles.disagreed == 0
+    [row] = NightHistory(tmp_path / "history", 9, print).read()
+    assert (row.seed, row.status, row.scenarios) == (7, "passed", report.facts.scenarios)
+    assert [family.family for family in row.families] == family_names()
+    assert row.records_replayed_median == report.costs[0].median
+    assert (row.mutants_tried, row.mutants_killed) == (1, 1)
+    assert row.real_inputs[0].kills == 12
     assert (tmp_path / "index.html").is_file()
     written = capsys.readouterr()
     assert "flights: 6,000 records under 12 kills, equal to the row" in written.out
@@ -70,11 +88,7 @@ def test_a_night_that_passes_tells_of_all_its_parts(small, spark, tmp_path, monk
     assert "the night of seed 7" in written.err
 
 
-def test_a_night_without_its_data_fails_and_does_the_rest(small, tmp_path, monkeypatch, capsys):
-    def missing(folder):
-        raise DataMissing("the flights are not installed: make setup")
-
-    monkeypatch.setattr(nightly, "write_year", missing)
+def test_a_night_without_its_data_fails_and_does_the_rest(smallest, tmp_path, capsys):
     # The second night knows the first, and the command that repeats it.
     for _ in range(2):
         assert nightly.nightly(tmp_path, seconds=1) == 1
@@ -83,7 +97,8 @@ def test_a_night_without_its_data_fails_and_does_the_rest(small, tmp_path, monke
     # No more has the campaign, which is none here: a night that tried nothing must not pass.
     assert report.problems == ("the campaign came to no scenario",)
     assert [mutant.killed for mutant in report.mutants] == [True]
-    assert len(report.nights) == 1
+    assert [night.status for night in report.nights] == ["failed", "failed"]
+    assert len(list((tmp_path / "history").glob("*.parquet"))) == 2
     assert report.facts.command.startswith("onceproof nightly --seed ")
     assert "the flights are not installed" in capsys.readouterr().out
 
@@ -97,7 +112,44 @@ def test_a_night_that_is_interrupted_keeps_what_was_done(small, tmp_path, monkey
     assert read(tmp_path).interrupted == "interrupted from the keyboard"
 
 
-def test_a_folder_that_cannot_be_written_to_is_one_clear_line(small, tmp_path):
+def test_what_is_left_of_the_last_night_that_cannot_be_replaced_is_one_clear_line(small, tmp_path):
+    (tmp_path / "flights").write_text("a file where a folder should be")
+    with pytest.raises(OutputUnwritable, match=r"flights: cannot be written to: Not a directory"):
+        nightly.nightly(tmp_path, seconds=1, seed=1)
+
+
+def test_a_history_that_cannot_be_kept_is_told_before_anything_is_done(small, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(OutputUnwritable, match=r"file/flights: cannot be written to: Not a directory"):
+    with pytest.raises(OutputUnwritable, match=r"file/history: the history of nights cannot be written to"):
         nightly.nightly(tmp_path / "file", seconds=1, seed=1)
+    with pytest.raises(OutputUnwritable, match=r"file/nights: the history of nights cannot be written to"):
+        nightly.nightly(tmp_path / "out", seconds=1, seed=1, history=tmp_path / "file" / "nights")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_history_that_cannot_be_kept_in_the_end_fails_the_night_and_loses_nothing(
+    smallest, tmp_path, monkeypatch, capsys
+):
+    def full(self, row):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(NightHistory, "add", full)
+    assert nightly.nightly(tmp_path, seconds=1, seed=1) == 1
+    told = f"{tmp_path}/history: the history of nights cannot be written to: No space left on device"
+    assert told in read(tmp_path).problems
+    assert told in capsys.readouterr().out
+
+
+def test_a_family_with_a_mistake_is_told_before_anything_is_done(small, tmp_path):
+    (tmp_path / "broken.py").write_text("name =\n")
+    with pytest.raises(FamilyError, match=r"broken.py:1: SyntaxError"):
+        nightly.nightly(tmp_path / "out", seconds=1, seed=1, families=[str(tmp_path / "broken.py")])
+    assert not (tmp_path / "out").exists()
+
+
+def test_only_so_many_nights_are_kept(smallest, tmp_path):
+    for seed in range(3):
+        nightly.nightly(tmp_path, seconds=1, seed=seed, history=tmp_path / "nights", keep=2)
+    kept = NightHistory(tmp_path / "nights", 2, print).read()
+    assert [row.seed for row in kept] == [1, 2]
+    assert not (tmp_path / "history").exists()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from harness.checkers import PROPERTIES
@@ -14,14 +13,13 @@ from harness.reporting import (
     coverage_problems,
     engine_version,
     report_of,
-    with_trend,
     write_report,
 )
 from harness.running.runner import RunResult, run
 from harness.running.tally import Tally
 from harness.scenario import POINTS, VALID
 from reports.headline import conclude
-from reports.model import Failure, Report, decode, encode
+from reports.model import Report, decode, encode
 
 
 @pytest.fixture(scope="module")
@@ -88,18 +86,8 @@ def test_an_interrupted_run_is_no_pass(result: RunResult) -> None:
     assert conclude(report_of(stopped, [])).status == "interrupted"
 
 
-def test_the_trend_grows_by_a_night_and_knows_what_is_new(report: Report, tmp_path: Path) -> None:
-    old = Failure(family="word_count", property="exactly_once", anomaly="lost", replay="")
-    new = msgspec.structs.replace(old, anomaly="phantom")
-    assert with_trend(report, tmp_path) == report
-    write_report(msgspec.structs.replace(report, failures=(old,)), tmp_path)
-    second = with_trend(msgspec.structs.replace(report, failures=(old, new)), tmp_path)
-    assert [night.scenarios for night in second.nights] == [400]
-    assert second.nights[0].new_signatures == 1
-    assert [failure.known for failure in second.failures] == [True, False]
-    write_report(second, tmp_path)
-    third = with_trend(report, tmp_path)
-    assert [night.new_signatures for night in third.nights] == [1, 1]
+def test_a_report_says_when_its_run_began(report: Report, result: RunResult) -> None:
+    assert report.facts.started == result.started.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def test_the_version_is_known() -> None:

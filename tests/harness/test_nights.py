@@ -1,0 +1,232 @@
+"""The history of nights: what comes back, what is kept, what is set aside, and nights that end at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.dataset
+import pytest
+from pyarrow import parquet
+
+from harness.errors import USAGE, exit_code_of
+from harness.nights import (
+    SCHEMA,
+    VERSION_KEY,
+    FamilyFigures,
+    NightHistory,
+    NightRow,
+    PropertyFigures,
+    RealFigures,
+    SignatureFigures,
+)
+from harness.running.runner import OutputUnwritable
+
+FIRST = datetime(2026, 11, 1, 2, 17, 5, 123456, UTC)
+
+
+def night(number: int = 0, **changes: Any) -> NightRow:
+    fields: dict[str, Any] = {
+        "started": FIRST + timedelta(days=number),
+        "seed": number,
+        "revision": "0.1.0 at 1c82837",
+        "status": "failed",
+        "scenarios": 4000,
+        "failed": 7,
+        "known": 3,
+        "seconds": 60.5,
+        "night_seconds": 171.25,
+        "records_replayed_median": 9.0,
+        "records_replayed_percentile_95": 31.5,
+        "recovery_steps_median": None,
+        "recovery_steps_percentile_95": None,
+        "mutants_tried": 43,
+        "mutants_killed": 42,
+        "families": (
+            FamilyFigures("word_count", 4000, 7, 3, (PropertyFigures("exactly_once", 3993, 7, 3),)),
+            FamilyFigures("empty", 0, 0, 0, ()),
+        ),
+        "signatures": (SignatureFigures("word_count", "exactly_once", "lost", 7, False, True),),
+        "real_inputs": (RealFigures("flights", 336776, 12, 0, False, None),),
+    }
+    return NightRow(**{**fields, **changes})
+
+
+@pytest.fixture
+def warnings() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def history(tmp_path: Path, warnings: list[str]) -> NightHistory:
+    # Arrow would take such a name for a partition.
+    kept = NightHistory(tmp_path / "year=2026" / "nights", 5, warnings.append)
+    kept.prepare()
+    return kept
+
+
+def test_there_is_no_night_before_the_first(tmp_path: Path, history: NightHistory) -> None:
+    assert history.read() == []
+    assert NightHistory(tmp_path / "absent", 5, print).read() == []
+
+
+def test_a_night_comes_back_as_it_was(history: NightHistory, warnings: list[str]) -> None:
+    nights = [night(), night(1, seed=None), night(2, seed=2**200, families=(), signatures=(), real_inputs=())]
+    for each in reversed(nights):
+        history.add(each)
+    assert history.read() == nights
+    assert warnings == []
+
+
+def test_every_figure_of_a_night_is_a_column(history: NightHistory) -> None:
+    assert SCHEMA.names == list(NightRow.__struct_fields__)
+    history.add(night())
+    history.add(night(1))
+    # Whoever has Arrow or Spark reads the folder as one table.
+    table = pyarrow.dataset.dataset(history.folder, format="parquet").to_table()
+    assert table.schema.names == SCHEMA.names
+    assert table.num_rows == 2
+    [first, _] = sorted(table.to_pylist(), key=lambda row: row["started"])
+    assert first["families"][0]["properties"] == [
+        {"property": "exactly_once", "passed": 3993, "failed": 7, "known": 3}
+    ]
+
+
+def test_the_oldest_nights_go_first(history: NightHistory) -> None:
+    for number in (3, 1, 7, 2, 6, 4, 5):
+        history.add(night(number))
+    assert [row.seed for row in history.read()] == [3, 4, 5, 6, 7]
+    assert len(list(history.folder.iterdir())) == 5
+
+
+def test_a_file_is_whole_or_not_there(history: NightHistory, monkeypatch: pytest.MonkeyPatch) -> None:
+    history.add(night())
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(parquet, "write_table", fail)
+    with pytest.raises(OSError, match="No space"):
+        history.add(night(1))
+    assert history.read() == [night()]
+    assert len(list(history.folder.iterdir())) == 1
+
+
+def table_in(path: Path) -> pa.Table:
+    return parquet.read_table(pa.BufferReader(path.read_bytes()))
+
+
+def truncated(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def flipped(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    for place in range(4, 400):
+        content[place] ^= 0xFF
+    path.write_bytes(content)
+
+
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def of_others(path: Path) -> None:
+    parquet.write_table(pa.table({"started": [1, 2]}), path)
+
+
+def without_rows(path: Path) -> None:
+    parquet.write_table(SCHEMA.empty_table(), path)
+
+
+def of_another_shape(path: Path) -> None:
+    schema = pa.schema([("started", pa.string())], {VERSION_KEY: b"1"})
+    parquet.write_table(pa.table({"started": ["yesterday"]}, schema=schema), path)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [truncated, flipped, emptied, of_others, without_rows, of_another_shape],
+    ids=lambda f: f.__name__,
+)
+def test_a_damaged_file_is_set_aside_and_the_other_nights_are_there(
+    history: NightHistory, warnings: list[str], damage: Any
+) -> None:
+    history.add(night())
+    path = history.add(night(1))
+    history.add(night(2))
+    damage(path)
+    content = path.read_bytes()
+    assert [row.seed for row in history.read()] == [0, 2]
+    [told] = warnings
+    assert told.startswith(f"{path}: holds no night, set aside as _damaged-{path.name}: ")
+    assert "\n" not in told
+    assert path.with_name(f"_damaged-{path.name}").read_bytes() == content
+    # It is told once, is no night to be pruned, and stands in nobody's way.
+    assert [row.seed for row in history.read()] == [0, 2]
+    assert len(warnings) == 1
+    assert pyarrow.dataset.dataset(history.folder, format="parquet").to_table().num_rows == 2
+    for number in range(3, 9):
+        history.add(night(number))
+    assert path.with_name(f"_damaged-{path.name}").exists()
+
+
+def test_a_night_of_a_newer_onceproof_is_told_and_left_alone(
+    history: NightHistory, warnings: list[str]
+) -> None:
+    path = history.add(night())
+    table = table_in(path).replace_schema_metadata({VERSION_KEY: b"99"})
+    parquet.write_table(table, str(path.parent / "20270101T000000Z-0.parquet"))
+    assert history.read() == [night()]
+    assert len(warnings) == 1
+    assert "of format version 99, but this onceproof reads up to 1" in warnings[0]
+    assert (path.parent / "20270101T000000Z-0.parquet").exists()
+
+
+def test_a_column_that_is_added_one_day_is_passed_over(history: NightHistory) -> None:
+    path = history.add(night())
+    table = table_in(path)
+    with path.open("wb") as file:
+        parquet.write_table(table.append_column("weather", [["rain"]]), file)
+    assert history.read() == [night()]
+
+
+def test_a_folder_that_cannot_be_written_to_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputUnwritable) as caught:
+        NightHistory(tmp_path / "file" / "nights", 5, print).prepare()
+    assert str(caught.value) == (
+        f"{tmp_path}/file/nights: the history of nights cannot be written to: Not a directory"
+    )
+    assert exit_code_of(caught.value) == USAGE
+
+
+WRITER = """
+import sys
+from pathlib import Path
+import msgspec
+from harness.nights import NightHistory, NightRow
+
+row = msgspec.json.decode(sys.argv[2], type=NightRow)
+history = NightHistory(Path(sys.argv[1]), 5, lambda text: sys.exit(text))
+for _ in range(15):
+    history.add(row)
+    assert history.read()
+"""
+
+
+def test_nights_that_end_at_once_leave_each_other_whole(history: NightHistory, warnings: list[str]) -> None:
+    # All of the same second: their names differ all the same.
+    command = [sys.executable, "-c", WRITER, str(history.folder), msgspec.json.encode(night()).decode()]
+    writers = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    for writer in writers:
+        _, errors = writer.communicate(timeout=60)
+        assert writer.returncode == 0, errors
+    assert history.read() == [night()] * 5
+    assert warnings == []
+    assert len(list(history.folder.iterdir())) == 5

@@ -1,0 +1,165 @@
+"""Tonight among the nights: what is new, what is missed, and what the page shows of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from harness.nights import NightRow, SignatureFigures
+from harness.trend import MOST_NIGHTS, row_of, with_history, with_nights
+from reports.model import (
+    Facts,
+    Failure,
+    FamilyResult,
+    KnownFailure,
+    Mutant,
+    PropertyResult,
+    RealInput,
+    RealKill,
+    Report,
+)
+from reports.summaries import distribution
+
+FIRST = datetime(2026, 11, 1, 2, 0, tzinfo=UTC)
+
+
+def failure(anomaly: str, **changes: Any) -> Failure:
+    fields = {
+        "family": "word_count",
+        "property": "exactly_once",
+        "anomaly": anomaly,
+        "replay": "onceproof replay 1",
+    }
+    return Failure(**{**fields, **changes})
+
+
+def report(*failures: Failure, **changes: Any) -> Report:
+    families = (
+        FamilyResult(
+            "word_count",
+            4000,
+            sum(each.scenarios for each in failures),
+            (PropertyResult("exactly_once", 3990, 10, 4),),
+            sum(each.scenarios for each in failures if each.known),
+        ),
+    )
+    fields: dict[str, Any] = {
+        "facts": Facts(scenarios=4000, seed=7, engine_version="0.1.0", seconds=61.5),
+        "families": families,
+        "failures": failures,
+    }
+    return Report(**{**fields, **changes})
+
+
+def nights(*anomalies: str) -> list[NightRow]:
+    """Return a night for each text, which names the anomalies that it failed with."""
+    return [
+        row_of(
+            with_history(report(*(failure(anomaly) for anomaly in text.split())), ()),
+            FIRST + timedelta(days=number),
+            170.0,
+        )
+        for number, text in enumerate(anomalies)
+    ]
+
+
+def test_tonight_becomes_a_row_with_all_its_figures() -> None:
+    kills = (RealKill(point="committing", recovery_seconds=0.2), RealKill(point="aligned"))
+    costs = (
+        distribution("records read again", "records", [1, 2, 9]),
+        distribution("steps without a running job", "steps", [10, 20]),
+    )
+    tonight = report(
+        failure("lost", scenarios=6),
+        failure("phantom", scenarios=4, known=True),
+        costs=costs,
+        mutants=(Mutant(id="a", killed=True), Mutant(id="b")),
+        real_inputs=(RealInput(name="flights", records=9, kills=kills, rows_different=1),),
+    )
+    assert row_of(tonight, FIRST, 171.0) == NightRow(
+        started=FIRST,
+        seed=7,
+        revision="0.1.0",
+        status="failed",
+        scenarios=4000,
+        failed=10,
+        known=4,
+        seconds=61.5,
+        night_seconds=171.0,
+        records_replayed_median=2.0,
+        records_replayed_percentile_95=costs[0].percentile_95,
+        recovery_steps_median=15.0,
+        recovery_steps_percentile_95=costs[1].percentile_95,
+        mutants_tried=2,
+        mutants_killed=1,
+        families=row_of(tonight, FIRST, 0).families,
+        signatures=(
+            SignatureFigures("word_count", "exactly_once", "lost", 6, known=False, new=True),
+            SignatureFigures("word_count", "exactly_once", "phantom", 4, known=True, new=False),
+        ),
+        real_inputs=row_of(tonight, FIRST, 0).real_inputs,
+    )
+    [family] = row_of(tonight, FIRST, 0).families
+    assert (family.family, family.scenarios, family.failed, family.known) == ("word_count", 4000, 10, 4)
+    assert [(each.passed, each.failed, each.known) for each in family.properties] == [(3990, 10, 4)]
+    [real] = row_of(tonight, FIRST, 0).real_inputs
+    assert (real.kills, real.rows_different, real.failed, real.recovery_seconds) == (2, 1, True, 0.2)
+
+
+def test_without_recoveries_there_is_no_figure_for_their_cost() -> None:
+    row = row_of(report(), FIRST, 0)
+    assert row.records_replayed_median is None
+    assert row.recovery_steps_percentile_95 is None
+
+
+def test_new_is_what_no_kept_night_has_shown() -> None:
+    before = nights("", "lost", "", "lost phantom", "")
+    tonight = with_history(
+        report(failure("lost"), failure("wrong value"), failure("phantom", family="sales")), before
+    )
+    lost, wrong, other = tonight.failures
+    assert (lost.first_seen, lost.nights_seen, lost.nights_before) == ("2026-11-02", 2, 5)
+    assert (wrong.first_seen, other.first_seen) == ("", "")
+    row = row_of(tonight, FIRST, 0)
+    assert [each.new for each in row.signatures] == [False, True, True]
+    # Whoever has not listed it fails each night until it is mended.
+    assert row.status == "failed"
+
+
+def test_a_known_signature_is_missed_night_by_night() -> None:
+    known = KnownFailure(family="word_count", property="exactly_once", anomaly="lost", of=4000)
+    before = nights("lost", "phantom", "", "")
+    # A night in which its family did not run says nothing of it.
+    before[3] = row_of(report(families=()), before[3].started, 0)
+    [missed] = with_history(report(known=(known,)), before).known
+    assert missed.nights_without == 2
+    assert with_history(report(known=(known,)), nights("", "lost")).known == (known,)
+    assert with_history(report(known=(known,)), ()).known == (known,)
+
+
+def test_the_page_shows_the_last_nights_and_tonight_as_the_last_of_them() -> None:
+    rows = nights(*["lost"] * (MOST_NIGHTS + 3))
+    shown = with_nights(report(), rows).nights
+    assert len(shown) == MOST_NIGHTS
+    assert shown[-1].started == f"{rows[-1].started:%Y-%m-%d} 02:00"
+    assert (shown[-1].status, shown[-1].scenarios, shown[-1].night_seconds) == ("failed", 4000, 170.0)
+
+
+def test_what_broke_is_told_of_each_night_and_cut_where_it_is_much() -> None:
+    figures = [
+        SignatureFigures(
+            "word_count", "exactly_once", f"kind {number}", 1, known=number == 1, new=number == 0
+        )
+        for number in range(8)
+    ]
+    [row] = nights("lost")
+    row = msgspec.structs.replace(row, signatures=tuple(figures))
+    [night] = with_nights(report(), [row]).nights
+    assert night.broke[:3] == (
+        "word_count: exactly once, kind 0 (new)",
+        "word_count: exactly once, kind 1 (known)",
+        "word_count: exactly once, kind 2",
+    )
+    assert (len(night.broke), night.broke_otherwise, night.new_signatures) == (5, 3, 1)
