@@ -9,14 +9,17 @@ The rules this module lives by:
   draws. Sizes are drawn before what they are the sizes of, because lists are short otherwise.
 - Hypothesis does not shrink here: harness.shrinking takes a second for what takes Hypothesis a minute. The
   failing scenario is shown as JSON, which replays.
-- The profile is loaded by name. Left alone, Hypothesis notices CI and draws the same examples each night.
+- The profile is loaded by name (``harness.profiles``). Left alone, Hypothesis notices CI and draws the same
+  examples each night. Settings take what they do not name from the profile of the moment at which they are
+  made, so a profile is loaded before the first test module is imported: in conftest.py.
 - Shard i of a property test has a seed of its own, so that pytest-xdist's workers never do the same work, and
-  so that a run can be repeated with another number of workers.
+  so that a run can be repeated with another number of workers. The profile is a part of it: what ci tries is
+  something else than what somebody has tried before at a desk.
 """
 
 from __future__ import annotations
 
-import os
+import sys
 from collections.abc import Callable
 from random import Random
 from typing import Any, Final, TypeVar
@@ -30,6 +33,7 @@ from harness.chance import SEED_LIMIT, derived_seed
 from harness.family import Family
 from harness.generation import generate, with_ample_limits
 from harness.nemesis.plots import HIGHEST_PARALLELISM
+from harness.profiles import NIGHTLY, PROFILES, SEED_VARIABLE, chosen_profile, given_seed, settled_seed
 from harness.scenario import (
     ACTION_CLASSES,
     ANY_TASK,
@@ -48,18 +52,24 @@ from harness.scenario import (
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 
-PROFILES: Final = {"dev": 100, "ci": 400, "nightly": 5000}
-"""The examples of each property test, over all of its shards."""
-PROFILE_VARIABLE: Final = "ONCEPROOF_PROFILE"
-SEED_VARIABLE: Final = "ONCEPROOF_SEED"
 SHARDS: Final = 4
 
 
 def register_profiles() -> str:
-    """Register our profiles, load the one that the environment asks for (dev, if none), return its name."""
+    """Register our profiles, load the one that the environment asks for, and return its name.
+
+    ProfileError where the environment names none. A night's new seed is told on stderr, unless the pytest
+    plugin has drawn and told it already.
+    """
+    chosen = chosen_profile()
+    if chosen == NIGHTLY and given_seed() is None:
+        print(f"onceproof: profile {chosen}, {SEED_VARIABLE}={settled_seed(chosen)}", file=sys.stderr)
+    # Not what is loaded: where Hypothesis has noticed CI, that is its own profile for it.
+    parent = settings.get_profile("default")
     for name, examples in PROFILES.items():
         settings.register_profile(
             name,
+            parent,
             max_examples=max(1, examples // SHARDS),
             # How long an example takes says more of the machine than of the engine.
             deadline=None,
@@ -68,16 +78,16 @@ def register_profiles() -> str:
             phases=(Phase.explicit, Phase.generate),
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
         )
-    name = os.environ.get(PROFILE_VARIABLE, "dev")
-    settings.load_profile(name)
-    return name
+    settings.load_profile(chosen)
+    return chosen
 
 
-def shard_seed(family: str, shard: int, campaign_seed: int | None = None) -> int:
-    """Return the seed of a shard; the campaign's comes from the environment, or is 0."""
+def shard_seed(family: str, shard: int, campaign_seed: int | None = None, profile: str | None = None) -> int:
+    """Return the seed of a shard: under the loaded profile and its seed, where none is given."""
+    profile = profile or settings.get_current_profile_name()
     if campaign_seed is None:
-        campaign_seed = int(os.environ.get(SEED_VARIABLE, "0"))
-    return derived_seed(campaign_seed, family, shard)
+        campaign_seed = settled_seed(profile)
+    return derived_seed(profile, campaign_seed, family, shard)
 
 
 def in_shard(family: str, shard: int) -> Callable[[Test], Test]:

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from harness.family import load_family
 from harness.scenario import ACTION_CLASSES, VALID, Fault, Scenario, check, from_json, to_json
+from harness.profiles import PROFILE_VARIABLE, PROFILES
 from harness.strategies import (
-    PROFILE_VARIABLE,
-    PROFILES,
     SHARDS,
     faults,
     generated,
