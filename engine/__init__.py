@@ -20,7 +20,10 @@ from engine.connectors.sink import Sink
 from engine.connectors.source import Source, SplitReader
 from engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
 from engine.datastream import CloseableIterator, DataStream, DataStreamSink, KeyedStream
+from engine.durations import Duration, Time
+from engine.elements import Watermark
 from engine.environment import StreamExecutionEnvironment
+from engine.execution_config import ExecutionConfig
 from engine.functions import (
     AggregateFunction,
     CheckpointedFunction,
@@ -39,6 +42,7 @@ from engine.functions import (
     SinkFunction,
 )
 from engine.graph import InvalidJob
+from engine.output_tag import OutputTag
 from engine.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -61,6 +65,8 @@ from engine.state.interfaces import (
 )
 from engine.state.ttl import StateTtlConfig
 from engine.types import Row, TypeInformation, Types
+from engine.watermarks.generators import WatermarkGenerator, WatermarkOutput
+from engine.watermarks.strategy import TimestampAssigner, WatermarkStrategy
 
 __all__ = [
     "AggregateFunction",
@@ -79,7 +85,9 @@ __all__ = [
     "CsvSource",
     "DataStream",
     "DataStreamSink",
+    "Duration",
     "Encoder",
+    "ExecutionConfig",
     "ExternalizedCheckpointRetention",
     "FileSink",
     "FilterFunction",
@@ -100,6 +108,7 @@ __all__ = [
     "MapStateDescriptor",
     "MergingState",
     "OutputFileConfig",
+    "OutputTag",
     "PrintSinkFunction",
     "ProcessFunction",
     "ReadOnlyBroadcastState",
@@ -117,9 +126,15 @@ __all__ = [
     "StateDescriptor",
     "StateTtlConfig",
     "StreamExecutionEnvironment",
+    "Time",
+    "TimestampAssigner",
     "TwoPhaseCommitSinkFunction",
     "TypeInformation",
     "Types",
     "ValueState",
     "ValueStateDescriptor",
+    "Watermark",
+    "WatermarkGenerator",
+    "WatermarkOutput",
+    "WatermarkStrategy",
 ]

@@ -4,9 +4,9 @@ The rules this module lives by:
 
 - A stream is a value: the nodes it comes from and how its records will be spread over the next operator. It
   does nothing; every method that transforms adds a node to the environment and returns a new stream.
-- ``union``, ``key_by``, ``rebalance`` and the like add no node, they only change what the next edge will be.
-  So they have no name, uid or parallelism of their own, and setting one there is an error, not a silent
-  change of the operator before.
+- ``union``, ``key_by``, ``rebalance``, ``get_side_output`` and the like add no node, they change what the
+  next edge will be. So they have no name, uid or parallelism of their own, and setting one there is an error,
+  not a silent change of the operator before.
 - Names, parameter order and defaults are PyFlink's, so that a job moves between the two by its imports.
 """
 
@@ -49,20 +49,24 @@ from engine.graph import (
     Partitioner,
     PartitionerKind,
     StreamNode,
+    Upstream,
     check_max_parallelism,
     check_parallelism,
 )
+from engine.operators.event_time import TimestampsAndWatermarksOperator
 from engine.operators.process import KeyedProcessOperator, ProcessOperator
 from engine.operators.reduce import KeyedReduceOperator
 from engine.operators.sink import SinkOperator
 from engine.operators.stateless import FilterOperator, FlatMapOperator, MapOperator
+from engine.output_tag import OutputTag
+from engine.watermarks.strategy import WatermarkStrategy
 
 if TYPE_CHECKING:
     from engine.environment import StreamExecutionEnvironment
     from engine.operators.base import Operator
     from engine.types import TypeInformation
 
-Upstreams = tuple[tuple[StreamNode, Partitioner | None], ...]
+Upstreams = tuple[Upstream, ...]
 
 
 class CloseableIterator:
@@ -112,12 +116,13 @@ class DataStream:
     # ---- settings of the operator that this stream comes out of
 
     def _node(self, setting: str) -> StreamNode:
-        if len(self._upstreams) == 1 and self._upstreams[0][1] is None:
-            return self._upstreams[0][0]
-        names = ", ".join(repr(node.name) for node, _ in self._upstreams)
+        only = self._upstreams[0]
+        if len(self._upstreams) == 1 and only.partitioner is None and only.side_output is None:
+            return only.node
+        names = ", ".join(repr(upstream.node.name) for upstream in self._upstreams)
         raise InvalidJob(
-            f"{setting} cannot be set after key_by, union or a change of partitioning of {names}:"
-            " set it on an operator, before or after"
+            f"{setting} cannot be set after key_by, union, get_side_output or a change of partitioning of"
+            f" {names}: set it on an operator, before or after"
         )
 
     def get_name(self) -> str:
@@ -174,9 +179,7 @@ class DataStream:
     # ---- what the next edge will be
 
     def _partitioned(self, partitioner: Partitioner) -> DataStream:
-        return DataStream(
-            self._environment, tuple([(node, partitioner) for node, _ in self._upstreams]), self._type
-        )
+        return DataStream(self._environment, _over(self._upstreams, partitioner), self._type)
 
     def forward(self) -> DataStream:
         """Subtask i to subtask i; both operators must have the same parallelism."""
@@ -220,7 +223,7 @@ class DataStream:
         self, name: str, create: Callable[[], Operator], output_type: TypeInformation | None
     ) -> DataStream:
         node = self._environment._add_node(name, create, self._upstreams)
-        return DataStream(self._environment, ((node, None),), output_type)
+        return DataStream(self._environment, (Upstream(node),), output_type)
 
     def map(
         self, func: Callable[[Any], Any] | MapFunction, output_type: TypeInformation | None = None
@@ -255,6 +258,22 @@ class DataStream:
         """Any number of values out for each value in, with access to timestamps."""
         _check("process", func, ProcessFunction, KeyedProcessFunction, "key_by first")
         return self._transform("Process", OperatorFactory(ProcessOperator, func), output_type)
+
+    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
+        """Give the records timestamps and watermarks, in place of those that they have."""
+        if not isinstance(watermark_strategy, WatermarkStrategy):
+            raise InvalidJob(
+                f"assign_timestamps_and_watermarks takes a WatermarkStrategy, not {watermark_strategy!r}"
+            )
+        create = partial(TimestampsAndWatermarksOperator, watermark_strategy)
+        return self._transform("Timestamps/Watermarks", create, self._type)
+
+    def get_side_output(self, output_tag: OutputTag) -> DataStream:
+        """What the operator gives under a tag."""
+        if not isinstance(output_tag, OutputTag):
+            raise InvalidJob(f"get_side_output takes an OutputTag, not {output_tag!r}")
+        upstream = Upstream(self._node("side output"), None, output_tag.tag_id)
+        return DataStream(self._environment, (upstream,), output_tag.type_info)
 
     # ---- sinks
 
@@ -292,9 +311,7 @@ class KeyedStream(DataStream):
         self, origin: DataStream, key_selector: Callable[[Any], Any], key_type: TypeInformation | None
     ) -> None:
         partitioner = Partitioner(PartitionerKind.HASH, key_selector, key_type)
-        super().__init__(
-            origin._environment, tuple([(node, partitioner) for node, _ in origin._upstreams]), origin._type
-        )
+        super().__init__(origin._environment, _over(origin._upstreams, partitioner), origin._type)
         self._key_selector = key_selector
         self._key_type = key_type
 
@@ -375,6 +392,11 @@ class DataStreamSink:
         """Give the sink a task of its own."""
         self._stream.disable_chaining()
         return self
+
+
+def _over(upstreams: Upstreams, partitioner: Partitioner) -> Upstreams:
+    """The same upstreams behind another partitioner."""
+    return tuple([upstream._replace(partitioner=partitioner) for upstream in upstreams])
 
 
 def _create_sink_operator(sink: Sink) -> SinkOperator:

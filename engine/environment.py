@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.checkpoint_config import CheckpointConfig, CheckpointingMode
 from engine.configuration import (
+    AUTO_WATERMARK_INTERVAL,
     CHECKPOINT_DIRECTORY,
     CHECKPOINT_INTERVAL,
     CHECKPOINT_MODE,
@@ -32,15 +33,19 @@ from engine.connectors.collect import CollectedRows, CollectSink
 from engine.connectors.collection import CollectionSource
 from engine.connectors.source import Source
 from engine.datastream import DataStream, Upstreams
+from engine.execution_config import ExecutionConfig
 from engine.graph import (
     InvalidJob,
     JobGraph,
     StreamNode,
+    Upstream,
     build_job_graph,
     check_max_parallelism,
     check_parallelism,
 )
+from engine.operators.event_time import TimestampedSourceOperator
 from engine.operators.source import SourceOperator
+from engine.watermarks.strategy import WatermarkStrategy
 
 if TYPE_CHECKING:
     from engine.configuration import CheckpointSettings
@@ -118,6 +123,10 @@ class StreamExecutionEnvironment:
             self._configuration.set(CHECKPOINT_MODE, mode.value)
         return self
 
+    def get_config(self) -> ExecutionConfig:
+        """The settings of the execution, to read and to change."""
+        return ExecutionConfig(self._configuration)
+
     def get_checkpoint_config(self) -> CheckpointConfig:
         """The checkpoint settings, to read and to change."""
         return CheckpointConfig(self._configuration)
@@ -137,23 +146,38 @@ class StreamExecutionEnvironment:
     ) -> DataStream:
         """A stream of the values in memory, read by one subtask; for tests and examples."""
         values = list(collection)
-        stream = self._add_source(CollectionSource.of_values(values), "Collection Source", type_info)
+        create = partial(SourceOperator, CollectionSource.of_values(values))
+        stream = self._add_source(create, "Collection Source", type_info)
         return stream.force_non_parallel()
 
     def from_source(
         self,
         source: Source,
-        watermark_strategy: None = None,
+        watermark_strategy: WatermarkStrategy | None = None,
         source_name: str = "source",
         type_info: TypeInformation | None = None,
     ) -> DataStream:
-        """A stream of what a source reads; watermarks do not exist yet, so their strategy must be None."""
-        _check_source(source, watermark_strategy)
-        return self._add_source(source, source_name, type_info)
+        """A stream of what a source reads.
 
-    def _add_source(self, source: Source, name: str, type_info: TypeInformation | None) -> DataStream:
-        node = self._add_node(name, partial(SourceOperator, source), ())
-        return DataStream(self, ((node, None),), type_info)
+        Without a strategy (ours: None) records keep the timestamps that the source gives them, and event time
+        advances only at the end of the data.
+        """
+        if not isinstance(source, Source):
+            raise InvalidJob(f"from_source takes a Source, not {source!r}")
+        if watermark_strategy is None:
+            return self._add_source(partial(SourceOperator, source), source_name, type_info)
+        if not isinstance(watermark_strategy, WatermarkStrategy):
+            raise InvalidJob(
+                f"from_source takes a WatermarkStrategy, not {watermark_strategy!r}:"
+                " such as WatermarkStrategy.for_monotonous_timestamps()"
+            )
+        create = partial(TimestampedSourceOperator, source, watermark_strategy)
+        return self._add_source(create, source_name, type_info)
+
+    def _add_source(
+        self, create: Callable[[], Operator], name: str, type_info: TypeInformation | None
+    ) -> DataStream:
+        return DataStream(self, (Upstream(self._add_node(name, create, ())),), type_info)
 
     def _add_node(self, name: str, create: Callable[[], Operator], upstreams: Upstreams) -> StreamNode:
         node = StreamNode(self._next_number, name, create, upstreams)
@@ -176,6 +200,7 @@ class StreamExecutionEnvironment:
             parallelism=self.get_parallelism(),
             max_parallelism=None if max_parallelism == -1 else max_parallelism,
             chaining=configuration.get(OPERATOR_CHAINING),
+            auto_watermark_interval_ms=configuration.get(AUTO_WATERMARK_INTERVAL),
         )
 
     def execute(self, job_name: str | None = None) -> Any:
@@ -205,10 +230,3 @@ class StreamExecutionEnvironment:
 
     def _job_name(self, job_name: str | None) -> str:
         return job_name or self._configuration.get(JOB_NAME) or DEFAULT_JOB_NAME
-
-
-def _check_source(source: object, watermark_strategy: object) -> None:
-    if not isinstance(source, Source):
-        raise InvalidJob(f"from_source takes a Source, not {source!r}")
-    if watermark_strategy is not None:
-        raise InvalidJob("watermark strategies are not supported yet: pass None to from_source")

@@ -9,7 +9,8 @@ The rules this module lives by:
   so the order of making is a topological order and no search is needed.
 - It is cheap (tens of microseconds for a small job), because a simulation builds a graph for each scenario.
 - Operators are chained into one vertex over a forward edge of equal parallelism. A chain is a line, head
-  first: an operator whose output has several consumers ends its chain (Flink would grow a tree there).
+  first: an operator whose output has several consumers ends its chain (Flink would grow a tree there), and so
+  does one with a side output that is read.
 - The names of vertices are unique in a graph, because faults, lanes of a diagram and messages name tasks. A
   second vertex `Map` is called `Map (2)`.
 - Snapshots are matched to operators by operator id. It is derived from the uid; without a uid from the place
@@ -22,7 +23,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec import Struct
 
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
     from engine.configuration import CheckpointSettings
     from engine.operators.base import Operator
     from engine.types import TypeInformation
+
+
+AUTO_WATERMARK_INTERVAL_MS: Final = 200
+"""Flink's default."""
 
 
 class InvalidJob(ValueError):
@@ -77,6 +82,8 @@ class JobEdge(Struct, frozen=True):
     """From the tail of vertex ``source`` to the head of vertex ``target``, both indexes in the graph.
 
     ``input_index`` is the edge's place in ``target.inputs``, ``output_index`` in ``source.outputs``.
+    ``side_output`` is the id of the side output that it carries, None where it carries the main one;
+    ``input_number`` says to which input of its operator it leads: 1 for the second of connected streams.
     """
 
     source: int
@@ -84,6 +91,8 @@ class JobEdge(Struct, frozen=True):
     partitioner: Partitioner
     input_index: int
     output_index: int
+    side_output: str | None = None
+    input_number: int = 0
 
 
 class JobVertex(Struct, frozen=True):
@@ -97,6 +106,8 @@ class JobVertex(Struct, frozen=True):
     max_parallelism_is_explicit: bool
     inputs: tuple[JobEdge, ...]
     outputs: tuple[JobEdge, ...]
+    auto_watermark_interval_ms: int = AUTO_WATERMARK_INTERVAL_MS
+    """How often a generator within it is asked for a watermark; 0: never."""
 
 
 class JobGraph(Struct, frozen=True):
@@ -119,14 +130,26 @@ class ChainingStrategy(Enum):
     NEVER = "never"
 
 
+class Upstream(NamedTuple):
+    """Where an operator's records come from.
+
+    No partitioner means forward where the parallelism is equal, else rebalance. ``side_output`` and
+    ``input_number`` are those of JobEdge.
+    """
+
+    node: StreamNode
+    partitioner: Partitioner | None = None
+    side_output: str | None = None
+    input_number: int = 0
+
+
 class StreamNode(Struct, eq=False):
     """One operator as the user described it; its settings may change until the graph is built."""
 
     number: int
     name: str
     create: Callable[[], Operator]
-    inputs: Sequence[tuple[StreamNode, Partitioner | None]]
-    """Upstream nodes; no partitioner means forward where the parallelism is equal, else rebalance."""
+    inputs: Sequence[Upstream]
     uid: str | None = None
     parallelism: int | None = None
     max_parallelism: int | None = None
@@ -176,6 +199,7 @@ def build_job_graph(
     parallelism: int,
     max_parallelism: int | None = None,
     chaining: bool = True,
+    auto_watermark_interval_ms: int = AUTO_WATERMARK_INTERVAL_MS,
 ) -> JobGraph:
     """Translate nodes and all that they read from; the keyword arguments are the job's defaults."""
     nodes = _with_upstreams(nodes)
@@ -213,6 +237,7 @@ def build_job_graph(
                 own_max is not None,
                 tuple(incoming[index]),
                 tuple(outgoing[index]),
+                auto_watermark_interval_ms,
             )
         )
     return JobGraph(name, job_id(name), tuple(vertices), settings)
@@ -223,10 +248,11 @@ def _with_upstreams(nodes: Sequence[StreamNode]) -> list[StreamNode]:
     found = {node.number: node for node in nodes}
     waiting = list(nodes)
     while waiting:
-        for upstream, _ in waiting.pop().inputs:
-            if upstream.number not in found:
-                found[upstream.number] = upstream
-                waiting.append(upstream)
+        for upstream in waiting.pop().inputs:
+            node = upstream.node
+            if node.number not in found:
+                found[node.number] = node
+                waiting.append(node)
     return [found[number] for number in sorted(found)]
 
 
@@ -246,7 +272,7 @@ def _operator_ids(job_name: str, nodes: Sequence[StreamNode]) -> list[str]:
             identity = _id_of_uid(node.uid)
         else:
             identity = _id_of_place(
-                f"{position}\0" + "\0".join([id_of[upstream.number] for upstream, _ in node.inputs])
+                f"{position}\0" + "\0".join([id_of[upstream.node.number] for upstream in node.inputs])
             )
         id_of[node.number] = identity
         ids.append(identity)
@@ -263,16 +289,17 @@ def _chains(
     """The positions of the nodes of each vertex, head first, and the vertex of each position."""
     consumers = [0] * len(nodes)
     for node in nodes:
-        for upstream, _ in node.inputs:
-            consumers[place[upstream.number]] += 1
+        for read in node.inputs:
+            consumers[place[read.node.number]] += 1
     chains: list[list[int]] = []
     vertex_of: list[int] = []
     for position, node in enumerate(nodes):
         if chaining and len(node.inputs) == 1 and node.chaining is ChainingStrategy.ALWAYS:
-            upstream, partitioner = node.inputs[0]
+            upstream, partitioner, side_output, _ = node.inputs[0]
             before = place[upstream.number]
             if (
                 (partitioner is None or partitioner.kind is _FORWARD_KIND)
+                and side_output is None
                 and consumers[before] == 1
                 and parallelisms[before] == parallelisms[position]
                 and maxima[before] == maxima[position]
@@ -299,7 +326,7 @@ def _edges(
     outgoing: list[list[JobEdge]] = [[] for _ in chains]
     for target, chain in enumerate(chains):
         head = chain[0]
-        for upstream, partitioner in nodes[head].inputs:
+        for upstream, partitioner, side_output, input_number in nodes[head].inputs:
             before = place[upstream.number]
             source = vertex_of[before]
             equal = parallelisms[before] == parallelisms[head]
@@ -311,7 +338,15 @@ def _edges(
                     f" {nodes[head].name!r} (parallelism {parallelisms[head]}) needs equal parallelism:"
                     " use rescale() or rebalance()"
                 )
-            edge = JobEdge(source, target, partitioner, len(incoming[target]), len(outgoing[source]))
+            edge = JobEdge(
+                source,
+                target,
+                partitioner,
+                len(incoming[target]),
+                len(outgoing[source]),
+                side_output,
+                input_number,
+            )
             incoming[target].append(edge)
             outgoing[source].append(edge)
     return incoming, outgoing

@@ -12,6 +12,7 @@ it is none, as in Flink.
 from engine.configuration.configuration import Configuration, ConfigurationError, find_option
 from engine.configuration.options import (
     ALLOW_PICKLED_STATE,
+    AUTO_WATERMARK_INTERVAL,
     BUFFER_RECORDS,
     CHANNEL_BUFFERS,
     CHECKPOINT_DIRECTORY,
@@ -42,6 +43,7 @@ from engine.configuration.settings import UNLIMITED_RESTARTS, CheckpointSettings
 
 __all__ = [
     "ALLOW_PICKLED_STATE",
+    "AUTO_WATERMARK_INTERVAL",
     "BUFFER_RECORDS",
     "CHANNEL_BUFFERS",
     "CHECKPOINT_DIRECTORY",

@@ -172,6 +172,12 @@ OPERATOR_CHAINING: Final[ConfigOption[bool]] = ConfigOption(
     "Whether operators that can share a task do.",
     ("pipeline.operator-chaining",),
 )
+AUTO_WATERMARK_INTERVAL: Final[ConfigOption[int]] = ConfigOption(
+    "pipeline.auto-watermark-interval",
+    200,
+    parse_duration_ms,
+    "How often watermark generators are asked for a watermark; 0: only when records go by.",
+)
 BUFFER_RECORDS: Final[ConfigOption[int]] = ConfigOption(
     "pipeline.buffer-records",
     1000,
@@ -211,6 +217,7 @@ OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     MAX_PARALLELISM,
     JOB_NAME,
     OPERATOR_CHAINING,
+    AUTO_WATERMARK_INTERVAL,
     BUFFER_RECORDS,
     CHANNEL_BUFFERS,
     ALLOW_PICKLED_STATE,

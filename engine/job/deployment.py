@@ -18,13 +18,14 @@ from engine.checkpoint.redistribution import (
     redistribute,
 )
 from engine.graph import JobGraph, JobVertex
-from engine.job.layout import Filler, Layout
+from engine.job.layout import Filler, Inputs, Layout
 from engine.messages import TaskId
 from engine.state.snapshot import DecodedSnapshot
 from engine.task.events import Restore, RestoredOperator
 from engine.task.outputs import Queue, build_output
 from engine.task.settings import TaskSettings
 from engine.task.task import Task
+from engine.task.timed import TimedTask
 
 
 def build_tasks(graph: JobGraph, layout: Layout, settings: TaskSettings) -> dict[TaskId, Task]:
@@ -33,12 +34,7 @@ def build_tasks(graph: JobGraph, layout: Layout, settings: TaskSettings) -> dict
     tasks: dict[TaskId, Task] = {}
     queues_to: dict[Filler, list[Queue]] = {}
     for task_id, inputs in layout.inputs.items():
-        vertex = vertices[task_id.vertex]
-        operators = []
-        for node in vertex.operators:
-            create = node.create
-            operators.append(create())
-        task = tasks[task_id] = Task(task_id, vertex, settings, inputs.edges, operators)
+        task = tasks[task_id] = create_task(task_id, vertices[task_id.vertex], settings, inputs)
         for channel, filler in enumerate(inputs.fillers):
             queues_to.setdefault(filler, []).append(task.queues[channel])
     for task_id, task in tasks.items():
@@ -48,6 +44,19 @@ def build_tasks(graph: JobGraph, layout: Layout, settings: TaskSettings) -> dict
             outputs.append(build_output(edge, task_id.subtask, queues, vertices[edge.target].max_parallelism))
         task.connect(outputs)
     return tasks
+
+
+def create_task(task_id: TaskId, vertex: JobVertex, settings: TaskSettings, inputs: Inputs) -> Task:
+    """A task with operators of its own, not yet connected to others."""
+    kind = Task
+    operators = []
+    for node in vertex.operators:
+        create = node.create
+        operator = create()
+        if operator.uses_time:
+            kind = TimedTask
+        operators.append(operator)
+    return kind(task_id, vertex, settings, inputs.numbers, operators)
 
 
 def fit_max_parallelism(graph: JobGraph, metadata: CheckpointMetadata | None) -> JobGraph:

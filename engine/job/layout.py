@@ -20,8 +20,8 @@ from engine.messages import TaskId
 
 REMEMBERED_SHAPES = 256
 
-Shape: TypeAlias = tuple[tuple[int, tuple[tuple[int, int, PartitionerKind], ...]], ...]
-"""By vertex: its parallelism, and its input edges as (source vertex, output index there, kind)."""
+Shape: TypeAlias = tuple[tuple[int, tuple[tuple[int, int, PartitionerKind, int], ...]], ...]
+"""By vertex: its parallelism, and its input edges as (source vertex, output index there, kind, input)."""
 
 
 Filler: TypeAlias = tuple[TaskId, int]
@@ -29,9 +29,9 @@ Filler: TypeAlias = tuple[TaskId, int]
 
 
 class Inputs(Struct, frozen=True):
-    """The input channels of a subtask: the edge of each, and who fills it."""
+    """The input channels of a subtask: to which input of the operator each leads, and who fills it."""
 
-    edges: tuple[int, ...]
+    numbers: tuple[int, ...]
     fillers: tuple[Filler, ...]
 
 
@@ -50,7 +50,10 @@ def layout_of(graph: JobGraph) -> Layout:
                 (
                     vertex.parallelism,
                     tuple(
-                        [(edge.source, edge.output_index, edge.partitioner.kind) for edge in vertex.inputs]
+                        [
+                            (edge.source, edge.output_index, edge.partitioner.kind, edge.input_number)
+                            for edge in vertex.inputs
+                        ]
                     ),
                 )
                 for vertex in graph.vertices
@@ -66,13 +69,13 @@ def _layout(shape: Shape) -> Layout:
     for vertex, (parallelism, edges) in enumerate(shape):
         for subtask in range(parallelism):
             channels = [
-                (index, (TaskId(source, sender), output_index))
-                for index, (source, output_index, kind) in enumerate(edges)
+                (number, (TaskId(source, sender), output_index))
+                for source, output_index, kind, number in edges
                 for sender in senders_of(kind, shape[source][0], parallelism, subtask)
             ]
             task = TaskId(vertex, subtask)
             inputs[task] = Inputs(
-                tuple([index for index, _ in channels]), tuple([filler for _, filler in channels])
+                tuple([number for number, _ in channels]), tuple([filler for _, filler in channels])
             )
             upstreams[task] = tuple([sender for _, (sender, _) in channels])
     return Layout(inputs, upstreams)

@@ -7,9 +7,9 @@ the cost of a call is spread over the buffer. State changes happen inside these 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -28,6 +28,32 @@ from engine.state.operator import OperatorStateStore
 from engine.state.snapshot import OperatorSnapshot
 from engine.types import TypeInformation
 
+Emit: TypeAlias = Callable[[list[Record]], None]
+
+NO_SIDE_OUTPUTS: Final[Mapping[str, Sequence[Emit]]] = {}
+
+
+class Downstream(Protocol):
+    """What lies behind an operator, for the few that give more than records in answer to records.
+
+    Whoever sends something this way sends first what he has collected: order is what watermarks live by.
+    """
+
+    def emit(self, records: list[Record]) -> None:
+        """Send records on."""
+
+    def watermark(self, timestamp: int) -> None:
+        """Send a watermark on; it reaches each operator behind what that one gave before."""
+
+    def status(self, is_idle: bool) -> None:
+        """Send word of idleness, or of its end, on."""
+
+    def wake_at(self, due_ms: int) -> None:
+        """Have ``process_time`` called at that processing time or later.
+
+        Only the earliest wish counts: whoever is called says again what comes next.
+        """
+
 
 class OperatorContext(Struct, kw_only=True):
     """What a task gives an operator when it opens: who it is and what it resumes from.
@@ -35,6 +61,8 @@ class OperatorContext(Struct, kw_only=True):
     ``keyed`` and ``operator`` are the restored state as ``read_assignment`` gave it; None at a fresh start
     and for an operator that the restored job did not have. ``restored_checkpoint_id`` is set whenever the
     job was restored, even where this operator has no state. ``settled``: see FunctionInitializationContext.
+    ``downstream`` is given to operators that use time. ``side_outputs`` are those that somebody reads, by
+    the id of their tag.
     """
 
     task_name: str
@@ -50,6 +78,9 @@ class OperatorContext(Struct, kw_only=True):
     operator: Any = None
     allow_pickle: bool = False
     settled: bool = False
+    downstream: Downstream | None = None
+    auto_watermark_interval_ms: int = 0
+    side_outputs: Mapping[str, Sequence[Emit]] = NO_SIDE_OUTPUTS
 
     def runtime_context(self, backend: KeyedStateBackend | None = None) -> RuntimeContext:
         """The part of it that user functions see."""
@@ -86,6 +117,10 @@ class Operator:
     """
 
     is_source = False
+    uses_time = False
+    """Whether the operator needs ``downstream``: it has timers, or makes watermarks."""
+    passes_watermarks = True
+    """Whether a watermark that it has processed goes on to the next operator."""
 
     def open(self, context: OperatorContext) -> None:
         """Restore state and open the user's function."""
@@ -93,6 +128,14 @@ class Operator:
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         """The records that follow from ``records``, in order."""
         raise NotImplementedError
+
+    def process_watermark(self, timestamp: int) -> list[Record]:
+        """Event time has reached ``timestamp``: what follows, ahead of the watermark."""
+        return []
+
+    def process_time(self, now: int) -> list[Record]:
+        """A time asked for by ``wake_at`` has come, perhaps another operator's: what follows."""
+        return []
 
     def finish(self) -> list[Record]:
         """The input has ended: the last records, if any (Flink: endInput, finish)."""
@@ -114,6 +157,18 @@ class Operator:
 
     def close(self) -> None:
         """Orderly end or cancellation."""
+
+
+def close_all(operators: Iterable[Operator]) -> None:
+    """Close every operator, though one of them cannot; the first error is raised afterwards."""
+    first_error: Exception | None = None
+    for operator in operators:
+        try:
+            operator.close()
+        except Exception as error:
+            first_error = first_error or error
+    if first_error is not None:
+        raise first_error
 
 
 @lru_cache(maxsize=1024)

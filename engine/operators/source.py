@@ -34,6 +34,8 @@ class SourceOperator(Operator):
         self.source = source
         self._readers: list[tuple[str, SplitReader]] = []
         self._next = 0
+        self._polled = 0
+        """The place of the split that the last records came from."""
         self._unfinished = 0
         self.records_read = 0
         """By this subtask in this attempt."""
@@ -59,10 +61,12 @@ class SourceOperator(Operator):
         """The next records of the next unfinished split, ``limit`` at most; [] once exhausted."""
         readers = self._readers
         while self._unfinished:
-            _, reader = readers[self._next]
-            self._next = (self._next + 1) % len(readers)
+            place = self._next
+            _, reader = readers[place]
+            self._next = (place + 1) % len(readers)
             records = reader.read(limit)
             if records:
+                self._polled = place
                 self.records_read += len(records)
                 return records
             self._unfinished = self._count_unfinished()

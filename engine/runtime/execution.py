@@ -23,7 +23,7 @@ from engine.messages import AttemptId, TaskFailed, TaskId
 from engine.protocol_points import Probe
 from engine.runtime.job_driver import JobDriver
 from engine.runtime.recovery import RecoverableStorage, Recovered
-from engine.task.events import CANCEL, Restore, StoreSnapshot, TaskEvent
+from engine.task.events import CANCEL, Restore, StartTaskTimer, StoreSnapshot, TaskEvent
 from engine.task.settings import TaskSettings
 from engine.task.task import Task
 
@@ -54,6 +54,10 @@ class Execution(JobDriver):
     @abstractmethod
     def store_snapshot(self, effect: StoreSnapshot) -> None:
         """Encode and store; later answer through ``task_event``."""
+
+    @abstractmethod
+    def start_task_timer(self, effect: StartTaskTimer) -> None:
+        """Hand TimerDue to the task in hand at ``effect.due_ms``, if it lives then."""
 
     @abstractmethod
     def start_restoring(self, task: Task, event: Restore) -> None:

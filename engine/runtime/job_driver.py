@@ -47,7 +47,7 @@ from engine.job.restart import restart_strategy
 from engine.messages import AttemptId, Send
 from engine.protocol_points import COMPLETED, COORDINATOR, TRIGGERED, Probe
 from engine.runtime.recovery import RecoverableStorage, Recovered, discard_checkpoint
-from engine.task.events import DiscardSnapshot, StoreSnapshot
+from engine.task.events import DiscardSnapshot, StartTaskTimer, StoreSnapshot
 
 
 class JobDriver(ABC):
@@ -181,6 +181,7 @@ class JobDriver(ABC):
 
 _METHODS: Final[dict[type, str]] = {
     StoreSnapshot: "store_snapshot",
+    StartTaskTimer: "start_task_timer",
     DiscardSnapshot: "_discard_handle",
     StartTimer: "start_timer",
     StoreMetadata: "store_metadata",

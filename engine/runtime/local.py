@@ -49,8 +49,18 @@ from engine.runtime.result import JobExecutionFailed, JobExecutionResult
 from engine.runtime.storage import CheckpointStorage
 from engine.state.files import DamagedFile
 from engine.state.snapshot import encode_task_snapshot
-from engine.task.events import POLL, Deliver, Restore, SnapshotFailed, SnapshotStored, StoreSnapshot
-from engine.task.task import Task, TaskState
+from engine.task.events import (
+    POLL,
+    Deliver,
+    Restore,
+    SnapshotFailed,
+    SnapshotStored,
+    StartTaskTimer,
+    StoreSnapshot,
+    TimerDue,
+)
+from engine.task.state import TaskState
+from engine.task.task import Task
 
 _logger = logging.getLogger(__name__)
 
@@ -100,7 +110,8 @@ class LocalExecution(Execution):
         self._sources_wait = False
         self._records_before = 0
         self._mailbox: deque[Any] = deque()
-        self._timers: list[tuple[int, int, Any]] = []
+        self._timers: list[tuple[int, int, Task | None, Any]] = []
+        """By time: whose timer it is, a task's or the job master's, and the event."""
         self._sequence = 0
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint-writer")
         self._written: SimpleQueue[Callable[[], None]] = SimpleQueue()
@@ -177,7 +188,11 @@ class LocalExecution(Execution):
             self._written.get()()
             progress = True
         while self._timers and self._timers[0][0] <= self._now:
-            self.master_event(heapq.heappop(self._timers)[2])
+            _, _, task, event = heapq.heappop(self._timers)
+            if task is None:
+                self.master_event(event)
+            elif self.is_current(task):
+                self.task_event(task, event)
             progress = True
         mailbox = self._mailbox
         while mailbox:
@@ -185,8 +200,8 @@ class LocalExecution(Execution):
             progress = True
             if not isinstance(message, _TO_TASK):
                 self.master_event(message)
-            elif (task := self.tasks.get(message.task)) is not None:
-                self.task_event(task, message)
+            elif (receiver := self.tasks.get(message.task)) is not None:
+                self.task_event(receiver, message)
         return progress
 
     def _wait(self) -> None:
@@ -332,8 +347,16 @@ class LocalExecution(Execution):
 
     def start_timer(self, effect: StartTimer | StartRestartTimer) -> None:
         """Wall clock."""
+        self._start_timer(effect.due_ms, None, effect.event)
+
+    def start_task_timer(self, effect: StartTaskTimer) -> None:
+        """Wall clock, too."""
+        assert self.current_task is not None
+        self._start_timer(effect.due_ms, self.current_task, TimerDue(effect.due_ms))
+
+    def _start_timer(self, due_ms: int, task: Task | None, event: Any) -> None:
         self._sequence += 1
-        heapq.heappush(self._timers, (effect.due_ms, self._sequence, effect.event))
+        heapq.heappush(self._timers, (due_ms, self._sequence, task, event))
 
     def checkpoint_completed(self, effect: CheckpointCompleted) -> None:
         """Count it."""

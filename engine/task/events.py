@@ -57,7 +57,13 @@ class Cancel(Struct, frozen=True):
     """Close the operators: the attempt is over."""
 
 
-TaskEvent: TypeAlias = Restore | Deliver | Poll | SnapshotStored | SnapshotFailed | Cancel | ToTask
+class TimerDue(Struct, frozen=True):
+    """The time that StartTaskTimer asked for has come."""
+
+    due_ms: int
+
+
+TaskEvent: TypeAlias = Restore | Deliver | Poll | SnapshotStored | SnapshotFailed | Cancel | TimerDue | ToTask
 
 
 class StoreSnapshot(Struct, frozen=True):
@@ -74,7 +80,13 @@ class DiscardSnapshot(Struct, frozen=True):
     handle: object
 
 
-TaskEffect: TypeAlias = Send | StoreSnapshot | DiscardSnapshot
+class StartTaskTimer(Struct, frozen=True):
+    """Effect: hand TimerDue to the task at processing time ``due_ms`` or later, if it still lives."""
+
+    due_ms: int
+
+
+TaskEffect: TypeAlias = Send | StoreSnapshot | DiscardSnapshot | StartTaskTimer
 
 POLL = Poll()
 CANCEL = Cancel()

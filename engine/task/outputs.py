@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from engine.elements import Element, Record
 from engine.graph import JobEdge, PartitionerKind
 from engine.key_groups import key_group_of, operator_index
+from engine.operators.base import Emit
 
 if TYPE_CHECKING:
     from engine.types import TypeInformation
@@ -135,6 +136,18 @@ class BroadcastOutput(Output):
         """Each receiver gets a list of its own."""
         for queue in self.queues:
             queue.append(list(records))
+
+
+def sort_outputs(
+    edges: Sequence[JobEdge], outputs: Sequence[Output]
+) -> tuple[list[Emit], dict[str, list[Emit]]]:
+    """Tell the outputs of the main records from those of side outputs, which are by tag."""
+    main: list[Emit] = []
+    side: dict[str, list[Emit]] = {}
+    for edge, output in zip(edges, outputs, strict=True):
+        tag = edge.side_output
+        (main if tag is None else side.setdefault(tag, [])).append(output.emit)
+    return main, side
 
 
 def build_output(edge: JobEdge, subtask: int, queues: Sequence[Queue], max_parallelism: int) -> Output:

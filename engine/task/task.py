@@ -12,14 +12,14 @@ The rules it lives by:
 - A snapshot that becomes durable after its checkpoint was aborted is thrown away: nobody will refer to it.
 - A finished task drops what still arrives (barriers of checkpoints that it missed), also if it was aligning
   one: left in its queues, it would stop the upstream tasks that live on.
+- The end of the data is the end of event time: each operator is told the last watermark, then the end.
 - Messages of another attempt are dropped.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from enum import Enum
+from collections.abc import Mapping, Sequence
 from itertools import chain, repeat
 from operator import attrgetter
 from typing import Final
@@ -27,9 +27,11 @@ from typing import Final
 from engine.elements import (
     END_OF_DATA,
     END_OF_PARTITION,
+    MAX_WATERMARK,
     CancelCheckpointMarker,
     CheckpointBarrier,
     EndOfData,
+    EndOfPartition,
     Record,
 )
 from engine.graph import JobVertex
@@ -45,7 +47,7 @@ from engine.messages import (
     TaskRunning,
     TriggerCheckpoint,
 )
-from engine.operators.base import Operator, OperatorContext
+from engine.operators.base import NO_SIDE_OUTPUTS, Emit, Operator, OperatorContext, close_all
 from engine.operators.source import SourceOperator
 from engine.protocol_points import (
     ACKNOWLEDGED,
@@ -68,6 +70,7 @@ from engine.task.barriers.events import (
     ChannelEnded,
     StartCheckpoint,
 )
+from engine.task.downstream import ChainTail
 from engine.task.events import (
     Cancel,
     Deliver,
@@ -80,10 +83,13 @@ from engine.task.events import (
     StoreSnapshot,
     TaskEffect,
     TaskEvent,
+    TimerDue,
 )
 from engine.task.in_hand import EventInHand
-from engine.task.outputs import Output, Queue
+from engine.task.input_time import InputTime
+from engine.task.outputs import Output, Queue, sort_outputs
 from engine.task.settings import TaskSettings
+from engine.task.state import ALIVE, CREATED, ENDED_DATA, FINISHED, RUNNING, TaskState
 
 NOTHING: Final[tuple[TaskEffect, ...]] = ()
 REMEMBERED_ABORTED_CHECKPOINTS = 16
@@ -102,48 +108,32 @@ _METHODS: Final[dict[type, str]] = {
     SnapshotFailed: "_store_failed",
     Restore: "_restore",
     Cancel: "_cancel",
+    TimerDue: "_timer_due",
 }
-
-
-class TaskState(Enum):
-    """Where a task is in its life."""
-
-    CREATED = "created"
-    RUNNING = "running"
-    ENDED_DATA = "ended data"
-    """All input is processed; barriers are still answered."""
-    FINISHED = "finished"
-    CANCELED = "canceled"
-
-
-_CREATED: Final = TaskState.CREATED
-_RUNNING: Final = TaskState.RUNNING
-_ENDED_DATA: Final = TaskState.ENDED_DATA
-_FINISHED: Final = TaskState.FINISHED
-_ALIVE: Final = (_RUNNING, _ENDED_DATA)
-"""Names of their own: reading a member off its enumeration costs more than a function call."""
 
 
 class Task:
     """A subtask of a vertex. ``queues[channel]`` is the queue of an input channel, owned by the task.
 
-    ``queue_input[channel]`` is the index of the input edge that the channel belongs to.
+    ``queue_input[channel]`` is the input of the chain that the channel leads to: 0, or 1 for the second one.
     """
 
     __slots__ = (
         "_aborted_ids",
         "_chain",
         "_emits",
+        "_ended_channels",
         "_event",
         "_first_final_checkpoint_id",
         "_in_flight",
+        "_input_time",
         "_last_notified",
         "_open_inputs",
         "_probe",
         "_processes",
+        "_side_emits",
         "_source",
         "_tail_first",
-        "_upstream_data",
         "_watches_elements",
         "attempt",
         "barriers",
@@ -180,7 +170,7 @@ class Task:
         self.output_queues: list[Queue] = []
         channels = len(queue_input)
         self.barriers = AlignedBarrierHandler(channels)
-        self.state = _CREATED
+        self.state = CREATED
         self._event = EventInHand(self.name, settings.probe)
         self._probe = settings.probe
         """Called by a local name: through the task it would be looked for among the methods first."""
@@ -198,9 +188,12 @@ class Task:
         self._tail_first = list(zip(operators, ids, strict=True))[::-1]
         # Bound once: what is looked up for every record costs more than the call.
         self._processes = list(map(_PROCESS_OF, self._chain))
-        self._emits: list[Callable[[list[Record]], None]] = []
+        self._emits: list[Emit] = []
+        self._side_emits: Mapping[str, Sequence[Emit]] = NO_SIDE_OUTPUTS
         self._open_inputs = channels
-        self._upstream_data = channels
+        self._ended_channels: list[int] = []
+        """Those whose data are over."""
+        self._input_time: InputTime | None = None
         self._last_notified = 0
         self._first_final_checkpoint_id: int | None = None
         self._in_flight: dict[int, bool] = {}
@@ -210,6 +203,10 @@ class Task:
         """Attach the outputs, once all tasks of the attempt exist."""
         self.outputs = list(outputs)
         self._emits = list(map(_EMIT_OF, outputs))
+        for edge in self.vertex.outputs:
+            if edge.side_output is not None:
+                self._emits, self._side_emits = sort_outputs(self.vertex.outputs, outputs)
+                break
         self.output_queues = list(chain.from_iterable(map(_QUEUES_OF, outputs)))
 
     @property
@@ -232,7 +229,7 @@ class Task:
             return getattr(self, _METHODS[kind])(event)  # type: ignore[no-any-return]
         channel = event.channel  # type: ignore[union-attr]
         element = self.queues[channel].popleft()
-        if self.state is _FINISHED:
+        if self.state is FINISHED:
             return NOTHING
         if type(element) is not list:
             return self._control(channel, element)
@@ -254,7 +251,7 @@ class Task:
         assert source is not None
         records = source.poll(self.settings.buffer_records)
         if not records:
-            return self._end_data()
+            return self._end_data() if source.exhausted else NOTHING
         if self._watches_elements:
             probe = self._probe
             probe(ELEMENT, self.name, 0)
@@ -286,23 +283,35 @@ class Task:
                 self.barriers.handle(BarrierArrived(channel, element), self._event.now)
             )
         if type(element) is EndOfData:
-            self._upstream_data -= 1
-            return self._end_data() if self._upstream_data == 0 else NOTHING
+            self._ended_channels.append(channel)
+            if len(self._ended_channels) == len(self.queues):
+                return self._end_data()
+            if self._input_time is not None:
+                self._input_time.ended(channel)
+            return NOTHING
         if type(element) is CancelCheckpointMarker:
             event = CancellationArrived(channel, element.checkpoint_id)
             return self._barrier_effects(self.barriers.handle(event, self._event.now))
+        if type(element) is not EndOfPartition:
+            if self._input_time is None:
+                self._input_time = InputTime(self.queue_input, self._ended_channels, self._behind(0))
+            self._input_time.take(channel, element)  # type: ignore[arg-type]
+            return NOTHING
         self._open_inputs -= 1
         effects = self._barrier_effects(self.barriers.handle(ChannelEnded(channel), self._event.now))
         if self._open_inputs == 0 and not self.settings.checkpointing:
             return [*effects, *self._finish()]
         return effects
 
+    def _behind(self, place: int) -> ChainTail:
+        """The chain from the operator at ``place`` on."""
+        return ChainTail(self._chain[place:], self._emits, self.outputs, self._event)
+
     def _barrier_effects(self, decisions: Sequence[BarrierEffect]) -> Sequence[TaskEffect]:
         effects: list[TaskEffect] = []
         for decision in decisions:
             if isinstance(decision, StartCheckpoint):
-                probe = self._probe
-                probe(ALIGNED, self.name, decision.barrier.checkpoint_id)
+                self._event.pass_point(ALIGNED, decision.barrier.checkpoint_id)
                 self._checkpoint(decision.barrier, effects)
             else:
                 self._decline(decision.checkpoint_id, decision.reason, effects)
@@ -318,7 +327,7 @@ class Task:
 
     def _trigger(self, message: TriggerCheckpoint) -> Sequence[TaskEffect]:
         """The job master speaks to sources, and to tasks whose upstreams have all finished."""
-        if message.attempt != self.attempt or self.state not in _ALIVE:
+        if message.attempt != self.attempt or self.state not in ALIVE:
             return NOTHING
         barrier = CheckpointBarrier(message.checkpoint_id, message.timestamp_ms)
         return self._barrier_effects(self.barriers.trigger(barrier))
@@ -334,7 +343,7 @@ class Task:
                 self._emit(records, position + 1)
         for output in self.outputs:
             output.broadcast(barrier)
-        ended = self.state is _ENDED_DATA
+        ended = self.state is ENDED_DATA
         if ended and self._first_final_checkpoint_id is None:
             self._first_final_checkpoint_id = checkpoint_id
         self._in_flight[checkpoint_id] = ended
@@ -372,7 +381,7 @@ class Task:
 
     def _completed(self, message: NotifyCheckpointComplete) -> Sequence[TaskEffect]:
         checkpoint_id = message.checkpoint_id
-        if message.attempt != self.attempt or self.state not in _ALIVE:
+        if message.attempt != self.attempt or self.state not in ALIVE:
             return NOTHING
         if checkpoint_id <= self._last_notified:
             return NOTHING
@@ -388,7 +397,7 @@ class Task:
 
     def _aborted(self, message: NotifyCheckpointAborted) -> Sequence[TaskEffect]:
         checkpoint_id = message.checkpoint_id
-        if message.attempt != self.attempt or self.state not in _ALIVE:
+        if message.attempt != self.attempt or self.state not in ALIVE:
             return NOTHING
         if self._in_flight.pop(checkpoint_id, None) is None:
             self._aborted_ids.append(checkpoint_id)
@@ -400,17 +409,22 @@ class Task:
     # Beginning and end.
 
     def _restore(self, event: Restore) -> Sequence[TaskEffect]:
-        assert self.state is _CREATED, f"{self.name} is restored twice"
+        assert self.state is CREATED, f"{self.name} is restored twice"
         probe = self._probe
         probe(RESTORING, self.name, event.checkpoint_id or 0)
         self._last_notified = event.checkpoint_id or 0
+        place = len(self._chain)
         for operator, operator_id in self._tail_first:
             restored = event.operators.get(operator_id, _NOT_RESTORED)
-            operator.open(self._operator_context(event.checkpoint_id, restored))
-        self.state = _RUNNING
+            context = self._operator_context(event.checkpoint_id, restored)
+            if operator.uses_time:
+                context.downstream = self._behind(place)
+                context.auto_watermark_interval_ms = self.vertex.auto_watermark_interval_ms
+            place -= 1
+            operator.open(context)
+        self.state = RUNNING
         probe(RESTORED, self.name, event.checkpoint_id or 0)
-        effects: list[TaskEffect] = [Send(TaskRunning(self.attempt, self.id))]
-        return effects
+        return [Send(TaskRunning(self.attempt, self.id))]
 
     def _operator_context(self, checkpoint_id: int | None, restored: RestoredOperator) -> OperatorContext:
         vertex = self.vertex
@@ -429,17 +443,17 @@ class Task:
             operator=restored.operator,
             allow_pickle=self.settings.allow_pickle,
             settled=self.settings.settled,
+            side_outputs=self._side_emits,
         )
 
     def _end_data(self) -> Sequence[TaskEffect]:
-        assert self.state is _RUNNING, f"{self.name} ends its data in state {self.state.value}"
-        probe = self._probe
-        probe(END_OF_DATA_POINT, self.name, 0)
-        for position, operator in enumerate(self._chain):
-            records = operator.finish()
-            if records:
-                self._emit(records, position + 1)
-        self.state = _ENDED_DATA
+        assert self.state is RUNNING, f"{self.name} ends its data in state {self.state.value}"
+        self._event.pass_point(END_OF_DATA_POINT, 0)
+        for position, operator in enumerate(self._chain, start=1):
+            if operator.passes_watermarks:
+                self._emit(operator.process_watermark(MAX_WATERMARK), position)
+            self._emit(operator.finish(), position)
+        self.state = ENDED_DATA
         self.unread.clear()
         for output in self.outputs:
             output.broadcast(END_OF_DATA)
@@ -456,30 +470,19 @@ class Task:
         return self._finish() if self._open_inputs == 0 else NOTHING
 
     def _finish(self) -> Sequence[TaskEffect]:
-        self._close()
+        close_all(self.operators)
         for output in self.outputs:
             output.broadcast(END_OF_PARTITION)
         self.barriers.close()
-        self.state = _FINISHED
+        self.state = FINISHED
         return (Send(TaskFinished(self.attempt, self.id)),)
 
     def _cancel(self, event: Cancel) -> Sequence[TaskEffect]:
-        is_open = self.state in _ALIVE
+        is_open = self.state in ALIVE
         self.state = TaskState.CANCELED
         if is_open:
-            self._close()
+            close_all(self.operators)
         return NOTHING
-
-    def _close(self) -> None:
-        """Close every operator, though one of them cannot; the first error is raised afterwards."""
-        first_error: Exception | None = None
-        for operator in self.operators:
-            try:
-                operator.close()
-            except Exception as error:
-                first_error = first_error or error
-        if first_error is not None:
-            raise first_error
 
     def validate(self) -> None:
         """What must hold between any two events.
@@ -488,10 +491,10 @@ class Task:
         """
         if self.barriers.holds_channels:
             self.barriers.validate()
-        if self.state is _RUNNING:
+        if self.state is RUNNING:
             if self._first_final_checkpoint_id is not None:
                 raise AssertionError(f"{self.name} has a final checkpoint before its end")
-        elif self.state is _FINISHED:
+        elif self.state is FINISHED:
             assert self._last_notified >= (self._first_final_checkpoint_id or 0), (
                 f"{self.name} finished before its final checkpoint completed"
             )

@@ -69,7 +69,7 @@ class CombinedInputs:
         combined = self._combined
         for element in elements:
             was_idle = combined.is_idle
-            if type(element) is Watermark:
+            if isinstance(element, Watermark):
                 advanced = combined.update(number, element.timestamp)
             else:
                 advanced = combined.update_status(number, element.is_idle)

@@ -9,7 +9,8 @@ from engine.elements import CheckpointBarrier, Record
 from engine.messages import TriggerCheckpoint
 from engine.state.snapshot import TaskSnapshot, encode_task_snapshot
 from engine.task.events import SnapshotStored, StoreSnapshot, TaskEffect
-from engine.task.task import Task, TaskState
+from engine.task.state import TaskState
+from engine.task.task import Task
 from harness.mutants.patching import replaced
 from harness.mutants.registry import Reached, mutant
 

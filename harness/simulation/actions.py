@@ -15,7 +15,8 @@ from msgspec import Struct
 
 from engine.task.events import POLL, Deliver, TaskEvent
 from engine.task.outputs import Queue
-from engine.task.task import Task, TaskState
+from engine.task.state import TaskState
+from engine.task.task import Task
 from harness.scenario import ACTION_CLASSES
 
 CLASS_INDEX = {name: index for index, name in enumerate(ACTION_CLASSES)}

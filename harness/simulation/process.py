@@ -42,7 +42,15 @@ from engine.protocol_points import (
 from engine.runtime.execution import Execution
 from engine.runtime.recovery import Recovered, files_of, metadata_path, retire
 from engine.state.snapshot import encode_task_snapshot
-from engine.task.events import Restore, SnapshotFailed, SnapshotStored, StoreSnapshot, TaskEvent
+from engine.task.events import (
+    Restore,
+    SnapshotFailed,
+    SnapshotStored,
+    StartTaskTimer,
+    StoreSnapshot,
+    TaskEvent,
+    TimerDue,
+)
 from engine.task.task import Task
 from harness.scenario import Fault
 from harness.simulation.actions import CLASS_INDEX, Action, Slot, slots_of
@@ -313,6 +321,19 @@ class SimulatedProcess(Execution):
         """A timer is an action once it is due."""
         label = f"timer {type(effect.event).__name__}"
         self.world.add_later(effect.due_ms, _TIMER, label, self.master_event, effect.event)
+
+    def start_task_timer(self, effect: StartTaskTimer) -> None:
+        """A task's timer is an action once it is due, too."""
+        task = self.current_task
+        assert task is not None
+        due_ms = effect.due_ms
+        argument = (task, TimerDue(due_ms))
+        self.world.add_later(due_ms, _TIMER, f"timer {task.name}", self._task_timer_due, argument)
+
+    def _task_timer_due(self, argument: tuple[Task, TimerDue]) -> None:
+        task, event = argument
+        if self.tasks.get(task.id) is task:
+            self.task_event(task, event)
 
     def checkpoint_triggered(self, effect: CheckpointTriggered) -> None:
         """Enter it into the history."""

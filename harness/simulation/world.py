@@ -32,7 +32,8 @@ from engine.job.events import StartJob
 from engine.messages import TO_TASK
 from engine.protocol_points import ELEMENT, POINTS
 from engine.runtime.recovery import METADATA, recover
-from engine.task.task import Task, TaskState
+from engine.task.state import TaskState
+from engine.task.task import Task
 from harness.family import Family
 from harness.history import History
 from harness.scenario import Fault, FaultKind, Scenario

@@ -1,6 +1,6 @@
 """What we offer under PyFlink's names has PyFlink's parameters, in PyFlink's order.
 
-``pyflink_api.json`` is the needed part of an introspection of PyFlink 2.3.0. Ours may take fewer parameters,
+``pyflink_api.json`` is an introspection of PyFlink 2.3.0. Ours may take fewer parameters,
 from the first on; a method that PyFlink does not have must be named here, with the reason.
 """
 
@@ -44,6 +44,9 @@ EXTRA = {
     ("SinkFunction", "open"): JAVA,
     ("SinkFunction", "close"): JAVA,
     ("Types", "DYNAMIC"): OURS,
+    ("WatermarkStrategy", "for_generator"): JAVA,
+    ("WatermarkStrategy", "create_watermark_generator"): JAVA,
+    ("WatermarkStrategy", "create_timestamp_assigner"): JAVA,
 }
 EVERYWHERE = ("get_runtime_context", "set_runtime_context")
 """Of Java's RichFunction, on every function."""

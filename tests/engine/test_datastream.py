@@ -236,7 +236,7 @@ def test_what_does_not_fit_is_one_clear_line(stream, call, message):
     ],
 )
 def test_a_setting_where_there_is_no_operator_is_an_error_that_names_the_one_before(stream, virtual, setting):
-    with pytest.raises(InvalidJob, match=r"cannot be set after key_by, union .* of 'reader'"):
+    with pytest.raises(InvalidJob, match=r"cannot be set after key_by, union, .* of 'reader'"):
         setting(virtual(stream))
 
 

@@ -97,12 +97,24 @@ def test_something_else_than_a_source_is_refused():
         new_environment().from_source("file.csv")
 
 
-def test_a_watermark_strategy_is_refused_until_there_are_watermarks():
+def test_what_is_no_watermark_strategy_is_refused():
     env = new_environment()
     stream = env.from_collection([1])
-    source = stream._upstreams[0][0].create().source
-    with pytest.raises(InvalidJob, match="watermark strategies are not supported yet"):
+    source = stream._upstreams[0].node.create().source
+    with pytest.raises(InvalidJob, match="from_source takes a WatermarkStrategy, not 'strategy'"):
         env.from_source(source, "strategy")
+    with pytest.raises(InvalidJob, match="assign_timestamps_and_watermarks takes a WatermarkStrategy"):
+        stream.assign_timestamps_and_watermarks("strategy")
+
+
+def test_interval_of_watermarks_reaches_every_vertex():
+    env = new_environment()
+    assert env.get_config().get_auto_watermark_interval() == 200
+    assert env.get_config().set_auto_watermark_interval(7).get_auto_watermark_interval() == 7
+    env.from_collection([1]).rebalance().map(str)
+    assert [vertex.auto_watermark_interval_ms for vertex in env.get_job_graph().vertices] == [7, 7]
+    with pytest.raises(ConfigurationError, match="auto-watermark-interval"):
+        env.get_config().set_auto_watermark_interval(-1)
 
 
 def test_a_stream_used_after_an_execution_brings_its_operators_back():

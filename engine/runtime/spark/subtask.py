@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from engine.checkpoint.metadata import handle_of
 from engine.errors import UnrecoverableError
-from engine.job.deployment import read_restore
+from engine.job.deployment import create_task, read_restore
 from engine.messages import (
     AcknowledgeCheckpoint,
     AttemptId,
@@ -52,7 +52,8 @@ from engine.task.events import (
     TaskEvent,
 )
 from engine.task.outputs import Queue, build_output
-from engine.task.task import Task, TaskState
+from engine.task.state import TaskState
+from engine.task.task import Task
 
 _IN_ORDER: Final = itemgetter(2, 3)
 
@@ -231,11 +232,7 @@ class SubtaskRun:
     def _make_task(self) -> Task:
         inputs = self.deployment.layout.inputs[self.task_id]
         vertex = self.vertex
-        operators = []
-        for node in vertex.operators:
-            create = node.create
-            operators.append(create())
-        task = Task(self.task_id, vertex, self.settings, inputs.edges, operators)
+        task = create_task(self.task_id, vertex, self.settings, inputs)
         routes = self._make_routes()
         outputs = []
         for edge in vertex.outputs:

@@ -108,7 +108,12 @@ def test_channels_are_numbered_by_edge_and_then_by_sender():
     assert receivers(graph, TaskId(0, 1)) == [[(TaskId(2, 0), 1), (TaskId(2, 1), 1)]]
     assert receivers(graph, TaskId(1, 1)) == [[(TaskId(2, 1), 2)]]
     tasks = build_tasks(graph, layout_of(graph), SETTINGS)
-    assert tasks[TaskId(2, 0)].queue_input == (0, 0, 1)
+    assert tasks[TaskId(2, 0)].queue_input == (0, 0, 0), "a union is one input"
+    first, second = graph.vertices[2].inputs
+    connected = replace(graph.vertices[2], inputs=(first, replace(second, input_number=1)))
+    graph = replace(graph, vertices=(*graph.vertices[:2], connected))
+    tasks = build_tasks(graph, layout_of(graph), SETTINGS)
+    assert tasks[TaskId(2, 0)].queue_input == (0, 0, 1), "connected streams are two"
 
 
 def test_two_edges_between_the_same_vertices_are_kept_apart():

@@ -19,7 +19,7 @@ from engine.runtime.recovery import Recovered, metadata_path
 from engine.runtime.storage import MemoryCheckpointStorage
 from engine.state.snapshot import encode_task_snapshot
 from engine.task.events import POLL, Deliver, SnapshotStored
-from engine.task.task import TaskState
+from engine.task.state import TaskState
 
 TO_TASK = (TriggerCheckpoint, NotifyCheckpointComplete, NotifyCheckpointAborted)
 SETTINGS = CheckpointSettings(interval_ms=10, restart_attempts=1, restart_delay_ms=5)
@@ -62,6 +62,9 @@ class Driver(Execution):
 
     def start_timer(self, effect):
         self.timers.append(effect)
+
+    def start_task_timer(self, effect):
+        self.timers.append((self.current_task, effect))
 
     def start_restoring(self, task, event):
         self.task_event(task, event)

@@ -28,6 +28,7 @@ from engine.task.events import POLL, Deliver, Restore, TaskEffect
 from engine.task.outputs import Output, SingleOutput
 from engine.task.settings import TaskSettings
 from engine.task.task import Task
+from engine.task.timed import TimedTask
 
 ATTEMPT = AttemptId("3.2")
 TASK = TaskId(0, 1)
@@ -57,6 +58,8 @@ class Recorder(Operator):
         self.at_end = at_end
         self.keeps = keeps
         self.raises_in = raises_in
+        self.on_time: Callable[[int], Sequence[Any]] = lambda time: ()
+        """What follows from a watermark, or from a time that was asked for."""
         self.context: OperatorContext | None = None
 
     def note(self, call: str, *arguments: Any) -> None:
@@ -71,6 +74,14 @@ class Recorder(Operator):
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         self.note("process", input_index, *[value for value, _ in records])
         return [record for record in records if self.keeps(record[0])]
+
+    def process_watermark(self, timestamp: int) -> list[Record]:
+        self.note("watermark", timestamp)
+        return [(value, timestamp) for value in self.on_time(timestamp)]
+
+    def process_time(self, now: int) -> list[Record]:
+        self.note("time", now)
+        return [(value, now) for value in self.on_time(now)]
 
     def finish(self) -> list[Record]:
         self.note("finish")
@@ -176,14 +187,20 @@ class Bench:
         )
         vertex = JobVertex(0, "work", nodes, 2, 8, True, (), ())
         settings = TaskSettings(ATTEMPT, 1, self.probe, checkpointing)
-        task = Task(TASK, vertex, settings, channels, operators)
+        kind = TimedTask if any(operator.uses_time for operator in operators) else Task
+        task = kind(TASK, vertex, settings, channels, operators)
         self.sent = [LoggedQueue(self.calls) for _ in range(outputs)]
         task.connect([self.output(queue) for queue in self.sent])
         if running:
-            task.handle(Restore(restored, {}), 0)
-            self.calls.clear()
-            self.points.clear()
+            self.restore(task, restored)
         return task
+
+    def restore(self, task: Task, restored: int | None = None, now: int = 0) -> Sequence[TaskEffect]:
+        """Let the task run; what came out of it."""
+        effects = task.handle(Restore(restored, {}), now)
+        self.calls.clear()
+        self.points.clear()
+        return effects
 
     def output(self, queue: LoggedQueue) -> Output:
         return SingleOutput([queue])

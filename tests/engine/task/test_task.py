@@ -15,7 +15,7 @@ from engine.task.events import (
     SnapshotStored,
     StoreSnapshot,
 )
-from engine.task.task import TaskState
+from engine.task.state import TaskState
 
 TASK = TaskId(0, 1)
 ATTEMPT = AttemptId("3.2")

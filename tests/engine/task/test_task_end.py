@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from engine.elements import END_OF_DATA, END_OF_PARTITION
+from engine.elements import END_OF_DATA, END_OF_PARTITION, MAX_WATERMARK
 from engine.messages import AttemptId, Send, TaskFinished, TaskId
 from engine.task.events import CANCEL, SnapshotStored, StoreSnapshot
-from engine.task.task import TaskState
+from engine.task.state import TaskState
 
 FINISHED = Send(TaskFinished(AttemptId("3.2"), TaskId(0, 1)))
 
@@ -29,10 +29,12 @@ def test_at_the_end_of_its_split_a_source_finishes_its_chain_and_says_so(bench):
     bench.take_calls()
     assert bench.poll(task) == []
     assert bench.calls == [
+        ("watermark", "head", MAX_WATERMARK),
         ("finish", "head"),
         ("process", "tail", 0, "rest"),
         ("send", "rest"),
         ("send", "rest"),
+        ("watermark", "tail", MAX_WATERMARK),
         ("finish", "tail"),
         ("send", "sum"),
         ("send", "sum"),
@@ -50,6 +52,7 @@ def test_a_task_ends_its_data_when_every_channel_has(bench):
     assert bench.calls == [
         ("process", "op", 1, "a"),
         ("send", "a"),
+        ("watermark", "op", MAX_WATERMARK),
         ("finish", "op"),
         ("send", "rest"),
         ("send", END_OF_DATA),
@@ -206,7 +209,9 @@ def test_without_checkpointing_a_source_commits_once_and_finishes_at_its_end(ben
     task = bench.task(bench.source(""), bench.recorder("head"), bench.recorder("tail"), checkpointing=False)
     assert bench.poll(task) == [FINISHED]
     assert bench.calls == [
+        ("watermark", "head", MAX_WATERMARK),
         ("finish", "head"),
+        ("watermark", "tail", MAX_WATERMARK),
         ("finish", "tail"),
         ("send", END_OF_DATA),
         ("snapshot", "tail", 1),

@@ -1,0 +1,44 @@
+"""Side outputs: more than one stream out of one operator (PyFlink: OutputTag).
+
+A function gives a record to a side output by yielding the tag and the value, ``yield tag, value``; whoever
+wants it calls ``get_side_output(tag)`` on the stream that the function makes. What nobody reads is dropped.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+if TYPE_CHECKING:
+    from engine.types import TypeInformation
+
+
+class OutputTag:
+    """Names a side output. Two tags with the same id are the same tag."""
+
+    __slots__ = ("tag_id", "type_info")
+
+    exist: ClassVar[bool] = False
+    """Whether any tag was ever made in this process. Until then nothing that functions give is looked at."""
+
+    tag_id: str
+    type_info: TypeInformation | None
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        """Every way to make a tag leads here, copying and unpickling included."""
+        OutputTag.exist = True
+        return super().__new__(cls)
+
+    def __init__(self, tag_id: str, type_info: TypeInformation | None = None) -> None:
+        if not tag_id:
+            raise ValueError("the id of an output tag must be a text that is not empty")
+        self.tag_id = tag_id
+        self.type_info = type_info
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OutputTag) and self.tag_id == other.tag_id
+
+    def __hash__(self) -> int:
+        return self.tag_id.__hash__()
+
+    def __repr__(self) -> str:
+        return f"OutputTag({self.tag_id!r})"

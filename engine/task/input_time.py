@@ -1,0 +1,55 @@
+"""Event time as it arrives at a task: over the channels of each input, then over the inputs.
+
+Made with the first watermark that arrives: most jobs have none, and their tasks shall not pay for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from engine.elements import MAX_WATERMARK, Watermark
+from engine.operators.base import Downstream
+from engine.watermarks.combined import CombinedInputs
+from engine.watermarks.valve import TimeElement, WatermarkValve
+
+
+class InputTime:
+    """Takes watermarks and their status in, and sends on what follows for the task's chain."""
+
+    __slots__ = ("_chain", "_inputs", "_places", "_valves")
+
+    def __init__(self, queue_input: Sequence[int], ended_channels: Iterable[int], chain: Downstream) -> None:
+        channels = [0] * (max(queue_input) + 1)
+        self._places: list[tuple[int, int]] = []
+        """By channel: its input, and its place among the channels of that input."""
+        for number in queue_input:
+            self._places.append((number, channels[number]))
+            channels[number] += 1
+        self._valves = [WatermarkValve(count) for count in channels]
+        self._inputs = CombinedInputs(len(channels)) if len(channels) > 1 else None
+        self._chain = chain
+        for channel in ended_channels:
+            self.ended(channel)
+
+    def take(self, channel: int, element: TimeElement) -> None:
+        """An element arrives on a channel."""
+        number, place = self._places[channel]
+        valve = self._valves[number]
+        if isinstance(element, Watermark):
+            self._send_on(number, valve.watermark(place, element.timestamp))
+        else:
+            self._send_on(number, valve.status(place, element.is_idle))
+
+    def ended(self, channel: int) -> None:
+        """The data of a channel are over; others may still bring some."""
+        number, place = self._places[channel]
+        self._send_on(number, self._valves[number].ended(place, MAX_WATERMARK))
+
+    def _send_on(self, number: int, elements: Sequence[TimeElement]) -> None:
+        if elements and self._inputs is not None:
+            elements = self._inputs.take(number, elements)
+        for element in elements:
+            if isinstance(element, Watermark):
+                self._chain.watermark(element.timestamp)
+            else:
+                self._chain.status(element.is_idle)
