@@ -81,6 +81,9 @@ class Statistics:
     records_replayed: int = 0
     recovery_steps: int = 0
     """Steps between a failure and the moment when all tasks run again, summed over the failures."""
+    alignment_steps: int | None = None
+    """Steps for which channels were blocked, from their barrier to the end of its alignment, summed over
+    channels and alignments; None: not measured."""
     coverage: dict[tuple[str, str], int] = field(default_factory=dict)
     """How often a (fault kind, point) fired."""
     points: dict[str, int] = field(default_factory=dict)

@@ -122,11 +122,19 @@ class Account:
         restored_id = None if restored is None else restored.checkpoint_id
         step = self._clock.step
         self._history.attempt_started(step, effect.attempt, parallelism, restored_id)
-        if self._down_since is not None:
-            statistics.recovery_steps += step - self._down_since
-            self._down_since = None
         if self._tracing:
             self._tracer.attempt(step, effect.attempt, parallelism, restored_id)
+
+    @property
+    def is_down(self) -> bool:
+        """Whether a task has died, and not all of them run again."""
+        return self._down_since is not None
+
+    def job_runs(self) -> None:
+        """All tasks run again."""
+        assert self._down_since is not None
+        self._history.statistics.recovery_steps += self._clock.step - self._down_since
+        self._down_since = None
 
     def task_failed(self, task: Task, cause: str, injected: bool) -> None:
         """A task died."""

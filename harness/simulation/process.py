@@ -99,6 +99,8 @@ class SimulatedProcess(Execution):
         self._keyed_parallelism = world.keyed_parallelism
         self._names: dict[TaskId, str] = {}
         self._slots: dict[TaskId, list[Slot]] = {}
+        self._restored = 0
+        """How many tasks of the attempt were restored; those that died since have left ``tasks``."""
 
     def now(self) -> int:
         """The world's clock."""
@@ -117,6 +119,7 @@ class SimulatedProcess(Execution):
     def attempt_started(self, effect: Deploy) -> None:
         """Enter it into the history."""
         self._slots.clear()
+        self._restored = 0
         self.world.renew_slots()
         self.world.account.attempt_started(effect, self.world.keyed_parallelism)
 
@@ -134,6 +137,9 @@ class SimulatedProcess(Execution):
         task, event = argument
         if self.tasks.get(task.id) is task:
             self.task_event(task, event)
+            self._restored += 1
+            if self.world.account.is_down and self._restored == len(self._slots) == len(self.tasks):
+                self.world.account.job_runs()
 
     def task_event(self, task: Task, event: TaskEvent) -> None:
         """As every driver; and a task can be killed while it handles the event, and is validated after it.
