@@ -8,6 +8,7 @@ The rules this module lives by:
   complete checkpoint, its own attempt stands there as the writer, which is no attempt of the job.
 - When a worker dies, Spark gives its task to another one. The job goes on in the same attempt: it has come
   back when the task begins again and rows become visible afterwards.
+- A write is torn by the death of the writer: of a worker, or of the driver where it is metadata.
 - A worker knows what it has read itself; what the others have read is known from their snapshots.
 """
 
@@ -20,7 +21,10 @@ from typing import Any, Final
 from harness.scenario import Fault
 from harness.systems.retelling import ReadRows, Retelling
 
-_DEATHS_OF_TASKS: Final = ("kill_task", "kill_all")
+TORN_METADATA: Final = ("tear_write", "metadata_written")
+"""The writer dies in the middle of it, and that is the driver."""
+
+_DEATHS_OF_TASKS: Final = ("kill_task", "kill_all", "tear_write")
 
 
 class EpochRetelling(Retelling):
@@ -49,6 +53,10 @@ class EpochRetelling(Retelling):
         """How many records had been read by all."""
         return sum({**self._reached, **read}.values())
 
+    def is_death(self, kind: str) -> bool:
+        """Whether somebody dies of such a fault; who tears a write does."""
+        return kind == "tear_write" or super().is_death(kind)
+
     def _attempt_started(self, event: dict[str, Any]) -> None:
         super()._attempt_started(event)
         cut = self._complete.get(event["restored"], {})
@@ -68,7 +76,10 @@ class EpochRetelling(Retelling):
         self._reached.update(event["cut"])
 
     def _fault_struck(self, event: dict[str, Any]) -> None:
-        if self._faults[event["number"]].kind == "kill_process":
+        fault = self._faults[event["number"]]
+        kills_driver = fault.kind == "kill_process" or (fault.kind, fault.point) == TORN_METADATA
+        self.death_was_planned |= kills_driver
+        if kills_driver:
             # All that was read since the last checkpoint is read again, not only what the witness had read.
             event = {**event, "read": {**self._reached, **event["read"]}}
         super()._fault_struck(event)

@@ -31,6 +31,7 @@ from harness.systems import event_log
 from harness.systems.event_log import EventLog
 from harness.systems.failpoints import Failpoints, die
 from harness.systems.spec import WaitingState
+from harness.systems.told import say_failed
 
 Answer = TypeVar("Answer")
 
@@ -50,6 +51,10 @@ class BoardState(msgspec.Struct):
     points: dict[str, int] = {}
     """How often each protocol point was passed, by all processes of the run."""
     living: tuple[LivingTask, ...] = ()
+    parallelism: int = 0
+    """What the last kill of tasks asked for; 0 while none has."""
+    deaths: int = 0
+    """How many tasks were killed so far."""
     is_over: bool = False
     """The engine made a mistake of its own: nothing is tried again."""
 
@@ -77,7 +82,7 @@ class FaultBoard:
 
     # What processes ask.
 
-    def probe(self, point: str, task: str, checkpoint_id: int) -> None:
+    def __call__(self, point: str, task: str, checkpoint_id: int) -> None:
         """A machine passes a point; whoever is to die there dies."""
         self._ask(lambda failpoints: failpoints.probe(point, task, checkpoint_id))
 
@@ -97,6 +102,19 @@ class FaultBoard:
             self.reading = dict
             with self._held() as state:
                 state.living = tuple(each for each in state.living if each != task)
+
+    def begin(self) -> None:
+        """A new driver: of those before it nobody lives, and what they were asked for is done."""
+        with self._held() as state:
+            state.living = ()
+            state.parallelism = 0
+
+    def fall(self) -> None:
+        """The process dies of what the outside did to it, with the tasks that it runs."""
+        with self._held() as state:
+            process = os.getpid()
+            self._bury([each for each in state.living if each.process == process], state)
+            die()
 
     def end(self) -> None:
         """The engine made a mistake of its own: no other process need try again what failed."""
@@ -156,11 +174,10 @@ class FaultBoard:
         return [each for each in state.living if fault.kind == "kill_all" or each.name == task]
 
     def _strike(self, number: int, fault: Fault, task: str, state: BoardState) -> None:
-        victims = self._victims(fault, task, state) if fault.kind in ("kill_task", "kill_all") else []
-        processes = {each.process for each in victims}
-        victims = [each for each in state.living if each.process in processes]
-        state.living = tuple(each for each in state.living if each.process not in processes)
-        self._write(state)
+        kills_tasks = fault.kind in ("kill_task", "kill_all")
+        processes = {each.process for each in self._victims(fault, task, state)} if kills_tasks else set()
+        if kills_tasks and fault.rescale_to:
+            state.parallelism = fault.rescale_to
         self.log.say(
             event_log.FAULT_STRUCK,
             number=number,
@@ -169,10 +186,7 @@ class FaultBoard:
             points={},
             read=dict(self.reading()),
         )
-        for each in victims:
-            self.log.say(
-                event_log.TASK_FAILED, task=each.name, attempt=each.attempt, cause="killed", injected=True
-            )
+        self._bury([each for each in state.living if each.process in processes], state)
         if fault.kind == "kill_process":
             if os.getpid() != self._driver:
                 _kill(self._driver, os.getsid)
@@ -181,6 +195,14 @@ class FaultBoard:
             _kill(process, os.getpgid)
         if os.getpid() in processes:
             die()
+
+    def _bury(self, victims: list[LivingTask], state: BoardState) -> None:
+        """Say what the victims cannot say themselves, once it is on the board that they are dead."""
+        state.living = tuple(each for each in state.living if each not in victims)
+        state.deaths += len(victims)
+        self._write(state)
+        for each in victims:
+            say_failed(self.log, each.name, each.attempt, "killed", injected=True)
 
 
 def _kill(process: int, family_of: Callable[[int], int]) -> None:

@@ -19,7 +19,7 @@ from typing import Final, Protocol
 
 from harness.family import Family
 from harness.history import History
-from harness.scenario import KILLS, MESSAGE_FAULTS, WRITE_FAULTS, Fault, FaultKind, Scenario
+from harness.scenario import KILLS, MESSAGE_FAULTS, WRITE_FAULTS, Fault, FaultKind, Point, Scenario
 
 
 class Capability(StrEnum):
@@ -76,6 +76,7 @@ class UnknownSystem(Exception):
 _HOMES: Final = {
     "simulated": ("harness.simulation.system", "SimulatedSystem"),
     "local": ("harness.systems.local", "LocalSystem"),
+    "spark": ("harness.systems.spark", "SparkSystem"),
 }
 
 
@@ -97,16 +98,21 @@ def find_system(name: str) -> System:
 
 
 def applicable(
-    faults: Iterable[Fault], capabilities: frozenset[Capability]
+    faults: Iterable[Fault],
+    capabilities: frozenset[Capability],
+    missing: frozenset[tuple[FaultKind, Point]] = frozenset(),
 ) -> tuple[tuple[Fault, ...], dict[tuple[str, str], int]]:
-    """Return the faults that a system can take, and how many (kind, point) it cannot."""
+    """Return the faults that a system can take, and how many (kind, point) it cannot.
+
+    ``missing`` are the pairs that it could take by their kind, but never comes to.
+    """
     taken: list[Fault] = []
     left: dict[tuple[str, str], int] = {}
     for fault in faults:
         needed = {NEEDED[fault.kind]}
         if fault.kind in KILLS and fault.rescale_to:
             needed.add(Capability.RESCALE)
-        if needed <= capabilities:
+        if needed <= capabilities and (fault.kind, fault.point) not in missing:
             taken.append(fault)
         else:
             key = (fault.kind, fault.point)

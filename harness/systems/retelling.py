@@ -193,11 +193,15 @@ class Retelling:
         statistics = self.history.statistics
         key = (kind, point)
         statistics.coverage[key] = statistics.coverage.get(key, 0) + 1
-        if kind in KILLS:
+        if self.is_death(kind):
             position = self.position(read)
             recovery = Recovery(kind, point, task, self.parallelism, position)
             statistics.recoveries.append(recovery)
             self._waiting.append((recovery, at, read))
+
+    def is_death(self, kind: str) -> bool:
+        """Whether somebody dies of such a fault."""
+        return kind in KILLS
 
     def position(self, read: dict[str, int]) -> int | None:
         """How many records had been read where one that died had read so many; None where that is unknown."""

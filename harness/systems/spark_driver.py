@@ -62,7 +62,7 @@ class Driver:
         self._ready = False
         with self._said.open("wb") as said:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", CHILD, mutant, mutant_file],
+                [sys.executable, "-m", CHILD, str(self._folder), mutant, mutant_file],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=said,

@@ -74,6 +74,8 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     in_turn: bool = False
     """Each fault waits only once the one before has struck; otherwise all wait from the beginning."""
     waiting: WaitingState = WaitingState()
+    board: str = ""
+    """Where several processes run one job: the file of its faults, which they share."""
     mutant: str = ""
     """The id of a bug to plant."""
     mutant_file: str = ""

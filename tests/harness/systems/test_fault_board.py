@@ -22,7 +22,7 @@ with board.living(sys.argv[2], sys.argv[3]):
     board.reading = lambda: {"a": 7}
     print("living", flush=True)
     for line in sys.stdin:
-        board.probe(*line.split(), 0)
+        board(*line.split(), 0)
         print("lives", flush=True)
 """
 
@@ -148,7 +148,7 @@ def test_kills_of_tasks_do_not_count_what_the_driver_passes(hire):
     board = hire.board(Fault("kill_task", "committing"), Fault("kill_all", "completed"), driver=os.getpid())
     with board.living("count-0", "1.1"):
         for point in ("committing", "completed") * 2:
-            board.probe(point, "sink-0", 1)
+            board(point, "sink-0", 1)
     state = read_board(hire.path)
     assert state.waiting.left == (1, 1)
     assert state.points == {"committing": 2, "completed": 2}

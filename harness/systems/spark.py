@@ -1,0 +1,203 @@
+"""The engine on Spark on trial: a driver, its Java and its workers, real files, real SIGKILLs.
+
+The rules this module lives by:
+
+- A driver is one incarnation (`incarnations.py` says what follows from that), and serves many scenarios until
+  it is killed. The next one is started beforehand where a scenario is going to need it: it takes seconds.
+- A kill of a task is the death of the Python worker in which it runs, of all tasks that of all such workers;
+  Spark gives their tasks to others, and the job goes on in the same attempt. A kill of the process is that of
+  the driver; nothing that it had started outlives it.
+- Tasks live for an epoch, the records between two barriers, so some faults do not exist there (``MISSING``).
+  They are counted as not applicable.
+- Of a scenario's schedule, steps and time-outs nothing is left, and a checkpoint interval in steps becomes
+  one in records, as on the local runtime.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from harness.family import Family
+from harness.history import History
+from harness.mutants import find_mutant
+from harness.scenario import FaultKind, Point, Scenario
+from harness.systems.epoch_retelling import TORN_METADATA, EpochRetelling
+from harness.systems.event_log import read_all_events
+from harness.systems.fault_board import read_board
+from harness.systems.incarnations import Ending, JobRun, trial_folder
+from harness.systems.protocol import Capability, applicable
+from harness.systems.retelling import Retelling
+from harness.systems.spark_driver import Driver
+from harness.systems.spec import spec_of
+
+NAME: Final = "spark"
+LONGEST_PROCESS_SECONDS: Final = 120.0
+
+CAPABILITIES: Final = frozenset(
+    {
+        Capability.KILL_TASK,
+        Capability.KILL_ALL,
+        Capability.KILL_PROCESS,
+        Capability.WRITE_FAULTS,
+        Capability.COMMIT_ERRORS,
+        Capability.FAILED_COMMITS,
+        Capability.RESCALE,
+    }
+)
+
+KILLS_OF_TASKS: Final[tuple[FaultKind, ...]] = ("kill_task", "kill_all")
+DRIVER_POINTS: Final[tuple[Point, ...]] = (
+    "triggered",
+    "metadata_written",
+    "completed",
+    "notified",
+    "committing",
+    "committed",
+)
+"""Points that the driver passes, between two epochs: no worker runs a task there."""
+
+MISSING: Final[frozenset[tuple[FaultKind, Point]]] = frozenset(
+    {
+        *[(kind, point) for kind in KILLS_OF_TASKS for point in DRIVER_POINTS],
+        # An epoch waits for its writes, so none can come after its time.
+        ("late_write", "snapshotted"),
+        ("late_write", "metadata_written"),
+    }
+)
+"""What this system could take by its kind, but never comes to."""
+
+
+class SparkSystem:
+    """Runs scenarios against the engine on Spark, one after another."""
+
+    name = NAME
+    capabilities = CAPABILITIES
+    missing = MISSING
+
+    def __init__(
+        self,
+        folder: Path | None = None,
+        mutant: str = "",
+        mutant_file: str = "",
+        process_seconds: float = LONGEST_PROCESS_SECONDS,
+    ) -> None:
+        if mutant:
+            # A wrong name is told here, and not by each driver.
+            find_mutant(mutant, mutant_file or None)
+        self._folder = folder
+        self._process_seconds = process_seconds
+        self._drivers = Drivers(mutant, mutant_file)
+
+    def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
+        """One run in folders of its own; there is no trace to be had."""
+        with trial_folder(self._folder) as folder:
+            faults, left = applicable(scenario.faults, CAPABILITIES, MISSING)
+            spec = msgspec.structs.replace(spec_of(family, scenario, folder), faults=faults)
+            lengths = {split: len(records) for split, records in scenario.records.items()}
+            run = SparkRun(
+                spec, lengths, folder, drivers=self._drivers, process_seconds=self._process_seconds
+            )
+            history = run.run()
+        history.statistics.not_applicable = left
+        return history
+
+    def close(self) -> None:
+        """End the drivers that are left; a run afterwards starts another one."""
+        self._drivers.close()
+
+
+class Drivers:
+    """The drivers of one system: one that works, and one more where it is going to be needed."""
+
+    def __init__(self, mutant: str = "", mutant_file: str = "") -> None:
+        self._mutant = mutant
+        self._mutant_file = mutant_file
+        self._idle: deque[Driver] = deque()
+
+    def take(self) -> Driver:
+        """One that is ready, or will be soon."""
+        while self._idle:
+            driver = self._idle.popleft()
+            if driver.is_alive:
+                return driver
+            driver.end()
+        return Driver(self._mutant, self._mutant_file)
+
+    def give_back(self, driver: Driver) -> None:
+        """It has done its job, and can do another one."""
+        self._idle.append(driver)
+
+    def prepare(self) -> None:
+        """One will be needed soon."""
+        if not self._idle:
+            self._idle.append(Driver(self._mutant, self._mutant_file))
+
+    def close(self) -> None:
+        """End all that are idle."""
+        while self._idle:
+            self._idle.popleft().end()
+
+
+@dataclass(slots=True)
+class SparkRun(JobRun):
+    """One job on Spark."""
+
+    drivers: Drivers = field(default_factory=Drivers)
+    process_seconds: float = LONGEST_PROCESS_SECONDS
+
+    def retelling(self) -> Retelling:
+        """Who knows of workers."""
+        spec = self.spec
+        output = Path(spec.output)
+        return EpochRetelling(
+            spec.faults, self.lengths, output, spec.suffix, self.read_rows, spec.parallelism
+        )
+
+    def run(self) -> History:
+        """Start driver after driver until the job has ended; the points are counted on the board."""
+        board = self.folder / "faults.json"
+        self.spec = msgspec.structs.replace(self.spec, board=str(board))
+        # Spelt out: a class with slots is made anew, and the short form would look in the old one.
+        history = JobRun.run(self)
+        history.statistics.points = read_board(board).points
+        return history
+
+    def live(self, number: int, path: Path) -> Ending:
+        """Let one driver do the job, or die of it."""
+        driver = self.drivers.take()
+        driver.wait_until_ready()
+        if self._will_die():
+            self.drivers.prepare()
+        try:
+            answer = driver.run(path, self.process_seconds)
+            at = time.monotonic_ns()
+            last_words = f"exit code {answer.code}: {driver.last_words()}"
+        except BaseException:
+            driver.end()
+            raise
+        if driver.is_alive:
+            self.drivers.give_back(driver)
+        else:
+            driver.end()
+        return Ending(
+            at=at,
+            was_killed=answer.code == -signal.SIGKILL,
+            in_time=answer.in_time,
+            events=read_all_events(self.events_path(number)),
+            last_words=last_words,
+        )
+
+    def _will_die(self) -> bool:
+        """Whether a fault still waits that kills the driver."""
+        left = read_board(self.spec.board).waiting.left or [1] * len(self.spec.faults)
+        return any(
+            count and (fault.kind == "kill_process" or (fault.kind, fault.point) == TORN_METADATA)
+            for fault, count in zip(self.spec.faults, left, strict=True)
+        )

@@ -1,0 +1,130 @@
+"""A subtask on Spark under observation, in its worker: it tells what it does, and dies where it is told to.
+
+The rules this module lives by:
+
+- It is the runtime's own subtask, derived from; what it adds looks on, and every event is told before the
+  next thing can become visible.
+- The probe of a job under trial is the board of its faults: with it everything travels that a worker needs.
+- The task checks itself after every event. The first mistake of the engine's own ends the run: it is told
+  with its place, and stands on the board for the driver to see.
+- A write that is torn is the death of its writer in the middle of it: half of the file is there, and nobody
+  was told that it failed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from engine.graph import JobGraph
+from engine.messages import TaskId
+from engine.operators.source import SourceOperator
+from engine.protocol_points import METADATA_WRITTEN, SNAPSHOTTED
+from engine.runtime.spark.epoch import Deployment, Epoch
+from engine.runtime.spark.stages import Parcel
+from engine.runtime.spark.subtask import EpochIsOver, SubtaskRun, UpstreamFailed
+from engine.runtime.storage import LocalCheckpointStorage, StorageError
+from engine.task.events import StoreSnapshot, TaskEvent
+from engine.task.task import Task
+from harness.systems import event_log
+from harness.systems.assembly import Assembly
+from harness.systems.ends import records_read
+from harness.systems.fault_board import FaultBoard
+from harness.systems.spec import Spec
+from harness.systems.told import say_error, say_snapshot
+
+
+def assembly_of(spec: Spec, board: FaultBoard) -> Assembly:
+    """What builds the job in a process that has the board."""
+    return Assembly(spec, board.log, partial(board.outside_fault, "committing"))
+
+
+@dataclass(frozen=True)
+class JobRecipe:
+    """Builds a job in a worker."""
+
+    spec: Spec
+    parallelism: int
+    board: FaultBoard
+
+    def __call__(self) -> JobGraph:
+        """The graph, with ends that tell into the log of this process."""
+        return assembly_of(self.spec, self.board).graph(self.parallelism)
+
+
+class FaultyStorage(LocalCheckpointStorage):
+    """The storage of checkpoints as one of the processes under trial sees it."""
+
+    def __init__(self, root: str, board: FaultBoard, name: str) -> None:
+        super().__init__(root)
+        self._board = board
+        self._name = name
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a snapshot, unless that fails."""
+        self._may_fail(SNAPSHOTTED, path, path, data)
+        super().write(path, data)
+
+    def publish(self, path: str, data: bytes) -> None:
+        """Publish metadata, unless that fails."""
+        folder, _, name = path.rpartition("/")
+        self._may_fail(METADATA_WRITTEN, path, f"{folder}/.{name}.unpublished", data)
+        super().publish(path, data)
+
+    def _may_fail(self, point: str, path: str, torn: str, data: bytes) -> None:
+        checkpoint_id = int(path.partition("/")[0].removeprefix("chk-"))
+        fault = self._board.outside_fault(point, self._name, checkpoint_id)
+        if fault is None:
+            return
+        if fault == "tear_write":
+            super().write(torn, data[: len(data) // 2])
+            self._board.fall()
+        raise StorageError(f"checkpoint file {path} cannot be written: the disk refused it, as planned")
+
+
+class ObservedSubtask(SubtaskRun):
+    """One subtask in one epoch, telling its events."""
+
+    def __init__(self, deployment: Deployment, epoch: Epoch, task_id: TaskId, spark_attempt: int) -> None:
+        super().__init__(deployment, epoch, task_id, spark_attempt)
+        board = deployment.probe
+        assert isinstance(board, FaultBoard)
+        self._board = board
+        self.storage = FaultyStorage(deployment.storage.root, board, self.name)
+
+    def run(self, arrived: Iterable[Parcel]) -> Iterator[Parcel]:
+        """As every subtask, and it can be killed for as long."""
+        restored = self.epoch.restores[self.task_id].checkpoint_id
+        with self._board.living(self.name, self.attempt):
+            self._board.log.say(
+                event_log.SUBTASK_STARTED, task=self.name, attempt=self.attempt, restored=restored
+            )
+            yield from super().run(arrived)
+
+    def opened(self, task: Task) -> None:
+        """From here on it is known how far a source has read."""
+        super().opened(task)
+        head = task.operators[0]
+        if isinstance(head, SourceOperator):
+            self._board.reading = partial(records_read, head)
+
+    def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
+        """Tell what the snapshot covers, before it can be stored."""
+        super().snapshot_taken(task, effect)
+        say_snapshot(self._board.log, task, effect)
+
+    def _handle(self, task: Task, event: TaskEvent) -> None:
+        super()._handle(task, event)
+        task.validate()
+
+    def _live(self, parcels: deque[Parcel]) -> Iterator[None]:
+        try:
+            yield from super()._live(parcels)
+        except (EpochIsOver, UpstreamFailed):
+            raise
+        except Exception as error:
+            say_error(self._board.log, self.name, error)
+            self._board.end()
+            raise
