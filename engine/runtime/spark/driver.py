@@ -53,6 +53,7 @@ from engine.job.events import (
 from engine.job.layout import Layout, layout_of
 from engine.job.master import JobState
 from engine.messages import (
+    AcknowledgeCheckpoint,
     AttemptId,
     NotifyCheckpointComplete,
     Send,
@@ -166,6 +167,8 @@ class SparkExecution(JobDriver):
         self._committer: Committer | None = None
         self._plans: dict[TaskId, RestorePlan] = {}
         self._pace = Pace(graph.settings)
+        self._ended: set[TaskId] = set()
+        """The tasks that had processed all their input at the last checkpoint, as far as is known."""
         self._job: EpochJob | None = None
         self._epoch: Epoch | None = None
         self._epoch_began_ms = 0
@@ -244,15 +247,9 @@ class SparkExecution(JobDriver):
         self.master_event(TriggerRequested())
         assert self._triggers, "no checkpoint was triggered although all tasks run"
         trigger = self._triggers[0]
-        sources = [
-            TaskId(vertex.index, subtask)
-            for vertex in self.graph.vertices
-            if not vertex.inputs
-            for subtask in range(vertex.parallelism)
-        ]
-        self._epoch = Epoch(
-            trigger.checkpoint_id, trigger.timestamp_ms, self._pace.quotas(sources), self._plans
-        )
+        sources = [task for task in self._plans if not self.graph.vertices[task.vertex].inputs]
+        quotas = self._pace.quotas(sources, self._ended)
+        self._epoch = Epoch(trigger.checkpoint_id, trigger.timestamp_ms, quotas, self._plans)
         self._epoch_began_ms = self.now()
         self._job = self.start_job(self._epoch)
 
@@ -280,6 +277,12 @@ class SparkExecution(JobDriver):
             _logger.warning("attempt %s: %s", attempt, failures[0].cause)
             self._mailbox.append(replace(failures[0], attempt=attempt))
             return
+        self._ended = {
+            message.task
+            for report in reports
+            for message in report.messages
+            if isinstance(message, AcknowledgeCheckpoint) and message.finished
+        }
         for report in reports:
             # They came with the driver's own job: it is this attempt that they belong to.
             self._mailbox.extend([replace(message, attempt=attempt) for message in report.messages])
@@ -410,6 +413,7 @@ class SparkExecution(JobDriver):
     def start_tasks(self, begin_with: dict[TaskId, RestorePlan]) -> None:
         """Settle what the checkpoint lists; tasks then restore themselves in each epoch."""
         self._plans = begin_with
+        self._ended = set()
         attempt = self.master.attempt
         assert attempt is not None
         settled = [self._settle(task) for task in begin_with]

@@ -4,14 +4,15 @@ The rules this module lives by:
 
 - It is decided before the epoch begins, and never by a clock while it runs: a task that Spark runs again must
   read the same records again.
-- ``execution.checkpointing.interval-records`` is taken at its word. An interval in time becomes the number of
+- ``execution.checkpointing.interval-records`` is taken at its word, and divided over the source subtasks that
+  have something to read. An interval in time becomes the number of
   records that would take so long, judged by the epochs before; the first one is small, and none is much
   larger than the one before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from engine.configuration import CheckpointSettings
@@ -31,10 +32,13 @@ class Pace:
         self._given = settings.interval_records
         self._records = settings.interval_records or FIRST_RECORDS
 
-    def quotas(self, sources: Sequence[TaskId]) -> dict[TaskId, int]:
-        """How many records each source subtask shall read; each reads one at least."""
-        share, rest = divmod(self._records, max(1, len(sources)))
-        return {source: max(1, share + (place < rest)) for place, source in enumerate(sources)}
+    def quotas(self, sources: Sequence[TaskId], ended: Collection[TaskId] = ()) -> dict[TaskId, int]:
+        """How many records each source subtask shall read, one at least; ``ended`` have none left."""
+        readers = [source for source in sources if source not in ended]
+        share, rest = divmod(self._records, max(1, len(readers)))
+        quotas = dict.fromkeys(sources, 1)
+        quotas.update({source: max(1, share + (place < rest)) for place, source in enumerate(readers)})
+        return quotas
 
     def learn(self, records: int, elapsed_ms: int) -> None:
         """Take an epoch into account: what it read, and how long it took."""

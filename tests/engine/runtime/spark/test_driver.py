@@ -1,0 +1,184 @@
+"""The driver of epochs: what it takes, what it commits, what it collects, how it restarts."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.errors import UnrecoverableError
+from engine.messages import TaskId
+from engine.protocol_points import (
+    ABORTED,
+    ACKNOWLEDGED,
+    ALIGNED,
+    BARRIER_RECEIVED,
+    COMMITTED,
+    COMMITTING,
+    COMPLETED,
+    ELEMENT,
+    END_OF_DATA,
+    METADATA_WRITTEN,
+    NOTIFIED,
+    POINTS,
+    PRE_COMMITTED,
+    RESTORED,
+    RESTORING,
+    SNAPSHOTTED,
+    TRIGGERED,
+    UPLOADED,
+)
+from engine.runtime.result import JobExecutionFailed
+from engine.runtime.spark.job import JobLost
+
+WORKER_POINTS = (
+    RESTORING,
+    RESTORED,
+    ELEMENT,
+    BARRIER_RECEIVED,
+    ALIGNED,
+    PRE_COMMITTED,
+    SNAPSHOTTED,
+    UPLOADED,
+    ACKNOWLEDGED,
+    END_OF_DATA,
+)
+DRIVER_POINTS = (TRIGGERED, METADATA_WRITTEN, COMPLETED, NOTIFIED, COMMITTING, COMMITTED)
+
+
+def test_points_of_epochs_are_all_points_but_one():
+    assert {*WORKER_POINTS, *DRIVER_POINTS, ABORTED} == set(POINTS)
+
+
+def test_a_job_runs_to_its_end(job, here):
+    _, result = here(job.graph())
+    assert job.rows() == job.counts
+    assert job.left_behind() == (["finished", "incarnation-1"], [])
+    assert (result.attempts, result.checkpoints, result.records_read) == (1, 6, 600)
+
+
+@pytest.mark.parametrize("point", WORKER_POINTS)
+def test_a_worker_that_dies_at_any_point_changes_nothing(job, here, point):
+    checkpoint = 0 if point in (ELEMENT, END_OF_DATA) else 2
+    probe = here.dying(point, checkpoint=checkpoint, times=2)
+    _, result = here(job.graph(), probe)
+    assert probe.struck == 2
+    assert job.rows() == job.counts
+    assert job.left_behind() == (["finished", "incarnation-1"], [])
+    assert (result.attempts, result.checkpoints) == (1, 6)
+
+
+@pytest.mark.parametrize("point", DRIVER_POINTS)
+def test_a_driver_that_dies_at_any_point_is_succeeded(job, here, point):
+    probe = here.dying(point, checkpoint=3, death=job.power_cut)
+    with pytest.raises(job.power_cut):
+        here(job.graph(), probe)
+    here(job.graph(3))
+    assert job.rows() == job.counts
+    assert job.left_behind() == (["finished", "incarnation-2"], [])
+
+
+@pytest.mark.parametrize("vertex", [0, 1])
+def test_an_attempt_whose_work_was_done_twice_leaves_nothing_behind(job, here, vertex):
+    """It wrote its snapshot and its part file, then its output was lost; the second attempt counts."""
+
+    def repeat(execution):
+        execution.repeated = [(3, TaskId(vertex, 0)), (4, TaskId(vertex, 1))]
+
+    execution, result = here(job.graph(), prepare=repeat)
+    assert execution.repeated == []
+    assert len(execution.tried) == 6 * 4 + 2
+    assert job.rows() == job.counts
+    assert job.left_behind() == (["finished", "incarnation-1"], [])
+    assert result.attempts == 1
+
+
+def test_what_a_lost_attempt_left_is_gone_when_the_next_epoch_begins(job, here):
+    class Watched(here.execution):
+        def __init__(self, *arguments, **settings):
+            self.seen = {}
+            super().__init__(*arguments, **settings)
+
+        def start_job(self, epoch):
+            chk = sorted(path.name for path in job.directory.glob(f"chk-{epoch.checkpoint_id - 1}/*"))
+            self.seen[epoch.checkpoint_id] = (len(chk), job.hidden())
+            return super().start_job(epoch)
+
+    def repeat(execution):
+        execution.repeated = [(3, TaskId(0, 0)), (4, TaskId(1, 1))]
+
+    execution, _ = here(job.graph(), execution_class=Watched, prepare=repeat)
+    # Four snapshots and the metadata.
+    assert {checkpoint: seen for checkpoint, seen in execution.seen.items() if checkpoint > 1} == {
+        checkpoint: (5, []) for checkpoint in range(2, 7)
+    }
+
+
+def test_an_epoch_in_which_two_attempts_of_a_subtask_were_read_is_not_taken(job, here):
+    class Mixing(here.execution):
+        has_mixed = False
+
+        def start_job(self, epoch):
+            done = super().start_job(epoch)
+            if epoch.checkpoint_id == 3 and not self.has_mixed:
+                self.has_mixed = True
+                # Spark has run a source subtask again after one of its readers was done.
+                place = next(place for place, report in enumerate(done.found) if report.task == TaskId(0, 1))
+                again = type(done)(self, epoch).found
+                done.found[place] = again[place]
+            return done
+
+    execution, result = here(job.graph(), execution_class=Mixing)
+    assert execution.has_mixed
+    assert result.attempts == 2
+    assert job.rows() == job.counts
+    assert job.left_behind() == (["finished", "incarnation-1"], [])
+
+
+def test_a_function_that_raises_fails_its_task_at_once_and_the_job_restarts(job, here):
+    probe = here.dying(ELEMENT, task="count", checkpoint=0, death=ValueError("no luck"))
+    execution, result = here(job.graph(), probe)
+    assert result.attempts == 2
+    # Each task once in the epoch that failed, and once in each of six more.
+    assert len(execution.tried) == 7 * 4
+    assert job.rows() == job.counts
+    assert job.left_behind() == (["finished", "incarnation-1"], [])
+
+
+def test_restarts_are_counted_by_the_restart_strategy(job, here):
+    probe = here.dying(SNAPSHOTTED, task="count -> sink-1", times=100, death=ValueError("never\nany luck"))
+    with pytest.raises(
+        JobExecutionFailed, match=r"^job 'words' failed: count -> sink-1: ValueError: never any luck$"
+    ):
+        here(job.graph(restart_strategy__fixed_delay__attempts=2), probe)
+    assert probe.struck == 3
+
+
+def test_an_error_that_no_restart_can_mend_ends_the_job(job, here):
+    probe = here.dying(
+        SNAPSHOTTED, task="count", times=100, death=UnrecoverableError("words.csv, line 3: bad")
+    )
+    with pytest.raises(JobExecutionFailed, match=r"^job 'words' failed: words\.csv, line 3: bad$"):
+        here(job.graph(), probe)
+    assert probe.struck == 2, "once in each of the two counts, which run side by side"
+
+
+def test_a_spark_job_that_fails_for_good_is_a_failure_of_the_attempt(job, here):
+    probe = here.dying(UPLOADED, checkpoint=2, times=4)
+    _, result = here(job.graph(), probe)
+    assert result.attempts == 2
+    assert job.rows() == job.counts
+    assert job.left_behind() == (["finished", "incarnation-1"], [])
+
+
+def test_a_spark_that_has_gone_ends_the_job_and_another_process_goes_on(job, here):
+    class Gone(here.execution):
+        def start_job(self, epoch):
+            done = super().start_job(epoch)
+            if epoch.checkpoint_id == 3:
+                done.failure = JobLost("Spark has stopped: no answer", is_final=True)
+            return done
+
+    with pytest.raises(JobExecutionFailed, match=r"^job 'words' failed: Spark has stopped: no answer$"):
+        here(job.graph(), execution_class=Gone)
+    here(job.graph())
+    assert job.rows() == job.counts
+    assert job.left_behind() == (["finished", "incarnation-2"], [])
