@@ -73,6 +73,8 @@ class KeyedProcessOperator(FunctionOperator):
         select_key = self._key_selector
         context = self._context
         backend = self._keyed
+        if backend.cleanups:
+            backend.sweep(len(records))
         results: list[Record] = []
         for value, timestamp in records:
             backend.current_key = select_key(value)

@@ -17,6 +17,7 @@ from engine.state.files import StateError
 from engine.state.keyed import KeyedStateBackend, Registered
 from engine.state.restoring import check_stored, decode_groups
 from engine.state.snapshot import EncodedTable, KeyedSnapshot, TableSnapshot, wrong_entry
+from engine.state.ttl_states import Cleanup, TtlState
 from engine.types import TypeInformation
 
 REMEMBERED_KEY_GROUPS: Final = 1024
@@ -150,6 +151,27 @@ class HeapMaps:
         return self.entries.copy()
 
 
+class Round:
+    """Gives the entries of a table some at a time, again and again.
+
+    An entry that comes while a round is under way has its turn in the next.
+    """
+
+    __slots__ = ("_entries", "_left")
+
+    def __init__(self, entries: Mapping[Any, Any]) -> None:
+        self._entries = entries
+        self._left: list[Any] = []
+
+    def next_entries(self, count: int) -> list[Any]:
+        """The next ``count`` entries, or as many as are left of this round."""
+        if not self._left:
+            self._left = list(self._entries)
+        taken = self._left[-count:]
+        del self._left[-count:]
+        return taken
+
+
 class HashMapStateBackend(KeyedStateBackend):
     """Keyed state on the heap (Flink: HashMapStateBackend)."""
 
@@ -213,6 +235,18 @@ class HashMapStateBackend(KeyedStateBackend):
                 "restore another checkpoint"
             )
 
+    def _begin_cleanup(self, registered: Registered, state: TtlState) -> None:
+        assert registered.ttl is not None
+        assert registered.lifetime is not None
+        strategy = registered.ttl.get_cleanup_strategies().get_incremental_cleanup_strategy()
+        if strategy is None:
+            return
+        following = Round(_held_by(registered)).next_entries
+        registered.cleanup = Cleanup(following, state.drop_expired, strategy.get_cleanup_size())
+        registered.lifetime.accessed = registered.cleanup.access
+        if strategy.run_cleanup_for_every_record():
+            self.cleanups.append(registered.cleanup)
+
     def _snapshot_of(self, registered: Registered) -> TableSnapshot:
         """Take a table so that later changes do not reach what is taken."""
         table, stored_type = registered.table, registered.stored_type
@@ -224,6 +258,9 @@ class HashMapStateBackend(KeyedStateBackend):
         except Exception as error:
             live = self._taken(registered, _held_by(registered))
             raise wrong_entry(live, self.key_type, error) from error
+        if registered.ttl is not None and registered.ttl.get_cleanup_strategies().in_full_snapshot():
+            assert self._clock is not None
+            entries = _unexpired(entries, registered.kind, self._clock() - registered.ttl.ttl_ms)
         return self._taken(registered, entries)
 
     def _taken(self, registered: Registered, entries: dict[Any, Any]) -> TableSnapshot:
@@ -241,6 +278,22 @@ class HashMapStateBackend(KeyedStateBackend):
                 for entries, namespaced in tables:
                     living.update([entry[0] for entry in entries] if namespaced else entries)
                 self._key_groups = {key: group for key, group in key_groups.items() if key in living}
+
+
+def _unexpired(entries: dict[Any, Any], kind: str, last_expired: int) -> dict[Any, Any]:
+    """Leave out what was last accessed at ``last_expired`` or before."""
+    kept: dict[Any, Any] = {}
+    for entry, held in entries.items():
+        living = held
+        if kind == LIST:
+            living = [element for element in held if element[1] > last_expired]
+        elif kind == MAP:
+            living = {key: value for key, value in held.items() if value[1] > last_expired}
+        elif held[1] <= last_expired:
+            continue
+        if living:
+            kept[entry] = living
+    return kept
 
 
 def _held_by(registered: Registered) -> dict[Any, Any]:

@@ -47,6 +47,17 @@ from engine.state.states import (
 )
 from engine.state.tables import NO_KEY, ValueTable
 from engine.state.ttl import StateTtlConfig
+from engine.state.ttl_states import (
+    Cleanup,
+    Lifetime,
+    TtlAggregatingState,
+    TtlListState,
+    TtlMapState,
+    TtlReducingState,
+    TtlState,
+    TtlValueState,
+    lifetime_of,
+)
 from engine.types import TypeInformation, Types
 
 __all__ = ["NO_KEY", "KeyedStateBackend", "Registered"]
@@ -64,6 +75,8 @@ class Registered(msgspec.Struct, eq=False, kw_only=True):
     namespace_type: TypeInformation | None
     ttl: StateTtlConfig | None
     table: Any = None
+    lifetime: Lifetime | None = None
+    cleanup: Cleanup | None = None
 
     def is_asked_for_by(self, descriptor: StateDescriptor, namespace_type: TypeInformation | None) -> bool:
         """Whether another descriptor means the same state."""
@@ -81,6 +94,7 @@ class KeyedStateBackend(ABC):
     __slots__ = (
         "_clock",
         "_registered",
+        "cleanups",
         "current_key",
         "key_group_range",
         "key_type",
@@ -98,6 +112,8 @@ class KeyedStateBackend(ABC):
         self.key_group_range = key_group_range
         self.key_type = Types.DYNAMIC() if key_type is None else key_type
         self.current_key: Any = NO_KEY
+        self.cleanups: list[Cleanup] = []
+        """Those that run for every record; operators look here once a buffer."""
         self._clock = clock
         self._registered: dict[str, Registered] = {}
 
@@ -131,38 +147,69 @@ class KeyedStateBackend(ABC):
         self, descriptor: ValueStateDescriptor, namespace_type: TypeInformation | None = None
     ) -> ValueState:
         """Give a value of the current key."""
-        table = self._register(descriptor, namespace_type).table
-        return KeyedValueState(self, descriptor.name, namespace_type is not None, table)
+        state: ValueState = self._state_over(KeyedValueState, TtlValueState, descriptor, namespace_type)
+        return state
 
     def list_state(
         self, descriptor: ListStateDescriptor, namespace_type: TypeInformation | None = None
     ) -> ListState:
         """Give a list of the current key."""
-        table = self._register(descriptor, namespace_type).table
-        return KeyedListState(self, descriptor.name, namespace_type is not None, table)
+        state: ListState = self._state_over(KeyedListState, TtlListState, descriptor, namespace_type)
+        return state
 
     def map_state(
         self, descriptor: MapStateDescriptor, namespace_type: TypeInformation | None = None
     ) -> MapState:
         """Give a map of the current key."""
-        table = self._register(descriptor, namespace_type).table
-        return KeyedMapState(self, descriptor.name, namespace_type is not None, table)
+        state: MapState = self._state_over(KeyedMapState, TtlMapState, descriptor, namespace_type)
+        return state
 
     def reducing_state(
         self, descriptor: ReducingStateDescriptor, namespace_type: TypeInformation | None = None
     ) -> ReducingState:
         """Give a reduced value of the current key."""
-        table = self._register(descriptor, namespace_type).table
-        namespaced = namespace_type is not None
-        return KeyedReducingState(self, descriptor.name, namespaced, table, descriptor.reduce)
+        state: ReducingState = self._state_over(
+            KeyedReducingState, TtlReducingState, descriptor, namespace_type, descriptor.reduce
+        )
+        return state
 
     def aggregating_state(
         self, descriptor: AggregatingStateDescriptor, namespace_type: TypeInformation | None = None
     ) -> AggregatingState:
         """Give an accumulator of the current key."""
-        table = self._register(descriptor, namespace_type).table
+        state: AggregatingState = self._state_over(
+            KeyedAggregatingState, TtlAggregatingState, descriptor, namespace_type, descriptor.agg_function
+        )
+        return state
+
+    def _state_over(
+        self,
+        plain: Any,
+        timed: Any,
+        descriptor: StateDescriptor,
+        namespace_type: TypeInformation | None,
+        function: Any = None,
+    ) -> Any:
+        registered = self._register(descriptor, namespace_type)
         namespaced = namespace_type is not None
-        return KeyedAggregatingState(self, descriptor.name, namespaced, table, descriptor.agg_function)
+        if registered.ttl is None:
+            return plain(self, descriptor.name, namespaced, registered.table, function)
+        if self._clock is None:
+            raise StateError(f"state {descriptor.name!r} has a time to live, but its backend has no clock")
+        if registered.lifetime is None:
+            registered.lifetime = lifetime_of(registered.ttl, self._clock)
+        state = timed(
+            self, descriptor.name, namespaced, registered.table, function, _life=registered.lifetime
+        )
+        if registered.cleanup is None:
+            self._begin_cleanup(registered, state)
+        return state
+
+    def sweep(self, records: int) -> None:
+        """So many records were processed: for states whose cleanup runs for every record."""
+        for cleanup in self.cleanups:
+            for _ in range(records):
+                cleanup.access()
 
     def _register(
         self, descriptor: StateDescriptor, namespace_type: TypeInformation | None = None
@@ -193,6 +240,10 @@ class KeyedStateBackend(ABC):
     @abstractmethod
     def restore(self, encoded: Mapping[str, EncodedTable], *, allow_pickle: bool = False) -> None:
         """Take over stored state, before the first state is asked for: what falls in this backend's range."""
+
+    @abstractmethod
+    def _begin_cleanup(self, registered: Registered, state: TtlState) -> None:
+        """Set the cleanup of a state with a time to live up, where its configuration has one for here."""
 
     def close(self) -> None:
         """Let go of what the backend holds outside of memory."""

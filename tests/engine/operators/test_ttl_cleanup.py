@@ -1,0 +1,33 @@
+"""Operators on keyed streams give the cleanup that runs for every record its turns."""
+
+from engine.durations import Time
+from engine.functions import KeyedProcessFunction
+from engine.operators.process import KeyedProcessOperator
+from engine.state.descriptors import ValueStateDescriptor
+from engine.state.ttl import StateTtlConfig
+from engine.types import Types
+
+TTL = 100
+
+
+class Remember(KeyedProcessFunction):
+    def open(self, runtime_context):
+        self.descriptor = ValueStateDescriptor("seen", Types.LONG())
+        config = StateTtlConfig.new_builder(Time.milliseconds(TTL)).cleanup_incrementally(2, True)
+        self.descriptor.enable_time_to_live(config.build())
+        self.state = runtime_context.get_state(self.descriptor)
+
+    def process_element(self, value, ctx):
+        if value != "idle":
+            self.state.update(1)
+
+
+def test_every_record_cleans_up_though_it_does_not_access_the_state(bench):
+    operator = bench.open(KeyedProcessOperator(Remember(), lambda value: value, Types.STRING()))
+    keys = lambda: operator._backend.keys(operator.function.descriptor)  # noqa: E731
+    bench.process(operator, "a", "b", "c")
+    bench.now = TTL
+    bench.process(operator, "idle")
+    assert len(keys()) == 1
+    bench.process(operator, "idle")
+    assert keys() == []
