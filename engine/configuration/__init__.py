@@ -3,13 +3,10 @@
 An option is checked when it is set, by name and by value, so that a mistake is told where it is made. The
 spellings of older Flink versions are accepted with one warning. What Flink knows and this engine does not do
 yet is refused by name rather than ignored, because an ignored option is a wrong guarantee.
-
-Restart strategy: as long as exponential-delay, Flink's default with checkpointing, does not exist here, the
-default is fixed-delay with 1 s and no limit (which was Flink's default up to 1.18). Without checkpointing
-it is none, as in Flink.
 """
 
 from engine.configuration.configuration import Configuration, ConfigurationError, find_option
+from engine.configuration.option import ConfigOption
 from engine.configuration.options import (
     ALLOW_PICKLED_STATE,
     AUTO_WATERMARK_INTERVAL,
@@ -33,13 +30,17 @@ from engine.configuration.options import (
     NOT_SUPPORTED_YET,
     OPERATOR_CHAINING,
     OPTIONS,
-    RESTART_ATTEMPTS,
-    RESTART_DELAY,
-    RESTART_STRATEGY,
     STATE_BACKEND,
-    ConfigOption,
 )
-from engine.configuration.settings import UNLIMITED_RESTARTS, CheckpointSettings, job_settings
+from engine.configuration.restart_options import RESTART_STRATEGY, UNLIMITED_RESTARTS
+from engine.configuration.restarts import (
+    ExponentialDelayRestarts,
+    FailureRateRestarts,
+    FixedDelayRestarts,
+    NoRestarts,
+    RestartSettings,
+)
+from engine.configuration.settings import CheckpointSettings, job_settings
 
 __all__ = [
     "ALLOW_PICKLED_STATE",
@@ -64,8 +65,6 @@ __all__ = [
     "NOT_SUPPORTED_YET",
     "OPERATOR_CHAINING",
     "OPTIONS",
-    "RESTART_ATTEMPTS",
-    "RESTART_DELAY",
     "RESTART_STRATEGY",
     "STATE_BACKEND",
     "UNLIMITED_RESTARTS",
@@ -73,6 +72,11 @@ __all__ = [
     "ConfigOption",
     "Configuration",
     "ConfigurationError",
+    "ExponentialDelayRestarts",
+    "FailureRateRestarts",
+    "FixedDelayRestarts",
+    "NoRestarts",
+    "RestartSettings",
     "find_option",
     "job_settings",
 ]

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
-from engine.configuration.options import NOT_SUPPORTED_YET, OPTIONS, ConfigOption, T
+from engine.configuration.option import ConfigOption, T
+from engine.configuration.options import NOT_SUPPORTED_YET, OPTIONS
 
 
 class ConfigurationError(ValueError):

@@ -5,10 +5,9 @@ Keys, defaults and deprecated spellings are Flink's, except where the line begin
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 
+from engine.configuration.option import ConfigOption
 from engine.configuration.parsing import (
     at_least,
     one_of,
@@ -17,27 +16,12 @@ from engine.configuration.parsing import (
     parse_interval_ms,
     parse_max_parallelism,
     parse_not_yet,
+    parse_positive_duration_ms,
     parse_text,
-    parse_timeout_ms,
 )
-
-T = TypeVar("T")
+from engine.configuration.restart_options import RESTART_OPTIONS
 
 EXACTLY_ONCE: Final = "EXACTLY_ONCE"
-FIXED_DELAY: Final = "fixed-delay"
-NO_RESTART: Final = "none"
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigOption(Generic[T]):
-    """One option. ``parse`` turns text or a plain value into the option's type, or raises ValueError."""
-
-    key: str
-    default: T
-    parse: Callable[[Any], T]
-    doc: str
-    deprecated: tuple[str, ...] = ()
-
 
 CHECKPOINT_INTERVAL: Final[ConfigOption[int | None]] = ConfigOption(
     "execution.checkpointing.interval",
@@ -60,7 +44,7 @@ CHECKPOINT_MODE: Final[ConfigOption[str]] = ConfigOption(
 CHECKPOINT_TIMEOUT: Final[ConfigOption[int]] = ConfigOption(
     "execution.checkpointing.timeout",
     600_000,
-    parse_timeout_ms,
+    parse_positive_duration_ms,
     "How long a checkpoint may take before it is aborted.",
 )
 CHECKPOINT_MIN_PAUSE: Final[ConfigOption[int]] = ConfigOption(
@@ -119,33 +103,6 @@ STATE_BACKEND: Final[ConfigOption[str]] = ConfigOption(
     one_of({"hashmap": "hashmap"}, later=("rocksdb", "forst")),
     "Where keyed state lives while the job runs.",
     ("state.backend",),
-)
-RESTART_STRATEGY: Final[ConfigOption[str | None]] = ConfigOption(
-    "restart-strategy.type",
-    None,
-    one_of(
-        {
-            "none": NO_RESTART,
-            "off": NO_RESTART,
-            "disable": NO_RESTART,
-            "fixed-delay": FIXED_DELAY,
-        },
-        later=("exponential-delay", "failure-rate"),
-    ),
-    "Whether and when a failed job is tried again.",
-    ("restart-strategy",),
-)
-RESTART_ATTEMPTS: Final[ConfigOption[int]] = ConfigOption(
-    "restart-strategy.fixed-delay.attempts",
-    1,
-    at_least(0),
-    "How many restarts in the life of the job.",
-)
-RESTART_DELAY: Final[ConfigOption[int]] = ConfigOption(
-    "restart-strategy.fixed-delay.delay",
-    1000,
-    parse_duration_ms,
-    "How long to wait before each restart.",
 )
 DEFAULT_PARALLELISM: Final[ConfigOption[int]] = ConfigOption(
     "parallelism.default",
@@ -210,9 +167,7 @@ OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     CHECKPOINT_RETENTION,
     CHECKPOINT_UNALIGNED,
     STATE_BACKEND,
-    RESTART_STRATEGY,
-    RESTART_ATTEMPTS,
-    RESTART_DELAY,
+    *RESTART_OPTIONS,
     DEFAULT_PARALLELISM,
     MAX_PARALLELISM,
     JOB_NAME,
@@ -222,9 +177,6 @@ OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     CHANNEL_BUFFERS,
     ALLOW_PICKLED_STATE,
 )
-
-_BY_KEY: Final = {option.key: option for option in OPTIONS}
-_BY_DEPRECATED_KEY: Final = {key: option for option in OPTIONS for key in option.deprecated}
 
 NOT_SUPPORTED_YET: Final = (
     "execution.checkpointing.savepoint-dir",

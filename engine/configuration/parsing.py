@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import Any, Final
 
 from engine.key_groups import MAX_PARALLELISM_LIMIT
@@ -28,6 +29,43 @@ def at_least(lowest: int) -> Callable[[Any], int]:
         number = parse_integer(value)
         if number < lowest:
             raise ValueError(f"at least {lowest} is needed")
+        return number
+
+    return parse
+
+
+def parse_number(value: Any) -> float:
+    """Read a number, whole or not."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError("a number is needed")
+    try:
+        number = float(value)
+    except ValueError:
+        raise ValueError("a number is needed") from None
+    if not isfinite(number):
+        raise ValueError("a finite number is needed")
+    return number
+
+
+def above(bound: float) -> Callable[[Any], float]:
+    """Read a number that is greater than a bound."""
+
+    def parse(value: Any) -> float:
+        number = parse_number(value)
+        if number <= bound:
+            raise ValueError(f"more than {bound} is needed")
+        return number
+
+    return parse
+
+
+def between(lowest: float, highest: float) -> Callable[[Any], float]:
+    """Read a number within bounds, which belong to what is allowed."""
+
+    def parse(value: Any) -> float:
+        number = parse_number(value)
+        if not lowest <= number <= highest:
+            raise ValueError(f"{lowest} to {highest} is needed")
         return number
 
     return parse
@@ -79,12 +117,12 @@ def parse_interval_ms(value: Any) -> int:
     return interval_ms
 
 
-def parse_timeout_ms(value: Any) -> int:
+def parse_positive_duration_ms(value: Any) -> int:
     """Read a duration that is not zero."""
-    timeout_ms = parse_duration_ms(value)
-    if timeout_ms == 0:
+    duration_ms = parse_duration_ms(value)
+    if duration_ms == 0:
         raise ValueError("a duration longer than zero is needed")
-    return timeout_ms
+    return duration_ms
 
 
 def parse_max_parallelism(value: Any) -> int:

@@ -143,7 +143,7 @@ class JobMaster:
         effects: list[MasterEffect] = [CancelTasks(self.attempt)]
         effects.extend(self.coordinator.handle(AttemptEnded(), now))
         self._restart.notify_failure(now)
-        if unrecoverable or not self._restart.can_restart():
+        if unrecoverable or not self._restart.can_restart(now):
             self.state = JobState.FAILED
             effects.append(JobFailed(cause))
         elif self.coordinator.is_finalizing:
@@ -155,7 +155,7 @@ class JobMaster:
     def _schedule_restart(self, now: int) -> Sequence[MasterEffect]:
         assert self.attempt is not None
         self.state = JobState.RESTARTING
-        return (StartRestartTimer(now + self._restart.backoff_ms(), RestartDue(self.attempt)),)
+        return (StartRestartTimer(now + self._restart.backoff_ms(now), RestartDue(self.attempt)),)
 
     def validate(self) -> None:
         """What must hold between any two events.

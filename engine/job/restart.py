@@ -1,57 +1,47 @@
-"""Restart strategies: whether and when a failed job is tried again.
+"""Restart strategies: whether and when a failed job is tried again (Flink: RestartBackoffTimeStrategy).
 
-A strategy is told of each failure first and asked afterwards (Flink: RestartBackoffTimeStrategy). Only
-fixed-delay and none exist yet; the default with checkpointing is fixed-delay without a limit.
+A strategy is told of each failure first and asked afterwards. It counts as Flink's does:
+
+- fixed-delay counts all failures in the life of the job and never forgets one.
+- failure-rate looks back from the time of asking: at what is allowed and one failure more.
+- exponential-delay takes a failure at or before the restart that is planned for a part of the failure before
+  it, and counts anew when the job has been quiet for long enough after a restart.
+
+Time is an argument. Chance, which keeps jobs from restarting all at once, is handed in by whoever runs the
+job: a number from 0 to below 1 for each call.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
 
-from engine.configuration import CheckpointSettings
+from engine.configuration import (
+    ExponentialDelayRestarts,
+    FailureRateRestarts,
+    FixedDelayRestarts,
+    RestartSettings,
+)
+
+Chance: TypeAlias = Callable[[], float]
+"""Gives a number from 0 to below 1, each time another."""
 
 
 class RestartStrategy(Protocol):
-    """Decides on restarts."""
+    """Decides on restarts. ``now`` is in milliseconds."""
 
     def notify_failure(self, now: int) -> bool:
-        """A failure happened at ``now``; returns whether it counts as a new attempt."""
+        """A failure happened; returns whether it counts as a new attempt."""
         ...
 
-    def can_restart(self) -> bool:
+    def can_restart(self, now: int) -> bool:
         """Whether the job may be restarted."""
         ...
 
-    def backoff_ms(self) -> int:
+    def backoff_ms(self, now: int) -> int:
         """How long to wait before the restart."""
         ...
-
-
-class FixedDelayRestart:
-    """At most ``attempts`` restarts in the life of the job, each after ``delay_ms``.
-
-    Flink: FixedDelayRestartBackoffTimeStrategy; the count is never reset.
-    """
-
-    __slots__ = ("_attempts", "_delay_ms", "_failures")
-
-    def __init__(self, attempts: int, delay_ms: int) -> None:
-        self._attempts = attempts
-        self._delay_ms = delay_ms
-        self._failures = 0
-
-    def notify_failure(self, now: int) -> bool:
-        """Every failure is one attempt."""
-        self._failures += 1
-        return True
-
-    def can_restart(self) -> bool:
-        """Whether fewer failures than allowed have happened."""
-        return self._failures <= self._attempts
-
-    def backoff_ms(self) -> int:
-        """Always the same."""
-        return self._delay_ms
 
 
 class NoRestart:
@@ -63,17 +53,128 @@ class NoRestart:
         """Every failure is one attempt."""
         return True
 
-    def can_restart(self) -> bool:
+    def can_restart(self, now: int) -> bool:
         """Never."""
         return False
 
-    def backoff_ms(self) -> int:
+    def backoff_ms(self, now: int) -> int:
         """There is nothing to wait for."""
         return 0
 
 
-def restart_strategy(settings: CheckpointSettings) -> RestartStrategy:
-    """The strategy that the job's settings name."""
-    if settings.restart_attempts is None:
-        return NoRestart()
-    return FixedDelayRestart(settings.restart_attempts, settings.restart_delay_ms)
+class FixedDelayRestart:
+    """So many restarts in the life of the job, each after the same delay.
+
+    Flink: FixedDelayRestartBackoffTimeStrategy; the count is never reset.
+    """
+
+    __slots__ = ("_failures", "_settings")
+
+    def __init__(self, settings: FixedDelayRestarts) -> None:
+        self._settings = settings
+        self._failures = 0
+
+    def notify_failure(self, now: int) -> bool:
+        """Every failure is one attempt."""
+        self._failures += 1
+        return True
+
+    def can_restart(self, now: int) -> bool:
+        """Whether no more failures than allowed have happened."""
+        return self._failures <= self._settings.attempts
+
+    def backoff_ms(self, now: int) -> int:
+        """Always the same."""
+        return self._settings.delay_ms
+
+
+class FailureRateRestart:
+    """Restarts unless one failure more than allowed falls within the interval.
+
+    Flink: FailureRateRestartBackoffTimeStrategy; a failure exactly one interval ago still counts.
+    """
+
+    __slots__ = ("_latest_failures", "_settings")
+
+    def __init__(self, settings: FailureRateRestarts) -> None:
+        self._settings = settings
+        self._latest_failures: deque[int] = deque(maxlen=settings.max_failures_per_interval + 1)
+
+    def notify_failure(self, now: int) -> bool:
+        """Every failure is one attempt."""
+        self._latest_failures.append(now)
+        return True
+
+    def can_restart(self, now: int) -> bool:
+        """Whether the oldest of the failures that together are too many is longer ago than the interval."""
+        latest = self._latest_failures
+        if len(latest) < self._settings.max_failures_per_interval + 1:
+            return True
+        return now - latest[0] > self._settings.interval_ms
+
+    def backoff_ms(self, now: int) -> int:
+        """Always the same."""
+        return self._settings.delay_ms
+
+
+class ExponentialDelayRestart:
+    """Restarts after waits that grow with each failure, give or take some chance.
+
+    Flink: ExponentialDelayRestartBackoffTimeStrategy, its default with checkpointing.
+    """
+
+    __slots__ = ("_attempt", "_chance", "_restart_at_ms", "_settings")
+
+    def __init__(self, settings: ExponentialDelayRestarts, chance: Chance) -> None:
+        self._settings = settings
+        self._chance = chance
+        self._attempt = 0
+        self._restart_at_ms: int | None = None
+        """For when the last restart is or was planned."""
+
+    def notify_failure(self, now: int) -> bool:
+        """A failure before the planned restart is a part of the one that it is planned for."""
+        planned_ms = self._restart_at_ms
+        if planned_ms is not None:
+            if now <= planned_ms:
+                return False
+            if now - planned_ms >= self._settings.reset_threshold_ms:
+                self._attempt = 0
+        self._restart_at_ms = now + self._wait_ms()
+        self._attempt += 1
+        return True
+
+    def can_restart(self, now: int) -> bool:
+        """Whether there have been no more failures than allowed since the last quiet time."""
+        return self._attempt <= self._settings.attempts
+
+    def backoff_ms(self, now: int) -> int:
+        """What is left until the planned restart."""
+        assert self._restart_at_ms is not None, "no failure has been notified"
+        return max(0, self._restart_at_ms - now)
+
+    def _wait_ms(self) -> int:
+        settings = self._settings
+        longest_ms = settings.max_backoff_ms
+        try:
+            wait_ms = int(settings.initial_backoff_ms * settings.backoff_multiplier**self._attempt)
+        except OverflowError:
+            return longest_ms
+        spread_ms = int(wait_ms * settings.jitter_factor)
+        if spread_ms:
+            wait_ms += int(self._chance() * (2 * spread_ms + 1)) - spread_ms
+        return max(settings.initial_backoff_ms, min(wait_ms, longest_ms))
+
+
+def restart_strategy(settings: RestartSettings, chance_source: Callable[[], Chance]) -> RestartStrategy:
+    """The strategy that the job's settings name.
+
+    ``chance_source`` makes the chance of this job's run; it is called only where the strategy has use for it.
+    """
+    if isinstance(settings, FixedDelayRestarts):
+        return FixedDelayRestart(settings)
+    if isinstance(settings, FailureRateRestarts):
+        return FailureRateRestart(settings)
+    if isinstance(settings, ExponentialDelayRestarts):
+        return ExponentialDelayRestart(settings, chance_source())
+    return NoRestart()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from random import Random
 from typing import Any, Final
 
 from engine.checkpoint.coordinator import CheckpointCoordinator
@@ -43,7 +44,7 @@ from engine.job.events import (
 )
 from engine.job.layout import Layout, layout_of
 from engine.job.master import JobMaster
-from engine.job.restart import restart_strategy
+from engine.job.restart import Chance, restart_strategy
 from engine.messages import AttemptId, Send
 from engine.protocol_points import COMPLETED, COORDINATOR, TRIGGERED, Probe
 from engine.runtime.recovery import RecoverableStorage, Recovered, discard_checkpoint
@@ -65,7 +66,7 @@ class JobDriver(ABC):
         self.probe = probe
         self.master = JobMaster(
             CheckpointCoordinator(graph.job_id, graph.name, settings, store),
-            restart_strategy(settings),
+            restart_strategy(settings.restarts, self.chance),
             recovered.incarnation,
         )
 
@@ -110,6 +111,10 @@ class JobDriver(ABC):
     @abstractmethod
     def job_failed(self, effect: JobFailed) -> None:
         """The job is over."""
+
+    def chance(self) -> Chance:
+        """Keeps jobs that failed together from restarting together; a driver that repeats runs seeds it."""
+        return Random().random
 
     def job_graph(self) -> JobGraph:
         """The graph for the next attempt; a driver that rescales returns another than last time."""

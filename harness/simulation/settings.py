@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from engine.configuration import CheckpointSettings
+from engine.configuration import UNLIMITED_RESTARTS, CheckpointSettings, FixedDelayRestarts
 from harness.scenario import Scenario
-
-UNLIMITED = (1 << 31) - 1
 
 
 def simulated_settings(scenario: Scenario) -> CheckpointSettings:
@@ -15,6 +13,5 @@ def simulated_settings(scenario: Scenario) -> CheckpointSettings:
         timeout_ms=scenario.checkpoint_timeout_ms,
         tolerable_failures=scenario.tolerable_failures,
         num_retained=scenario.retained,
-        restart_attempts=UNLIMITED,
-        restart_delay_ms=scenario.restart_delay_ms,
+        restarts=FixedDelayRestarts(UNLIMITED_RESTARTS, scenario.restart_delay_ms),
     )

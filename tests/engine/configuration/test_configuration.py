@@ -9,9 +9,12 @@ from engine.configuration import (
     CHECKPOINT_NUM_RETAINED,
     NOT_SUPPORTED_YET,
     OPTIONS,
-    UNLIMITED_RESTARTS,
     Configuration,
     ConfigurationError,
+    ExponentialDelayRestarts,
+    FailureRateRestarts,
+    FixedDelayRestarts,
+    NoRestarts,
     job_settings,
 )
 from engine.configuration import configuration as module
@@ -50,7 +53,7 @@ def test_settings_without_any_option_are_flinks_defaults():
     assert settings.tolerable_failures == 0
     assert settings.num_retained == 1
     assert settings.mode == "EXACTLY_ONCE"
-    assert settings.restart_attempts is None
+    assert settings.restarts == NoRestarts()
 
 
 @pytest.mark.parametrize(
@@ -86,7 +89,16 @@ def test_what_is_no_duration_is_refused_with_examples(text):
         ("execution.checkpointing.unaligned.enabled", "true", "not supported yet"),
         ("execution.checkpointing.dir", " ", "a text"),
         ("state.backend.type", "rocksdb", "not supported yet; the choice is hashmap"),
-        ("restart-strategy.type", "exponential-delay", "not supported yet; the choice is none, fixed-delay"),
+        (
+            "restart-strategy.type",
+            "often",
+            "the choice is none, fixed-delay, failure-rate, exponential-delay",
+        ),
+        ("restart-strategy.exponential-delay.backoff-multiplier", "1", "more than 1"),
+        ("restart-strategy.exponential-delay.backoff-multiplier", "inf", "a finite number"),
+        ("restart-strategy.exponential-delay.jitter-factor", "1.5", "0 to 1"),
+        ("restart-strategy.exponential-delay.jitter-factor", "a bit", "a number"),
+        ("restart-strategy.failure-rate.failure-rate-interval", "0 s", "longer than zero"),
         ("pipeline.max-parallelism", "32769", "1 to 32768"),
         ("pipeline.allow-pickled-state", "yes", "true or false"),
         ("parallelism.default", "0", "at least 1"),
@@ -141,34 +153,76 @@ def test_same_option_in_two_spellings_with_two_values_is_refused():
     assert Configuration.from_mapping(options).get(CHECKPOINT_NUM_RETAINED) == 2
 
 
-@pytest.mark.parametrize("strategy", [{}, {"restart-strategy__type": "none"}])
-def test_delay_or_attempts_without_fixed_delay_contradict(strategy):
-    with pytest.raises(ConfigurationError, match=r"'restart-strategy\.fixed-delay\.attempts' is set but"):
-        settings_of(**strategy, **{"restart-strategy__fixed-delay__attempts": 3})
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, r"is not set, which means none: set it to fixed-delay, or remove the former"),
+        ({"execution.checkpointing.interval": "1 s"}, "is not set, which means exponential-delay"),
+        ({"restart-strategy.type": "failure-rate"}, "is failure-rate: set it to fixed-delay"),
+    ],
+)
+def test_option_of_a_strategy_that_is_not_chosen_contradicts(options, words):
+    configuration = Configuration.from_mapping({**options, "restart-strategy.fixed-delay.attempts": 3})
+    with pytest.raises(
+        ConfigurationError, match=r"'restart-strategy\.fixed-delay\.attempts' is set but"
+    ) as raised:
+        job_settings(configuration)
+    assert words in str(raised.value)
+
+
+def test_first_wait_longer_than_the_longest_contradicts():
+    with pytest.raises(
+        ConfigurationError, match=r"initial-backoff' is 120000 ms and .*max-backoff' is 60000 ms"
+    ):
+        settings_of(
+            execution__checkpointing__interval="1 s",
+            **{"restart-strategy__exponential-delay__initial-backoff": "2 min"},
+        )
+
+
+EXPONENTIAL = {
+    "execution.checkpointing.interval": "1 s",
+    "restart-strategy.exponential-delay.initial-backoff": "2 s",
+    "restart-strategy.exponential-delay.max-backoff": "3 s",
+    "restart-strategy.exponential-delay.backoff-multiplier": "2.5",
+    "restart-strategy.exponential-delay.reset-backoff-threshold": "4 s",
+    "restart-strategy.exponential-delay.jitter-factor": "0.5",
+    "restart-strategy.exponential-delay.attempts-before-reset-backoff": "6",
+}
 
 
 @pytest.mark.parametrize(
-    ("options", "attempts", "delay_ms"),
+    ("options", "expected"),
     [
-        ({}, None, 1000),
-        ({"execution.checkpointing.interval": "1 s"}, UNLIMITED_RESTARTS, 1000),
-        ({"execution.checkpointing.interval-records": 10}, UNLIMITED_RESTARTS, 1000),
-        ({"execution.checkpointing.interval": "1 s", "restart-strategy.type": "off"}, None, 1000),
-        ({"restart-strategy.type": "fixeddelay"}, 1, 1000),
+        ({}, NoRestarts()),
+        ({"execution.checkpointing.interval": "1 s"}, ExponentialDelayRestarts()),
+        ({"execution.checkpointing.interval-records": 10}, ExponentialDelayRestarts()),
+        ({"execution.checkpointing.interval": "1 s", "restart-strategy.type": "off"}, NoRestarts()),
+        (EXPONENTIAL, ExponentialDelayRestarts(2000, 3000, 2.5, 4000, 0.5, 6)),
+        ({"restart-strategy.type": "exponentialdelay"}, ExponentialDelayRestarts()),
+        ({"restart-strategy.type": "failurerate"}, FailureRateRestarts()),
+        (
+            {
+                "restart-strategy.type": "failure-rate",
+                "restart-strategy.failure-rate.max-failures-per-interval": 3,
+                "restart-strategy.failure-rate.failure-rate-interval": "5 min",
+                "restart-strategy.failure-rate.delay": "10 s",
+            },
+            FailureRateRestarts(3, 300_000, 10_000),
+        ),
+        ({"restart-strategy.type": "fixeddelay"}, FixedDelayRestarts(1, 1000)),
         (
             {
                 "restart-strategy.type": "fixed-delay",
                 "restart-strategy.fixed-delay.attempts": 7,
                 "restart-strategy.fixed-delay.delay": "50 ms",
             },
-            7,
-            50,
+            FixedDelayRestarts(7, 50),
         ),
     ],
 )
-def test_restart_strategy_and_its_defaults(options, attempts, delay_ms):
-    settings = job_settings(Configuration.from_mapping(options))
-    assert (settings.restart_attempts, settings.restart_delay_ms) == (attempts, delay_ms)
+def test_restart_strategy_and_its_defaults(options, expected):
+    assert job_settings(Configuration.from_mapping(options)).restarts == expected
 
 
 def test_interval_is_raised_to_the_min_pause():

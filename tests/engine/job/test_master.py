@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from engine.checkpoint.events import (
 )
 from engine.checkpoint.metadata import CheckpointMetadata
 from engine.checkpoint.store import CompletedCheckpointStore
-from engine.configuration import CheckpointSettings
+from engine.configuration import CheckpointSettings, FixedDelayRestarts, NoRestarts
 from engine.job.events import (
     AttemptDeployed,
     CancelTasks,
@@ -51,13 +52,15 @@ class Job:
     """Two tasks without state, and the master that runs them; validated after each event."""
 
     def __init__(self, incarnation: int = 1, completed: tuple[int, ...] = (), **settings: Any) -> None:
-        how = {"restart_attempts": 2, "restart_delay_ms": 500, "max_concurrent": 2, **settings}
+        how = {"restarts": FixedDelayRestarts(2, 500), "max_concurrent": 2, **settings}
         self.settings = CheckpointSettings(**how)
         self.store = CompletedCheckpointStore(2)
         for checkpoint_id in completed:
             self.store.add(CheckpointMetadata(checkpoint_id, "job", "words", 0, "checkpoint", "0.1", ()))
         coordinator = CheckpointCoordinator("job", "words", self.settings, self.store)
-        self.master = JobMaster(coordinator, restart_strategy(self.settings), incarnation)
+        self.master = JobMaster(
+            coordinator, restart_strategy(self.settings.restarts, lambda: Random(1).random), incarnation
+        )
         self.now = 0
 
     def handle(self, event: Any) -> list[Any]:
@@ -187,7 +190,7 @@ def test_restarts_are_counted(job):
 
 
 def test_without_restarts_the_first_failure_is_the_last():
-    job = Job(restart_attempts=None).start()
+    job = Job(restarts=NoRestarts()).start()
     assert job.fail() == [CancelTasks(AttemptId("1.1")), JobFailed("a cause")]
 
 

@@ -9,7 +9,7 @@ import pytest
 from engine import MapFunction, SinkFunction, StreamExecutionEnvironment
 from engine.checkpoint.events import DiscardCheckpoint, DiscardHandle, MetadataStored, TriggerRequested
 from engine.checkpoint.metadata import CheckpointMetadata, StateHandle, encode_metadata, handle_of
-from engine.configuration import CheckpointSettings
+from engine.configuration import CheckpointSettings, FixedDelayRestarts
 from engine.errors import UnrecoverableError
 from engine.job.events import StartJob
 from engine.messages import NotifyCheckpointAborted, NotifyCheckpointComplete, TaskId, TriggerCheckpoint
@@ -22,7 +22,7 @@ from engine.task.events import POLL, Deliver, SnapshotStored
 from engine.task.state import TaskState
 
 TO_TASK = (TriggerCheckpoint, NotifyCheckpointComplete, NotifyCheckpointAborted)
-SETTINGS = CheckpointSettings(interval_ms=10, restart_attempts=1, restart_delay_ms=5)
+SETTINGS = CheckpointSettings(interval_ms=10, restarts=FixedDelayRestarts(1, 5))
 
 
 class Driver(Execution):
