@@ -24,6 +24,7 @@ from harness.options import (
     AsJson,
     CheckpointPath,
     Families,
+    Junit,
     MaxTime,
     OneFamily,
     RunSeed,
@@ -65,6 +66,7 @@ def run(
     out: Annotated[
         Path | None, typer.Option("--out", help="Where results go.", show_default="reports/out/run")
     ] = None,
+    junit: Junit = None,
     as_json: AsJson = False,
 ) -> None:
     """Run scenarios of families on this machine and write a report."""
@@ -82,6 +84,7 @@ def run(
         system=system,
         workers=workers,
         out=out,
+        junit=junit,
         as_json=as_json,
         command=_command(),
     )
@@ -98,6 +101,7 @@ def campaign(
     out: Annotated[
         Path | None, typer.Option("--out", help="Where results go.", show_default="reports/out/campaign")
     ] = None,
+    junit: Junit = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a campaign on Spark: simulated on executors, judged by Spark SQL as well."""
@@ -113,6 +117,7 @@ def campaign(
         max_time=max_time,
         seed=seed,
         out=out,
+        junit=junit,
         as_json=as_json,
         command=_command(),
     )
@@ -137,12 +142,13 @@ def nightly(
     out: Annotated[
         Path | None, typer.Option("--out", help="Where results go.", show_default="reports/out")
     ] = None,
+    junit: Junit = None,
 ) -> None:
     """Do the night's work: a year of flights under kills, then a campaign; write the report of both."""
     from harness.commands.nightly import nightly_command
     from harness.settings import load_settings
 
-    raise typer.Exit(nightly_command(load_settings(), max_time, seed, out, _command()))
+    raise typer.Exit(nightly_command(load_settings(), max_time, seed, out, junit, _command()))
 
 
 @app.command()
@@ -185,11 +191,12 @@ def explain(subject: Subject, family: OneFamily = None) -> None:
 @app.command()
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where a run left its results.")],
+    junit: Junit = None,
 ) -> None:
     """Render the report of a run again, from its report.json."""
     from harness.commands.listing import report_command
 
-    raise typer.Exit(report_command(folder))
+    raise typer.Exit(report_command(folder, junit))
 
 
 @app.command()

@@ -45,7 +45,7 @@ from harness.known import KnownSignature
 from harness.mutants import built_in_mutants
 from harness.mutants.measuring import Result, measure_all
 from harness.nights import NightHistory
-from harness.reporting import report_of, time_text, with_oracles, write_report
+from harness.reporting import make_way, report_of, time_text, with_oracles, write_report
 from harness.running.runner import OutputUnwritable, RunResult, load_families, usable_processors
 from harness.settings import NIGHTS
 from harness.trend import row_of, with_history, with_nights
@@ -73,12 +73,14 @@ def nightly(
     known: Sequence[KnownSignature] = (),
     history: Path | None = None,
     keep: int = NIGHTS,
+    junit: Path | None = None,
 ) -> int:
     """Do the night's work with a campaign of ``seconds``, and return the exit code.
 
     ``out`` gets the report, and what it was made from; the next night there replaces it. The campaign is over
     ``families``, all built-in ones if none is named; ``known`` is what the settings list. The folder
-    ``history``, if none is named one in ``out``, keeps as many nights as ``keep`` says.
+    ``history``, if none is named one in ``out``, keeps as many nights as ``keep`` says. ``junit`` is the file
+    of a JUnit report, if one is wanted.
     """
     find_java(os.environ)
     names = tuple(families) or tuple(family_names())
@@ -94,6 +96,7 @@ def nightly(
     with progress_bar(None, None) as bar:
         nights = NightHistory(history or out / FOLDER_OF_HISTORY, keep, bar.warn)
         nights.prepare()
+        make_way(junit)
         bar.describe("starting Spark")
         with spark_session(name="onceproof nightly") as session:
             bar.warn(f"the night of seed {seed}")
@@ -105,7 +108,7 @@ def nightly(
                 night.campaign(partial(run_campaign, session=session), seconds, bar)
             except KeyboardInterrupt:
                 night.interrupted = "interrupted from the keyboard"
-        return night.tell(bar, nights)
+        return night.tell(bar, nights, junit)
 
 
 class _Night:
@@ -179,13 +182,13 @@ class _Night:
         except CampaignStopped as stopped:
             self._campaign, self._mistake = stopped.campaign, stopped
 
-    def tell(self, bar: Bar, history: NightHistory) -> int:
+    def tell(self, bar: Bar, history: NightHistory, junit: Path | None) -> int:
         """Write the report and the history, print the summary, and return the exit code."""
         run = self._campaign.run
         cases = failure_cases(run, self._out, bar.describe, self._known)
         bar.describe("writing the report")
         report = self._among(history, self._report(cases))
-        page = write_report(report, self._out)
+        page = write_report(report, self._out, junit)
         for line in _summary(run, cases, report, page):
             print(line)
         if self._mistake is not None:

@@ -28,6 +28,9 @@ RunSystem: TypeAlias = Annotated[
 Workers: TypeAlias = Annotated[
     int | None, typer.Option("-n", "--workers", min=1, help="Processes; as many as processors if not given.")
 ]
+Junit: TypeAlias = Annotated[
+    Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML as well.", show_default=False)
+]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Subject: TypeAlias = Annotated[str, typer.Argument(metavar="SEED|FILE.json", help="A seed, or a scenario.")]
 OneFamily: TypeAlias = Annotated[

@@ -43,6 +43,8 @@ class Plan:
     workers: int | None
     """None: as many as processors."""
     out: Path
+    junit: Path | None
+    """The file of a JUnit report; None: none is written."""
     known: tuple[KnownSignature, ...]
     as_json: bool
     command: str
@@ -60,6 +62,7 @@ def plan(
     system: str | None = None,
     workers: int | None = None,
     out: Path | None = None,
+    junit: Path | None = None,
     as_json: bool = False,
     command: str = "",
 ) -> Plan:
@@ -76,6 +79,7 @@ def plan(
         system=_first(system, settings.system, SYSTEM),
         workers=workers if workers is not None else settings.workers,
         out=out or (settings.out or OUT) / folder,
+        junit=junit,
         known=settings.known,
         as_json=as_json,
         command=command,

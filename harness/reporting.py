@@ -28,10 +28,11 @@ from harness.explanation.decisions import Takes
 from harness.explanation.wording import columns_of, fault_text
 from harness.failures import FailureCase
 from harness.known import KnownSignature, find_known
-from harness.running.runner import RunResult
+from harness.running.runner import OutputUnwritable, RunResult
 from harness.running.tally import Tally, determinism_counts
 from harness.scenario import POINTS, VALID
 from harness.teaching import teaching_example, trace_of
+from reports.junit import junit
 from reports.model import (
     Coverage,
     CoverageCell,
@@ -85,9 +86,42 @@ def report_of(
     )
 
 
-def write_report(report: Report, folder: Path) -> Path:
-    """Write index.html and report.json; return the path of the page."""
-    return write(report, folder)
+def write_report(report: Report, folder: Path, junit_file: Path | None = None) -> Path:
+    """Write index.html and report.json, and JUnit XML if it is asked for; return the path of the page."""
+    page = write(report, folder)
+    if junit_file is not None:
+        write_junit(report, junit_file)
+    return page
+
+
+def write_junit(report: Report, path: Path) -> None:
+    """Write the report as JUnit XML."""
+    try:
+        path.write_bytes(junit(report))
+    except OSError as error:
+        raise _unwritable(path, error) from None
+
+
+def make_way(path: Path | None) -> None:
+    """Make the folder of a JUnit file, and take away what an earlier run has left there.
+
+    A run that ends before it comes to its report must not leave the results of another one. Raises
+    OutputUnwritable while nothing has been done yet that could be lost.
+    """
+    if path is None:
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        # Nothing stands there now, so this leaves nothing.
+        path.touch()
+        path.unlink()
+    except OSError as error:
+        raise _unwritable(path, error) from None
+
+
+def _unwritable(path: Path, error: OSError) -> OutputUnwritable:
+    return OutputUnwritable(f"{path}: cannot be written: {error.strerror or error}")
 
 
 def with_oracles(report: Report, campaign: CampaignResult) -> Report:
@@ -247,7 +281,12 @@ def _family_result(name: str, tally: Tally, known: Sequence[KnownSignature]) -> 
         for each, (held, failed) in passed.items()
     ]
     return FamilyResult(
-        name, family.scenarios, family.failed, tuple(results), sum(group.count for group in listed)
+        family=name,
+        scenarios=family.scenarios,
+        failed=family.failed,
+        properties=tuple(results),
+        known=sum(group.count for group in listed),
+        seconds=round(family.milliseconds / 1000, 3),
     )
 
 

@@ -116,6 +116,8 @@ class FamilyResult(Value, frozen=True):
     properties: tuple[PropertyResult, ...] = ()
     known: int = 0
     """How many of those that failed did so with a signature that is known."""
+    seconds: float = 0.0
+    """What its scenarios took, summed over the workers."""
 
 
 class Shrinking(Value, frozen=True):

@@ -46,7 +46,7 @@ def families_command(as_json: bool) -> int:
     return PASSED
 
 
-def report_command(folder: Path) -> int:
+def report_command(folder: Path, junit: Path | None) -> int:
     """Render a folder's report.json again."""
     from reports.model import ReportUnreadable
     from reports.render import read, write
@@ -56,6 +56,11 @@ def report_command(folder: Path) -> int:
     except OSError as error:
         raise ReportUnreadable(f"{error.filename or folder}: cannot be read: {error.strerror}") from None
     print(f"report: {write(report, folder)}")
+    if junit is not None:
+        from harness.reporting import make_way, write_junit
+
+        make_way(junit)
+        write_junit(report, junit)
     return PASSED
 
 

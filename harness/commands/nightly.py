@@ -19,8 +19,9 @@ def campaign_command(plan: Plan, master: str | None) -> int:
     find_java(os.environ)
     from harness.campaign.pipeline import CampaignStopped, run_campaign
     from harness.failures import failure_cases
-    from harness.reporting import report_of, with_oracles, write_report
+    from harness.reporting import make_way, report_of, with_oracles, write_report
 
+    make_way(plan.junit)
     mistake: CampaignStopped | None = None
     with progress_bar(plan.scenarios, plan.max_time) as bar:
         bar.describe("starting Spark")
@@ -41,7 +42,7 @@ def campaign_command(plan: Plan, master: str | None) -> int:
         cases = failure_cases(campaign.run, plan.out, bar.describe, plan.known)
         bar.describe("writing the report")
         report = with_oracles(report_of(campaign.run, cases, plan.command, mistake, plan.known), campaign)
-        page = write_report(report, plan.out)
+        page = write_report(report, plan.out, plan.junit)
     print_summary(campaign.run, cases, report, page, plan.as_json)
     if mistake is not None:
         raise mistake
@@ -49,7 +50,12 @@ def campaign_command(plan: Plan, master: str | None) -> int:
 
 
 def nightly_command(
-    settings: Settings, max_time: float | None, seed: int | None, out: Path | None, command: str
+    settings: Settings,
+    max_time: float | None,
+    seed: int | None,
+    out: Path | None,
+    junit: Path | None,
+    command: str,
 ) -> int:
     """Do the night's work and return the exit code."""
     from harness.nightly import nightly
@@ -65,4 +71,5 @@ def nightly_command(
         known=settings.known,
         history=settings.history,
         keep=settings.nights,
+        junit=junit,
     )

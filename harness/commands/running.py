@@ -23,7 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from harness.errors import FAILED, INTERRUPTED, NOTHING_RAN, PASSED
 from harness.failures import FailureCase, failure_cases
 from harness.plan import Plan
-from harness.reporting import report_of, write_report
+from harness.reporting import make_way, report_of, write_report
 from harness.running.runner import RunResult, RunStopped, run
 from harness.running.tally import Tally
 from reports.headline import conclude, never_fired
@@ -44,6 +44,7 @@ EXIT_CODES: Final = {
 
 def run_command(plan: Plan) -> int:
     """Run, report, and return the exit code."""
+    make_way(plan.junit)
     mistake: RunStopped | None = None
     with progress_bar(plan.scenarios, plan.max_time) as bar:
         try:
@@ -66,7 +67,7 @@ def run_command(plan: Plan) -> int:
         cases = failure_cases(result, plan.out, bar.describe, plan.known)
         bar.describe("writing the report")
         report = report_of(result, cases, plan.command, mistake, plan.known)
-        page = write_report(report, plan.out)
+        page = write_report(report, plan.out, plan.junit)
     print_summary(result, cases, report, page, plan.as_json)
     if mistake is not None:
         raise mistake

@@ -51,6 +51,8 @@ class FamilyTally:
     scenarios: int = 0
     failed: int = 0
     checked_twice: int = 0
+    milliseconds: float = 0.0
+    """What its scenarios took, summed over the workers."""
     broken: Counter[str] = field(default_factory=Counter)
     """By property, in how many scenarios it was broken."""
 
@@ -86,6 +88,7 @@ class Tally:
             family = self.families[outcome.family] = FamilyTally()
         self.scenarios += 1
         family.scenarios += 1
+        family.milliseconds += outcome.milliseconds
         family.checked_twice += is_checked_twice(outcome.seed)
         self.kills += outcome.kills
         self.rescales += outcome.rescales

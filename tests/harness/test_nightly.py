@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from xml.etree import ElementTree
 
 import pytest
 
@@ -13,7 +14,7 @@ from harness.flights import trial as flights_trial
 from harness.flights.data import DataMissing, write_year
 from harness.mutants import find_mutant
 from harness.nights import NightHistory
-from harness.running.runner import OutputUnwritable, RunResult
+from harness.running.runner import OUTCOMES, OutputUnwritable, RunResult
 from reports.render import read
 
 
@@ -66,7 +67,7 @@ def test_a_night_that_passes_tells_of_all_its_parts(small, spark, tmp_path, monk
 
     monkeypatch.setattr(nightly, "spark_session", shared)
     monkeypatch.setattr(nightly, "run_campaign", run_campaign)
-    assert nightly.nightly(tmp_path, seconds=10, seed=7) == 0
+    assert nightly.nightly(tmp_path, seconds=10, seed=7, junit=tmp_path / "junit.xml") == 0
     report = read(tmp_path)
     [real] = report.real_inputs
     assert (real.records, real.rows_expected, real.rows_different, real.error) == (6000, 6000, 0, "")
@@ -82,6 +83,9 @@ def test_a_night_that_passes_tells_of_all_its_parts(small, spark, tmp_path, monk
     assert (row.mutants_tried, row.mutants_killed) == (1, 1)
     assert row.real_inputs[0].kills == 12
     assert (tmp_path / "index.html").is_file()
+    assert (tmp_path / "campaign" / OUTCOMES).read_bytes().count(b"\n") == report.facts.scenarios
+    suites = ElementTree.parse(tmp_path / "junit.xml").getroot()
+    assert [suite.attrib["name"] for suite in suites] == [*family_names(), "planted_bugs", "run"]
     written = capsys.readouterr()
     assert "flights: 6,000 records under 12 kills, equal to the row" in written.out
     assert str(tmp_path / "index.html") in written.out

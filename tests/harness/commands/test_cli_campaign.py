@@ -7,10 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree
 
 import pytest
 
 from engine.runtime.java import JavaMissing
+from harness.running.outcome import combined_hash, from_line
 from harness.running.runner import OUTCOMES, run
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ def test_a_campaign_is_a_run_with_another_oracle(tmp_path: Path, sales: Path) ->
     out = tmp_path / "out"
     program = "import sys; from harness.cli import main; sys.exit(main())"
     arguments = ["campaign", str(sales), "--scenarios", "40", "--seed", "7", "--out", str(out), "--json"]
+    arguments += ["--junit", str(tmp_path / "junit.xml")]
     ended = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     document = json.loads(ended.stdout)
@@ -50,3 +53,11 @@ def test_a_campaign_is_a_run_with_another_oracle(tmp_path: Path, sales: Path) ->
     report = json.loads((out / "report.json").read_bytes())
     assert report["oracles"]["scenarios"] == 40
     assert "they agree" in ended.stderr
+    outcomes = [from_line(line) for line in (out / OUTCOMES).read_bytes().splitlines()]
+    assert (
+        combined_hash((each.family, each.seed, each.trace_hash) for each in outcomes)
+        == (document["trace_hash"])
+    )
+    suites = ElementTree.parse(tmp_path / "junit.xml").getroot()
+    assert [suite.attrib["name"] for suite in suites] == ["sales", "run"]
+    assert "oracles agree" in [case.attrib["name"] for case in suites[1].findall("testcase")]

@@ -1,0 +1,286 @@
+"""The report as JUnit XML, which every CI server shows: a suite for each family, a case for each property.
+
+The rules this module lives by:
+
+- It says what the page says: whatever fails the run is a failure here, and a failure that is known, or a
+  planted bug that survived, is a skipped case, which servers show and do not count against the build.
+- Whatever fails a run fails its case `verdict`, so no server can take a failed run for a good one.
+- Names are the same from build to build, so that a server can tell since when a case fails: a case is called
+  by its property, and what went wrong stands in the failure.
+- A failure holds all that is needed without the page: the sentence, the records and faults that are left,
+  and the commands that replay it.
+- The schema of JUnit exists in several versions. What is written is valid in the strict one of Ant, with one
+  element in a case and no optional attribute left out, and so in the looser ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+from reports.headline import Status, conclude, never_fired, real_input_failed, real_input_text
+from reports.model import Failure, FamilyResult, Mutant, PropertyResult, RealInput, Report
+from reports.text import cell, counted, visible, words
+
+PACKAGE: Final = "onceproof"
+MOST_RECORDS: Final = 60
+
+Outcome: TypeAlias = Literal["passed", "failure", "error", "skipped"]
+
+
+_VERDICTS: Final[dict[Status, Outcome]] = {
+    "passed": "passed",
+    "gaps": "passed",
+    "known": "skipped",
+    "failed": "failure",
+    "interrupted": "error",
+    "empty": "error",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case: what was asked, and what came of it."""
+
+    name: str
+    outcome: Outcome = "passed"
+    type: str = ""
+    message: str = ""
+    text: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Cases that belong together."""
+
+    name: str
+    cases: Sequence[Case]
+    seconds: float = 0.0
+    out: str = ""
+
+
+def junit(report: Report) -> bytes:
+    """Return the report as an XML document."""
+    suites = [_family_suite(family, report) for family in report.families]
+    if report.mutants:
+        suites.append(_mutants_suite(report.mutants))
+    suites.append(_run_suite(report))
+    root = Element("testsuites")
+    for number, suite in enumerate(suites):
+        _add_suite(root, suite, number, report)
+    ElementTree.indent(root)
+    text: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    return text + b"\n"
+
+
+def _family_suite(family: FamilyResult, report: Report) -> Suite:
+    names = {result.property for result in family.properties}
+    failures = [failure for failure in report.failures if failure.family == family.family]
+    checked = [result for result in family.properties if result.passed or result.failed]
+    # A scenario answers for all properties at once. Each gets the same part of the time, because servers add
+    # up the cases.
+    seconds = family.seconds / len(checked) if checked else 0.0
+    cases = [_property_case(result, failures, names, seconds) for result in checked]
+    failed = f", {family.failed:,} failed" if family.failed else ""
+    known = f", {family.known:,} of them in known ways" if family.known else ""
+    return Suite(
+        family.family, cases, family.seconds, f"{counted(family.scenarios, 'scenario')}{failed}{known}"
+    )
+
+
+def _property_case(
+    result: PropertyResult, failures: Sequence[Failure], names: set[str], seconds: float
+) -> Case:
+    if not result.failed:
+        return Case(result.property, seconds=seconds)
+    # An exception is known by its type and its function; the property that it breaks is among the others.
+    own = [
+        failure
+        for failure in failures
+        if failure.property == result.property
+        or (failure.property not in names and result.property in failure.also)
+    ]
+    own.sort(key=lambda failure: failure.known)
+    others = [failure for failure in failures if failure not in own and result.property in failure.also]
+    blocks = ["\n".join(_block(failure)) for failure in own]
+    blocks += [f"broken as well by {_name(failure)}, which is told there" for failure in others]
+    text = "\n\n".join(blocks)
+    of = f"in {result.failed:,} of {counted(result.passed + result.failed, 'scenario')}"
+    if result.failed == result.known:
+        about = next(filter(None, map(_known_text, own or others)), "listed in the settings")
+        return Case(result.property, "skipped", "", f"known, {of}: {about}", text, seconds)
+    said = next((failure.sentence for failure in own if failure.sentence), "the property does not hold")
+    kind = own[0].anomaly if own else "broken"
+    return Case(result.property, "failure", kind, f"{of}: {said}", text, seconds)
+
+
+def _block(failure: Failure) -> Iterator[str]:
+    """Tell one way to fail."""
+    listed = f"known {_known_text(failure)}".strip() if failure.known else "new"
+    if not failure.known and failure.first_seen:
+        listed = f"seen since {failure.first_seen}"
+    yield f"{_name(failure)}, in {counted(failure.scenarios, 'scenario')} ({listed})"
+    yield from filter(None, (failure.sentence, failure.cause))
+    yield f"replay: {failure.replay}"
+    if failure.shrink:
+        yield f"shrink: {failure.shrink}"
+    if failure.records:
+        yield f"{counted(len(failure.records), 'record')} left:"
+        for record in failure.records[:MOST_RECORDS]:
+            yield f"  {record.split} {record.offset}: {_row(record.value)}"
+        if len(failure.records) > MOST_RECORDS:
+            yield f"  and {len(failure.records) - MOST_RECORDS:,} more in report.json"
+    yield from (f"fault: {fault}" for fault in failure.faults)
+    for row in failure.rows:
+        if row.mark != "equal":
+            sides = (("expected", row.expected), ("actual", row.actual))
+            told = ", ".join(f"{side} ({_row(value)})" for side, value in sides if value is not None)
+            yield f"{row.mark}: {told}" + (f" {row.times:,} times" if row.times != 1 else "")
+
+
+def _name(failure: Failure) -> str:
+    return f"{failure.property}, {failure.anomaly}"
+
+
+def _known_text(failure: Failure) -> str:
+    since = f"since {failure.known_since}" if failure.known_since else ""
+    return ": ".join(filter(None, (since, failure.known_why)))
+
+
+def _row(values: Iterable[object]) -> str:
+    return ", ".join(cell(value) for value in values)
+
+
+def _mutants_suite(mutants: Sequence[Mutant]) -> Suite:
+    cases = [
+        Case(mutant.id, seconds=mutant.seconds)
+        if mutant.killed
+        else Case(
+            mutant.id,
+            "skipped",
+            "",
+            f"survived, {'though it was reached' if mutant.reached else 'and was never reached'}",
+            mutant.summary,
+            mutant.seconds,
+        )
+        for mutant in mutants
+    ]
+    return Suite("planted_bugs", cases, sum(mutant.seconds for mutant in mutants))
+
+
+def _run_suite(report: Report) -> Suite:
+    """Return what concerns the run as a whole."""
+    cases = [_verdict_case(report), *map(_real_case, report.real_inputs)]
+    if report.oracles:
+        oracles = report.oracles
+        disagreed = counted(oracles.disagreed, "scenario")
+        said = [f"{oracles.first} and {oracles.second} disagree on {disagreed}"] if oracles.disagreed else []
+        cases.append(_told("oracles agree", said, oracles.witnesses))
+    if report.coverage and report.coverage.required:
+        cases.append(_told("fault coverage", [f"never fired: {pair}" for pair in never_fired(report)]))
+    headline = conclude(report)
+    lines = [f"{headline.word}. {headline.sentence}", *headline.reasons, *headline.gaps, *headline.notes]
+    return Suite("run", cases, report.facts.seconds, "\n".join(lines))
+
+
+def _verdict_case(report: Report) -> Case:
+    """Return the case that tells how the command ended, whatever the reason was."""
+    headline = conclude(report)
+    outcome = _VERDICTS[headline.status]
+    if outcome == "passed":
+        return Case("verdict")
+    text = "\n".join((*headline.reasons, *headline.gaps, *headline.notes))
+    return Case("verdict", outcome, headline.status, headline.sentence, text)
+
+
+def _real_case(real: RealInput) -> Case:
+    name = f"real input {real.name}"
+    if not real_input_failed(real):
+        return Case(name, seconds=real.seconds)
+    kind = "not compared" if real.error else "rows differ"
+    text = f"replay: {real.command}" if real.command else ""
+    return Case(name, "failure", kind, real_input_text(real), text, real.seconds)
+
+
+def _told(name: str, reasons: Sequence[str], further: Sequence[str] = ()) -> Case:
+    if not reasons:
+        return Case(name)
+    return Case(name, "failure", words(name), reasons[0], "\n".join((*reasons, *further)))
+
+
+def _add_suite(root: Element, suite: Suite, number: int, report: Report) -> None:
+    counts = {
+        kind: sum(case.outcome == kind for case in suite.cases) for kind in ("failure", "error", "skipped")
+    }
+    element = ElementTree.SubElement(
+        root,
+        "testsuite",
+        {
+            "name": visible(suite.name),
+            "package": PACKAGE,
+            "id": str(number),
+            "timestamp": _timestamp(report.facts.started),
+            # The schema asks for a host; which machine it was says the property.
+            "hostname": "localhost",
+            "tests": str(len(suite.cases)),
+            "failures": str(counts["failure"]),
+            "errors": str(counts["error"]),
+            "skipped": str(counts["skipped"]),
+            "time": f"{suite.seconds:.3f}",
+        },
+    )
+    properties = ElementTree.SubElement(element, "properties")
+    for name, value in _facts(report):
+        ElementTree.SubElement(properties, "property", {"name": name, "value": visible(value)})
+    for case in suite.cases:
+        _add_case(element, suite, case)
+    ElementTree.SubElement(element, "system-out").text = _lines(suite.out)
+    ElementTree.SubElement(element, "system-err")
+
+
+def _add_case(parent: Element, suite: Suite, case: Case) -> None:
+    element = ElementTree.SubElement(
+        parent,
+        "testcase",
+        {
+            "name": visible(case.name),
+            "classname": visible(f"{PACKAGE}.{suite.name}"),
+            "time": f"{case.seconds:.3f}",
+        },
+    )
+    if case.outcome == "passed":
+        return
+    outcome = ElementTree.SubElement(
+        element, case.outcome, {"message": visible(" ".join(case.message.split()))}
+    )
+    if case.outcome != "skipped":
+        outcome.set("type", visible(case.type))
+    outcome.text = _lines(case.text)
+
+
+def _facts(report: Report) -> Iterator[tuple[str, str]]:
+    facts = report.facts
+    yield "engine", facts.engine_version
+    if facts.seed is not None:
+        yield "seed", str(facts.seed)
+    yield from (
+        ("system", facts.system),
+        ("machine", facts.machine),
+        ("trace_hash", facts.trace_hash),
+        ("command", facts.command),
+    )
+
+
+def _lines(text: str) -> str:
+    return "\n".join(map(visible, text.splitlines()))
+
+
+def _timestamp(started: str) -> str:
+    """Return `2026-11-20 02:17:05 UTC` as the schema has it."""
+    found = re.match(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d)(:\d\d)?", started)
+    return f"{found[1]}T{found[2]}{found[3] or ':00'}" if found else "1970-01-01T00:00:00"
