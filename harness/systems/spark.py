@@ -27,7 +27,7 @@ import msgspec
 from harness.family import Family
 from harness.history import History
 from harness.mutants import find_mutant
-from harness.scenario import FaultKind, Point, Scenario
+from harness.scenario import POINTS, FaultKind, Point, Scenario
 from harness.systems.epoch_retelling import TORN_METADATA, EpochRetelling
 from harness.systems.event_log import read_all_events
 from harness.systems.fault_board import read_board
@@ -61,7 +61,8 @@ DRIVER_POINTS: Final[tuple[Point, ...]] = (
     "committing",
     "committed",
 )
-"""Points that the driver passes, between two epochs: no worker runs a task there."""
+"""Points that only the driver passes, between two epochs: no worker runs a task there."""
+WORKER_POINTS: Final[tuple[Point, ...]] = tuple(point for point in POINTS if point not in DRIVER_POINTS)
 
 MISSING: Final[frozenset[tuple[FaultKind, Point]]] = frozenset(
     {
