@@ -5,7 +5,7 @@ Who is connected with whom says the layout. The queues towards the subtasks of a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -37,13 +37,19 @@ def build_tasks(graph: JobGraph, layout: Layout, settings: TaskSettings) -> dict
         task = tasks[task_id] = create_task(task_id, vertices[task_id.vertex], settings, inputs)
         for channel, filler in enumerate(inputs.fillers):
             queues_to.setdefault(filler, []).append(task.queues[channel])
-    for task_id, task in tasks.items():
-        outputs = []
-        for edge in task.vertex.outputs:
-            queues = queues_to[task_id, edge.output_index]
-            outputs.append(build_output(edge, task_id.subtask, queues, vertices[edge.target].max_parallelism))
-        task.connect(outputs)
+    for task in tasks.values():
+        connect_task(task, graph, queues_to)
     return tasks
+
+
+def connect_task(task: Task, graph: JobGraph, queues_to: Mapping[Filler, Sequence[Queue]]) -> None:
+    """Give a task its outputs; ``queues_to`` has what each of them fills, in the order of the receivers."""
+    outputs = []
+    for edge in task.vertex.outputs:
+        queues = queues_to[task.id, edge.output_index]
+        max_parallelism = graph.vertices[edge.target].max_parallelism
+        outputs.append(build_output(edge, task.id.subtask, queues, max_parallelism))
+    task.connect(outputs)
 
 
 def create_task(task_id: TaskId, vertex: JobVertex, settings: TaskSettings, inputs: Inputs) -> Task:

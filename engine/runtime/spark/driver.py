@@ -249,7 +249,10 @@ class SparkExecution(JobDriver):
         trigger = self._triggers[0]
         sources = [task for task in self._plans if not self.graph.vertices[task.vertex].inputs]
         quotas = self._pace.quotas(sources, self._ended)
-        self._epoch = Epoch(trigger.checkpoint_id, trigger.timestamp_ms, quotas, self._plans)
+        latest = self.master.coordinator.store.latest
+        end_ms = trigger.timestamp_ms
+        begin_ms = end_ms - 1 if latest is None else min(latest.timestamp, end_ms - 1)
+        self._epoch = Epoch(trigger.checkpoint_id, begin_ms, end_ms, quotas, self._plans)
         self._epoch_began_ms = self.now()
         self._job = self.start_job(self._epoch)
 

@@ -145,8 +145,10 @@ class Epoch(Struct, frozen=True):
     """The records between two barriers: which to read, from which state, at which time."""
 
     checkpoint_id: int
+    begin_ms: int
+    """Processing time while records are taken."""
     timestamp_ms: int
-    """Processing time for all that happens in the epoch."""
+    """That of the checkpoint, at least a millisecond later: processing time when all records are in."""
     quotas: Mapping[TaskId, int]
     """How many records each source subtask reads, unless its input ends before."""
     restores: Mapping[TaskId, RestorePlan]

@@ -5,6 +5,9 @@ The rules this module lives by:
 - The task is the machine that runs everywhere; this drives it from one checkpoint to the next. It reads its
   state, takes its buffers in the order (channel, sequence), whatever order they arrived in, takes its
   snapshot at the barrier, stores it, and is gone.
+- Time stands still while records are taken, at the moment of the checkpoint before; when all are in, it goes
+  on to that of the epoch's own, and what is due by then happens, watermarks included. What is due later stays
+  in the state. A clock would let an attempt do something else than the one before it.
 - Nothing here is final. Files carry the name of Spark's task attempt, and only what the driver's own job has
   brought back counts: an attempt that dies, or goes on after another has taken its place, leaves files that
   nobody refers to.
@@ -17,14 +20,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from heapq import heappop, heappush
 from operator import itemgetter
 from typing import Final
 
 from msgspec.structs import replace
 
 from engine.checkpoint.metadata import handle_of
+from engine.elements import CheckpointBarrier
 from engine.errors import UnrecoverableError
-from engine.job.deployment import create_task, read_restore
+from engine.job.deployment import connect_task, create_task, read_restore
+from engine.job.layout import Filler
 from engine.messages import (
     AcknowledgeCheckpoint,
     AttemptId,
@@ -48,10 +54,12 @@ from engine.task.events import (
     Restore,
     SnapshotFailed,
     SnapshotStored,
+    StartTaskTimer,
     StoreSnapshot,
     TaskEvent,
+    TimerDue,
 )
-from engine.task.outputs import Queue, build_output
+from engine.task.outputs import Queue
 from engine.task.state import TaskState
 from engine.task.task import Task
 
@@ -89,12 +97,17 @@ class SubtaskRun:
         self._spark_attempt = spark_attempt
         self.settings = deployment.settings(spark_attempt)
         self.attempt = self.settings.attempt
-        self.vertex = deployment.graph.vertices[task_id.vertex]
+        vertex = deployment.graph.vertices[task_id.vertex]
+        # Generators are asked once, when all records are in.
+        self.vertex = replace(vertex, auto_watermark_interval_ms=epoch.timestamp_ms - epoch.begin_ms)
         self.name = f"{self.vertex.name}-{task_id.subtask}"
         self._upstreams: dict[TaskId, AttemptId] = {}
         self._messages: list[AcknowledgeCheckpoint | DeclineCheckpoint | TaskFailed] = []
         self._records_read = 0
         self._routes: list[Route] = []
+        self._now = epoch.begin_ms
+        self._due: list[int] = []
+        """When the task wants to be called."""
 
     # What a subclass may look at.
 
@@ -144,16 +157,36 @@ class SubtaskRun:
             if isinstance(task.operators[0], SourceOperator):
                 yield from self._read(task, task.operators[0])
             else:
-                while parcels:
-                    _, _, channel, _, element = parcels.popleft()
-                    if type(element) is not ChannelEnd:
-                        task.queues[channel].append(element)
-                        self._handle(task, Deliver(channel))
-                        yield
+                yield from self._take(task, parcels)
         finally:
             self._records_read = task.records_read
             with suppress(Exception):
-                task.handle(CANCEL, self.epoch.timestamp_ms)
+                task.handle(CANCEL, self._now)
+
+    def _take(self, task: Task, parcels: deque[Parcel]) -> Iterator[None]:
+        """Deliver channel by channel; time goes on before the last barrier, which means the snapshot."""
+        barriers = len(task.queues)
+        while parcels:
+            _, _, channel, _, element = parcels.popleft()
+            if type(element) is ChannelEnd:
+                continue
+            if type(element) is CheckpointBarrier:
+                barriers -= 1
+                if barriers == 0:
+                    self._let_time_pass(task)
+                    yield
+            task.queues[channel].append(element)
+            self._handle(task, Deliver(channel))
+            yield
+
+    def _let_time_pass(self, task: Task) -> None:
+        """To the time of the checkpoint; whoever wants to be called until then is called."""
+        end_ms = self.epoch.timestamp_ms
+        while self._due and self._due[0] <= end_ms:
+            due_ms = heappop(self._due)
+            self._now = max(self._now, due_ms)
+            self._handle(task, TimerDue(due_ms))
+        self._now = end_ms
 
     def _restore(self) -> Restore:
         try:
@@ -176,6 +209,8 @@ class SubtaskRun:
             task.settings = replace(self.settings, buffer_records=max(1, min(left, buffer_records)))
             self._handle(task, POLL)
             yield
+        self._let_time_pass(task)
+        yield
         epoch = self.epoch
         trigger = TriggerCheckpoint(self.attempt, self.task_id, epoch.checkpoint_id, epoch.timestamp_ms)
         self._handle(task, trigger)
@@ -184,10 +219,11 @@ class SubtaskRun:
     # Events and effects.
 
     def _handle(self, task: Task, event: TaskEvent) -> None:
-        effects = task.handle(event, self.epoch.timestamp_ms)
-        for effect in effects:
+        for effect in task.handle(event, self._now):
             if isinstance(effect, StoreSnapshot):
                 self._store(task, effect)
+            elif isinstance(effect, StartTaskTimer):
+                heappush(self._due, effect.due_ms)
             elif not isinstance(effect, Send):
                 raise NotOnSpark(f"{self.name}: {type(effect).__name__} is not supported on Spark yet")
             elif isinstance(effect.message, AcknowledgeCheckpoint | DeclineCheckpoint):
@@ -230,16 +266,12 @@ class SubtaskRun:
             raise UpstreamFailed
 
     def _make_task(self) -> Task:
-        inputs = self.deployment.layout.inputs[self.task_id]
-        vertex = self.vertex
-        task = create_task(self.task_id, vertex, self.settings, inputs)
-        routes = self._make_routes()
-        outputs = []
-        for edge in vertex.outputs:
-            target = self.deployment.graph.vertices[edge.target]
-            queues = [route.queue for route in routes if route.output_index == edge.output_index]
-            outputs.append(build_output(edge, self.task_id.subtask, queues, target.max_parallelism))
-        task.connect(outputs)
+        layout, graph = self.deployment.layout, self.deployment.graph
+        task = create_task(self.task_id, self.vertex, self.settings, layout.inputs[self.task_id])
+        queues_to: dict[Filler, list[Queue]] = {}
+        for route in self._make_routes():
+            queues_to.setdefault((self.task_id, route.output_index), []).append(route.queue)
+        connect_task(task, graph, queues_to)
         return task
 
     def _make_routes(self) -> list[Route]:
