@@ -12,6 +12,8 @@ unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME SPARK_HOME SPARK_CONF_DIR PYSPARK_PYT
 
 VENV := .venv
 STAMP := $(VENV)/stamp
+# Of the command that a target runs: make nightly OPTIONS="--seed 7"
+OPTIONS :=
 RUN := $(VENV)/bin
 INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --only-binary :all:
 # These two are published as sources only; they hold no C, and neither does anything else that is installed.
@@ -49,7 +51,7 @@ test: lint ## lint, then every test; a skipped test prints its reason
 	@$(RUN)/python -m pytest -n 2 --dist=worksteal
 
 nightly: setup ## the main job: flights under kills, then a campaign; writes reports/out/index.html
-	@$(RUN)/onceproof nightly
+	@$(RUN)/onceproof nightly $(OPTIONS)
 
 lint: setup ## ruff and mypy
 	@$(RUN)/ruff check .
