@@ -1,0 +1,174 @@
+"""One subtask in one epoch: what it reads and refuses, what it leaves, and that it does the same again."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from engine.elements import CheckpointBarrier, EndOfData
+from engine.job.deployment import AFRESH, plan_restores
+from engine.job.layout import layout_of
+from engine.messages import AcknowledgeCheckpoint, TaskFailed, TaskId
+from engine.protocol_points import SNAPSHOTTED, no_probe
+from engine.runtime.recovery import recover
+from engine.runtime.spark.driver import spark_storage
+from engine.runtime.spark.epoch import ChannelEnd, Epoch, GivenGraph, Packed, Shipment, shape_of, unpack
+from engine.runtime.spark.stages import DRIVER
+from engine.runtime.spark.subtask import EpochIsOver, SubtaskRun
+
+SOURCE, SINK = TaskId(0, 0), TaskId(1, 0)
+
+
+@pytest.fixture
+def deployment_of(job):
+    def deployment_of(graph=None, probe=no_probe):
+        graph = graph or job.graph()
+        storage = spark_storage(graph)
+        shipment = Shipment(GivenGraph(graph), shape_of(graph), storage.root, 1, probe, SubtaskRun)
+        return unpack(Packed(shipment)._data)
+
+    return deployment_of
+
+
+def epoch_of(deployment, quota, checkpoint_id=1, plans=None):
+    tasks = deployment.layout.inputs
+    return Epoch(checkpoint_id, 0, 1, dict.fromkeys(tasks, quota), plans or dict.fromkeys(tasks, AFRESH))
+
+
+def run(deployment, epoch, task, attempt, inbox=()):
+    *parcels, (stage, _, _, _, report) = SubtaskRun(deployment, epoch, task, attempt).run(inbox)
+    assert stage == DRIVER
+    return parcels, report
+
+
+def values(parcels):
+    return [value for parcel in parcels if type(parcel[4]) is list for (value,), _ in parcel[4]]
+
+
+@pytest.mark.parametrize("quota", [1, 9, 10, 11, 37, 299])
+def test_a_source_reads_its_share_to_the_record(deployment_of, quota):
+    deployment = deployment_of()
+    parcels, report = run(deployment, epoch_of(deployment, quota), SOURCE, 1)
+    assert report.records_read == quota
+    assert len(values(parcels)) == quota
+    [acknowledged] = report.messages
+    assert isinstance(acknowledged, AcknowledgeCheckpoint)
+    assert not acknowledged.finished
+
+
+@pytest.mark.parametrize("quota", [300, 301, 1000])
+def test_a_source_that_has_read_all_says_so_in_the_same_epoch(deployment_of, quota):
+    deployment = deployment_of()
+    parcels, report = run(deployment, epoch_of(deployment, quota), SOURCE, 1)
+    assert report.records_read == 300
+    assert report.messages[0].finished
+    for channel_end in ([parcel[4] for parcel in parcels if parcel[1] == target][-3:] for target in (0, 1)):
+        assert [type(element) for element in channel_end] == [EndOfData, CheckpointBarrier, ChannelEnd]
+
+
+def test_the_same_attempt_again_sends_the_same_again(deployment_of):
+    deployment = deployment_of()
+    epoch = epoch_of(deployment, 37)
+    first, _ = run(deployment, epoch, SOURCE, 1)
+    second, _ = run(deployment, epoch, SOURCE, 2)
+    assert first[-1][4] == ChannelEnd("1.1", False)
+    assert [parcel for parcel in first if type(parcel[4]) is not ChannelEnd] == [
+        parcel for parcel in second if type(parcel[4]) is not ChannelEnd
+    ]
+
+
+def test_all_splits_of_a_subtask_get_their_turn(job, deployment_of):
+    graph = job.graph(1)
+    deployment = deployment_of(graph)
+    parcels, _ = run(deployment, epoch_of(deployment, 20), SOURCE, 1)
+    read = values(parcels)
+    assert read[:10] == [word for word, _ in job.splits["b"][:10]], "split 1 in epoch 1"
+    assert read[10:] == [word for word, _ in job.splits["a"][:10]]
+    parcels, _ = run(deployment, epoch_of(deployment, 1, checkpoint_id=2), SOURCE, 2)
+    assert values(parcels) == [job.splits["a"][0][0]], "one record: from another split in the next epoch"
+
+
+@pytest.fixture
+def sources_run(deployment_of):
+    """The parcels of two sources for the first of two sinks."""
+    deployment = deployment_of()
+    epoch = epoch_of(deployment, 50)
+    parcels = [
+        parcel for subtask in (0, 1) for parcel in run(deployment, epoch, TaskId(0, subtask), subtask)[0]
+    ]
+    return deployment, epoch, [parcel for parcel in parcels if parcel[1] == 0]
+
+
+def test_buffers_are_taken_in_order_however_they_arrive(job, sources_run):
+    deployment, epoch, inbox = sources_run
+    job.output.mkdir()
+    lines = []
+    for attempt, arrival in enumerate((inbox, inbox[::-1], inbox[::2] + inbox[1::2])):
+        _, report = run(deployment, epoch, SINK, attempt, arrival)
+        assert report.upstreams == {TaskId(0, 0): "1.0", TaskId(0, 1): "1.1"}
+        lines.append((job.output / f".part-0-0-1.{attempt}.inprogress").read_text())
+    assert lines[0] == lines[1] == lines[2]
+    assert len(lines[0].splitlines()) > 20
+
+
+@pytest.mark.parametrize("lost", ["a buffer", "a barrier", "an end", "a whole channel"])
+def test_a_channel_that_lacks_something_is_told(sources_run, lost):
+    deployment, epoch, inbox = sources_run
+    first = [parcel for parcel in inbox if parcel[2] == 0]
+    missing = {
+        "a buffer": first[:1],
+        "a barrier": first[-2:-1],
+        "an end": first[-1:],
+        "a whole channel": first,
+    }
+    arrived = [parcel for parcel in inbox if parcel not in missing[lost]]
+    _, report = run(deployment, epoch, SINK, 7, arrived)
+    [failure] = report.messages
+    assert isinstance(failure, TaskFailed)
+    assert failure.cause.startswith("count -> sink-0: BrokenChannel: ")
+
+
+def test_those_behind_a_failed_subtask_do_nothing(job, deployment_of, here):
+    deployment = deployment_of(probe=here.dying(SNAPSHOTTED, task="words-1", death=ValueError("no luck")))
+    epoch = epoch_of(deployment, 50)
+    good, _ = run(deployment, epoch, TaskId(0, 0), 1)
+    bad, report = run(deployment, epoch, TaskId(0, 1), 2)
+    assert report.messages == (
+        TaskFailed("1.2", TaskId(0, 1), "words-1: ValueError: no luck", unrecoverable=False),
+    )
+    parcels, report = run(deployment, epoch, SINK, 3, [parcel for parcel in good + bad if parcel[1] == 0])
+    assert parcels == []
+    assert report.messages == ()
+    assert not job.output.exists()
+
+
+def test_an_attempt_that_lives_on_after_its_epoch_writes_no_snapshot(job, here):
+    with pytest.raises(job.power_cut):
+        here(job.graph(), here.dying("triggered", checkpoint=3, death=job.power_cut))
+    graph = job.graph()
+    storage = spark_storage(graph)
+    [latest] = recover(storage, 1).checkpoints
+    assert latest.checkpoint_id == 2
+    shipment = Shipment(GivenGraph(graph), shape_of(graph), storage.root, 1, no_probe, SubtaskRun)
+    deployment = unpack(Packed(shipment)._data)
+    before = job.files()
+    zombie = epoch_of(deployment, 50, 2, plan_restores(graph, layout_of(graph), latest))
+    with pytest.raises(EpochIsOver, match=r"checkpoint 2 is complete without 1\.9"):
+        run(deployment, zombie, SOURCE, 9)
+    assert job.files() == before
+
+
+def test_what_a_subtask_reads_goes_on_where_the_checkpoint_ends(job, here):
+    with pytest.raises(job.power_cut):
+        here(job.graph(), here.dying("triggered", checkpoint=3, death=job.power_cut))
+    graph = job.graph(1)
+    storage = spark_storage(graph)
+    [latest] = recover(storage, 1).checkpoints
+    shipment = Shipment(GivenGraph(graph), shape_of(graph), storage.root, 2, no_probe, SubtaskRun)
+    deployment = unpack(Packed(shipment)._data)
+    epoch = epoch_of(deployment, 1000, 3, plan_restores(graph, layout_of(graph), latest))
+    parcels, report = run(deployment, epoch, SOURCE, 1)
+    assert report.records_read == 400
+    left = Counter(word for split in job.splits.values() for word, _ in split[100:])
+    assert Counter(values(parcels)) == left
