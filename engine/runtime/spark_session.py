@@ -29,7 +29,7 @@ import pyspark
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, PythonException
 from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
@@ -147,6 +147,9 @@ def spark_log() -> str:
 
 def one_line(error: Exception) -> str:
     """Return what Spark raised in one line: an error and its causes, without stack traces and queries."""
+    if isinstance(error, PythonException):
+        # The traceback of a worker: what it raised stands last.
+        return str(error).strip().splitlines()[-1]
     if not isinstance(error, Py4JJavaError):
         return (str(error).strip().splitlines() or [type(error).__name__])[0]
     said: dict[str, None] = {}

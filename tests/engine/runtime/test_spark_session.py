@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from engine.runtime import spark_session as module
-from engine.runtime.spark_session import spark_log, start_spark
+from engine.runtime.spark_session import SPARK_ERRORS, one_line, spark_log, start_spark
 
 pytestmark = pytest.mark.spark
 
@@ -169,3 +169,14 @@ start({})
     assert spark_failed.startswith("SparkFailed Spark did not start: java.net.BindException")
     assert java_missing == "JavaMissing no Java 17 or later: none"
     assert list(short_folder.iterdir()) == []
+
+
+def test_an_error_of_a_worker_is_told_by_what_it_raised(spark: SparkSession) -> None:
+    def raising(record: int) -> int:
+        raise KeyError("what the worker raised")
+
+    with pytest.raises(SPARK_ERRORS) as caught:
+        spark.sparkContext.parallelize([1], 1).map(raising).collect()
+    error = caught.value
+    assert isinstance(error, Exception)
+    assert one_line(error) == "KeyError: 'what the worker raised'"
