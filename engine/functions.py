@@ -8,10 +8,12 @@ copy, it is called by one machine at a time, and it reaches the world only throu
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+
+from engine.state.raw import KeyedStateOutput, OperatorStateOutput
 
 if TYPE_CHECKING:
     from engine.state.descriptors import (
@@ -22,26 +24,68 @@ if TYPE_CHECKING:
         StateDescriptor,
         ValueStateDescriptor,
     )
-    from engine.state.interfaces import AggregatingState, MapState, ReducingState, ValueState
-    from engine.state.interfaces import ListState as KeyedListState
+    from engine.state.interfaces import (
+        AggregatingState,
+        BroadcastState,
+        ListState,
+        MapState,
+        ReducingState,
+        ValueState,
+    )
     from engine.state.keyed import KeyedStateBackend
-    from engine.state.operator import ListState, OperatorStateStore
+    from engine.state.operator import OperatorStateStore
+    from engine.state.raw import KeyGroupStatePartition, StatePartition
 
 
-class RuntimeContext(Struct, eq=False, kw_only=True):
+class KeyedStateStore(Struct, eq=False, kw_only=True):
+    """Where a function finds the state of the current key (Flink: KeyedStateStore).
+
+    Its methods raise TypeError where the stream is not keyed.
+    """
+
+    task_name: str
+    backend: KeyedStateBackend | None = None
+
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState:
+        """The value kept for the current key."""
+        return self._keyed_backend(state_descriptor).value_state(state_descriptor)
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState:
+        """The list kept for the current key."""
+        return self._keyed_backend(state_descriptor).list_state(state_descriptor)
+
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState:
+        """The map kept for the current key."""
+        return self._keyed_backend(state_descriptor).map_state(state_descriptor)
+
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState:
+        """The reduced value kept for the current key."""
+        return self._keyed_backend(state_descriptor).reducing_state(state_descriptor)
+
+    def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState:
+        """The accumulator kept for the current key."""
+        return self._keyed_backend(state_descriptor).aggregating_state(state_descriptor)
+
+    def _keyed_backend(self, descriptor: StateDescriptor) -> KeyedStateBackend:
+        if self.backend is None:
+            raise TypeError(
+                f"state {descriptor.name!r} of {self.task_name!r} needs a keyed stream: call key_by first"
+            )
+        return self.backend
+
+
+class RuntimeContext(KeyedStateStore, eq=False, kw_only=True):
     """What a function may know of the subtask it runs in (Flink: RuntimeContext).
 
     The fields are what the engine makes it from; functions ask by the methods, which are Flink's.
     """
 
-    task_name: str
     subtask: int
     parallelism: int
     max_parallelism: int
     attempt: str
     clock: Callable[[], int]
     pass_point: Callable[[str, int], None]
-    backend: KeyedStateBackend | None = None
 
     def get_task_name(self) -> str:
         """Name of the vertex, without the subtask's index."""
@@ -269,6 +313,9 @@ class FunctionInitializationContext(Struct, eq=False):
     _restored_checkpoint_id: int | None
     _store: OperatorStateStore
     _settled: bool = False
+    _keyed_store: KeyedStateStore | None = None
+    _raw_operator: Sequence[StatePartition] = ()
+    _raw_keyed: Sequence[KeyGroupStatePartition] = ()
 
     def is_settled(self) -> bool:
         """Whether somebody else commits what checkpoints list, and has done so for the restored one.
@@ -286,12 +333,32 @@ class FunctionInitializationContext(Struct, eq=False):
         return self._restored_checkpoint_id
 
     def get_operator_state_store(self) -> OperatorStateStore:
-        """Where operator list state lives."""
+        """Where operator state lives."""
         return self._store
+
+    def get_keyed_state_store(self) -> KeyedStateStore:
+        """Where keyed state lives; on a stream that is not keyed, asking it for state raises TypeError."""
+        return self._keyed_store or KeyedStateStore(task_name="the operator")
 
     def get_list_state(self, descriptor: ListStateDescriptor) -> ListState:
         """Short for ``get_operator_state_store().get_list_state``."""
         return self._store.get_list_state(descriptor)
+
+    def get_union_list_state(self, descriptor: ListStateDescriptor) -> ListState:
+        """Short for ``get_operator_state_store().get_union_list_state``."""
+        return self._store.get_union_list_state(descriptor)
+
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState:
+        """Short for ``get_operator_state_store().get_broadcast_state``."""
+        return self._store.get_broadcast_state(state_descriptor)
+
+    def get_raw_operator_state_inputs(self) -> Sequence[StatePartition]:
+        """The partitions of raw operator state that fell to this subtask."""
+        return self._raw_operator
+
+    def get_raw_keyed_state_inputs(self) -> Sequence[KeyGroupStatePartition]:
+        """The raw state of this subtask's key groups, in their order."""
+        return self._raw_keyed
 
 
 class FunctionSnapshotContext(Struct, eq=False):
@@ -299,6 +366,26 @@ class FunctionSnapshotContext(Struct, eq=False):
 
     _checkpoint_id: int
     _timestamp_ms: int
+    _key_group_range: tuple[int, int] | None = None
+    _raw_operator: OperatorStateOutput | None = None
+    _raw_keyed: KeyedStateOutput | None = None
+
+    def get_raw_operator_state_output(self) -> OperatorStateOutput:
+        """Where to write bytes that belong to the subtask, in partitions."""
+        if self._raw_operator is None:
+            self._raw_operator = OperatorStateOutput()
+        return self._raw_operator
+
+    def get_raw_keyed_operator_state_output(self) -> KeyedStateOutput:
+        """Where to write bytes that belong to key groups.
+
+        Raises TypeError where the stream is not keyed.
+        """
+        if self._key_group_range is None:
+            raise TypeError("raw keyed state needs a keyed stream: call key_by first")
+        if self._raw_keyed is None:
+            self._raw_keyed = KeyedStateOutput(self._key_group_range)
+        return self._raw_keyed
 
     def get_checkpoint_id(self) -> int:
         """Id of the checkpoint being taken."""

@@ -17,6 +17,7 @@ import msgspec
 from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata, StateHandle
 from engine.key_groups import key_group_range
 from engine.state.files import DamagedFile, StateError
+from engine.state.raw import RAW
 from engine.state.snapshot import (
     BROADCAST,
     SPLIT_DISTRIBUTE,
@@ -196,12 +197,14 @@ def _deal_operator(
             found[1].append((place, count))
     if not holders:
         return [{} for _ in range(parallelism)]
-    dealt = deal_out(
-        sorted((name, mode, counts) for name, (mode, counts) in states.items()),
-        subtasks,
-        operator.parallelism,
-        parallelism,
-    )
+    raw = states.pop(RAW, None)
+    named = sorted((name, mode, counts) for name, (mode, counts) in states.items())
+    dealt = deal_out(named, subtasks, operator.parallelism, parallelism)
+    if raw is not None:
+        # Apart from the others, so that it does not move where their odd elements go.
+        apart = deal_out([(RAW, *raw)], subtasks, operator.parallelism, parallelism)
+        for share, of_raw in zip(dealt, apart, strict=True):
+            share.update(of_raw)
     return [
         {
             name: (mode, tuple([(holders[place], elements) for place, elements in slices]))

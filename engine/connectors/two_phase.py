@@ -43,7 +43,7 @@ from engine.state.descriptors import ListStateDescriptor
 from engine.types import Types
 
 if TYPE_CHECKING:
-    from engine.state.operator import ListState
+    from engine.state.operator import OperatorListState
     from engine.types import TypeInformation
 
 STATE_NAME = "state"
@@ -291,7 +291,7 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CommittingFunction):
         self.subtask = runtime_context.get_index_of_this_subtask()
         self.attempt = runtime_context.get_attempt_id()
         restored_checkpoint_id = context.get_restored_checkpoint_id()
-        self._state: ListState = context.get_operator_state_store().get_list_state(_STATE)
+        self._state: OperatorListState = context.get_operator_state_store().get_list_state(_STATE)
         has_user_context = False
         if restored_checkpoint_id is not None:
             for stored in self._state.get():

@@ -20,11 +20,13 @@ from engine.functions import (
     Function,
     FunctionInitializationContext,
     FunctionSnapshotContext,
+    KeyedStateStore,
     RuntimeContext,
 )
 from engine.state.hashmap import HashMapStateBackend
 from engine.state.keyed import KeyedStateBackend
 from engine.state.operator import OperatorStateStore
+from engine.state.raw import RAW, StatePartition, partitions_of, without_raw
 from engine.state.snapshot import OperatorSnapshot
 from engine.types import TypeInformation
 
@@ -99,15 +101,30 @@ class OperatorContext(Struct, kw_only=True):
         """A keyed backend over this subtask's key groups, restored where there is something to restore."""
         backend = HashMapStateBackend(self.max_parallelism, self.key_groups, key_type, self.clock)
         if self.keyed is not None:
-            backend.restore(self.keyed, allow_pickle=self.allow_pickle)
+            backend.restore(without_raw(self.keyed), allow_pickle=self.allow_pickle)
         return backend
 
     def operator_store(self) -> OperatorStateStore:
         """The operator state of this subtask, restored where there is something to restore."""
         store = OperatorStateStore()
         if self.operator is not None:
-            store.restore(self.operator, allow_pickle=self.allow_pickle)
+            store.restore(without_raw(self.operator), allow_pickle=self.allow_pickle)
         return store
+
+    def initialization_context(
+        self, store: OperatorStateStore, keyed_store: KeyedStateStore
+    ) -> FunctionInitializationContext:
+        """What a function that keeps state of its own is initialised with."""
+        raw_keyed = self.keyed.get(RAW) if self.keyed else None
+        raw_operator = self.operator.get(RAW) if self.operator else None
+        return FunctionInitializationContext(
+            self.restored_checkpoint_id,
+            store,
+            self.settled,
+            keyed_store,
+            () if raw_operator is None else list(map(StatePartition, raw_operator.elements)),
+            () if raw_keyed is None else partitions_of(raw_keyed.within(*self.key_groups)),
+        )
 
 
 class Operator:
@@ -197,9 +214,7 @@ class FunctionOperator(Operator):
         if _is_checkpointed(function.__class__):
             self._checkpointed = function
             self._store = context.operator_store()
-            function.initialize_state(
-                FunctionInitializationContext(context.restored_checkpoint_id, self._store, context.settled)
-            )
+            function.initialize_state(context.initialization_context(self._store, runtime_context))
         function.open(runtime_context)
 
     def create_backend(self, context: OperatorContext) -> KeyedStateBackend | None:
@@ -209,14 +224,24 @@ class FunctionOperator(Operator):
     def snapshot(self, checkpoint_id: int, timestamp_ms: int) -> OperatorSnapshot | None:
         """The function brings its state up to date, then both kinds of state are copied."""
         operator_state = None
+        context = None
+        backend = self._backend
         if self._store is not None:
             assert self._checkpointed is not None
-            self._checkpointed.snapshot_state(FunctionSnapshotContext(checkpoint_id, timestamp_ms))
+            key_groups = None if backend is None else backend.key_group_range
+            context = FunctionSnapshotContext(checkpoint_id, timestamp_ms, key_groups)
+            self._checkpointed.snapshot_state(context)
             operator_state = self._store.snapshot()
-        keyed_state = None if self._backend is None else self._backend.snapshot()
+        keyed_state = None if backend is None else backend.snapshot()
         if keyed_state is None and operator_state is None:
             return None
-        return OperatorSnapshot(keyed_state, operator_state)
+        snapshot = OperatorSnapshot(keyed_state, operator_state)
+        if context is not None:
+            if context._raw_operator is not None:
+                snapshot.raw_operator = context._raw_operator.taken()
+            if context._raw_keyed is not None:
+                snapshot.raw_keyed = context._raw_keyed.taken()
+        return snapshot
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """Pass it to the function if it listens."""
@@ -229,5 +254,9 @@ class FunctionOperator(Operator):
             self._listener.notify_checkpoint_aborted(checkpoint_id)
 
     def close(self) -> None:
-        """Close the function."""
-        self.function.close()
+        """Close the function, and let go of the state."""
+        try:
+            self.function.close()
+        finally:
+            if self._backend is not None:
+                self._backend.close()

@@ -13,7 +13,7 @@ from engine.elements import Record
 from engine.functions import FunctionSnapshotContext
 from engine.operators.base import Operator, OperatorContext
 from engine.state.descriptors import ListStateDescriptor
-from engine.state.operator import ListState, OperatorStateStore
+from engine.state.operator import OperatorListState, OperatorStateStore
 from engine.state.snapshot import OperatorSnapshot
 from engine.types import Types
 
@@ -43,7 +43,7 @@ class SourceOperator(Operator):
     def open(self, context: OperatorContext) -> None:
         """Open every split at its position."""
         self._store: OperatorStateStore = context.operator_store()
-        self._state: ListState = self._store.get_list_state(_STATE)
+        self._state: OperatorListState = self._store.get_list_state(_STATE)
         if context.operator is None:
             splits = sorted(self.source.splits())[context.subtask :: context.parallelism]
             owned: list[tuple[str, Any]] = [(split, None) for split in splits]

@@ -1,7 +1,8 @@
-"""Operator state: lists that belong to a subtask rather than to a key.
+"""Operator state: what belongs to a subtask rather than to a key.
 
 Its elements are the unit of redistribution: a plain list state is dealt out over the new subtasks, a union
-list state is given to all of them in full. A name has one mode and one type for the life of the job.
+list state is given to all of them in full, and of a broadcast state each gets one of the old copies, which
+are all the same. A name has one mode and one type for the life of the job. It is always kept on the heap.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from typing import Any
 
 import msgspec
 
-from engine.state.descriptors import ListStateDescriptor
+from engine.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
 from engine.state.files import StateError
+from engine.state.interfaces import BroadcastState, ListState, ReadOnlyBroadcastState
 from engine.state.snapshot import (
+    BROADCAST,
     SPLIT_DISTRIBUTE,
     UNION,
     EncodedList,
@@ -22,10 +25,13 @@ from engine.state.snapshot import (
     check_restored_type,
     wrong_element,
 )
+from engine.state.states import no_map_key
 from engine.types import TypeInformation
+from engine.types.composite import tuple_type
+from engine.types.wrapped import nullable
 
 
-class ListState(msgspec.Struct, eq=False):
+class OperatorListState(msgspec.Struct, ListState, eq=False):
     """A list of elements (Flink: ListState). None is no element."""
 
     name: str
@@ -60,68 +66,165 @@ class ListState(msgspec.Struct, eq=False):
 
     def snapshot(self) -> ListSnapshot:
         """Copy the elements, isolated from later changes."""
-        element_type = self.element_type
-        if element_type.immutable:
-            elements = self._elements.copy()
-        else:
-            try:
-                elements = list(map(element_type.copy, self._elements))
-            except Exception as error:
-                live = ListSnapshot(self.name, self.mode, element_type, self._elements)
-                raise wrong_element(live, error) from error
-        return ListSnapshot(self.name, self.mode, element_type, elements)
+        return isolated(self.name, self.mode, self.element_type, self._elements)
+
+
+class OperatorBroadcastState(msgspec.Struct, BroadcastState, eq=False):
+    """A map of which every subtask has the same copy; its elements are the pairs of key and value."""
+
+    name: str
+    element_type: TypeInformation
+    _entries: dict[Any, Any]
+
+    mode = BROADCAST
+
+    def get(self, key: Any) -> Any:
+        """Give the value of a key, or None."""
+        return self._entries.get(key)
+
+    def contains(self, key: Any) -> bool:
+        """Whether the map has the key."""
+        return key in self._entries
+
+    def put(self, key: Any, value: Any) -> None:
+        """Set the value of a key, which may be None."""
+        if key is None:
+            raise no_map_key(self.name)
+        self._entries[key] = value
+
+    def remove(self, key: Any) -> None:
+        """Remove a key; one that is not there is fine."""
+        self._entries.pop(key, None)
+
+    def items(self) -> list[tuple[Any, Any]]:
+        """Give (key, value) pairs."""
+        return list(self._entries.items())
+
+    def is_empty(self) -> bool:
+        """Whether the map has no entry."""
+        return not self._entries
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        self._entries.clear()
+
+    def snapshot(self) -> ListSnapshot:
+        """Copy the entries, isolated from later changes."""
+        return isolated(self.name, BROADCAST, self.element_type, list(self._entries.items()))
+
+
+class ReadOnlyView(msgspec.Struct, ReadOnlyBroadcastState, eq=False):
+    """A broadcast state for those who may only read it, because nobody tells the other subtasks."""
+
+    _state: OperatorBroadcastState
+
+    def get(self, key: Any) -> Any:
+        """Give the value of a key, or None."""
+        return self._state.get(key)
+
+    def contains(self, key: Any) -> bool:
+        """Whether the map has the key."""
+        return self._state.contains(key)
+
+    def items(self) -> list[tuple[Any, Any]]:
+        """Give (key, value) pairs."""
+        return self._state.items()
+
+    def is_empty(self) -> bool:
+        """Whether the map has no entry."""
+        return self._state.is_empty()
+
+    def clear(self) -> None:
+        """Refuse: who may only read may not clear either."""
+        raise StateError(f"broadcast state {self._state.name!r} can only be read on this side")
+
+
+def isolated(name: str, mode: str, element_type: TypeInformation, elements: list[Any]) -> ListSnapshot:
+    """Copy elements so that later changes do not reach the copy."""
+    if element_type.immutable:
+        return ListSnapshot(name, mode, element_type, elements.copy())
+    try:
+        return ListSnapshot(name, mode, element_type, list(map(element_type.copy, elements)))
+    except Exception as error:
+        raise wrong_element(ListSnapshot(name, mode, element_type, elements), error) from error
 
 
 class OperatorStateStore(msgspec.Struct, eq=False):
     """The operator state of one operator in one subtask (Flink: OperatorStateStore)."""
 
-    _states: dict[str, ListState] = {}
+    _states: dict[str, Any] = {}
     _restored: dict[str, EncodedList] = {}
     _allow_pickle: bool = False
 
-    def get_list_state(self, descriptor: ListStateDescriptor) -> ListState:
+    def get_list_state(self, descriptor: ListStateDescriptor) -> OperatorListState:
         """Give a list whose elements are dealt out over the subtasks on a rescale."""
-        return self._state(descriptor, SPLIT_DISTRIBUTE)
+        return self._list_state(descriptor, SPLIT_DISTRIBUTE)
 
-    def get_union_list_state(self, descriptor: ListStateDescriptor) -> ListState:
+    def get_union_list_state(self, descriptor: ListStateDescriptor) -> OperatorListState:
         """Give a list that every subtask receives in full on a restore."""
-        return self._state(descriptor, UNION)
+        return self._list_state(descriptor, UNION)
+
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> OperatorBroadcastState:
+        """Give a map that every subtask must change in the same way."""
+        key_type, value_type = state_descriptor.key_type_info, state_descriptor.type_info
+        element_type = tuple_type((key_type, nullable(value_type)))
+        state = self._known(state_descriptor, BROADCAST, element_type)
+        if state is None:
+            pairs = self._taken_over(state_descriptor.name, BROADCAST, element_type)
+            state = OperatorBroadcastState(state_descriptor.name, element_type, dict(pairs))
+            self._states[state_descriptor.name] = state
+        found: OperatorBroadcastState = state
+        return found
 
     def snapshot(self) -> OperatorStateSnapshot:
         """Copy all states, isolated from later changes."""
-        return OperatorStateSnapshot(list(map(ListState.snapshot, self._states.values())), self._restored)
+        return OperatorStateSnapshot([state.snapshot() for state in self._states.values()], self._restored)
 
     def restore(self, elements: Mapping[str, EncodedList], *, allow_pickle: bool = False) -> None:
         """Take over stored state, decoded when it is registered."""
         self._restored = dict(elements)
         self._allow_pickle = allow_pickle
 
-    def _state(self, descriptor: ListStateDescriptor, mode: str) -> ListState:
+    def _list_state(self, descriptor: ListStateDescriptor, mode: str) -> OperatorListState:
         name, element_type = descriptor.name, descriptor.type_info
+        state = self._known(descriptor, mode, element_type)
+        if state is None:
+            elements = self._taken_over(name, mode, element_type)
+            state = self._states[name] = OperatorListState(name, mode, element_type, elements)
+        found: OperatorListState = state
+        return found
+
+    def _known(self, descriptor: StateDescriptor, mode: str, element_type: TypeInformation) -> Any:
+        """Give the state if it was asked for before, in the same way."""
+        name = descriptor.name
         state = self._states.get(name)
-        if state is not None:
-            if state.mode != mode or state.element_type is not element_type:
-                raise StateError(
-                    f"operator state {name!r} is declared as {state.mode} of {state.element_type.name} and "
-                    f"again as {mode} of {element_type.name}: a name has one mode and one type"
-                )
-            return state
-        stored = self._restored.get(name)
-        elements: list[Any] = []
-        if stored is not None:
-            what = f"operator state {name!r}"
-            if stored.mode != mode:
-                raise StateError(
-                    f"{what} was stored as {stored.mode} but the job declares {mode}: "
-                    "keep the mode, or choose another name"
-                )
-            check_restored_type(what, stored.type, element_type, self._allow_pickle)
-            try:
-                elements = list(map(element_type.decode, stored.elements))
-            except (msgspec.DecodeError, ValueError) as error:
-                raise StateError(f"{what}: the stored bytes cannot be read ({error})") from error
-            # The mapping may be shared with a snapshot that is still being encoded: replace, never change.
-            self._restored = dict(self._restored)
-            del self._restored[name]
-        state = self._states[name] = ListState(name, mode, element_type, elements)
+        if state is None:
+            if descriptor.ttl_config is not None:
+                raise StateError(f"operator state {name!r} has a time to live: only keyed state can have one")
+        elif state.mode != mode or state.element_type is not element_type:
+            raise StateError(
+                f"operator state {name!r} is declared as {state.mode} of {state.element_type.name} and "
+                f"again as {mode} of {element_type.name}: a name has one mode and one type"
+            )
         return state
+
+    def _taken_over(self, name: str, mode: str, element_type: TypeInformation) -> list[Any]:
+        """Decode what was stored under a name; from then on it is the state's."""
+        stored = self._restored.get(name)
+        if stored is None:
+            return []
+        what = f"operator state {name!r}"
+        if stored.mode != mode:
+            raise StateError(
+                f"{what} was stored as {stored.mode} but the job declares {mode}: "
+                "keep the mode, or choose another name"
+            )
+        check_restored_type(what, stored.type, element_type, self._allow_pickle)
+        try:
+            elements = list(map(element_type.decode, stored.elements))
+        except (msgspec.DecodeError, ValueError) as error:
+            raise StateError(f"{what}: the stored bytes cannot be read ({error})") from error
+        # The mapping may be shared with a snapshot that is still being encoded: replace, never change.
+        self._restored = dict(self._restored)
+        del self._restored[name]
+        return elements

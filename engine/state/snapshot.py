@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from engine.key_groups import InvalidKey, key_group_of
 from engine.state.files import SNAPSHOT_MAGIC, DamagedFile, StateError, seal, unseal
+from engine.state.raw import RAW, RAW_KIND
 from engine.types import NotDescribable, TypeInformation, WrongValue, from_descriptor
 from engine.types.composite import tuple_type
 from engine.types.information import ENCODE, Descriptor, Packer
@@ -128,6 +129,8 @@ class OperatorSnapshot(msgspec.Struct):
 
     keyed: KeyedSnapshot | None = None
     operator: OperatorStateSnapshot | None = None
+    raw_keyed: dict[int, bytes] = {}
+    raw_operator: list[bytes] = []
 
 
 class TaskSnapshot(msgspec.Struct):
@@ -170,12 +173,22 @@ def encode_task_snapshot(snapshot: TaskSnapshot) -> EncodedSnapshot:
                 tables[name] = table.counts
         if operator.operator is not None:
             lists = _encode_operator(operator.operator)
-            for name, item in lists.items():
-                lengths[name] = (item.mode, len(item.elements))
+        if operator.raw_keyed:
+            keyed[RAW] = _table_of_raw(operator.raw_keyed)
+            tables[RAW] = keyed[RAW].counts
+        if operator.raw_operator:
+            lists[RAW] = EncodedList(SPLIT_DISTRIBUTE, RAW_KIND, operator.raw_operator)
+        for name, item in lists.items():
+            lengths[name] = (item.mode, len(item.elements))
         body[operator_id] = EncodedOperator(keyed, lists)
         indexes[operator_id] = SnapshotIndex(tables, lengths)
     data, digest = seal(SNAPSHOT_MAGIC, ENCODE(body))
     return EncodedSnapshot(data, digest, indexes)
+
+
+def _table_of_raw(groups: dict[int, bytes]) -> EncodedTable:
+    """Store the raw state of key groups as a table, so that it is dealt out like one."""
+    return EncodedTable(RAW_KIND, None, None, dict.fromkeys(groups, 1), groups)
 
 
 def decode_task_snapshot(data: bytes, path: str, expected_sha256: str | None = None) -> DecodedSnapshot:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from engine.state.operator import ListState
+from engine.state.operator import OperatorListState
 from engine.state.snapshot import ListSnapshot
 from engine.types import TypeInformation
 from harness.mutants.patching import replaced
@@ -58,10 +58,10 @@ def keyed_values_are_shared(reached: Reached) -> Iterator[None]:
 def operator_state_snapshot_is_shallow(reached: Reached) -> Iterator[None]:
     """Elements that are added or changed before the snapshot is written are in it."""
 
-    def shared(self: ListState) -> ListSnapshot:
+    def shared(self: OperatorListState) -> ListSnapshot:
         if self._elements:
             reached()
         return ListSnapshot(self.name, self.mode, self.element_type, self._elements)
 
-    with replaced(ListState, "snapshot", shared):
+    with replaced(OperatorListState, "snapshot", shared):
         yield

@@ -2,9 +2,10 @@
 
 import pytest
 
-from engine.state.descriptors import ListStateDescriptor
+from engine.durations import Time
+from engine.state.descriptors import ListStateDescriptor, MapStateDescriptor
 from engine.state.files import StateError
-from engine.state.operator import OperatorStateStore
+from engine.state.operator import OperatorStateStore, ReadOnlyView
 from engine.state.snapshot import (
     OperatorSnapshot,
     PickleRefused,
@@ -12,6 +13,7 @@ from engine.state.snapshot import (
     decode_task_snapshot,
     encode_task_snapshot,
 )
+from engine.state.ttl import StateTtlConfig
 from engine.types import Types
 
 OFFSETS = ListStateDescriptor("offsets", Types.TUPLE([Types.STRING(), Types.LONG()]))
@@ -139,3 +141,75 @@ def test_wrong_element_is_refused_naming_the_state():
     store.get_list_state(OFFSETS).update([("a", "b")])
     with pytest.raises(StateError, match=r"operator state 'offsets': 'b' \(str\) is no LONG"):
         stored(store)
+
+
+RULES = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
+
+
+def test_broadcast_state_is_a_map():
+    state = OperatorStateStore().get_broadcast_state(RULES)
+    assert state.is_empty()
+    state.put("a", 1)
+    state.put_all({"b": 2, "c": None})
+    assert (state.get("a"), state.get("missing"), state.contains("c"), "d" in state) == (1, None, True, False)
+    state.remove("a")
+    state.remove("a")
+    assert list(state.items()) == [("b", 2), ("c", None)]
+    assert list(state) == ["b", "c"]
+    for key in state.keys():  # noqa: SIM118 (a state, not a dict)
+        del state[key]
+    assert state.is_empty()
+    state.put("a", 1)
+    state.clear()
+    assert state.is_empty()
+    with pytest.raises(StateError, match="'rules': None cannot be a key"):
+        state.put(None, 1)
+
+
+def test_broadcast_state_comes_back_as_it_was_and_apart_from_later_changes():
+    store = OperatorStateStore()
+    state = store.get_broadcast_state(MapStateDescriptor("rules", Types.STRING(), Types.LIST(Types.LONG())))
+    state.put("a", [1])
+    state.put("b", None)
+    snapshot = store.snapshot()
+    state.get("a").append(2)
+    state.put("c", [3])
+    encoded = encode_task_snapshot(TaskSnapshot({"op": OperatorSnapshot(None, snapshot)}))
+    copy = restored(decode_task_snapshot(encoded.data, "file")["op"].operator)
+    again = copy.get_broadcast_state(MapStateDescriptor("rules", Types.STRING(), Types.LIST(Types.LONG())))
+    assert again.items() == [("a", [1]), ("b", None)]
+
+
+def test_view_for_reading_sees_changes_and_refuses_to_make_any():
+    state = OperatorStateStore().get_broadcast_state(RULES)
+    view = ReadOnlyView(state)
+    assert view.is_empty()
+    state.put("a", 1)
+    assert (view.get("a"), view.contains("a"), view.items(), view["a"]) == (1, True, [("a", 1)], 1)
+    assert not hasattr(view, "put")
+    with pytest.raises(StateError, match="'rules' can only be read on this side"):
+        view.clear()
+
+
+@pytest.mark.parametrize("first", ["list", "union", "broadcast"])
+@pytest.mark.parametrize("second", ["list", "union", "broadcast"])
+def test_name_has_one_mode(first, second):
+    store = OperatorStateStore()
+    ask = {
+        "list": lambda: store.get_list_state(ListStateDescriptor("s", Types.LONG())),
+        "union": lambda: store.get_union_list_state(ListStateDescriptor("s", Types.LONG())),
+        "broadcast": lambda: store.get_broadcast_state(MapStateDescriptor("s", Types.LONG(), Types.LONG())),
+    }
+    state = ask[first]()
+    if first == second:
+        assert ask[second]() is state
+    else:
+        with pytest.raises(StateError, match=r"'s' is declared as .* and again as"):
+            ask[second]()
+
+
+def test_time_to_live_of_operator_state_is_refused():
+    descriptor = ListStateDescriptor("l", Types.LONG())
+    descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.seconds(1)).build())
+    with pytest.raises(StateError, match="'l' has a time to live: only keyed state can have one"):
+        OperatorStateStore().get_list_state(descriptor)
