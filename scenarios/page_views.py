@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 from engine.types import Types
 from harness.chance import Chance
 from harness.family import Declared, JobIO, Records, Role, Rows, Workload
+from harness.scenario import RecordValue
 
 if TYPE_CHECKING:
     from engine.environment import StreamExecutionEnvironment
@@ -51,6 +52,12 @@ def generate(random: Random) -> Workload:
         ]
         records[f"log-{partition}"] = tuple(views)
     return Workload(records, {"partitions": partitions, "apps": apps, "users": users})
+
+
+def with_key(value: RecordValue, number: int) -> RecordValue:
+    """Return the view, by the same user, of app number ``number``."""
+    _app_id, user = cast(tuple[str, int], value)
+    return f"app-{number}", user
 
 
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:

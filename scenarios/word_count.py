@@ -15,6 +15,7 @@ from engine.state.descriptors import ValueStateDescriptor
 from engine.types import Types
 from harness.chance import Chance
 from harness.family import Declared, JobIO, Records, Role, Rows, Workload
+from harness.scenario import RecordValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,6 +58,11 @@ def generate(random: Random) -> Workload:
         wheel[int(unit() * wheel_size)].append((timestamp, words[int(unit() * word_count)]))
     records = {f"words-{index}": tuple(split) for index, split in enumerate(drawn)}
     return Workload(records, {"records": total, "words": word_count, "splits": splits})
+
+
+def with_key(value: RecordValue, number: int) -> RecordValue:
+    """Return word number ``number``, of which there is no last."""
+    return WORDS[number] if number < len(WORDS) else f"word-{number}"
 
 
 class Count(KeyedProcessFunction):

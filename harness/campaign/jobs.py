@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Final
+from typing import Final, Protocol
 
 import pyarrow as pa
 from pyspark import InheritableThread, SparkContext
@@ -38,6 +38,21 @@ _MENDABLE: Final[tuple[type[Exception], ...]] = (FamilyError, OutputUnwritable)
 _groups = count(1)
 
 
+class Job(Protocol):
+    """Scenarios of one family that are simulated in one job of Spark's."""
+
+    @property
+    def family(self) -> str:
+        """Whose scenarios."""
+
+    @property
+    def tasks(self) -> int:
+        """Into how many tasks they are cut."""
+
+    def run(self, session: SparkSession) -> pa.Table:
+        """Simulate them; return a row for each."""
+
+
 @dataclass(frozen=True, slots=True)
 class SimulationJob:
     """The scenarios of one family in one wave."""
@@ -45,6 +60,11 @@ class SimulationJob:
     simulation: Simulation
     numbers: range
     tasks: int
+
+    @property
+    def family(self) -> str:
+        """Whose scenarios."""
+        return self.simulation.tables.family
 
     def run(self, session: SparkSession) -> pa.Table:
         """Simulate and write the trials; return the verdicts."""
@@ -54,19 +74,19 @@ class SimulationJob:
 
 
 def run_side_by_side(
-    session: SparkSession, jobs: Sequence[SimulationJob], progress: Callable[[float], None]
+    session: SparkSession, jobs: Sequence[Job], progress: Callable[[float], None]
 ) -> list[pa.Table]:
-    """Run jobs to their end and return their verdicts; ``progress`` is told which part of all is done."""
+    """Run jobs to their end and return their tables; ``progress`` is told which part of all is done."""
     context = session.sparkContext
     group = f"onceproof simulation {next(_groups)}"
     failures: list[Exception] = []
-    verdicts: dict[int, pa.Table] = {}
+    tables: dict[int, pa.Table] = {}
 
-    def run(place: int, job: SimulationJob) -> None:
+    def run(place: int, job: Job) -> None:
         try:
-            context.setJobGroup(group, f"simulate {job.simulation.tables.family}", interruptOnCancel=True)
+            context.setJobGroup(group, f"simulate {job.family}", interruptOnCancel=True)
             context.setLocalProperty("spark.scheduler.pool", f"family {place}")
-            verdicts[place] = job.run(session)
+            tables[place] = job.run(session)
         except Exception as error:
             failures.append(error)
 
@@ -87,7 +107,7 @@ def run_side_by_side(
             thread.join()
     if failures:
         raise _as_it_was(failures[0]) from failures[0]
-    return [verdicts[place] for place in range(len(jobs))]
+    return [tables[place] for place in range(len(jobs))]
 
 
 def _finished_tasks(context: SparkContext, group: str) -> int:

@@ -1,0 +1,124 @@
+"""From a point of an experiment to a scenario.
+
+The rules this module lives by:
+
+- What is studied is set, all else is the same in every scenario: so many records in so many splits, one kill
+  of all tasks, ample limits. What is left to chance (which record comes when, the order of steps) follows
+  from the seed.
+- Records are the family's own: its generator draws them, and here they get their key and their timestamp. So
+  a family can be designed if it says how a value gets another key, with a function
+  ``with_key(value, number)`` that returns the value with key number 0, 1, 2 and so on, and if its job reads
+  no parameters of a workload: these say nothing of what is made of the records here.
+- The scenario's JSON says what it was made with, in its parameters, and decides the run as any other does.
+  The scenarios of seeds are not touched by any of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from itertools import accumulate
+from random import Random
+from typing import Final, Protocol, cast
+
+from harness.chance import Chance
+from harness.family import Family, FamilyError, Workload
+from harness.generation import generator_version, with_ample_limits
+from harness.scenario import Fault, InputRecord, Parameter, RecordValue, Scenario, Schedule, check
+from harness.sensitivity.parameters import Settings
+
+RECORDS: Final = 120
+SPLITS: Final = 2
+RECORD_MS: Final = 5
+"""Between the timestamps of two records, but for their disorder."""
+MAX_PARALLELISM: Final = 16
+RESTART_DELAY_MS: Final = 20
+UNLIMITED: Final = 1_000_000
+MOST_DRAWS: Final = 200
+"""Workloads that are drawn until there are enough records and splits."""
+
+
+class DesignedFamily(Family, Protocol):
+    """A family whose records can be given a key."""
+
+    def with_key(self, value: RecordValue, number: int) -> RecordValue:
+        """Return the value with key ``number``, 0 or more, instead of its own."""
+
+
+def designed_family(family: Family) -> DesignedFamily:
+    """Return the family as one that can be designed; FamilyError if it cannot."""
+    if not callable(getattr(family, "with_key", None)):
+        place = getattr(family, "__file__", family.name)
+        raise FamilyError(
+            f"{place}: family {family.name} says not how a value gets another key: it needs a function"
+            " with_key(value, number), as word_count and page_views have"
+        )
+    return cast(DesignedFamily, family)
+
+
+def designed_scenario(
+    family: DesignedFamily, settings: Settings, seed: int, origin: Mapping[str, Parameter]
+) -> Scenario:
+    """Return the scenario of settings and a seed; ``origin`` stands in its parameters beside them."""
+    random = Random(seed)
+    workload, values = _material(family, random)
+    chance = Chance(random)
+    records = _records(family, sorted(workload.records)[:SPLITS], values, settings, chance)
+    elements = RECORDS * len(family.tasks)
+    kill = Fault("kill_all", "element", occurrence=1 + int(settings.fault_time * (elements - 1)))
+    scenario = Scenario(
+        family=family.name,
+        generator_version=generator_version(family),
+        seed=None,
+        parameters={**asdict(settings), **origin},
+        records=records,
+        parallelism=settings.parallelism,
+        max_parallelism=MAX_PARALLELISM,
+        source_parallelism=workload.source_parallelism or SPLITS,
+        sink_parallelism=0,
+        channel_capacity=settings.channel_capacity,
+        checkpoint_interval_ms=settings.checkpoint_interval_ms,
+        checkpoint_timeout_ms=UNLIMITED,
+        tolerable_failures=UNLIMITED,
+        retained=1,
+        restart_delay_ms=RESTART_DELAY_MS,
+        faults=(kill,),
+        schedule=Schedule("uniform", chance.integer(0, 999_999), {}, (), 0),
+        step_budget=UNLIMITED,
+    )
+    scenario = with_ample_limits(scenario)
+    check(scenario)
+    return scenario
+
+
+def _material(family: Family, random: Random) -> tuple[Workload, list[RecordValue]]:
+    """Draw workloads until there are values enough; return one with splits enough, and the values."""
+    chosen: Workload | None = None
+    values: list[RecordValue] = []
+    for _ in range(MOST_DRAWS):
+        workload = family.generate(random)
+        if chosen is None and len(workload.records) >= SPLITS:
+            chosen = workload
+        values += [value for records in workload.records.values() for _, value in records]
+        if chosen is not None and len(values) >= RECORDS:
+            return chosen, values[:RECORDS]
+    raise FamilyError(
+        f"family {family.name}: {MOST_DRAWS} draws of generate() gave no {RECORDS} records and no"
+        f" {SPLITS} splits: it cannot be designed"
+    )
+
+
+def _records(
+    family: DesignedFamily, splits: list[str], values: list[RecordValue], settings: Settings, chance: Chance
+) -> dict[str, tuple[InputRecord, ...]]:
+    """Deal the values out to splits, each with a key and a timestamp."""
+    shares = list(accumulate(1 / (number + 1) ** settings.skew for number in range(settings.keys)))
+    records: dict[str, list[InputRecord]] = {split: [] for split in splits}
+    for turn, value in enumerate(values):
+        point = chance.unit() * shares[-1]
+        number = next(number for number, share in enumerate(shares) if point < share)
+        late = int(chance.unit() * (settings.disorder_ms + 1))
+        # No timestamp below 0: the first records have as far to fall back as any.
+        timestamp = RECORD_MS * turn + settings.disorder_ms - late
+        records[chance.choice(splits)].append((timestamp, family.with_key(value, number)))
+    return {split: tuple(of_split) for split, of_split in records.items()}

@@ -1,0 +1,153 @@
+"""What is varied in an experiment: the parameters of a scenario, how they are distributed, and their words.
+
+The rules this module lives by:
+
+- Parameters are independent of one another: an expansion says what each explains only where no other goes
+  with it.
+- A parameter whose doubling counts, and not its next unit, is drawn by its logarithm.
+- Values are drawn as numbers; what a scenario gets is its ``Settings``, rounded to what it can have. So the
+  rounding is part of what is studied.
+- Nothing here needs the library that draws and fits: executors import this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from reports.text import counted
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Any number from low to high, each as likely as the others."""
+
+    low: float
+    high: float
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """A low and a high value, a tenth away from the ends, where little is known of what lies beyond."""
+        tenth = (self.high - self.low) / 10
+        return self.low + tenth, self.high - tenth
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A whole number from low to high, each as likely as the others."""
+
+    low: int
+    high: int
+
+    @property
+    def atoms(self) -> int:
+        """How many values there are."""
+        return self.high - self.low + 1
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The lowest and the highest value."""
+        return float(self.low), float(self.high)
+
+
+Marginal: TypeAlias = Range | Whole
+Space: TypeAlias = Mapping[str, Marginal]
+"""By name, the distribution of each parameter; they are independent."""
+Point: TypeAlias = Mapping[str, float]
+"""By name, a value of each parameter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a designed scenario is made with."""
+
+    keys: int
+    skew: float
+    disorder_ms: int
+    checkpoint_interval_ms: int
+    parallelism: int
+    fault_time: float
+    channel_capacity: int
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a scenario."""
+
+    marginal: Marginal
+    label: str
+    """As in a sentence: "the number of keys"."""
+    meaning: str
+    setting: Callable[[float], float]
+    """What a scenario gets for a drawn value."""
+    shown: Callable[[float], str]
+    """A setting in words: "8 keys"."""
+
+    def text(self, value: float) -> str:
+        """Return a drawn value as its setting in words."""
+        return self.shown(self.setting(value))
+
+
+def _thousandths(value: float) -> float:
+    return round(float(value), 3)
+
+
+PARAMETERS: Final[dict[str, Parameter]] = {
+    "keys": Parameter(
+        Range(0, 5),
+        "the number of keys",
+        "how many keys the records have, drawn by its logarithm",
+        lambda value: round(2**value),
+        lambda setting: counted(int(setting), "key"),
+    ),
+    "skew": Parameter(
+        Range(0, 2),
+        "the skew of the keys",
+        "the exponent of Zipf's law: at 0 all keys are alike, at 2 the first has most of the records",
+        _thousandths,
+        lambda setting: f"exponent {setting:.1f}",
+    ),
+    "disorder_ms": Parameter(
+        Range(0, 50),
+        "the disorder of timestamps",
+        "how far a record's timestamp may lie behind its turn",
+        round,
+        lambda setting: f"{setting:.0f} ms",
+    ),
+    "checkpoint_interval_ms": Parameter(
+        Range(20, 160),
+        "the checkpoint interval",
+        "from the trigger of one checkpoint to the next, a step of the simulation being a millisecond",
+        round,
+        lambda setting: f"{setting:.0f} ms",
+    ),
+    "parallelism": Parameter(
+        Whole(1, 4),
+        "the parallelism",
+        "subtasks of the keyed operator and of the sink",
+        int,
+        lambda setting: counted(int(setting), "subtask"),
+    ),
+    "fault_time": Parameter(
+        Range(0.05, 0.95),
+        "the moment of the kill",
+        "which part of the records has been processed when all tasks are killed",
+        _thousandths,
+        lambda setting: f"{setting:.0%} of the work",
+    ),
+    "channel_capacity": Parameter(
+        Whole(1, 8),
+        "the size of the buffers",
+        "how many elements a channel between two subtasks holds",
+        int,
+        lambda setting: counted(int(setting), "element"),
+    ),
+}
+
+SPACE: Final[Space] = {name: parameter.marginal for name, parameter in PARAMETERS.items()}
+
+
+def settings_of(point: Point) -> Settings:
+    """Return the settings of a scenario at a point."""
+    return Settings(**{name: parameter.setting(point[name]) for name, parameter in PARAMETERS.items()})  # type: ignore[arg-type]
