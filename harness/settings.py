@@ -151,9 +151,6 @@ def _about(check: Check, doc: str) -> dict[str, Any]:
 class Settings:
     """What a project has set; None where it leaves a setting to the command's default."""
 
-    file: Path | None = None
-    """Where they stand; None: nowhere, and everything has its default."""
-
     families: tuple[str, ...] | None = field(
         default=None,
         metadata=_about(
@@ -199,7 +196,7 @@ class Settings:
     )
 
 
-SETTINGS: Final = tuple(each for each in fields(Settings) if each.metadata)
+SETTINGS: Final = fields(Settings)
 """The settings; what one is for stands in its ``metadata["doc"]``."""
 
 
@@ -244,7 +241,7 @@ def _settings_of(table: dict[str, Any], file: Path) -> Settings:
             values[name] = declared[name].metadata["check"](value, file.parent)
         except Unfit as unfit:
             raise SettingsError(f"{where}{unfit.place}: {unfit}") from None
-    return Settings(file=from_here(file), **values)
+    return Settings(**values)
 
 
 def _instead(value: object, possible: Sequence[str]) -> str:

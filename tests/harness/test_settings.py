@@ -56,7 +56,6 @@ def write(project: Path, text: str) -> None:
 def test_every_setting_is_read(project: Path) -> None:
     write(project, COMPLETE)
     assert load_settings() == Settings(
-        file=Path("pyproject.toml"),
         families=("word_count", "streams/sales.py"),
         scenarios=500,
         max_time=30.0,
@@ -98,11 +97,10 @@ def test_the_nearest_file_with_the_table_holds_and_its_paths_are_meant_from_ther
     (inner.parent / "pyproject.toml").write_text("[project]\nname = 'without'\n", encoding="utf-8")
     monkeypatch.chdir(inner)
     settings = load_settings()
-    assert settings.file == Path("../../pyproject.toml")
     assert settings.families == ("word_count", "../../streams/sales.py")
     assert settings.out == Path("../../build/onceproof")
     (inner / "pyproject.toml").write_text("[tool.onceproof]\nseed = 1\n", encoding="utf-8")
-    assert load_settings() == Settings(file=Path("pyproject.toml"), seed=1)
+    assert load_settings() == Settings(seed=1)
 
 
 @pytest.mark.parametrize(

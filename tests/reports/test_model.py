@@ -18,6 +18,12 @@ def test_the_version_is_written_even_though_defaults_are_not():
     assert msgspec.json.decode(encode(Report()))["format_version"] == FORMAT_VERSION
 
 
+def test_a_report_of_an_earlier_version_is_read():
+    text = b'{"format_version": 1, "nights": [{"started": "2026-11-01", "scenarios": 4000, "failed": 2}]}'
+    [night] = decode(text, "report.json").nights
+    assert (night.started, night.failed, night.known) == ("2026-11-01", 2, 0)
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
