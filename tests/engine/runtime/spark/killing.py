@@ -1,0 +1,65 @@
+"""Probes that kill the process they are called in, once each, and a driver that runs under such a probe.
+
+As a program of its own, ``killing.py FOLDER POINT CHECKPOINT``: start Spark, run the word count in FOLDER,
+and die by SIGKILL where the driver passes a point. It prints the process id of its Java first.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Kill(NamedTuple):
+    """Who dies: at which point, which task (by the beginning of its name), in which checkpoint (0: any)."""
+
+    point: str
+    task: str = ""
+    checkpoint: int = 0
+
+
+class KillOnce:
+    """Each kill strikes once, whatever process gets there first: it leaves a file before it strikes."""
+
+    def __init__(self, folder: Path, *kills: Kill) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.kills = kills
+
+    def __call__(self, point: str, task: str, checkpoint_id: int) -> None:
+        for number, kill in enumerate(self.kills):
+            if (
+                kill.point != point
+                or not task.startswith(kill.task)
+                or kill.checkpoint not in (0, checkpoint_id)
+            ):
+                continue
+            try:
+                token = os.open(self.folder / f"kill-{number}", os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+            except FileExistsError:
+                continue
+            os.write(token, f"{os.getpid()} {point} {task} {checkpoint_id}".encode())
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def struck(self) -> list[str]:
+        """What became of the kills that have struck."""
+        return [path.read_text() for path in sorted(self.folder.iterdir())]
+
+
+def main(folder: str, point: str, checkpoint: str) -> None:
+    """Run the job until the driver dies."""
+    from engine.runtime.spark.driver import execute_on_spark
+    from engine.runtime.spark_session import spark_session
+    from tests.engine.runtime.conftest import Job
+
+    with spark_session() as session:
+        print(session.sparkContext._gateway.proc.pid, flush=True)
+        probe = KillOnce(Path(folder) / "kills", Kill(point, checkpoint=int(checkpoint)))
+        execute_on_spark(Job(Path(folder)).graph(), session, probe=probe)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
