@@ -72,12 +72,15 @@ def distribution_chart(cost: Distribution, name: str) -> Markup:
     return markup(root)
 
 
+def influence_text(one: Influence) -> str:
+    """The shares of one parameter in words."""
+    return f"{one.parameter}: {one.first_order:.0%} by itself, {one.total:.0%} with others"
+
+
 def influence_chart(influences: Sequence[Influence], name: str, output: str) -> Markup:
     """One bar a parameter: the dark part alone, the light part with its interactions."""
     height = 30.0 * len(influences) + 6
-    text = "; ".join(
-        f"{one.parameter} {number(one.first_order)} alone, {number(one.total)} in total" for one in influences
-    )
+    text = f"{'; '.join(map(influence_text, influences))}."
     root = picture(name, WIDTH, height, f"What drives {output}", text, "chart influence")
     start = 190.0
     room = RIGHT - start - 44
@@ -86,7 +89,9 @@ def influence_chart(influences: Sequence[Influence], name: str, output: str) -> 
         label = add(root, "text", shortened(visible(one.parameter), 28), x=start - 10, y=y, text_anchor="end")
         add(label, "title", one.parameter)
         total, alone = (min(1.0, max(0.0, share)) for share in (one.total, one.first_order))
-        add(root, "rect", class_="total", x=start, y=y - 11, width=total * room + 1, height=14)
-        add(root, "rect", class_="alone", x=start, y=y - 11, width=alone * room + 1, height=14)
-        add(root, "text", f"{one.total:.2f}", x=start + total * room + 8, y=y)
+        row = add(root, "g")
+        add(row, "title", influence_text(one) + (f"; {one.note}" if one.note else ""))
+        add(row, "rect", class_="total", x=start, y=y - 11, width=total * room + 1, height=14)
+        add(row, "rect", class_="alone", x=start, y=y - 11, width=alone * room + 1, height=14)
+        add(row, "text", f"{total:.0%}", x=start + total * room + 8, y=y)
     return markup(root)

@@ -20,6 +20,7 @@ from reports.sections import (
     Decision,
     DifferenceMark,
     Distribution,
+    Drivers,
     Influence,
     KnownFailure,
     Mutant,
@@ -46,6 +47,7 @@ __all__ = [
     "Decision",
     "DifferenceMark",
     "Distribution",
+    "Drivers",
     "Example",
     "Facts",
     "Failure",
@@ -210,6 +212,7 @@ class Report(Value, frozen=True, kw_only=True, omit_defaults=False):
     mutants: tuple[Mutant, ...] = ()
     costs: tuple[Distribution, ...] = ()
     sensitivity: tuple[Sensitivity, ...] = ()
+    """Experiments, one for each family that was studied."""
     nights: tuple[Night, ...] = ()
     """The nights that are kept, the oldest first, this one the last; empty: this was no night."""
     oracles: OracleAgreement | None = None

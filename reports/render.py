@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from reports import headline, nights, text, wording
 from reports.model import Report, decode, encode
+from reports.sections import LEAST_Q2
 from reports.views import arrange
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -63,6 +64,7 @@ def environment() -> Environment:
         night_verdict=nights.night_verdict,
         arrow_names=wording.ARROWS,
         mark_names=wording.MARKS,
+        least_q2=LEAST_Q2,
     )
     return made
 

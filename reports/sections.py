@@ -15,6 +15,10 @@ Effect: TypeAlias = Literal["matters", "changes", "idle"]
 DifferenceMark: TypeAlias = Literal["equal", "lost", "duplicated", "phantom", "wrong value"]
 
 
+LEAST_Q2 = 0.5
+"""What predicts less of a cost explains nothing."""
+
+
 class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The base of every part: immutable, strict about its fields, short as JSON."""
 
@@ -148,15 +152,47 @@ class Influence(Value, frozen=True):
     parameter: str
     first_order: float
     total: float
+    note: str = ""
+    """What the cost is where the parameter is low and where it is high, in words."""
+
+
+class Drivers(Value, frozen=True, kw_only=True):
+    """What one cost follows from; shown only where the model predicts (Q² of LEAST_Q2 or more)."""
+
+    cost: str
+    sentence: str
+    """What drives it, for somebody who has never heard of variances."""
+    q2: float | None = None
+    """The share of the variance that is predicted for scenarios left out; null: nothing varied."""
+    chance: float | None = None
+    """The share of the variance that is chance."""
+    mean: float = 0.0
+    unit: str = ""
+    meaning: str = ""
+    degree: int = 0
+    """Of the polynomial that predicts."""
+    influences: tuple[Influence, ...] = ()
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether the influences may be believed."""
+        return self.q2 is not None and self.q2 >= LEAST_Q2
 
 
 class Sensitivity(Value, frozen=True, kw_only=True):
-    """Which scenario parameters drive a cost; shown only where the model predicts (Q² of 0.5 or more)."""
+    """An experiment with one family: which scenario parameters drive its costs."""
 
-    output: str
-    q2: float
+    family: str
+    seed: int = 0
     scenarios: int = 0
-    influences: tuple[Influence, ...] = ()
+    points: int = 0
+    """Settings of all parameters that were tried, each with as many scenarios as the others."""
+    failed: int = 0
+    """Scenarios in which a property failed; they do not count for the costs."""
+    parameters: tuple[tuple[str, str, str], ...] = ()
+    """What was varied: (name, what it is, from where to where)."""
+    drivers: tuple[Drivers, ...] = ()
+    command: str = ""
 
 
 class KnownFailure(Value, frozen=True, kw_only=True):

@@ -29,6 +29,7 @@ from reports.model import (
     Coverage,
     CoverageCell,
     Distribution,
+    Drivers,
     Failure,
     Mutant,
     Night,
@@ -46,7 +47,6 @@ MOST_OPEN = 3
 MOST_ROWS = 40
 MOST_RECORDS = 60
 MOST_NIGHTS = 60
-LEAST_Q2 = 0.5
 
 
 @dataclass(frozen=True)
@@ -103,11 +103,19 @@ class CostView:
 
 
 @dataclass(frozen=True)
+class DriversView:
+    """What drives a cost, with its chart if the model that says so predicts well enough."""
+
+    drivers: Drivers
+    chart: Markup | None
+
+
+@dataclass(frozen=True)
 class SensitivityView:
-    """What drives a cost, if the model that says so predicts well enough."""
+    """An experiment, with what drives each cost."""
 
     sensitivity: Sensitivity
-    chart: Markup | None
+    costs: tuple[DriversView, ...]
 
 
 @dataclass(frozen=True)
@@ -233,12 +241,14 @@ def tiles_of(report: Report) -> tuple[Tile, ...]:
 
 def sensitivity_view(sensitivity: Sensitivity, position: int) -> SensitivityView:
     """The strongest influences first."""
-    if sensitivity.q2 < LEAST_Q2 or not sensitivity.influences:
-        return SensitivityView(sensitivity, None)
-    ordered = sorted(sensitivity.influences, key=lambda one: -one.total)
-    return SensitivityView(
-        sensitivity, influence_chart(ordered, f"sensitivity-{position}-chart", sensitivity.output)
-    )
+    costs = []
+    for index, drivers in enumerate(sensitivity.drivers, 1):
+        chart = None
+        if drivers.is_explained and drivers.influences:
+            ordered = sorted(drivers.influences, key=lambda one: -one.total)
+            chart = influence_chart(ordered, f"sensitivity-{position}-{index}-chart", drivers.cost)
+        costs.append(DriversView(drivers, chart))
+    return SensitivityView(sensitivity, tuple(costs))
 
 
 def arrange(report: Report) -> Page:
