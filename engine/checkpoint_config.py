@@ -8,6 +8,8 @@ from __future__ import annotations
 from enum import Enum
 
 from engine.configuration import (
+    CHECKPOINT_ALIGNED_TIMEOUT,
+    CHECKPOINT_FORCE_UNALIGNED,
     CHECKPOINT_INTERVAL,
     CHECKPOINT_MAX_CONCURRENT,
     CHECKPOINT_MIN_PAUSE,
@@ -15,9 +17,12 @@ from engine.configuration import (
     CHECKPOINT_RETENTION,
     CHECKPOINT_TIMEOUT,
     CHECKPOINT_TOLERABLE_FAILURES,
+    CHECKPOINT_UNALIGNED,
+    NO_EXTERNALIZED,
     Configuration,
     job_settings,
 )
+from engine.durations import Duration, milliseconds_of
 
 
 class CheckpointingMode(Enum):
@@ -28,7 +33,11 @@ class CheckpointingMode(Enum):
 
 
 class ExternalizedCheckpointRetention(Enum):
-    """What happens to the checkpoints of a job that ends otherwise than by finishing."""
+    """What happens to the checkpoints of a job that ends otherwise than by finishing.
+
+    DELETE_ON_CANCELLATION keeps those of a job that failed, RETAIN_ON_CANCELLATION those of one that was
+    cancelled, too; NO_EXTERNALIZED_CHECKPOINTS keeps none.
+    """
 
     DELETE_ON_CANCELLATION = "DELETE_ON_CANCELLATION"
     RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"
@@ -103,12 +112,53 @@ class CheckpointConfig:
         return self
 
     def get_externalized_checkpoint_retention(self) -> ExternalizedCheckpointRetention:
-        """What happens to the checkpoints when the job ends."""
-        return ExternalizedCheckpointRetention(self._configuration.get(CHECKPOINT_RETENTION))
+        """What happens to the checkpoints when the job ends otherwise than by finishing.
+
+        Where it is not set the checkpoints of a job that failed are kept, which Flink would delete: what its
+        sinks had pre-committed can be committed by nobody else.
+        """
+        retention = self._configuration.get(CHECKPOINT_RETENTION)
+        return ExternalizedCheckpointRetention(retention or NO_EXTERNALIZED)
 
     def set_externalized_checkpoint_retention(
         self, retention_mode: ExternalizedCheckpointRetention
     ) -> CheckpointConfig:
-        """Set what happens to the checkpoints when the job ends."""
+        """Set what happens to the checkpoints when the job ends otherwise than by finishing."""
         self._configuration.set(CHECKPOINT_RETENTION, retention_mode.value)
+        return self
+
+    def is_externalized_checkpoints_enabled(self) -> bool:
+        """Whether checkpoints may outlive a job that has not finished, because it was set so."""
+        return self.get_externalized_checkpoint_retention().value != NO_EXTERNALIZED
+
+    def is_unaligned_checkpoints_enabled(self) -> bool:
+        """Whether barriers overtake buffered records."""
+        return self._configuration.get(CHECKPOINT_UNALIGNED)
+
+    def enable_unaligned_checkpoints(self, enabled: bool = True) -> CheckpointConfig:
+        """Let barriers overtake buffered records. ConfigurationError: not supported yet."""
+        self._configuration.set(CHECKPOINT_UNALIGNED, enabled)
+        return self
+
+    def disable_unaligned_checkpoints(self) -> CheckpointConfig:
+        """Let no barrier overtake a record."""
+        return self.enable_unaligned_checkpoints(False)
+
+    def is_force_unaligned_checkpoints(self) -> bool:
+        """Whether barriers overtake on every edge."""
+        return self._configuration.get(CHECKPOINT_FORCE_UNALIGNED)
+
+    def set_force_unaligned_checkpoints(self, force_unaligned_checkpoints: bool = True) -> CheckpointConfig:
+        """Let barriers overtake on every edge. ConfigurationError: not supported yet."""
+        self._configuration.set(CHECKPOINT_FORCE_UNALIGNED, force_unaligned_checkpoints)
+        return self
+
+    def get_aligned_checkpoint_timeout(self) -> Duration:
+        """How long an unaligned checkpoint may try to be an aligned one."""
+        return Duration.of_millis(self._configuration.get(CHECKPOINT_ALIGNED_TIMEOUT))
+
+    def set_aligned_checkpoint_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
+        """Set how long an unaligned checkpoint may try to be an aligned one."""
+        timeout_ms = milliseconds_of(alignment_timeout, "the aligned checkpoint timeout")
+        self._configuration.set(CHECKPOINT_ALIGNED_TIMEOUT, timeout_ms)
         return self

@@ -5,6 +5,7 @@ spellings of older Flink versions are accepted with one warning. What Flink know
 yet is refused by name rather than ignored, because an ignored option is a wrong guarantee.
 """
 
+from engine.configuration.alignment import AlignmentKind, CheckpointOptions, checkpoint_options
 from engine.configuration.configuration import Configuration, ConfigurationError, find_option
 from engine.configuration.option import ConfigOption
 from engine.configuration.options import (
@@ -12,7 +13,10 @@ from engine.configuration.options import (
     AUTO_WATERMARK_INTERVAL,
     BUFFER_RECORDS,
     CHANNEL_BUFFERS,
+    CHECKPOINT_ALIGNED_TIMEOUT,
     CHECKPOINT_DIRECTORY,
+    CHECKPOINT_FORCE_UNALIGNED,
+    CHECKPOINT_INCREMENTAL,
     CHECKPOINT_INTERVAL,
     CHECKPOINT_INTERVAL_RECORDS,
     CHECKPOINT_MAX_CONCURRENT,
@@ -23,13 +27,17 @@ from engine.configuration.options import (
     CHECKPOINT_TIMEOUT,
     CHECKPOINT_TOLERABLE_FAILURES,
     CHECKPOINT_UNALIGNED,
+    CHECKPOINTS_AFTER_TASKS_FINISH,
     DEFAULT_PARALLELISM,
+    DELETE_ON_CANCELLATION,
     EXACTLY_ONCE,
     JOB_NAME,
     MAX_PARALLELISM,
+    NO_EXTERNALIZED,
     NOT_SUPPORTED_YET,
     OPERATOR_CHAINING,
     OPTIONS,
+    RETAIN_ON_CANCELLATION,
     STATE_BACKEND,
 )
 from engine.configuration.restart_options import RESTART_STRATEGY, UNLIMITED_RESTARTS
@@ -47,7 +55,11 @@ __all__ = [
     "AUTO_WATERMARK_INTERVAL",
     "BUFFER_RECORDS",
     "CHANNEL_BUFFERS",
+    "CHECKPOINTS_AFTER_TASKS_FINISH",
+    "CHECKPOINT_ALIGNED_TIMEOUT",
     "CHECKPOINT_DIRECTORY",
+    "CHECKPOINT_FORCE_UNALIGNED",
+    "CHECKPOINT_INCREMENTAL",
     "CHECKPOINT_INTERVAL",
     "CHECKPOINT_INTERVAL_RECORDS",
     "CHECKPOINT_MAX_CONCURRENT",
@@ -59,15 +71,20 @@ __all__ = [
     "CHECKPOINT_TOLERABLE_FAILURES",
     "CHECKPOINT_UNALIGNED",
     "DEFAULT_PARALLELISM",
+    "DELETE_ON_CANCELLATION",
     "EXACTLY_ONCE",
     "JOB_NAME",
     "MAX_PARALLELISM",
     "NOT_SUPPORTED_YET",
+    "NO_EXTERNALIZED",
     "OPERATOR_CHAINING",
     "OPTIONS",
     "RESTART_STRATEGY",
+    "RETAIN_ON_CANCELLATION",
     "STATE_BACKEND",
     "UNLIMITED_RESTARTS",
+    "AlignmentKind",
+    "CheckpointOptions",
     "CheckpointSettings",
     "ConfigOption",
     "Configuration",
@@ -77,6 +94,7 @@ __all__ = [
     "FixedDelayRestarts",
     "NoRestarts",
     "RestartSettings",
+    "checkpoint_options",
     "find_option",
     "job_settings",
 ]

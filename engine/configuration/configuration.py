@@ -1,12 +1,17 @@
-"""A configuration: the options that were set, each checked as it is set."""
+"""A configuration: the options that were set, each checked as it is set.
+
+A value remembers where it was written, if that was a file, so that a contradiction that shows later, when a
+job is built, is still told with the line to mend.
+"""
 
 from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any, Final
+from os import PathLike
+from typing import Any, Final, NamedTuple
 
 from engine.configuration.option import ConfigOption, T
 from engine.configuration.options import NOT_SUPPORTED_YET, OPTIONS
@@ -22,11 +27,20 @@ _BY_DEPRECATED_KEY: Final = {key: option for option in OPTIONS for key in option
 _warned: set[str] = set()
 
 
-def find_option(key: str) -> ConfigOption[Any]:
-    """Give the option of a key, which may be a deprecated spelling.
+class Setting(NamedTuple):
+    """One option as it was set: the value as written, as read, and "FILE:LINE" or nothing."""
+
+    written: Any
+    value: Any
+    place: str = ""
+
+
+def find_option(key: str, place: str = "") -> ConfigOption[Any]:
+    """Give the option of a key, which may be a deprecated spelling; ``place`` is where it is written.
 
     Raises ConfigurationError naming the nearest known key.
     """
+    before = f"{place}: " if place else ""
     option = _BY_KEY.get(key)
     if option is not None:
         return option
@@ -34,13 +48,13 @@ def find_option(key: str) -> ConfigOption[Any]:
     if option is not None:
         if key not in _warned:
             _warned.add(key)
-            warnings.warn(f"option {key!r} is now {option.key!r}", FutureWarning, stacklevel=3)
+            warnings.warn(f"{before}option {key!r} is now {option.key!r}", FutureWarning, stacklevel=3)
         return option
     if key in NOT_SUPPORTED_YET:
-        raise ConfigurationError(f"option {key!r} is not supported yet: remove it")
+        raise ConfigurationError(f"{before}option {key!r} is not supported yet: remove it")
     near = difflib.get_close_matches(key, [*_BY_KEY, *_BY_DEPRECATED_KEY], n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else "engine.configuration.OPTIONS lists all"
-    raise ConfigurationError(f"unknown option {key!r}: {hint}")
+    raise ConfigurationError(f"{before}unknown option {key!r}: {hint}")
 
 
 class Configuration:
@@ -49,23 +63,25 @@ class Configuration:
     __slots__ = ("_values",)
 
     def __init__(self, other: Configuration | None = None) -> None:
-        self._values: dict[str, tuple[Any, Any]] = {} if other is None else dict(other._values)
+        self._values: dict[str, Setting] = {} if other is None else dict(other._values)
 
     @staticmethod
     def from_mapping(options: Mapping[str, Any]) -> Configuration:
         """Make a configuration of key -> value; the same option twice must mean the same."""
         configuration = Configuration()
-        named: dict[str, str] = {}
-        for key, value in options.items():
-            option = find_option(key)
-            before = configuration._values.get(option.key)
-            configuration._set(option, key, value)
-            if before is not None and before[1] != configuration._values[option.key][1]:
-                raise ConfigurationError(
-                    f"options {named[option.key]!r} and {key!r} are the same option with two values, "
-                    f"{before[0]!r} and {value!r}: keep one"
-                )
-            named[option.key] = key
+        configuration._add((key, value, "") for key, value in options.items())
+        return configuration
+
+    @staticmethod
+    def from_yaml_file(path: str | PathLike[str]) -> Configuration:
+        """Read a YAML file with Flink's keys, nested or joined by dots; nothing in it is ever executed.
+
+        Raises ConfigurationError that names the file and the line.
+        """
+        from engine.configuration.yaml_file import read_yaml_file
+
+        configuration = Configuration()
+        configuration._add(read_yaml_file(path))
         return configuration
 
     def set(self, option: ConfigOption[Any], value: Any) -> Configuration:
@@ -78,20 +94,41 @@ class Configuration:
         found = self._values.get(option.key)
         if found is None:
             return option.default
-        value: T = found[1]
+        value: T = found.value
         return value
 
     def is_set(self, option: ConfigOption[Any]) -> bool:
         """Whether the option was set."""
         return option.key in self._values
 
-    def _set(self, option: ConfigOption[Any], key: str, value: Any) -> None:
-        try:
-            self._values[option.key] = (value, option.parse(value))
-        except ValueError as error:
-            raise ConfigurationError(f"option {key!r} cannot be {value!r}: {error}") from error
+    def contradiction(self, option: ConfigOption[Any], text: str) -> ConfigurationError:
+        """The error that an option, as it is set, contradicts others; told with its place if it has one."""
+        found = self._values.get(option.key)
+        return ConfigurationError(f"{found.place}: {text}" if found is not None and found.place else text)
 
-    def _found(self, key: str) -> Any:
+    def _set(self, option: ConfigOption[Any], key: str, value: Any, place: str = "") -> None:
+        try:
+            self._values[option.key] = Setting(value, option.parse(value), place)
+        except ValueError as error:
+            text = f"option {key!r} cannot be {value!r}: {error}"
+            raise ConfigurationError(f"{place}: {text}" if place else text) from error
+
+    def _add(self, settings: Iterable[tuple[str, Any, str]]) -> None:
+        """Set (key, value, place) one after the other; two spellings of an option must mean the same."""
+        named: dict[str, str] = {}
+        for key, value, place in settings:
+            option = find_option(key, place)
+            before = self._values.get(option.key)
+            self._set(option, key, value, place)
+            if before is not None and before.value != self._values[option.key].value:
+                raise self.contradiction(
+                    option,
+                    f"options {named[option.key]!r} and {key!r} are the same option with two values, "
+                    f"{before.written!r} and {value!r}: keep one",
+                )
+            named[option.key] = key
+
+    def _found(self, key: str) -> Setting | None:
         return self._values.get(find_option(key).key)
 
     # PyFlink's names.
@@ -106,6 +143,11 @@ class Configuration:
         self._set(find_option(key), key, value)
         return self
 
+    def set_float(self, key: str, value: float) -> Configuration:
+        """Set an option by its key."""
+        self._set(find_option(key), key, value)
+        return self
+
     def set_boolean(self, key: str, value: bool) -> Configuration:
         """Set an option by its key."""
         self._set(find_option(key), key, value)
@@ -114,25 +156,34 @@ class Configuration:
     def get_string(self, key: str, default_value: str) -> str:
         """Give the value as it was set, as text."""
         found = self._found(key)
-        return default_value if found is None else _text(found[0])
+        return default_value if found is None else _text(found.written)
 
     def get_integer(self, key: str, default_value: int) -> int:
         """Give the value as a whole number; a duration in milliseconds."""
         found = self._found(key)
         if found is None:
             return default_value
-        if type(found[1]) is not int:
-            raise ConfigurationError(f"option {key!r} is {found[0]!r}, which is no whole number")
-        return found[1]
+        if type(found.value) is not int:
+            raise ConfigurationError(f"option {key!r} is {found.written!r}, which is no whole number")
+        return found.value
+
+    def get_float(self, key: str, default_value: float) -> float:
+        """Give the value as a number."""
+        found = self._found(key)
+        if found is None:
+            return default_value
+        if type(found.value) not in (int, float):
+            raise ConfigurationError(f"option {key!r} is {found.written!r}, which is no number")
+        return float(found.value)
 
     def get_boolean(self, key: str, default_value: bool) -> bool:
         """Give the value as true or false."""
         found = self._found(key)
         if found is None:
             return default_value
-        if type(found[1]) is not bool:
-            raise ConfigurationError(f"option {key!r} is {found[0]!r}, which is not true or false")
-        return found[1]
+        if type(found.value) is not bool:
+            raise ConfigurationError(f"option {key!r} is {found.written!r}, which is not true or false")
+        return found.value
 
     def contains_key(self, key: str) -> bool:
         """Whether the option was set."""
@@ -148,15 +199,15 @@ class Configuration:
 
     def to_dict(self) -> dict[str, str]:
         """Give what is set, as text, in today's spelling."""
-        return {key: _text(value) for key, (value, _) in self._values.items()}
+        return {key: _text(setting.written) for key, setting in self._values.items()}
 
     def add_all(self, other: Configuration, prefix: str | None = None) -> None:
         """Take over what is set in another configuration, its keys put behind ``prefix``."""
         if prefix is None:
             self._values.update(other._values)
             return
-        for key, (value, _) in other._values.items():
-            self._set(find_option(prefix + key), prefix + key, value)
+        for key, setting in other._values.items():
+            self._set(find_option(prefix + key), prefix + key, setting.written, setting.place)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Configuration) and self.to_dict() == other.to_dict()

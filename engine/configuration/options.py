@@ -12,21 +12,26 @@ from engine.configuration.parsing import (
     at_least,
     one_of,
     parse_boolean,
+    parse_checkpoint_time_ms,
     parse_duration_ms,
-    parse_interval_ms,
     parse_max_parallelism,
+    parse_no_duration_yet,
     parse_not_yet,
-    parse_positive_duration_ms,
+    parse_on_for_now,
     parse_text,
 )
 from engine.configuration.restart_options import RESTART_OPTIONS
 
 EXACTLY_ONCE: Final = "EXACTLY_ONCE"
 
+NO_EXTERNALIZED: Final = "NO_EXTERNALIZED_CHECKPOINTS"
+DELETE_ON_CANCELLATION: Final = "DELETE_ON_CANCELLATION"
+RETAIN_ON_CANCELLATION: Final = "RETAIN_ON_CANCELLATION"
+
 CHECKPOINT_INTERVAL: Final[ConfigOption[int | None]] = ConfigOption(
     "execution.checkpointing.interval",
     None,
-    parse_interval_ms,
+    parse_checkpoint_time_ms,
     "Time between the triggers of two checkpoints; unset: no periodic checkpoints.",
 )
 CHECKPOINT_INTERVAL_RECORDS: Final[ConfigOption[int | None]] = ConfigOption(
@@ -44,7 +49,7 @@ CHECKPOINT_MODE: Final[ConfigOption[str]] = ConfigOption(
 CHECKPOINT_TIMEOUT: Final[ConfigOption[int]] = ConfigOption(
     "execution.checkpointing.timeout",
     600_000,
-    parse_positive_duration_ms,
+    parse_checkpoint_time_ms,
     "How long a checkpoint may take before it is aborted.",
 )
 CHECKPOINT_MIN_PAUSE: Final[ConfigOption[int]] = ConfigOption(
@@ -79,23 +84,45 @@ CHECKPOINT_DIRECTORY: Final[ConfigOption[str | None]] = ConfigOption(
     "Where checkpoints are stored; each job has a directory below it.",
     ("state.checkpoints.dir",),
 )
-CHECKPOINT_RETENTION: Final[ConfigOption[str]] = ConfigOption(
+CHECKPOINT_RETENTION: Final[ConfigOption[str | None]] = ConfigOption(
     "execution.checkpointing.externalized-checkpoint-retention",
-    "NO_EXTERNALIZED_CHECKPOINTS",
-    one_of(
-        {
-            "NO_EXTERNALIZED_CHECKPOINTS": "NO_EXTERNALIZED_CHECKPOINTS",
-            "RETAIN_ON_CANCELLATION": "RETAIN_ON_CANCELLATION",
-            "DELETE_ON_CANCELLATION": "DELETE_ON_CANCELLATION",
-        }
-    ),
-    "What happens to the checkpoints when the job ends.",
+    None,
+    one_of({word: word for word in (NO_EXTERNALIZED, DELETE_ON_CANCELLATION, RETAIN_ON_CANCELLATION)}),
+    "Whether checkpoints stay when the job ends otherwise than by finishing; unset: when it fails.",
 )
 CHECKPOINT_UNALIGNED: Final[ConfigOption[bool]] = ConfigOption(
     "execution.checkpointing.unaligned.enabled",
     False,
     parse_not_yet,
     "Whether barriers overtake buffered records.",
+    ("execution.checkpointing.unaligned",),
+)
+CHECKPOINT_FORCE_UNALIGNED: Final[ConfigOption[bool]] = ConfigOption(
+    "execution.checkpointing.unaligned.forced",
+    False,
+    parse_not_yet,
+    "Whether barriers overtake on edges, too, where records could end up on the wrong side of them.",
+)
+CHECKPOINT_ALIGNED_TIMEOUT: Final[ConfigOption[int]] = ConfigOption(
+    "execution.checkpointing.aligned-checkpoint-timeout",
+    0,
+    parse_no_duration_yet,
+    "How long an unaligned checkpoint may try to be an aligned one.",
+    ("execution.checkpointing.alignment-timeout",),
+)
+CHECKPOINT_INCREMENTAL: Final[ConfigOption[bool]] = ConfigOption(
+    "execution.checkpointing.incremental",
+    False,
+    parse_not_yet,
+    "Whether a checkpoint stores only what has changed since the one before.",
+    ("state.backend.incremental",),
+)
+CHECKPOINTS_AFTER_TASKS_FINISH: Final[ConfigOption[bool]] = ConfigOption(
+    "execution.checkpointing.checkpoints-after-tasks-finish",
+    True,
+    parse_on_for_now,
+    "Whether checkpoints go on when some tasks have finished.",
+    ("execution.checkpointing.checkpoints-after-tasks-finish.enabled",),
 )
 STATE_BACKEND: Final[ConfigOption[str]] = ConfigOption(
     "state.backend.type",
@@ -166,6 +193,10 @@ OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     CHECKPOINT_DIRECTORY,
     CHECKPOINT_RETENTION,
     CHECKPOINT_UNALIGNED,
+    CHECKPOINT_FORCE_UNALIGNED,
+    CHECKPOINT_ALIGNED_TIMEOUT,
+    CHECKPOINT_INCREMENTAL,
+    CHECKPOINTS_AFTER_TASKS_FINISH,
     STATE_BACKEND,
     *RESTART_OPTIONS,
     DEFAULT_PARALLELISM,
@@ -180,7 +211,6 @@ OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
 
 NOT_SUPPORTED_YET: Final = (
     "execution.checkpointing.savepoint-dir",
-    "execution.checkpointing.aligned-checkpoint-timeout",
     "execution.state-recovery.path",
     "execution.state-recovery.claim-mode",
     "execution.state-recovery.ignore-unclaimed-state",

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from engine.key_groups import MAX_PARALLELISM_LIMIT
 
-MIN_INTERVAL_MS: Final = 10
+SHORTEST_CHECKPOINT_TIME_MS: Final = 10
 
 
 def parse_integer(value: Any) -> int:
@@ -109,12 +109,12 @@ def parse_duration_ms(value: Any) -> int:
     return int(match[1]) * _UNITS[match[2].lower()]
 
 
-def parse_interval_ms(value: Any) -> int:
-    """Read a checkpoint interval, for which Flink has a lower bound."""
-    interval_ms = parse_duration_ms(value)
-    if interval_ms < MIN_INTERVAL_MS:
-        raise ValueError(f"at least {MIN_INTERVAL_MS} ms is needed")
-    return interval_ms
+def parse_checkpoint_time_ms(value: Any) -> int:
+    """Read a checkpoint's interval or time-out, for which Flink has a lower bound."""
+    duration_ms = parse_duration_ms(value)
+    if duration_ms < SHORTEST_CHECKPOINT_TIME_MS:
+        raise ValueError(f"at least {SHORTEST_CHECKPOINT_TIME_MS} ms is needed")
+    return duration_ms
 
 
 def parse_positive_duration_ms(value: Any) -> int:
@@ -160,3 +160,17 @@ def parse_not_yet(value: Any) -> bool:
     if parse_boolean(value):
         raise ValueError("not supported yet; leave it false")
     return False
+
+
+def parse_on_for_now(value: Any) -> bool:
+    """Read a switch that can only be on for now."""
+    if not parse_boolean(value):
+        raise ValueError("not supported yet; leave it true")
+    return True
+
+
+def parse_no_duration_yet(value: Any) -> int:
+    """Read a duration that can only be zero for now."""
+    if parse_duration_ms(value):
+        raise ValueError("not supported yet; leave it 0")
+    return 0

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from engine.configuration.configuration import Configuration, ConfigurationError
+from engine.configuration.configuration import Configuration
 from engine.configuration.restart_options import (
     EXPONENTIAL_DELAY,
     EXPONENTIAL_DELAY_ATTEMPTS,
@@ -79,9 +79,10 @@ def restart_settings(configuration: Configuration, checkpointing: bool) -> Resta
         for option in heeded:
             if configuration.is_set(option):
                 is_now = f"is not set, which means {strategy}" if named is None else f"is {strategy}"
-                raise ConfigurationError(
+                raise configuration.contradiction(
+                    option,
                     f"option {option.key!r} is set but {RESTART_STRATEGY.key!r} {is_now}: "
-                    f"set it to {other}, or remove the former"
+                    f"set it to {other}, or remove the former",
                 )
     get = configuration.get
     if strategy == FIXED_DELAY:
@@ -99,9 +100,14 @@ def _exponential_delay(configuration: Configuration) -> ExponentialDelayRestarts
     get = configuration.get
     initial_ms, longest_ms = get(EXPONENTIAL_DELAY_INITIAL_BACKOFF), get(EXPONENTIAL_DELAY_MAX_BACKOFF)
     if initial_ms > longest_ms:
-        raise ConfigurationError(
+        # With the place of the one that is set; both may be.
+        set_one = EXPONENTIAL_DELAY_INITIAL_BACKOFF
+        if not configuration.is_set(set_one):
+            set_one = EXPONENTIAL_DELAY_MAX_BACKOFF
+        raise configuration.contradiction(
+            set_one,
             f"option {EXPONENTIAL_DELAY_INITIAL_BACKOFF.key!r} is {initial_ms} ms and"
-            f" {EXPONENTIAL_DELAY_MAX_BACKOFF.key!r} is {longest_ms} ms: the former cannot be the longer one"
+            f" {EXPONENTIAL_DELAY_MAX_BACKOFF.key!r} is {longest_ms} ms: the former cannot be the longer one",
         )
     return ExponentialDelayRestarts(
         initial_backoff_ms=initial_ms,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from engine.configuration import options
+from engine.configuration.alignment import CheckpointOptions, checkpoint_options
 from engine.configuration.configuration import Configuration
 from engine.configuration.options import EXACTLY_ONCE
 from engine.configuration.restarts import NoRestarts, RestartSettings, restart_settings
@@ -21,8 +22,11 @@ class CheckpointSettings(Struct, frozen=True):
     tolerable_failures: int = 0
     num_retained: int = 1
     directory: str | None = None
-    retention: str = "NO_EXTERNALIZED_CHECKPOINTS"
+    retention: str | None = None
     mode: str = EXACTLY_ONCE
+    unaligned: bool = False
+    aligned_timeout_ms: int = 0
+    checkpoints_after_tasks_finish: bool = True
     restarts: RestartSettings = NoRestarts()
     buffer_records: int = 1000
     channel_buffers: int = 8
@@ -32,6 +36,15 @@ class CheckpointSettings(Struct, frozen=True):
     def enabled(self) -> bool:
         """Whether checkpoints are taken."""
         return self.interval_ms is not None or self.interval_records is not None
+
+    def checkpoint_options(self, *, is_savepoint: bool) -> CheckpointOptions:
+        """How barriers of a checkpoint or savepoint of this job travel."""
+        return checkpoint_options(
+            is_savepoint=is_savepoint,
+            exactly_once=self.mode == EXACTLY_ONCE,
+            unaligned=self.unaligned,
+            aligned_timeout_ms=self.aligned_timeout_ms,
+        )
 
 
 def job_settings(configuration: Configuration) -> CheckpointSettings:
@@ -57,6 +70,9 @@ def job_settings(configuration: Configuration) -> CheckpointSettings:
         directory=get(options.CHECKPOINT_DIRECTORY),
         retention=get(options.CHECKPOINT_RETENTION),
         mode=get(options.CHECKPOINT_MODE),
+        unaligned=get(options.CHECKPOINT_UNALIGNED),
+        aligned_timeout_ms=get(options.CHECKPOINT_ALIGNED_TIMEOUT),
+        checkpoints_after_tasks_finish=get(options.CHECKPOINTS_AFTER_TASKS_FINISH),
         restarts=restart_settings(configuration, checkpointing),
         buffer_records=get(options.BUFFER_RECORDS),
         channel_buffers=get(options.CHANNEL_BUFFERS),

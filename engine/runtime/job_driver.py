@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from contextlib import suppress
 from random import Random
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ from engine.checkpoint.events import (
     TooManyFailures,
 )
 from engine.checkpoint.metadata import CheckpointMetadata, StateHandle
+from engine.checkpoint.retention import JobOutcome, is_retained
 from engine.checkpoint.store import CompletedCheckpointStore
 from engine.graph import JobGraph
 from engine.job.deployment import fit_max_parallelism
@@ -47,7 +49,7 @@ from engine.job.master import JobMaster
 from engine.job.restart import Chance, restart_strategy
 from engine.messages import AttemptId, Send
 from engine.protocol_points import COMPLETED, COORDINATOR, TRIGGERED, Probe
-from engine.runtime.recovery import RecoverableStorage, Recovered, discard_checkpoint
+from engine.runtime.recovery import RecoverableStorage, Recovered, discard_checkpoint, sweep
 from engine.task.events import DiscardSnapshot, StartTaskTimer, StoreSnapshot
 
 
@@ -180,6 +182,13 @@ class JobDriver(ABC):
         assert isinstance(handle, StateHandle)
         self.storage.delete(handle.path)
 
+    def _job_failed(self, effect: JobFailed) -> None:
+        """The driver first; then what nobody wants to go on from is deleted, if the storage lets us."""
+        self.job_failed(effect)
+        if not is_retained(self.graph.settings.retention, JobOutcome.FAILED):
+            with suppress(OSError):
+                sweep(self.storage, ())
+
     def _too_many_failures(self, effect: TooManyFailures) -> None:
         """The job master has already acted on it."""
 
@@ -200,6 +209,6 @@ _METHODS: Final[dict[type, str]] = {
     CancelTasks: "cancel_tasks",
     StartRestartTimer: "start_timer",
     JobFinished: "job_finished",
-    JobFailed: "job_failed",
+    JobFailed: "_job_failed",
 }
 """By name, not bound: an execution that held its own methods would be garbage for the collector to find."""

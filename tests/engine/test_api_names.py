@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 
 import engine
-from engine.state.keyed import ValueState
-from engine.state.operator import ListState
 
 PYFLINK = json.loads(Path(__file__).with_name("pyflink_api.json").read_text())["classes"]
 
@@ -30,6 +28,8 @@ EXTRA = {
     ("Configuration", "get"): JAVA,
     ("Configuration", "set"): JAVA,
     ("Configuration", "from_mapping"): OURS,
+    ("Configuration", "from_yaml_file"): OURS,
+    ("Configuration", "contradiction"): OURS,
     ("Configuration", "is_set"): OURS,
     ("FileSink", "create_function"): OURS,
     ("Sink", "create_function"): OURS,

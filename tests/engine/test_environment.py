@@ -14,6 +14,7 @@ from engine import (
     Types,
 )
 from engine.configuration import CHECKPOINT_INTERVAL, DEFAULT_PARALLELISM
+from engine.durations import Duration
 
 
 def new_environment(**options):
@@ -80,6 +81,33 @@ def test_the_checkpoint_configuration_reads_back_what_it_sets():
     assert retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
     env.from_collection([1])
     assert env.get_job_graph().settings.timeout_ms == 5000
+
+
+def test_switches_of_the_checkpoint_configuration_that_do_not_work_yet_can_only_stay_as_they_are():
+    config = new_environment().get_checkpoint_config()
+    assert not config.disable_unaligned_checkpoints().is_unaligned_checkpoints_enabled()
+    assert not config.set_force_unaligned_checkpoints(False).is_force_unaligned_checkpoints()
+    config.set_aligned_checkpoint_timeout(Duration.of_millis(0))
+    assert config.get_aligned_checkpoint_timeout() == Duration.of_millis(0)
+    with pytest.raises(ConfigurationError, match=r"unaligned\.enabled' cannot be True: not supported yet"):
+        config.enable_unaligned_checkpoints()
+    with pytest.raises(ConfigurationError, match=r"unaligned\.forced' cannot be True: not supported yet"):
+        config.set_force_unaligned_checkpoints()
+    with pytest.raises(
+        ConfigurationError, match="aligned-checkpoint-timeout' cannot be 5: not supported yet"
+    ):
+        config.set_aligned_checkpoint_timeout(Duration.of_millis(5))
+    with pytest.raises(TypeError, match="the aligned checkpoint timeout is 5: give a Duration"):
+        config.set_aligned_checkpoint_timeout(5)
+
+
+@pytest.mark.parametrize("retention", list(ExternalizedCheckpointRetention))
+def test_externalized_checkpoints_are_enabled_by_any_retention_that_keeps_some(retention):
+    config = new_environment().get_checkpoint_config()
+    assert not config.is_externalized_checkpoints_enabled()
+    config.set_externalized_checkpoint_retention(retention)
+    kept = retention is not ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
+    assert config.is_externalized_checkpoints_enabled() is kept
 
 
 def test_a_collection_may_be_any_iterable_and_is_taken_as_it_is_now():

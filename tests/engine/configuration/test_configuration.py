@@ -81,12 +81,25 @@ def test_what_is_no_duration_is_refused_with_examples(text):
     ("key", "value", "words"),
     [
         ("execution.checkpointing.interval", "9 ms", "at least 10 ms"),
-        ("execution.checkpointing.timeout", "0", "longer than zero"),
+        ("execution.checkpointing.timeout", "9 ms", "at least 10 ms"),
         ("execution.checkpointing.num-retained", "0", "at least 1"),
         ("execution.checkpointing.num-retained", "many", "a whole number"),
         ("execution.checkpointing.mode", "AT_LEAST_ONCE", "not supported yet"),
         ("execution.checkpointing.mode", "often", "the choice is EXACTLY_ONCE"),
         ("execution.checkpointing.unaligned.enabled", "true", "not supported yet"),
+        ("execution.checkpointing.unaligned.forced", "true", "not supported yet"),
+        ("execution.checkpointing.aligned-checkpoint-timeout", "1 s", "not supported yet; leave it 0"),
+        ("execution.checkpointing.incremental", "true", "not supported yet"),
+        (
+            "execution.checkpointing.checkpoints-after-tasks-finish",
+            "false",
+            "not supported yet; leave it true",
+        ),
+        (
+            "execution.checkpointing.externalized-checkpoint-retention",
+            "FOR_EVER",
+            "the choice is NO_EXTERNAL",
+        ),
         ("execution.checkpointing.dir", " ", "a text"),
         ("state.backend.type", "rocksdb", "not supported yet; the choice is hashmap"),
         (
@@ -137,6 +150,28 @@ def test_deprecated_spelling_is_accepted_and_warned_of_once():
         configuration.set_integer("state.checkpoints.num-retained", 4)
     assert configuration.get(CHECKPOINT_NUM_RETAINED) == 4
     assert configuration.to_dict() == {"execution.checkpointing.num-retained": "4"}
+
+
+@pytest.mark.parametrize(
+    ("spelling", "value", "today"),
+    [
+        ("state.checkpoints.num-retained", "2", "execution.checkpointing.num-retained"),
+        ("state.checkpoints.dir", "/tmp/x", "execution.checkpointing.dir"),
+        ("state.backend", "hashmap", "state.backend.type"),
+        ("restart-strategy", "none", "restart-strategy.type"),
+        ("execution.checkpointing.unaligned", "false", "execution.checkpointing.unaligned.enabled"),
+        (
+            "execution.checkpointing.alignment-timeout",
+            "0",
+            "execution.checkpointing.aligned-checkpoint-timeout",
+        ),
+        ("state.backend.incremental", "false", "execution.checkpointing.incremental"),
+        ("pipeline.operator-chaining", "true", "pipeline.operator-chaining.enabled"),
+    ],
+)
+def test_spellings_of_the_tutorials_mean_the_options_of_today(spelling, value, today):
+    with pytest.warns(FutureWarning, match=repr(today).replace(".", r"\.")):
+        assert Configuration().set_string(spelling, value).key_set() == {today}
 
 
 def test_warning_points_at_the_line_that_used_the_spelling():
@@ -238,6 +273,12 @@ def test_pyflinks_accessors():
     configuration = Configuration()
     assert configuration.set_integer("parallelism.default", 4) is configuration
     configuration.set_boolean("pipeline.operator-chaining.enabled", False)
+    configuration.set_float("restart-strategy.exponential-delay.jitter-factor", 0.25)
+    assert configuration.get_float("restart-strategy.exponential-delay.jitter-factor", 0.0) == 0.25
+    assert configuration.get_float("parallelism.default", 0.5) == 4.0
+    assert configuration.get_float("restart-strategy.exponential-delay.backoff-multiplier", 0.5) == 0.5
+    with pytest.raises(ConfigurationError, match="which is no number"):
+        configuration.get_float("pipeline.operator-chaining.enabled", 0.0)
     configuration.set_string("execution.checkpointing.interval", "10 s")
     assert configuration.get_integer("parallelism.default", 1) == 4
     assert configuration.get_integer("execution.checkpointing.interval", 0) == 10_000

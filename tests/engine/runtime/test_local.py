@@ -111,6 +111,21 @@ def test_restarts_are_spent_and_then_the_job_fails_with_one_line(job):
     assert str(caught.value).endswith("RuntimeError: planned for ever")
 
 
+@pytest.mark.parametrize("retention", [None, "NO_EXTERNALIZED_CHECKPOINTS", "DELETE_ON_CANCELLATION"])
+def test_checkpoints_of_a_failed_job_stay_unless_it_is_set_otherwise(job, retention):
+    restarts = {"restart_strategy__type": "none"}
+    for key in ("attempts", "delay"):
+        restarts[f"restart_strategy__fixed_delay__{key}"] = None
+    option = {"execution__checkpointing__externalized_checkpoint_retention": retention}
+    graph = job.graph(**restarts, **option)
+    with pytest.raises(JobExecutionFailed, match="planned"):
+        execute(graph, job.raising(COMMITTING, RuntimeError("planned"), 5))
+    kept = list(job.directory.glob("chk-*/_metadata"))
+    assert bool(kept) is (retention != "NO_EXTERNALIZED_CHECKPOINTS")
+    # Who goes on from them reads only what is left; who has none begins afresh.
+    assert (execute(job.graph()).records_read < len(job.words)) is bool(kept)
+
+
 def test_without_checkpoints_the_output_is_complete_and_a_failure_the_end(job):
     options = {
         "execution__checkpointing__interval_records": None,

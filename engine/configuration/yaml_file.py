@@ -1,0 +1,77 @@
+"""Options in a YAML file, as in Flink's config.yaml: nested mappings, or keys joined by dots.
+
+The rules this module lives by:
+
+- The file is data. It is parsed into nodes and never into objects, so no tag in it can make anything run, and
+  a value stays the text that was written: what ``off`` or ``1e3`` means, the option decides, not YAML.
+- Whatever is wrong is told as FILE:LINE: what stands twice, what has no value, what is no option.
+- Anchors and tags are refused: no option needs one, and with anchors a small file makes a huge one of itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from engine.configuration.configuration import ConfigurationError
+
+
+def read_yaml_file(path: str | PathLike[str]) -> list[tuple[str, str, str]]:
+    """Give what a file sets, in its order: key, value as written, and FILE:LINE.
+
+    Raises ConfigurationError where the file cannot be read or is not made of options.
+    """
+    # Late: few jobs have a file, and all would wait for the parser.
+    import yaml
+
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path}: cannot be read: it is not UTF-8 text") from error
+    try:
+        for event in yaml.parse(text, yaml.SafeLoader):
+            if getattr(event, "anchor", None) or getattr(event, "tag", None):
+                line = event.start_mark.line + 1
+                raise ConfigurationError(f"{path}:{line}: anchors, aliases and tags mean nothing here")
+        document = yaml.compose(text, yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = path if mark is None else f"{path}:{mark.line + 1}"
+        raise ConfigurationError(f"{place}: not YAML: {error.problem or error.context}") from error
+    except yaml.YAMLError as error:
+        raise ConfigurationError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    if document is None:
+        return []
+    settings: list[tuple[str, str, str]] = []
+    lines: dict[str, int] = {}
+    for key, value, line in _flat(str(path), "", document):
+        if key in lines:
+            raise ConfigurationError(f"{path}:{line}: option {key!r} stands in line {lines[key]} already")
+        lines[key] = line
+        settings.append((key, value, f"{path}:{line}"))
+    return settings
+
+
+def _flat(path: str, prefix: str, node: Any) -> Iterator[tuple[str, str, int]]:
+    """Give the leaves of a mapping, their keys joined by dots, with their lines."""
+    line = node.start_mark.line + 1
+    if node.id != "mapping":
+        what = f"option {prefix!r}" if prefix else "the file"
+        raise ConfigurationError(f"{path}:{line}: {what} must be a mapping of keys to values")
+    for key_node, value_node in node.value:
+        line = key_node.start_mark.line + 1
+        if key_node.id != "scalar" or not key_node.value:
+            raise ConfigurationError(f"{path}:{line}: a key must be a text")
+        key = f"{prefix}.{key_node.value}" if prefix else key_node.value
+        if value_node.id == "mapping":
+            yield from _flat(path, key, value_node)
+        elif value_node.id != "scalar":
+            raise ConfigurationError(f"{path}:{line}: option {key!r} has a list; it takes one value")
+        elif value_node.tag == "tag:yaml.org,2002:null":
+            raise ConfigurationError(f"{path}:{line}: option {key!r} has no value: give it one, or remove it")
+        else:
+            yield key, value_node.value, line
