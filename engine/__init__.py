@@ -64,6 +64,7 @@ from engine.state.interfaces import (
     ValueState,
 )
 from engine.state.ttl import StateTtlConfig
+from engine.timer_service import TimeDomain, TimerService
 from engine.types import Row, TypeInformation, Types
 from engine.watermarks.generators import WatermarkGenerator, WatermarkOutput
 from engine.watermarks.strategy import TimestampAssigner, WatermarkStrategy
@@ -127,6 +128,8 @@ __all__ = [
     "StateTtlConfig",
     "StreamExecutionEnvironment",
     "Time",
+    "TimeDomain",
+    "TimerService",
     "TimestampAssigner",
     "TwoPhaseCommitSinkFunction",
     "TypeInformation",

@@ -54,7 +54,12 @@ from engine.graph import (
     check_parallelism,
 )
 from engine.operators.event_time import TimestampsAndWatermarksOperator
-from engine.operators.process import KeyedProcessOperator, ProcessOperator
+from engine.operators.process import (
+    KeyedProcessOperator,
+    ProcessOperator,
+    TimedProcessOperator,
+    has_timers,
+)
 from engine.operators.reduce import KeyedReduceOperator
 from engine.operators.sink import SinkOperator
 from engine.operators.stateless import FilterOperator, FlatMapOperator, MapOperator
@@ -318,9 +323,10 @@ class KeyedStream(DataStream):
     def process(  # type: ignore[override]
         self, func: KeyedProcessFunction, output_type: TypeInformation | None = None
     ) -> DataStream:
-        """Any number of values out for each value in, with the state of the value's key."""
+        """Any number of values out for each value in, with the state and the timers of the value's key."""
         _check("process on a keyed stream", func, KeyedProcessFunction, ProcessFunction, "it before key_by")
-        factory = OperatorFactory(KeyedProcessOperator, func, self._key_selector, self._key_type)
+        kind = TimedProcessOperator if has_timers(func) else KeyedProcessOperator
+        factory = OperatorFactory(kind, func, self._key_selector, self._key_type)
         return self._transform("KeyedProcess", factory, output_type)
 
     def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction) -> DataStream:

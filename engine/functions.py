@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from engine.state.raw import KeyedStateOutput, OperatorStateOutput
+from engine.timer_service import TimeDomain, TimerService
 
 if TYPE_CHECKING:
     from engine.state.descriptors import (
@@ -229,24 +230,31 @@ class KeySelector(Function, ABC):
 
 
 class ProcessFunction(Function, ABC):
-    """Any number of values out, with access to the record's timestamp."""
+    """Any number of values out, with access to the record's timestamp.
+
+    A value ``(tag, value)``, where tag is an OutputTag, goes to the side output of that tag.
+    """
 
     class Context:
         """What is known of the record in hand; one object serves all records."""
 
-        __slots__ = ("_clock", "_timestamp")
+        __slots__ = ("_service", "_timestamp")
 
-        def __init__(self, clock: Callable[[], int]) -> None:
+        def __init__(self, service: TimerService) -> None:
             self._timestamp: int | None = None
-            self._clock = clock
+            self._service = service
 
         def timestamp(self) -> int | None:
             """Event time of the record in milliseconds, or None."""
             return self._timestamp
 
+        def timer_service(self) -> TimerService:
+            """The times; only a keyed stream has timers."""
+            return self._service
+
         def current_processing_time(self) -> int:
             """Milliseconds since the epoch."""
-            return self._clock()
+            return self._service.current_processing_time()
 
     @abstractmethod
     def process_element(self, value: Any, ctx: Any) -> Iterable[Any] | None:
@@ -254,25 +262,39 @@ class ProcessFunction(Function, ABC):
 
 
 class KeyedProcessFunction(Function, ABC):
-    """A ProcessFunction over a keyed stream: its state is that of the record's key."""
+    """A ProcessFunction over a keyed stream: its state is that of the record's key, and it has timers."""
 
     class Context(ProcessFunction.Context):
         """As ProcessFunction.Context, and the key."""
 
         __slots__ = ("_backend",)
 
-        def __init__(self, clock: Callable[[], int], backend: KeyedStateBackend) -> None:
+        def __init__(self, service: TimerService, backend: KeyedStateBackend) -> None:
             self._timestamp = None
-            self._clock = clock
+            self._service = service
             self._backend = backend
 
         def get_current_key(self) -> Any:
-            """Key of the record in hand."""
+            """Key of the record or timer in hand."""
             return self._backend.current_key
+
+    class OnTimerContext(Context):
+        """As Context; ``timestamp`` is that of the timer."""
+
+        __slots__ = ("_domain",)
+
+        _domain: TimeDomain
+
+        def time_domain(self) -> TimeDomain:
+            """The kind of time in which the timer was registered."""
+            return self._domain
 
     @abstractmethod
     def process_element(self, value: Any, ctx: Any) -> Iterable[Any] | None:
         """The values to emit for ``value``; a generator is the usual form."""
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterable[Any] | None:
+        """The values to emit as a timer of the current key fires; none by default."""
 
 
 class SinkFunction(Function):

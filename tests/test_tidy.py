@@ -39,7 +39,7 @@ ROOMS = (
         "output_tag",
     ),
     ("state",),
-    ("functions", "watermarks"),
+    ("functions", "timer_service", "watermarks"),
     ("operators", "windows", "connectors"),
     (
         "graph",

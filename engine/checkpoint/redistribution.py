@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata, StateHandle
 from engine.key_groups import key_group_range
@@ -325,12 +326,7 @@ def _load(
 
 
 def _merge(path: str, name: str, one: EncodedTable, other: EncodedTable) -> EncodedTable:
-    if (one.kind, one.key_type, one.value_type) != (other.kind, other.key_type, other.value_type):
+    merged = replace(one, counts=one.counts | other.counts, groups=one.groups | other.groups)
+    if replace(other, counts=merged.counts, groups=merged.groups) != merged:
         raise DamagedFile(path, f"state {name!r} has another type than in other files of the checkpoint")
-    return EncodedTable(
-        one.kind,
-        one.key_type,
-        one.value_type,
-        one.counts | other.counts,
-        one.groups | other.groups,
-    )
+    return merged

@@ -9,11 +9,33 @@ import pytest
 
 from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata, SubtaskState, handle_of
 from engine.checkpoint.redistribution import Vertex, read_assignment, redistribute
+from engine.elements import Record
 from engine.key_groups import key_group_range
 from engine.operators.base import Operator, OperatorContext
 from engine.state.snapshot import TaskSnapshot, encode_task_snapshot
 
 MAX_PARALLELISM = 8
+
+
+class Behind:
+    """What an operator sends down the chain of itself: values, watermarks, "idle" and "active"."""
+
+    def __init__(self) -> None:
+        self.elements: list[Any] = []
+        self.wishes: list[int] = []
+        """The times at which it wants to be called."""
+
+    def emit(self, records: list[Record]) -> None:
+        self.elements.extend([value for value, _ in records])
+
+    def watermark(self, timestamp: int) -> None:
+        self.elements.append(timestamp)
+
+    def status(self, is_idle: bool) -> None:
+        self.elements.append("idle" if is_idle else "active")
+
+    def wake_at(self, due_ms: int) -> None:
+        self.wishes.append(due_ms)
 
 
 class Bench:
@@ -22,6 +44,9 @@ class Bench:
     def __init__(self) -> None:
         self.now = 0
         self.points: list[tuple[str, int]] = []
+        self.behind = Behind()
+        self.side: dict[str, list[Record]] = {}
+        """By tag, what went to side outputs; only the tags that a test puts here are read by anybody."""
 
     def open(
         self,
@@ -46,6 +71,9 @@ class Bench:
                 restored_checkpoint_id=restored,
                 keyed=keyed,
                 operator=lists,
+                downstream=self.behind,
+                auto_watermark_interval_ms=10,
+                side_outputs={tag: [records.extend] for tag, records in self.side.items()},
             )
         )
         return operator

@@ -1,0 +1,96 @@
+"""The timer services that functions get: with timers, and with a line that says why there are none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engine.elements import MIN_WATERMARK
+from engine.state.keyed import KeyedStateBackend
+from engine.state.timers import Timers
+from engine.timer_service import TimerService
+
+USER_TIMERS = "user-timers"
+"""The name of the service in Flink's process operators."""
+
+NOT_KEYED = "timers belong to keys, and the stream is not keyed: call key_by first"
+NO_ON_TIMER = "nothing would happen when it fires: give the function an on_timer(timestamp, ctx)"
+
+
+class NoTimers(TimerService):
+    """Tells the time; a timer is refused, for ``reason``."""
+
+    __slots__ = ("_clock", "_reason", "watermark")
+
+    def __init__(self, clock: Callable[[], int], reason: str) -> None:
+        self._clock = clock
+        self._reason = reason
+        self.watermark = MIN_WATERMARK
+
+    def current_processing_time(self) -> int:
+        """As of the event in hand."""
+        return self._clock()
+
+    def current_watermark(self) -> int:
+        """The event time that was reached."""
+        return self.watermark
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        """Refused."""
+        raise self._refused(timestamp)
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        """Refused."""
+        raise self._refused(timestamp)
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        """Refused."""
+        raise self._refused(timestamp)
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        """Refused."""
+        raise self._refused(timestamp)
+
+    def _refused(self, timestamp: int) -> TypeError:
+        return TypeError(f"no timer at {timestamp}: {self._reason}")
+
+
+class KeyTimers(TimerService):
+    """The timers of the backend's current key."""
+
+    __slots__ = ("_backend", "_clock", "_timers")
+
+    def __init__(self, backend: KeyedStateBackend, timers: Timers, clock: Callable[[], int]) -> None:
+        self._backend = backend
+        self._timers = timers
+        self._clock = clock
+
+    def current_processing_time(self) -> int:
+        """As of the event in hand."""
+        return self._clock()
+
+    def current_watermark(self) -> int:
+        """The event time that was reached."""
+        return self._timers.watermark
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        """For the current key."""
+        self._timers.register_processing(self._backend.current_key, _whole(timestamp))
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        """For the current key."""
+        self._timers.event.register(self._backend.current_key, _whole(timestamp))
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        """Of the current key."""
+        self._timers.processing.delete(self._backend.current_key, timestamp)
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        """Of the current key."""
+        self._timers.event.delete(self._backend.current_key, timestamp)
+
+
+def _whole(timestamp: int) -> int:
+    """Return the timestamp if it is one: what is not would spoil a snapshot, long after its cause."""
+    if type(timestamp) is not int:
+        raise TypeError(f"a timer needs a timestamp in whole milliseconds, not {timestamp!r}")
+    return timestamp

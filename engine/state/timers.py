@@ -1,0 +1,143 @@
+"""Timers: what shall happen to a key at a time.
+
+The rules this module lives by:
+
+- A timer is (key, timestamp, namespace), and there is one of each: registering it again changes nothing,
+  deleting one that is not there is fine.
+- Timers are kept in a table of the keyed backend, as any keyed state: so they are in every snapshot, by key
+  group, and go to whoever owns the key after a restore. Beside it stands a heap in memory, by timestamp,
+  which is made anew from the table; what was deleted is passed over when its turn comes.
+- They come in ascending order of timestamp over all keys, those of equal timestamp in the order in which they
+  were registered. (That order is not kept over a restore; Flink promises none at all.)
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Any, Final
+
+from engine.elements import MIN_WATERMARK
+from engine.state.descriptors import ValueStateDescriptor
+from engine.state.keyed import KeyedStateBackend
+from engine.state.tables import ValueTable
+from engine.types import TypeInformation, Types
+
+EVENT_TIMERS: Final = "_timer_state/event_"
+PROCESSING_TIMERS: Final = "_timer_state/processing_"
+"""What the names of Flink's timer states begin with; the name of the service follows."""
+
+TOLERATED_DELETED_TIMERS: Final = 1024
+"""So many deleted timers may stand in a heap, and as many more as there are living ones."""
+
+
+class TimerQueue:
+    """The timers of one operator, in one kind of time.
+
+    A *timer* here is the part that is not the key: the timestamp, or the pair of timestamp and namespace.
+    """
+
+    __slots__ = ("_count", "_has_namespaces", "_heap", "_sequence", "_table")
+
+    def __init__(self, table: ValueTable, has_namespaces: bool) -> None:
+        self._table = table
+        self._has_namespaces = has_namespaces
+        self._heap: list[tuple[int, int, Any]] = []
+        self._sequence = 0
+        self._count = 0
+        for key, timer in table:
+            self._push((key, timer), timer)
+        self._count = len(self._heap)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def register(self, key: Any, timer: Any) -> None:
+        """Add a timer, unless it is there."""
+        entry = (key, timer)
+        table = self._table
+        if entry in table:
+            return
+        table[entry] = True
+        self._count += 1
+        self._push(entry, timer)
+
+    def delete(self, key: Any, timer: Any) -> None:
+        """Remove a timer, if it is there."""
+        if self._table.pop((key, timer), None) is None:
+            return
+        self._count -= 1
+        if len(self._heap) > 2 * self._count + TOLERATED_DELETED_TIMERS:
+            self._forget_deleted()
+
+    def next_timestamp(self) -> int | None:
+        """The least timestamp, or None where there is no timer."""
+        heap, table = self._heap, self._table
+        while heap:
+            timestamp, _, entry = heap[0]
+            if entry in table:
+                return timestamp
+            heapq.heappop(heap)
+        return None
+
+    def pop_due(self, limit: int) -> tuple[Any, Any] | None:
+        """Take out the first timer at or before ``limit``, as (key, timer); None where there is none."""
+        heap, table = self._heap, self._table
+        while heap and heap[0][0] <= limit:
+            entry = heapq.heappop(heap)[2]
+            if table.pop(entry, None) is not None:
+                self._count -= 1
+                return entry  # type: ignore[no-any-return]
+        return None
+
+    def _push(self, entry: Any, timer: Any) -> None:
+        self._sequence += 1
+        timestamp = timer[0] if self._has_namespaces else timer
+        heapq.heappush(self._heap, (timestamp, self._sequence, entry))
+
+    def _forget_deleted(self) -> None:
+        table = self._table
+        living: dict[Any, tuple[int, int, Any]] = {}
+        for item in sorted(self._heap):
+            if item[2] in table:
+                living.setdefault(item[2], item)
+        self._heap = list(living.values())
+
+
+class Timers:
+    """The timers of one operator in one subtask, in both kinds of time.
+
+    ``watermark`` is the event time that the operator has reached; ``wake_at`` asks whoever drives the task to
+    call the operator at a processing time.
+    """
+
+    __slots__ = ("_wake_at", "event", "processing", "watermark")
+
+    def __init__(
+        self,
+        backend: KeyedStateBackend,
+        name: str,
+        wake_at: Callable[[int], None],
+        namespace_type: TypeInformation | None = None,
+    ) -> None:
+        timestamp = Types.LONG()
+        timer_type = timestamp if namespace_type is None else Types.TUPLE([timestamp, namespace_type])
+        queues = []
+        for prefix in (EVENT_TIMERS, PROCESSING_TIMERS):
+            table = backend.table(ValueStateDescriptor(prefix + name, Types.BOOLEAN()), timer_type)
+            queues.append(TimerQueue(table, namespace_type is not None))
+        self.event, self.processing = queues
+        self.watermark = MIN_WATERMARK
+        self._wake_at = wake_at
+        self.ask_to_be_woken()
+
+    def register_processing(self, key: Any, timer: Any) -> None:
+        """Add a timer in processing time, and see to it that its time is noticed."""
+        self.processing.register(key, timer)
+        self.ask_to_be_woken()
+
+    def ask_to_be_woken(self) -> None:
+        """Say when the next timer in processing time is due."""
+        due_ms = self.processing.next_timestamp()
+        if due_ms is not None:
+            self._wake_at(due_ms)

@@ -1,0 +1,99 @@
+"""Timers of event time: runs a job on the local runtime, whose source gives what the vector says."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from engine.connectors.collection import CollectionSource
+from engine.datastream import DataStream
+from engine.elements import MAX_WATERMARK, Record, Watermark
+from engine.environment import StreamExecutionEnvironment
+from engine.functions import KeyedProcessFunction
+from engine.operators.base import Operator
+from engine.types import Types
+from engine.watermarks.generators import WatermarkGenerator, WatermarkOutput
+from engine.watermarks.strategy import WatermarkStrategy
+
+Written = list[list[Any]]
+
+
+class FromEvents(WatermarkGenerator):
+    """A watermark for each event ``[w, timestamp]``."""
+
+    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+        if event[0] == "w":
+            output.emit_watermark(Watermark(event[1]))
+
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        pass
+
+
+class Recorder(Operator):
+    """Writes down what reaches the end of the job, watermarks included."""
+
+    def __init__(self, written: Written, kind: str) -> None:
+        self.written = written
+        self.kind = kind
+
+    def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
+        self.written.extend([[self.kind, value, timestamp] for value, timestamp in records])
+        return []
+
+    def process_watermark(self, timestamp: int) -> list[Record]:
+        if self.kind == "out":
+            self.written.append(["wm", "MAX" if timestamp == MAX_WATERMARK else timestamp])
+        return []
+
+
+def elements_of(environment: StreamExecutionEnvironment, events: list[list[Any]]) -> DataStream:
+    """Give a stream of the elements among the events, with the watermarks among them."""
+    for event in events:
+        if event[0] not in ("e", "w"):
+            raise ValueError(f"unknown event {event}")
+    source = CollectionSource({"events": [(event, event[3] if len(event) > 3 else None) for event in events]})
+    strategy = WatermarkStrategy.for_generator(lambda context: FromEvents())
+    return environment.from_source(source, strategy, "events").filter(lambda event: event[0] == "e")
+
+
+def written_by(stream: DataStream, late: DataStream | None = None) -> Written:
+    """Run the job; give what came out at its end, in order."""
+    written: Written = []
+    stream._transform("written", lambda: Recorder(written, "out"), None)
+    if late is not None:
+        late._transform("late", lambda: Recorder(written, "late"), None)
+    stream.get_execution_environment().execute("vector")
+    return written
+
+
+class AsTold(KeyedProcessFunction):
+    """Registers and deletes what an event says; the timer at 1000 registers one at 1001."""
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[dict[str, Any]]:
+        timers = ctx.timer_service()
+        for verb, timestamp in value[2]:
+            if verb == "reg":
+                timers.register_event_time_timer(timestamp)
+            elif verb == "del":
+                timers.delete_event_time_timer(timestamp)
+            elif verb == "emit_wm":
+                yield {"key": ctx.get_current_key(), "current_watermark": reached(ctx)}
+            else:
+                raise ValueError(f"unknown action {verb}")
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[dict[str, Any]]:
+        if timestamp == 1000:
+            ctx.timer_service().register_event_time_timer(1001)
+        yield {"timer": timestamp, "key": ctx.get_current_key(), "current_watermark": reached(ctx)}
+
+
+def reached(ctx: KeyedProcessFunction.Context) -> int | str:
+    watermark = ctx.timer_service().current_watermark()
+    return "MAX" if watermark == MAX_WATERMARK else watermark
+
+
+def keyed_process(given: dict[str, Any]) -> dict[str, Any]:
+    environment = StreamExecutionEnvironment.get_execution_environment()
+    keyed = elements_of(environment, given["events"]).key_by(lambda event: event[1], Types.STRING())
+    return {"output": written_by(keyed.process(AsTold()))}
+
+
+ADAPTERS = {"timer.keyed_process": keyed_process}
