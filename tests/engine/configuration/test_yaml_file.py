@@ -95,7 +95,7 @@ def test_spelling_of_the_tutorials_is_accepted_and_warned_of_with_its_place(writ
         (
             "execution:\n  checkpointing:\n    intervall: 1 s\n",
             3,
-            "unknown option 'execution.checkpointing.intervall': did you mean 'execution.checkpointing.interval'?",
+            "'execution.checkpointing.intervall': did you mean 'execution.checkpointing.interval'?",
         ),
         ("state.savepoints.dir: x\n", 1, "option 'state.savepoints.dir' is not supported yet: remove it"),
         ("\nparallelism.default: many\n", 2, "option 'parallelism.default' cannot be 'many': a whole number"),
