@@ -211,20 +211,26 @@ def address_of(family: Family) -> str:
         if file is None:
             raise FamilyError(f"family {family.name!r}: its module has no file that another process can load")
         return str(file)
-    own = type(family).__module__
-    # Where its class stands is the likeliest place.
-    modules: list[object] = [module for name, module in sys.modules.items() if name != own]
-    for module in (sys.modules.get(own), *modules):
-        path = vars(module).get("__file__") if isinstance(module, ModuleType) else None
-        if path is None or not path.endswith(".py"):
-            continue
-        for attribute, value in vars(module).items():
-            if value is family or (value is type(family) and _has_no_state(family)):
-                return f"{path}:{attribute}"
+    for wanted in (family, type(family)) if _has_no_state(family) else (family,):
+        place = _place_in_a_module(wanted, type(family).__module__)
+        if place is not None:
+            return place
     raise FamilyError(
         f"family {family.name!r} is an object that no module holds under a name, so no other process can find"
         " it: assign it to a name at the top of a module"
     )
+
+
+def _place_in_a_module(wanted: object, likeliest: str) -> str | None:
+    """Return FILE.py:NAME of an object that a module holds; the module where its class stands goes first."""
+    modules: list[object] = [module for name, module in sys.modules.items() if name != likeliest]
+    for module in (sys.modules.get(likeliest), *modules):
+        path = vars(module).get("__file__") if isinstance(module, ModuleType) else None
+        if path is not None and path.endswith(".py"):
+            for attribute, value in vars(module).items():
+                if value is wanted:
+                    return f"{path}:{attribute}"
+    return None
 
 
 def _has_no_state(family: Family) -> bool:

@@ -315,12 +315,13 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput[_WORKER_SEED] = os.environ.get(SEED_VARIABLE)
 
 
-def pytest_report_header() -> str | None:
+def pytest_report_header(config: pytest.Config) -> str | None:
     """Tell the seed where it is another one than each time."""
     seed = given_seed()
     if seed is None:
         return None
-    return f"onceproof: profile {chosen_profile()}, seed {seed}; --onceproof-seed {seed} does the same again"
+    profile = config.getoption("hypothesis_profile", None) or chosen_profile()
+    return f"onceproof: profile {profile}, seed {seed}; --onceproof-seed {seed} does the same again"
 
 
 def _plans_of(item: pytest.Item) -> list[Plan]:

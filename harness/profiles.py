@@ -18,7 +18,7 @@ from collections.abc import MutableMapping
 from typing import Final
 
 PROFILES: Final = {"dev": 100, "ci": 400, "nightly": 5000}
-"""The examples of each property test, over all of its shards."""
+"""The examples of each property test; where it has shards, of all of them together."""
 
 NIGHTLY: Final = "nightly"
 

@@ -70,12 +70,11 @@ def register_profiles() -> str:
         settings.register_profile(
             name,
             parent,
-            max_examples=max(1, examples // SHARDS),
+            max_examples=examples,
             # How long an example takes says more of the machine than of the engine.
             deadline=None,
             derandomize=False,
             database=None,
-            phases=(Phase.explicit, Phase.generate),
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
         )
     settings.load_profile(chosen)
@@ -90,10 +89,24 @@ def shard_seed(family: str, shard: int, campaign_seed: int | None = None, profil
     return derived_seed(profile, campaign_seed, family, shard)
 
 
-def in_shard(family: str, shard: int) -> Callable[[Test], Test]:
-    """Return a decorator that gives a property test the seed of a shard."""
-    decorator: Callable[[Test], Test] = hypothesis.seed(shard_seed(family, shard))
-    return decorator
+def in_shard(family: str, shard: int, examples: int | None = None) -> Callable[[Test], Test]:
+    """Return a decorator that gives a property test the seed of a shard, and its part of the examples.
+
+    ``examples`` are those of all shards; the profile's, if none are given. It stands above ``given``.
+    """
+    loaded = settings.get_profile(settings.get_current_profile_name())
+    of_all = loaded.max_examples if examples is None else examples
+    sharded = settings(
+        max_examples=max(1, of_all // SHARDS),
+        # The harness shrinks.
+        phases=(Phase.explicit, Phase.generate),
+    )
+
+    def decorate(test: Test) -> Test:
+        seeded: Test = hypothesis.seed(shard_seed(family, shard))(sharded(test))
+        return seeded
+
+    return decorate
 
 
 def generated(family: Family) -> st.SearchStrategy[Scenario]:

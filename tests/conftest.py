@@ -1,6 +1,7 @@
-"""What all tests share: one Spark session for each test process, because a start costs seconds.
+"""What all tests share: a profile of Hypothesis, and one Spark session for each test process.
 
-A process has one Spark at a time: a test that must start, kill or stop its own does so in another process.
+A start of Spark costs seconds, and a process has one at a time: a test that must start, kill or stop its own
+does so in another process.
 """
 
 from __future__ import annotations
@@ -10,8 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.strategies import register_profiles
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# Before the first test module makes settings of its own: those take over what the profile of the moment says.
+register_profiles()
 
 
 @pytest.fixture(scope="session")

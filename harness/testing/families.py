@@ -7,8 +7,8 @@ The rules this module lives by:
 - A path is meant from the test's folder, else from the root of the tests: where pytest was started from does
   not change what is tested.
 - What is printed is meant for the shell: paths as they are typed from where pytest was started.
-- What pytest put on the path of modules, a command lacks. Where modules were imported from there, the command
-  sets PYTHONPATH.
+- What pytest put on the path of modules, a new process lacks. Where modules were imported from there, the
+  command sets PYTHONPATH, and so do the processes that a system starts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Final, TypeAlias
@@ -101,6 +102,21 @@ def needed_paths(family: Family, path_at_start: Sequence[str]) -> list[str]:
     entries = [entry for entry in dict.fromkeys(entries) if os.path.isdir(entry) and entry not in given]
     used = _folders_of(sys.modules.values(), file)
     return [entry for entry in entries if entry in used and not entry.startswith(_OF_THE_INTERPRETER)]
+
+
+@contextmanager
+def found_by_children(folders: Sequence[str]) -> Iterator[None]:
+    """Let the processes that are started meanwhile look for modules in these folders as well."""
+    before = os.environ.get("PYTHONPATH")
+    if folders:
+        os.environ["PYTHONPATH"] = os.pathsep.join([*folders, *([before] if before else [])])
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop("PYTHONPATH", None)
+        else:
+            os.environ["PYTHONPATH"] = before
 
 
 def _folders_of(modules: Iterable[object], family_file: str | None) -> set[str]:

@@ -21,7 +21,7 @@ from harness.plan import SEED
 from harness.running.tally import Tally
 from harness.settings import load_settings
 from harness.systems.protocol import find_system
-from harness.testing.families import FamilyLike, find_family
+from harness.testing.families import FamilyLike, find_family, found_by_children, needed_paths
 from harness.testing.proof import Proof, prove, replay
 from harness.testing.wording import Desk, failures_text, first_line
 
@@ -70,13 +70,13 @@ def run_here(family: FamilyLike, system: str, asked: range | Path, place: Place)
         settings = load_settings(place.root)
         found = find_family(family, place.module, place.folders)
         on_trial = find_system(system)
-        kept = _folder_for(place)
-        if isinstance(asked, Path):
-            proof = replay(found, on_trial, asked, settings.known)
-        else:
-            given = (place.seed, settings.seed, SEED)
-            seed = next(each for each in given if each is not None)
-            proof = prove(found, on_trial, seed, asked, kept, settings.known)
+        with found_by_children(needed_paths(found, place.desk.path_at_start)):
+            if isinstance(asked, Path):
+                proof = replay(found, on_trial, asked, settings.known)
+            else:
+                given = (place.seed, settings.seed, SEED)
+                seed = next(each for each in given if each is not None)
+                proof = prove(found, on_trial, seed, asked, _folder_for(place), settings.known)
     except Exception as error:
         if exit_code_of(error) != USAGE:
             raise

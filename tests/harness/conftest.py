@@ -1,8 +1,10 @@
-"""What the harness's tests share: a small scenario, its oracle, and a run of it to be told by hand."""
+"""What the tests of the harness share: a small scenario, a run of it told by hand, and a user's files."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,26 @@ from harness.family import Declared, Records, Rows
 from harness.history import History, Row
 from harness.oracle import PythonOracle
 from harness.scenario import Scenario, Schedule
+
+README = Path(__file__).parents[2] / "README.md"
+
+# The README's family with its totals where no checkpoint sees them.
+_REDUCE = "by_shop.reduce(lambda total, sale: (total[0], total[1] + sale[1]))"
+_BUG = "by_shop.process(Total(), Types.TUPLE([Types.STRING(), Types.LONG()]))"
+_TOTAL = """
+
+from engine import KeyedProcessFunction
+
+
+class Total(KeyedProcessFunction):
+    def open(self, runtime_context):
+        self.totals = {}
+
+    def process_element(self, value, ctx):
+        shop, cents = value
+        self.totals[shop] = self.totals.get(shop, 0) + cents
+        yield shop, self.totals[shop]
+"""
 
 
 class WordCount:
@@ -146,3 +168,26 @@ def sound_run(run: Run) -> Run:
     # The process dies with checkpoint 2 complete and not committed: the new attempt commits it.
     run.start("2.1", restored=2).commit().fault("kill_task", "element")
     return run.start("2.2", restored=2).checkpoint(3, 4).commit().checkpoint(4, 6).commit().finish()
+
+
+@pytest.fixture
+def sales(tmp_path: Path) -> Path:
+    """Return the file of the family that the README shows."""
+    text = README.read_text(encoding="utf-8")
+    found = re.search(r"```python\n(\"\"\"Sales.*?)```", text, re.DOTALL)
+    assert found is not None
+    path = tmp_path / "sales.py"
+    path.write_text(found[1], encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def forgetful(sales: Path) -> Path:
+    """Return the file of a family whose job forgets its totals when it is killed."""
+    text = sales.read_text(encoding="utf-8")
+    assert _REDUCE in text
+    path = sales.with_name("forgetful.py")
+    path.write_text(
+        text.replace(_REDUCE, _BUG).replace('"sales"\n', '"forgetful"\n', 1) + _TOTAL, encoding="utf-8"
+    )
+    return path

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections import Counter
+from collections.abc import Iterator
 from time import perf_counter
 
 import pytest
@@ -10,8 +14,8 @@ from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
 from harness.family import load_family
+from harness.profiles import PROFILE_VARIABLE, PROFILES, SEED_VARIABLE, chosen_profile
 from harness.scenario import ACTION_CLASSES, VALID, Fault, Scenario, check, from_json, to_json
-from harness.profiles import PROFILE_VARIABLE, PROFILES
 from harness.strategies import (
     SHARDS,
     faults,
@@ -42,8 +46,7 @@ def test_structured_scenarios_are_not_the_small_ones_that_lists_favour() -> None
     sizes: list[int] = []
     kinds: Counter[str] = Counter()
 
-    @settings(QUICK, max_examples=400)
-    @in_shard("sizes", 0)
+    @in_shard("sizes", 0, 4 * 400)
     @given(structured(FAMILY))
     def collect(scenario: Scenario) -> None:
         sizes.append(scenario.record_count())
@@ -58,8 +61,7 @@ def test_structured_scenarios_are_not_the_small_ones_that_lists_favour() -> None
 def test_faults_of_every_kind_are_drawn_and_each_at_points_of_its_own() -> None:
     drawn: Counter[str] = Counter()
 
-    @settings(QUICK, max_examples=600)
-    @in_shard("faults", 0)
+    @in_shard("faults", 0, 4 * 600)
     @given(faults())
     def collect(fault: Fault) -> None:
         drawn[fault.kind] += 1
@@ -95,40 +97,123 @@ def test_a_seed_is_drawn_in_about_a_millisecond() -> None:
     assert len(drawn) >= count
 
 
-def test_profiles_do_not_derandomize_and_do_not_shrink(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def profiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """Let a test load profiles, and load the one of all tests again."""
     before = settings.get_current_profile_name()
-    monkeypatch.setenv("CI", "1")
-    try:
-        for name, examples in PROFILES.items():
-            monkeypatch.setenv(PROFILE_VARIABLE, name)
-            assert register_profiles() == name
-            loaded = settings.get_profile(name)
-            assert loaded.max_examples == examples // SHARDS
-            assert not loaded.derandomize
-            assert Phase.shrink not in loaded.phases
-    finally:
-        settings.load_profile(before)
+    monkeypatch.delenv(SEED_VARIABLE, raising=False)
+    yield monkeypatch
+    settings.load_profile(before)
 
 
-def test_each_shard_of_each_family_and_campaign_has_a_seed_of_its_own() -> None:
+@pytest.mark.parametrize("name", PROFILES)
+def test_profiles_do_not_derandomize(profiles: pytest.MonkeyPatch, name: str) -> None:
+    profiles.setenv(PROFILE_VARIABLE, name)
+    assert register_profiles() == name
+    assert settings.default.max_examples == PROFILES[name]
+    assert not settings.default.derandomize
+
+
+def test_a_shard_makes_its_part_of_the_examples_and_does_not_shrink() -> None:
+    tried: list[int] = []
+
+    @in_shard("parts", 0, SHARDS * 30)
+    @given(st.integers(0, 10**6))
+    def fails(number: int) -> None:
+        tried.append(number)
+        assert number < 10 or len(tried) < 20
+
+    with pytest.raises(AssertionError):
+        fails()
+    # What failed first is told as it was: 20 examples, and once more to tell it.
+    assert 20 <= len(tried) <= 22
+    tried.clear()
+
+    @in_shard("parts", 0)
+    @given(st.integers(0, 10**6))
+    def holds(number: int) -> None:
+        tried.append(number)
+
+    holds()
+    assert len(tried) == PROFILES[chosen_profile()] // SHARDS
+
+
+ON_A_CI_SERVER = """
+import hypothesis
+from hypothesis import settings
+
+assert settings.get_current_profile_name() == "ci" and settings.default.derandomize, "no CI server"
+
+from harness.strategies import register_profiles
+
+assert register_profiles() == "ci"
+assert not settings.default.derandomize
+assert settings.default.max_examples == 400
+assert not settings(max_examples=7).derandomize
+assert not settings.default.print_blob
+"""
+
+
+def test_on_a_ci_server_hypothesis_does_not_draw_the_same_each_time() -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ONCEPROOF_")}
+    ended = subprocess.run(
+        [sys.executable, "-c", ON_A_CI_SERVER],
+        env=environment | {"CI": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr == ""
+
+
+def test_the_tests_of_this_project_run_under_one_of_the_profiles() -> None:
+    assert settings.get_current_profile_name() == chosen_profile()
+
+
+def test_each_shard_of_each_family_campaign_and_profile_has_a_seed_of_its_own() -> None:
     seeds = {
-        shard_seed(family, shard, campaign) for family in "ab" for shard in range(8) for campaign in (0, 1)
+        shard_seed(family, shard, campaign, profile)
+        for family in "ab"
+        for shard in range(8)
+        for campaign in (0, 1)
+        for profile in PROFILES
     }
-    assert len(seeds) == 2 * 8 * 2
-    assert shard_seed("a", 3, 7) == shard_seed("a", 3, 7)
+    assert len(seeds) == 2 * 8 * 2 * 3
+    assert shard_seed("a", 3, 7, "ci") == shard_seed("a", 3, 7, "ci")
 
 
-def test_the_campaign_seed_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ONCEPROOF_SEED", "7")
-    assert shard_seed("a", 3) == shard_seed("a", 3, 7)
+def test_the_seed_and_the_profile_of_a_shard_are_those_that_hold(profiles: pytest.MonkeyPatch) -> None:
+    profiles.setenv(SEED_VARIABLE, "7")
+    profiles.setenv(PROFILE_VARIABLE, "ci")
+    register_profiles()
+    assert shard_seed("a", 3) == shard_seed("a", 3, 7, "ci")
+    settings.load_profile("dev")
+    assert shard_seed("a", 3) == shard_seed("a", 3, 7, "dev")
+
+
+def test_a_night_has_a_seed_of_its_own_which_is_told(
+    profiles: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profiles.setenv(PROFILE_VARIABLE, "nightly")
+    nights = []
+    for _ in range(2):
+        profiles.delenv(SEED_VARIABLE, raising=False)
+        register_profiles()
+        nights.append(int(os.environ[SEED_VARIABLE]))
+        assert capsys.readouterr().err == f"onceproof: profile nightly, {SEED_VARIABLE}={nights[-1]}\n"
+        # Who has been told it already is not told again.
+        register_profiles()
+        assert capsys.readouterr().err == ""
+        assert shard_seed("a", 3) == shard_seed("a", 3, nights[-1], "nightly")
+    assert nights[0] != nights[1]
 
 
 def test_the_same_shard_draws_the_same_and_another_one_does_not() -> None:
     def drawn_in(shard: int) -> list[str]:
         drawn: list[str] = []
 
-        @settings(QUICK, max_examples=20)
-        @in_shard("word_count", shard)
+        @in_shard("word_count", shard, 4 * 20)
         @given(generated(FAMILY))
         def collect(scenario: Scenario) -> None:
             drawn.append(to_json(scenario))

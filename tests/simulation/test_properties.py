@@ -1,7 +1,7 @@
 """Property tests: whatever Hypothesis draws, a sound engine breaks no property of any family.
 
 Each test runs in shards, so that pytest-xdist's workers share the work and never do the same twice. Set
-ONCEPROOF_PROFILE to ci or nightly for more examples, ONCEPROOF_SEED for others.
+ONCEPROOF_PROFILE to ci or nightly for more examples, and ONCEPROOF_SEED for others (`harness.profiles`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,8 @@ from harness.oracle import PythonOracle
 from harness.scenario import Scenario, to_json
 from harness.shrinking.shrinker import shrink
 from harness.simulation.system import SimulatedSystem, record_preemptions
-from harness.strategies import SHARDS, generated, in_shard, register_profiles, structured
+from harness.strategies import SHARDS, generated, in_shard, structured
 from harness.verdict import Verdict, judge
-
-register_profiles()
 
 SYSTEM = SimulatedSystem()
 FAMILIES = ("word_count", "page_views")

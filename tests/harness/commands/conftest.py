@@ -1,34 +1,13 @@
-"""What the tests of the command share: the README's family, one with a bug, and the command itself."""
+"""What the tests of the command share: the command, in an empty folder."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from harness.cli import main
-
-README = Path(__file__).parents[3] / "README.md"
-
-# The README's family with its totals where no checkpoint sees them.
-_REDUCE = "by_shop.reduce(lambda total, sale: (total[0], total[1] + sale[1]))"
-_BUG = "by_shop.process(Total(), Types.TUPLE([Types.STRING(), Types.LONG()]))"
-_TOTAL = """
-
-from engine import KeyedProcessFunction
-
-
-class Total(KeyedProcessFunction):
-    def open(self, runtime_context):
-        self.totals = {}
-
-    def process_element(self, value, ctx):
-        shop, cents = value
-        self.totals[shop] = self.totals.get(shop, 0) + cents
-        yield shop, self.totals[shop]
-"""
 
 
 class Outcome:
@@ -54,26 +33,3 @@ def onceproof(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
         return Outcome(code, captured.out, captured.err)
 
     return run
-
-
-@pytest.fixture
-def sales(tmp_path: Path) -> Path:
-    """Return the file of the family that the README shows."""
-    text = README.read_text(encoding="utf-8")
-    found = re.search(r"```python\n(\"\"\"Sales.*?)```", text, re.DOTALL)
-    assert found is not None
-    path = tmp_path / "sales.py"
-    path.write_text(found[1], encoding="utf-8")
-    return path
-
-
-@pytest.fixture
-def forgetful(sales: Path) -> Path:
-    """Return the file of a family whose job forgets its totals when it is killed."""
-    text = sales.read_text(encoding="utf-8")
-    assert _REDUCE in text
-    path = sales.with_name("forgetful.py")
-    path.write_text(
-        text.replace(_REDUCE, _BUG).replace('"sales"\n', '"forgetful"\n', 1) + _TOTAL, encoding="utf-8"
-    )
-    return path

@@ -1,0 +1,470 @@
+"""The pytest plugin as a user meets it: tests that pass, tests that fail, and what they print."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.harness.testing.conftest import Ended, User
+
+SOUND = """
+from harness.plugin import exactly_once
+
+
+@exactly_once("sales.py", scenarios=60)
+def test_sales():
+    pass
+"""
+
+BROKEN = SOUND.replace("sales", "forgetful").replace("60", "20")
+
+
+def assert_replays(user: User, ended: Ended, folder: str = "") -> None:
+    """Type each command that was printed: it fails again, and in the same way."""
+    first = next(line for line in ended.out.splitlines() if line.startswith("forgetful: "))
+    signature = first.removeprefix("forgetful: ").split(", in ")[0].split(", ")
+    for title in ("replay", "as found"):
+        command = ended.commands(title)[0]
+        replayed = user.shell(f"{command} --json", folder)
+        assert replayed.code == 1, replayed.error
+        assert json.loads(replayed.out)["signature"] == signature
+    again = user.shell(ended.commands("in pytest")[0], folder)
+    assert again.code == 1, again.out
+    assert f"forgetful: {', '.join(signature)}, in the scenario of " in again.out
+
+
+def test_a_family_that_holds_lets_its_test_pass_without_a_word(owner: User) -> None:
+    owner.write("test_sales.py", SOUND)
+    ended = owner.pytest()
+    assert ended.code == 0, ended.out
+    assert ended.counts() == {"passed": 1}
+    assert "warning" not in ended.out
+    assert "seed" not in ended.out
+    assert not (owner.folder / ".onceproof").exists()
+
+
+def test_a_family_that_does_not_hold_fails_its_test_and_says_how(owner: User) -> None:
+    owner.write("test_forgetful.py", BROKEN)
+    ended = owner.pytest()
+    assert ended.code == 1, ended.out
+    assert ended.counts() == {"failed": 1}
+    lines = ended.out.splitlines()
+    # The line that stands in the summary as well, the explanation's first line, the small case, the rows.
+    first = next(number for number, line in enumerate(lines) if line.startswith("forgetful: exactly_once, "))
+    assert lines[first].endswith(" of 20 scenarios of seed 0")
+    assert lines[first + 1].startswith("Row (shop-")
+    assert lines[first + 3].startswith("shrunk to ")
+    assert lines[first + 4].startswith("  shop-")
+    assert any(line.startswith(("missing rows:", "wrong rows:")) for line in lines)
+    assert any(line.startswith("FAILED test_forgetful.py::test_forgetful - ") for line in lines)
+    assert "Traceback" not in ended.out
+    assert_replays(owner, ended)
+
+
+def test_what_failed_is_kept_where_git_does_not_see_it(owner: User) -> None:
+    owner.write("test_forgetful.py", BROKEN)
+    ended = owner.pytest()
+    assert "*" in (owner.folder / ".onceproof/.gitignore").read_text().splitlines()
+    folder = owner.folder / ".onceproof/test_forgetful.test_forgetful"
+    kept = sorted(path.name for path in folder.iterdir())
+    assert len(kept) == 2 * len(ended.commands("replay"))
+    assert f".onceproof/test_forgetful.test_forgetful/{kept[0]}" in "".join(ended.commands("replay"))
+    assert owner.pytest("--onceproof-out", "elsewhere").code == 1
+    assert sorted(path.name for path in (owner.folder / "elsewhere").rglob("*.json")) == kept
+    assert not (owner.folder / "elsewhere/.gitignore").exists()
+
+
+def test_the_body_runs_after_the_scenarios_and_sees_what_they_met(owner: User) -> None:
+    owner.write(
+        "test_sales.py",
+        SOUND.replace("test_sales()", "test_sales(onceproof, tmp_path)").replace(
+            "pass", "assert (onceproof.tally.scenarios, onceproof.tally.kills > 20) == (60, False)"
+        ),
+    )
+    ended = owner.pytest()
+    assert ended.counts() == {"failed": 1}
+    assert "assert (60, True) == (60, False)" in ended.out
+
+
+def test_the_fixture_runs_scenarios_in_the_middle_of_a_test(owner: User) -> None:
+    owner.write(
+        "test_both.py",
+        """
+        from pathlib import Path
+
+        import pytest
+
+
+        @pytest.mark.parametrize("family", ["sales.py", "forgetful.py"])
+        def test_both(onceproof, family):
+            tally = onceproof(family, 40)
+            assert tally.scenarios == 40
+            assert tally is onceproof.tally
+
+
+        def test_nothing(onceproof):
+            onceproof.tally
+
+
+        def test_failures_again(onceproof):
+            for path in Path(__file__).parent.glob(".onceproof/*/*.json"):
+                with pytest.raises(pytest.fail.Exception, match="in the scenario of " + path.name):
+                    onceproof.replay(path, "forgetful.py")
+                onceproof.replay(str(path.relative_to(Path(__file__).parent)), "forgetful.py")
+        """.replace("\n        ", "\n"),
+    )
+    ended = owner.pytest()
+    assert ended.counts() == {"passed": 1, "failed": 3}
+    assert "onceproof.tally: this test has run no scenarios yet" in ended.out
+    assert "__ test_both[forgetful.py] __" in ended.out
+    assert "FAILED test_both.py::test_failures_again - Failed: forgetful: exactly_once" in ended.out
+
+
+PLANTED = """
+import pytest
+
+from harness.mutants import find_mutant
+from harness.plugin import exactly_once
+
+
+@pytest.fixture(autouse=True)
+def bug(request):
+    if request.node.name != "test_sound":
+        with find_mutant("{mutant}").applied() as reach:
+            yield
+        assert reach.times
+    else:
+        yield
+
+
+@exactly_once("word_count", scenarios=80)
+def test_planted():
+    pass
+
+
+@exactly_once("word_count", scenarios=80)
+def test_sound():
+    pass
+"""
+
+
+@pytest.mark.parametrize("mutant", ["commit-before-completion", "offsets-missing"])
+def test_a_bug_planted_in_the_engine_fails_the_test_of_a_sound_family(user: User, mutant: str) -> None:
+    user.write("test_planted.py", PLANTED.format(mutant=mutant))
+    ended = user.pytest()
+    assert ended.counts() == {"passed": 1, "failed": 1}, ended.out
+    assert "word_count: " in ended.out
+    # Without the bug what is kept passes: the command names what to replay, and the bug is not in it.
+    replayed = user.shell(ended.commands("replay")[0])
+    assert replayed.code == 0, replayed.out
+
+
+KINDS = """
+from pathlib import Path
+
+import pytest
+
+import beside
+from families import forgetful as in_a_package
+from harness.plugin import exactly_once
+
+OBJECT = beside.Kind()
+
+
+@exactly_once("forgetful.py", scenarios=12)
+def test_path_from_the_root():
+    pass
+
+
+@exactly_once("beside.py:OTHER", scenarios=12)
+def test_path_from_here_to_an_object():
+    pass
+
+
+@exactly_once(Path(__file__).with_name("families") / "forgetful.py", scenarios=12)
+def test_path_in_full():
+    pass
+
+
+@exactly_once(in_a_package, scenarios=12)
+def test_module():
+    pass
+
+
+@exactly_once(OBJECT, scenarios=12)
+def test_object():
+    pass
+
+
+@exactly_once(beside.Kind, scenarios=12)
+def test_class():
+    pass
+
+
+@exactly_once(scenarios=12)
+def test_own_module():
+    pass
+"""
+
+AS_A_CLASS = """
+import forgetful_parts as parts
+
+
+class Kind:
+    name = "forgetful"
+    generator_version, tasks = parts.generator_version, parts.tasks
+    record_schema, row_schema, oracle_sql = parts.record_schema, parts.row_schema, parts.oracle_sql
+
+    def generate(self, random):
+        return parts.generate(random)
+
+    def job(self, env, io):
+        parts.job(env, io)
+
+    def expected(self, records, declared):
+        return parts.expected(records, declared)
+
+
+OTHER = Kind()
+"""
+
+KINDS_OF_FAMILY = (
+    "test_path_from_the_root",
+    "test_path_from_here_to_an_object",
+    "test_path_in_full",
+    "test_module",
+    "test_object",
+    "test_class",
+    "test_own_module",
+)
+
+
+@pytest.mark.parametrize("started_in", ["", "tests"])
+def test_every_way_to_give_a_family_prints_commands_that_find_it(owner: User, started_in: str) -> None:
+    text = (owner.folder / "forgetful.py").read_text()
+    owner.write("pytest.ini", "[pytest]\npythonpath = library\n")
+    owner.write("library/forgetful_parts.py", text)
+    owner.write("tests/beside.py", AS_A_CLASS)
+    owner.write("tests/families/__init__.py", "")
+    owner.write("tests/families/forgetful.py", text)
+    owner.write("tests/test_kinds.py", text + KINDS)
+    ended = owner.pytest("-p", "no:cacheprovider", folder=started_in)
+    assert ended.counts() == {"failed": len(KINDS_OF_FAMILY)}, ended.out
+    failures = ended.out.split("\n____")[1:]
+    assert len(failures) == len(KINDS_OF_FAMILY)
+    for kind, failure in zip(KINDS_OF_FAMILY, failures, strict=True):
+        assert kind in failure.splitlines()[0]
+        command = next(line for line in failure.splitlines() if line.startswith("replay:")).split(": ", 1)[1]
+        replayed = owner.shell(command, started_in)
+        assert replayed.code == 1, (command, replayed.error)
+        assert "FAILED exactly_once" in replayed.out
+    assert "--family forgetful.py" in failures[0] or started_in
+    again = owner.shell(ended.commands("in pytest")[4], started_in)
+    assert "in the scenario of forgetful-" in again.out
+
+
+def test_a_family_without_a_name_is_replayed_in_pytest(owner: User) -> None:
+    owner.write(
+        "test_made.py",
+        """
+import types
+
+import forgetful
+from harness.plugin import exactly_once
+
+
+def made():
+    return types.SimpleNamespace(**vars(forgetful))
+
+
+@exactly_once(made(), scenarios=12)
+def test_made():
+    pass
+""",
+    )
+    ended = owner.pytest()
+    assert ended.counts() == {"failed": 1}
+    assert ended.commands("replay") == []
+    again = owner.shell(ended.commands("in pytest")[0])
+    assert again.code == 1
+    assert "in the scenario of forgetful-" in again.out
+
+
+LOCAL = """
+from harness.plugin import exactly_once
+
+
+@exactly_once("word_count", scenarios=2, system="local")
+def test_counts(onceproof):
+    assert onceproof.tally.kills
+
+
+@exactly_once("{family}", scenarios=9, system="local")
+def test_forgetful():
+    pass
+"""
+
+
+@pytest.mark.local_kill
+def test_another_system_stands_trial_in_processes_that_find_what_the_test_finds(owner: User) -> None:
+    text = (owner.folder / "forgetful.py").read_text()
+    owner.write("pytest.ini", "[pytest]\npythonpath = library\n")
+    owner.write("library/forgetful_parts.py", text)
+    owner.write("beside.py", AS_A_CLASS)
+    owner.write("test_local.py", LOCAL.format(family="beside.py:OTHER"))
+    ended = owner.pytest()
+    assert ended.counts() == {"passed": 1, "failed": 1}, ended.out
+    [command] = ended.commands("replay")
+    assert command.startswith("PYTHONPATH=library onceproof replay .onceproof/")
+    assert command.endswith(" --family beside.py:OTHER --system local")
+    # It kills real processes, so it may pass; that the family is found is what is asked.
+    assert owner.shell(command).code in (0, 1)
+
+
+REGRESSIONS = """
+from harness.plugin import exactly_once
+
+
+@exactly_once("{family}.py", scenarios=40, shards=2, regressions="kept")
+def test_one():
+    pass
+"""
+
+
+def test_scenarios_that_are_kept_are_tests_of_their_own(owner: User) -> None:
+    owner.write("test_forgetful.py", BROKEN)
+    owner.pytest()
+    (owner.folder / "kept").mkdir()
+    kept = sorted((owner.folder / ".onceproof").rglob("*[!l].json"))
+    for path in kept:
+        path.rename(owner.folder / "kept" / path.name)
+    owner.write("test_forgetful.py", REGRESSIONS.format(family="forgetful"))
+    listed = owner.pytest("--collect-only", "-q").out.splitlines()
+    names = ["1of2", "2of2", *(path.stem for path in kept)]
+    assert listed[: len(names)] == [f"test_forgetful.py::test_one[{name}]" for name in names]
+    ended = owner.pytest("-k", kept[0].stem)
+    assert ended.counts()["failed"] == 1
+    assert ended.commands("replay") == [f"onceproof replay kept/{kept[0].name} --family forgetful.py"]
+    # The bug is mended; what was found then is tried each time.
+    mended = (owner.folder / "sales.py").read_text().replace('name = "sales"', 'name = "forgetful"')
+    owner.write("forgetful.py", mended)
+    assert owner.pytest().counts() == {"passed": len(names)}
+    # Another family's scenarios are no regressions of this one.
+    owner.write("test_forgetful.py", REGRESSIONS.format(family="sales"))
+    ended = owner.pytest()
+    assert ended.counts() == {"passed": 2, "failed": len(kept)}
+    assert "a scenario of family 'forgetful', not of 'sales'" in ended.out
+
+
+def test_known_failures_are_expected_and_new_ones_are_not(owner: User) -> None:
+    owner.write("test_forgetful.py", BROKEN.replace("20", "60"))
+    entry = '[[tool.onceproof.known]]\nfamily = "forgetful"\nproperty = "exactly_once"\nanomaly = "{}"\n'
+    wrong = entry.format("wrong value") + 'since = "2026-01-31"\nwhy = "totals are kept in a dict"\n'
+    owner.write("pyproject.toml", wrong)
+    ended = owner.pytest("-rx")
+    assert ended.counts() == {"failed": 1}
+    assert "known: forgetful: exactly_once, wrong value, in " in ended.out
+    assert "(since 2026-01-31: totals are kept in a dict)" in ended.out
+    assert all(" exactly_once, wrong value" not in line for line in ended.out.splitlines()[:9])
+    owner.write("pyproject.toml", wrong + entry.format("lost"))
+    ended = owner.pytest("-rx")
+    assert ended.code == 0, ended.out
+    assert ended.counts() == {"xfailed": 1}
+    assert "XFAIL test_forgetful.py::test_forgetful - known: forgetful: exactly_once" in ended.out
+
+
+def test_a_junit_report_holds_the_failure_whatever_the_records_hold(owner: User) -> None:
+    text = (owner.folder / "forgetful.py").read_text()
+    assert 'f"shop-{index}"' in text
+    owner.write("forgetful.py", text.replace('f"shop-{index}"', 'f"<\\x1b\\x00\\ufffe&{index}"'))
+    owner.write("test_forgetful.py", BROKEN)
+    owner.pytest("--junit-xml", "junit.xml")
+    [case] = ElementTree.parse(owner.folder / "junit.xml").iter("testcase")
+    [failure] = case.findall("failure")
+    assert failure.attrib["message"].startswith("Failed: forgetful: exactly_once, ")
+    assert "onceproof replay .onceproof/" in (failure.text or "")
+    assert r"<\x1b\x00\ufffe&0" in (failure.text or "")
+
+
+CLASSES = """
+import unittest
+
+from harness.plugin import exactly_once
+
+
+@exactly_once("sales.py", scenarios=20)
+class TestMine:
+    def test_one(self):
+        pass
+
+    @exactly_once("forgetful.py", scenarios=20, shards=2)
+    def test_two(self):
+        pass
+
+
+class Old(unittest.TestCase):
+    @exactly_once("forgetful.py", scenarios=20, shards=2)
+    def test_three(self):
+        pass
+
+
+@exactly_once("sales.py", scenarios=20)
+@exactly_once("forgetful.py", scenarios=20, shards=2)
+def test_four():
+    pass
+"""
+
+
+def test_classes_cases_of_unittest_and_several_families_are_run_all_the_same(owner: User) -> None:
+    owner.write("test_classes.py", CLASSES)
+    ended = owner.pytest("-v")
+    outcomes = {
+        line.split("::", 1)[1].split()[0]: line.split()[1]
+        for line in ended.out.splitlines()
+        if line.startswith("test_classes.py::")
+    }
+    assert outcomes == {
+        "TestMine::test_one": "PASSED",
+        "TestMine::test_two[sales]": "PASSED",
+        "TestMine::test_two[forgetful-1of2]": "FAILED",
+        "TestMine::test_two[forgetful-2of2]": "FAILED",
+        "Old::test_three": "FAILED",
+        "test_four[sales]": "PASSED",
+        "test_four[forgetful-1of2]": "FAILED",
+        "test_four[forgetful-2of2]": "FAILED",
+    }
+
+
+def test_without_the_plugin_a_decorated_test_cannot_pass(owner: User) -> None:
+    owner.write("test_sales.py", SOUND)
+    ended = owner.pytest(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert ended.code != 0
+    ended = owner.shell("PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 pytest")
+    assert "fixture 'onceproof' not found" in ended.out
+    assert ended.counts()["error"] == 1
+
+
+UNUSED = """
+import sys
+
+
+def test_unused():
+    packages = ("harness", "engine", "scenarios", "reports")
+    ours = {name for name in sys.modules if name.split(".")[0] in packages}
+    assert ours == {"harness", "harness.plugin", "harness.profiles"}
+    assert not {"msgspec", "numpy", "pyspark", "hypothesis.strategies"} & set(sys.modules)
+"""
+
+
+def test_where_nobody_uses_it_nothing_is_imported(user: User) -> None:
+    user.write("test_unused.py", textwrap.dedent(UNUSED))
+    ended = user.pytest()
+    assert ended.code == 0, ended.out
+    assert "onceproof" not in ended.out.replace("plugins: onceproof-", "")
+    assert Path(user.folder, ".onceproof").exists() is False

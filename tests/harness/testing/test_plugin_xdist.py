@@ -1,0 +1,143 @@
+"""Under pytest-xdist: each scenario is run once, and how many workers there are changes nothing."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.seeds import numbered
+
+if TYPE_CHECKING:
+    from tests.harness.testing.conftest import User
+
+SEEDS = """
+import os
+from pathlib import Path
+
+from harness.plugin import exactly_once
+
+
+def note(name, seeds):
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "here")
+    with Path(__file__).with_name(f"seeds-{worker}.txt").open("a") as lines:
+        lines.writelines(f"{name} {seed}\\n" for seed in seeds)
+
+
+@exactly_once("word_count", scenarios=30, shards=4)
+def test_words(onceproof):
+    note("word_count", [seed for _, seed, _ in onceproof.tally.hashes])
+
+
+@exactly_once("page_views", scenarios=10, shards=3)
+def test_pages(onceproof):
+    note("page_views", [seed for _, seed, _ in onceproof.tally.hashes])
+"""
+
+
+def noted(folder: Path) -> Counter[tuple[str, int]]:
+    """Return which seeds were run, and how often; forget them."""
+    seeds: Counter[tuple[str, int]] = Counter()
+    for path in folder.glob("seeds-*.txt"):
+        for line in path.read_text().splitlines():
+            name, seed = line.split()
+            seeds[name, int(seed)] += 1
+        path.unlink()
+    return seeds
+
+
+def asked_for(seed: int) -> Counter[tuple[str, int]]:
+    """Return the seeds that the two tests ask for."""
+    return Counter(
+        (name, scenario_seed)
+        for name, count in (("word_count", 30), ("page_views", 10))
+        for _, scenario_seed in numbered(seed, [name], 0, count)
+    )
+
+
+@pytest.mark.parametrize("arguments", [[], ["-n", "3"], ["-n", "2", "--dist", "worksteal"]])
+def test_each_scenario_is_run_once_however_many_workers_there_are(user: User, arguments: list[str]) -> None:
+    user.write("test_seeds.py", SEEDS)
+    ended = user.pytest(*arguments)
+    assert ended.counts() == {"passed": 7}, ended.out
+    workers = len(list(user.folder.glob("seeds-gw*.txt")))
+    assert workers >= (2 if "3" in arguments else 0)
+    assert noted(user.folder) == asked_for(0)
+
+
+@pytest.mark.parametrize("how", ["option", "profile", "loaded profile"])
+def test_all_workers_work_on_one_new_seed_and_it_is_told_once(user: User, how: str) -> None:
+    user.write("test_seeds.py", SEEDS)
+    profile = "dev" if how == "option" else "nightly"
+    if how == "option":
+        ended = user.pytest("-n", "3", "--onceproof-seed", "random")
+    elif how == "profile":
+        ended = user.pytest("-n", "3", ONCEPROOF_PROFILE="nightly")
+    else:
+        user.write("conftest.py", "from harness.strategies import register_profiles\n\nregister_profiles()\n")
+        ended = user.pytest("-n", "3", "--hypothesis-profile", "nightly")
+    assert ended.counts() == {"passed": 7}, ended.out + ended.error
+    [seed] = re.findall(rf"^onceproof: profile {profile}, seed (\d+);", ended.out, re.MULTILINE)
+    assert noted(user.folder) == asked_for(int(seed))
+
+
+SHARDS = """
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+from harness.family import load_family
+from harness.strategies import generated, in_shard
+
+
+@pytest.mark.parametrize("shard", range(4))
+def test_shard(shard):
+    drawn = []
+
+    @in_shard("word_count", shard, examples=20)
+    @given(generated(load_family("word_count")))
+    def draw(scenario):
+        drawn.append(scenario.seed)
+
+    draw()
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "here")
+    with Path(__file__).with_name(f"seeds-{worker}.txt").open("a") as lines:
+        lines.writelines(f"word_count {seed}\\n" for seed in drawn)
+"""
+
+
+def test_the_shards_of_a_property_test_work_on_one_night_as_well(user: User) -> None:
+    user.write("conftest.py", "from harness.strategies import register_profiles\n\nregister_profiles()\n")
+    user.write("test_shards.py", SHARDS)
+    ended = user.pytest("-n", "2", ONCEPROOF_PROFILE="nightly")
+    assert ended.counts() == {"passed": 4}, ended.out + ended.error
+    [seed] = re.findall(r"^onceproof: profile nightly, seed (\d+);", ended.out, re.MULTILINE)
+    night = noted(user.folder)
+    user.pytest(ONCEPROOF_PROFILE="nightly", ONCEPROOF_SEED=seed)
+    assert noted(user.folder) == night
+    # Another night, and another profile with the same seed, are something else.
+    user.pytest(ONCEPROOF_PROFILE="nightly")
+    assert len(noted(user.folder) & night) <= len(night) // 4
+    user.pytest(ONCEPROOF_PROFILE="ci", ONCEPROOF_SEED=seed)
+    assert len(noted(user.folder) & night) <= len(night) // 4
+
+
+def test_shards_that_fail_alike_keep_what_they_found_apart(owner: User) -> None:
+    owner.write(
+        "test_forgetful.py",
+        'from harness.plugin import exactly_once\n\n\n@exactly_once("forgetful.py", 20, shards=2)\n'
+        "def test_forgetful():\n    pass\n",
+    )
+    ended = owner.pytest("-n", "2")
+    assert ended.counts() == {"failed": 2}, ended.out
+    commands = ended.commands("replay")
+    assert len(set(commands)) == len(commands) >= 2
+    for command in commands:
+        replayed = owner.shell(command)
+        assert replayed.code == 1
+        assert "FAILED exactly_once" in replayed.out
