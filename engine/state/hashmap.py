@@ -218,11 +218,11 @@ class HashMapStateBackend(KeyedStateBackend):
         return entries
 
     def _decode(self, stored: EncodedTable, registered: Registered, entries: dict[Any, Any]) -> None:
-        check_stored(stored, registered, self.key_type, self._allow_pickle)
+        reader = check_stored(stored, registered, self.key_type, self._allow_pickle, self._clock)
         namespaced = registered.namespace_type is not None
         key_groups = self._key_groups
         expected = 0
-        for group, pairs in decode_groups(stored, registered, self.key_type):
+        for group, pairs in decode_groups(stored, registered, self.key_type, reader):
             entries.update(pairs)
             if namespaced:
                 key_groups.update([(entry[0], group) for entry, _ in pairs])

@@ -15,6 +15,7 @@ import msgspec
 from engine.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
 from engine.state.files import StateError
 from engine.state.interfaces import BroadcastState, ListState, ReadOnlyBroadcastState
+from engine.state.restoring import reader_of
 from engine.state.snapshot import (
     BROADCAST,
     SPLIT_DISTRIBUTE,
@@ -22,7 +23,6 @@ from engine.state.snapshot import (
     EncodedList,
     ListSnapshot,
     OperatorStateSnapshot,
-    check_restored_type,
     wrong_element,
 )
 from engine.state.states import no_map_key
@@ -219,11 +219,13 @@ class OperatorStateStore(msgspec.Struct, eq=False):
                 f"{what} was stored as {stored.mode} but the job declares {mode}: "
                 "keep the mode, or choose another name"
             )
-        check_restored_type(what, stored.type, element_type, self._allow_pickle)
+        reader = reader_of(what, stored.type, element_type, self._allow_pickle, None)
         try:
-            elements = list(map(element_type.decode, stored.elements))
+            elements = list(map(reader.kind.decode, stored.elements))
         except (msgspec.DecodeError, ValueError) as error:
             raise StateError(f"{what}: the stored bytes cannot be read ({error})") from error
+        if reader.migrate is not None:
+            elements = list(map(reader.migrate, elements))
         # The mapping may be shared with a snapshot that is still being encoded: replace, never change.
         self._restored = dict(self._restored)
         del self._restored[name]

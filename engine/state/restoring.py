@@ -1,28 +1,77 @@
 """From stored tables back to values: what must fit, and what is made of bytes.
 
-What does not fit is told in one line that names the state, what was stored, what the job declares, and the
-mend. Pickled state is refused unless the job allows it.
+A type may have changed as far as ``types/evolution.py`` knows a way. What does not fit is told in one line
+that names the state, what was stored, what the job declares, and the mend. Pickled state is refused unless
+the job allows it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from engine.state.files import StateError
-from engine.state.snapshot import EncodedTable, check_restored_type, describe, entry_type
-from engine.types import TypeInformation
+from engine.state.snapshot import (
+    EncodedTable,
+    check_pickle,
+    check_restored_type,
+    describe,
+    entry_type,
+    other_type,
+)
+from engine.types import TypeInformation, from_descriptor
+from engine.types.evolution import Incompatible, Migration, migration_of
+from engine.types.information import Descriptor
 
 if TYPE_CHECKING:
     from engine.state.keyed import Registered
 
 
+class Reader(NamedTuple):
+    """How stored values are read: by which type, and what makes declared values of them."""
+
+    kind: TypeInformation
+    migrate: Migration | None
+
+
+def reader_of(
+    what: str,
+    stored: Descriptor,
+    declared: TypeInformation,
+    allow_pickle: bool,
+    now: Callable[[], int] | None,
+) -> Reader:
+    """Find out how values that were stored with another type become those that the job declares.
+
+    Raises StateError where they cannot, and PickleRefused.
+    """
+    if stored == declared.descriptor:
+        check_pickle(what, declared, allow_pickle)
+        return Reader(declared, None)
+    try:
+        kind = from_descriptor(stored)
+        migrate = migration_of(kind, declared, now or _no_clock)
+    except (ValueError, Incompatible) as error:
+        why = str(error) if isinstance(error, Incompatible) else ""
+        raise other_type(what, stored, declared, why) from error
+    check_pickle(what, kind, allow_pickle)
+    return Reader(kind, migrate)
+
+
+def _no_clock() -> int:
+    raise StateError("state gets a time to live, but its backend has no clock")
+
+
 def check_stored(
-    stored: EncodedTable, registered: Registered, key_type: TypeInformation, allow_pickle: bool
-) -> None:
-    """Refuse a stored table that is not what the job declares."""
+    stored: EncodedTable,
+    registered: Registered,
+    key_type: TypeInformation,
+    allow_pickle: bool,
+    now: Callable[[], int] | None,
+) -> Reader:
+    """Refuse a stored table that is not what the job declares; say how its values are read."""
     what = f"state {registered.name!r}"
     if stored.kind != registered.kind:
         raise StateError(f"{what} was stored as {stored.kind} state but the job declares {registered.kind}")
@@ -30,20 +79,20 @@ def check_stored(
     declared = registered.namespace_type
     if (stored.namespace_type is None) != (declared is None):
         was = "without namespaces" if declared is not None else f"by {describe(stored.namespace_type)}"
-        now = "without namespaces" if declared is None else f"by {declared.name}"
-        raise StateError(f"{what} was stored {was} but the job declares it {now}: choose another name")
+        now_is = "without namespaces" if declared is None else f"by {declared.name}"
+        raise StateError(f"{what} was stored {was} but the job declares it {now_is}: choose another name")
     if declared is not None:
         check_restored_type(f"the namespace of {what}", stored.namespace_type, declared, allow_pickle)
-    check_restored_type(what, stored.value_type, registered.stored_type, allow_pickle)
+    return reader_of(what, stored.value_type, registered.stored_type, allow_pickle, now)
 
 
 def decode_groups(
-    stored: EncodedTable, registered: Registered, key_type: TypeInformation
+    stored: EncodedTable, registered: Registered, key_type: TypeInformation, reader: Reader
 ) -> Iterator[tuple[int, list[tuple[Any, Any]]]]:
     """Give the pairs of (entry, what is held for it), key group by key group."""
-    entries, values = entry_type(key_type, registered.namespace_type), registered.stored_type
-    decoder = values.entry_decoder(entries)
-    unpack_entry, unpack_value = entries.unpacker(), values.unpacker()
+    entries, migrate = entry_type(key_type, registered.namespace_type), reader.migrate
+    decoder = reader.kind.entry_decoder(entries)
+    unpack_entry, unpack_value = entries.unpacker(), reader.kind.unpacker()
     for group, data in stored.groups.items():
         try:
             pairs = decoder.decode(data)
@@ -55,4 +104,4 @@ def decode_groups(
             raise StateError(
                 f"state {registered.name!r}, key group {group}: the stored bytes cannot be read ({error})"
             ) from error
-        yield group, pairs
+        yield group, pairs if migrate is None else [(entry, migrate(value)) for entry, value in pairs]

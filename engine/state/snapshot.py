@@ -339,15 +339,25 @@ def wrong_element(snapshot: ListSnapshot, error: Exception) -> StateError:
 def check_restored_type(what: str, stored: Descriptor, declared: TypeInformation, allow_pickle: bool) -> None:
     """Refuse state whose stored type is not the declared one, and pickled state without permission."""
     if stored != declared.descriptor:
-        raise StateError(
-            f"{what} was stored as {describe(stored)} but the job declares {declared.name}: "
-            "declare the stored type, or start without this state"
-        )
-    if declared.contains_pickle and not allow_pickle:
+        raise other_type(what, stored, declared)
+    check_pickle(what, declared, allow_pickle)
+
+
+def check_pickle(what: str, kind: TypeInformation, allow_pickle: bool) -> None:
+    """Refuse pickled state without permission."""
+    if kind.contains_pickle and not allow_pickle:
         raise PickleRefused(
             f"{what} holds pickled objects, and reading pickle runs code: "
             "set pipeline.allow-pickled-state to true if you trust the checkpoint"
         )
+
+
+def other_type(what: str, stored: Descriptor, declared: TypeInformation, why: str = "") -> StateError:
+    """Say that state cannot be read as what the job declares."""
+    return StateError(
+        f"{what} was stored as {describe(stored)} but the job declares {declared.name}"
+        f"{f' ({why})' if why else ''}: declare the stored type, or start without this state"
+    )
 
 
 class PickleRefused(StateError):

@@ -8,6 +8,7 @@ job declares. Pickle exists only as ``Types.PICKLED_BYTE_ARRAY()`` and is read b
 from __future__ import annotations
 
 from engine.types.composite import list_type, map_type, tuple_type
+from engine.types.dataclass import dataclass_type, stored_dataclass
 from engine.types.dynamic import NotDescribable
 from engine.types.information import Descriptor, TypeInformation, WrongValue
 from engine.types.row import Row, row_type
@@ -37,6 +38,8 @@ def from_descriptor(descriptor: Descriptor) -> TypeInformation:
             return list_type(name, from_descriptor(element))
         case ["MAP", key, value]:
             return map_type(from_descriptor(key), from_descriptor(value))
+        case ["DATACLASS", str() as name, list() as names, list() as fields]:
+            return stored_dataclass(name, tuple(names), _all(fields))
         case ["NULLABLE", inner]:
             return nullable(from_descriptor(inner))
         case ["TTL", inner]:
@@ -145,6 +148,11 @@ class Types:
     def ROW_NAMED(field_names: list[str], field_types: list[TypeInformation]) -> TypeInformation:
         """A Row with a name and a type for each field; fields may be None."""
         return row_type(tuple(field_names), tuple(field_types))
+
+    @staticmethod
+    def DATACLASS(dataclass: type) -> TypeInformation:
+        """Objects of a dataclass; the type of a field follows from its annotation, and it may be None."""
+        return dataclass_type(dataclass)
 
     @staticmethod
     def LIST(element_type_info: TypeInformation) -> TypeInformation:

@@ -43,6 +43,7 @@ EXTRA = {
     ("SinkFunction", "invoke_batch"): OURS,
     ("SinkFunction", "open"): JAVA,
     ("SinkFunction", "close"): JAVA,
+    ("Types", "DATACLASS"): OURS,
     ("Types", "DYNAMIC"): OURS,
     ("WatermarkStrategy", "for_generator"): JAVA,
     ("WatermarkStrategy", "create_watermark_generator"): JAVA,

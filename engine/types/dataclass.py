@@ -1,0 +1,185 @@
+"""Dataclasses as values of state: fields by name, each of which may be None.
+
+The type of a field follows from its annotation. A snapshot holds the class's name, the names and the types
+of its fields; a class is never looked for by such a name: a stored dataclass becomes an object only where
+the job itself declares the class. As with a copied object no ``__init__`` and no ``__post_init__`` runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection
+from datetime import date, datetime, time
+from decimal import Decimal
+from types import NoneType, UnionType
+from typing import Any, Final, Union, get_args, get_origin, get_type_hints
+
+from engine.types.composite import list_type, map_type, tuple_type
+from engine.types.information import Packer, TypeInformation, WrongValue, interned
+from engine.types.row import make_row
+from engine.types.scalars import SCALAR_TYPES
+
+_SCALARS: Final = {kind.name: kind for kind in SCALAR_TYPES}
+
+_OF_ANNOTATION: Final[dict[Any, TypeInformation]] = {
+    str: _SCALARS["STRING"],
+    int: _SCALARS["LONG"],
+    float: _SCALARS["DOUBLE"],
+    bool: _SCALARS["BOOLEAN"],
+    bytes: _SCALARS["BYTES"],
+    Decimal: _SCALARS["BIG_DEC"],
+    date: _SCALARS["SQL_DATE"],
+    time: _SCALARS["SQL_TIME"],
+    datetime: _SCALARS["SQL_TIMESTAMP"],
+    Any: _SCALARS["DYNAMIC"],
+    list: _SCALARS["DYNAMIC"],
+    dict: _SCALARS["DYNAMIC"],
+    tuple: _SCALARS["DYNAMIC"],
+}
+
+
+class DataclassType(TypeInformation):
+    """Objects of one dataclass; without a class, what a snapshot says of one, read as rows."""
+
+    __slots__ = ("class_name", "fields", "names")
+
+    def __init__(
+        self,
+        dataclass: type | None,
+        class_name: str,
+        names: tuple[str, ...],
+        fields: tuple[TypeInformation, ...],
+    ) -> None:
+        shown = [f"{name}: {field.name}" for name, field in zip(names, fields, strict=True)]
+        super().__init__(
+            f"{class_name}({', '.join(shown)})",
+            descriptor=["DATACLASS", class_name, list(names), [field.descriptor for field in fields]],
+            python_type=dataclass,
+            wire_type=tuple[tuple([field.wire_type | None for field in fields])],  # type: ignore[misc]
+            immutable=_is_frozen(dataclass) and all(field.immutable for field in fields),
+            contains_pickle=any(field.contains_pickle for field in fields),
+        )
+        self.class_name = class_name
+        self.names = names
+        self.fields = fields
+
+    def __reduce__(self) -> tuple[Callable[..., TypeInformation], tuple[Any, ...]]:
+        if self.python_type is None:
+            return super().__reduce__()
+        return dataclass_type, (self.python_type,)
+
+    def prepare(self, values: Collection[Any]) -> Packer | None:
+        for value in values:
+            if type(value) is not self.python_type:
+                raise WrongValue(value, self.name)
+        names = self.names
+        packers: list[Packer | None] = []
+        for name, field in zip(names, self.fields, strict=True):
+            column = [item for item in [getattr(value, name) for value in values] if item is not None]
+            packers.append(field.prepare(column))
+        if not any(packers):
+            return lambda value: [getattr(value, name) for name in names]
+        pairs = list(zip(names, packers, strict=True))
+        return lambda value: [_packed(getattr(value, name), pack) for name, pack in pairs]
+
+    def unpacker(self) -> Packer | None:
+        unpackers = [field.unpacker() for field in self.fields]
+        return lambda items: self.build(
+            [_packed(item, unpack) for item, unpack in zip(items, unpackers, strict=True)]
+        )
+
+    def build(self, values: list[Any]) -> Any:
+        """Make an object of the values of its fields, in order."""
+        dataclass = self.python_type
+        if dataclass is None:
+            return make_row(self.names, values)
+        made = dataclass.__new__(dataclass)
+        for name, value in zip(self.names, values, strict=True):
+            object.__setattr__(made, name, value)
+        return made
+
+    def copy(self, value: Any) -> Any:
+        if self.immutable:
+            return value
+        copied = []
+        for name, field in zip(self.names, self.fields, strict=True):
+            item = getattr(value, name)
+            copied.append(item if item is None else field.copy(item))
+        return self.build(copied)
+
+    def default_of(self, name: str) -> Callable[[], Any] | None:
+        """Give what makes the default of a field of the class, or None where it has none."""
+        if self.python_type is None:
+            return None
+        for field in dataclasses.fields(self.python_type):
+            if field.name == name:
+                if field.default_factory is not dataclasses.MISSING:
+                    return field.default_factory
+                if field.default is not dataclasses.MISSING:
+                    default = field.default
+                    return lambda: default
+        return None
+
+
+def _packed(item: Any, pack: Packer | None) -> Any:
+    return item if item is None or pack is None else pack(item)
+
+
+def _is_frozen(dataclass: type | None) -> bool:
+    parameters: Any = getattr(dataclass, "__dataclass_params__", None)
+    return parameters is not None and bool(parameters.frozen)
+
+
+def dataclass_type(dataclass: Any) -> TypeInformation:
+    """Give the type of a dataclass.
+
+    Raises TypeError where it is none, and where a field's annotation has no type.
+    """
+    return _dataclass_type(dataclass, ())
+
+
+def stored_dataclass(
+    class_name: str, names: tuple[str, ...], fields: tuple[TypeInformation, ...]
+) -> TypeInformation:
+    """Give the type of what a snapshot calls a dataclass; its values are read as rows."""
+    return interned(DataclassType, None, class_name, names, fields)
+
+
+def _dataclass_type(dataclass: Any, within: tuple[Any, ...]) -> TypeInformation:
+    if not isinstance(dataclass, type) or not dataclasses.is_dataclass(dataclass):
+        raise TypeError(f"{dataclass!r} is no dataclass: give a class that @dataclass has made")
+    if dataclass in within:
+        raise TypeError(f"dataclass {dataclass.__qualname__} holds itself, which has no typed form")
+    hints = get_type_hints(dataclass)
+    names, types = [], []
+    for field in dataclasses.fields(dataclass):
+        names.append(field.name)
+        where = f"field {field.name!r} of {dataclass.__qualname__}"
+        types.append(_type_of(hints[field.name], where, (*within, dataclass)))
+    return interned(DataclassType, dataclass, dataclass.__qualname__, tuple(names), tuple(types))
+
+
+def _type_of(annotation: Any, where: str, within: tuple[Any, ...]) -> TypeInformation:
+    """Give the type that an annotation means."""
+    known = _OF_ANNOTATION.get(annotation) if annotation.__hash__ is not None else None
+    if known is not None:
+        return known
+    if dataclasses.is_dataclass(annotation):
+        return _dataclass_type(annotation, within)
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is UnionType or origin is Union:
+        # Every field may be None, so that an optional one is no type of its own.
+        others = [argument for argument in arguments if argument is not NoneType]
+        return _type_of(others[0], where, within) if len(others) == 1 else _SCALARS["DYNAMIC"]
+    if origin is tuple:
+        if len(arguments) == 2 and arguments[1] is Ellipsis:
+            return _SCALARS["DYNAMIC"]
+        return tuple_type(tuple([_type_of(argument, where, within) for argument in arguments]))
+    if origin is list:
+        return list_type("LIST", _type_of(arguments[0], where, within))
+    if origin is dict:
+        return map_type(_type_of(arguments[0], where, within), _type_of(arguments[1], where, within))
+    raise TypeError(
+        f"{where} is annotated {annotation!r}, which has no typed form: "
+        "annotate it with plain types, lists, dicts, tuples or dataclasses"
+    )
