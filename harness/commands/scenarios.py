@@ -11,11 +11,14 @@ The rules this module lives by:
 from __future__ import annotations
 
 import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from harness.checkers import Violation
 from harness.errors import FAILED, PASSED, UsageError
 from harness.explanation import wording
 from harness.explanation.decisions import takes_lines
@@ -76,16 +79,28 @@ def replay_command(subject: str, family: str | None, trace: bool, system: str, a
     print(wording.scenario_text(scenario))
     for fault in scenario.faults:
         print(f"  {wording.fault_text(fault)}")
-    for violation in trial.verdict.violations:
-        print(f"FAILED {violation.property}, {violation.anomaly}: {violation.where}")
-        for name, value in violation.witness.items():
-            print(f"  {name}: {value}")
+    for line in violation_lines(trial.verdict.violations):
+        print(line)
     print(
         f"{'passed' if outcome.passed else 'failed'} after {outcome.steps:,} steps,"
         f" {outcome.attempts} attempts, {outcome.checkpoints} checkpoints"
         + (f"; trace hash {outcome.trace_hash}" if outcome.trace_hash else "")
     )
     return _code(outcome)
+
+
+def violation_lines(violations: Sequence[Violation]) -> Iterator[str]:
+    """Yield the violations, of each kind the first: what is wrong once is often wrong from there on."""
+    counts = Counter(violation.signature() for violation in violations)
+    for violation in violations:
+        more = counts.pop(violation.signature(), 0) - 1
+        if more < 0:
+            continue
+        yield f"FAILED {violation.property}, {violation.anomaly}: {violation.where}"
+        for name, value in violation.witness.items():
+            yield f"  {name}: {value}"
+        if more:
+            yield f"  and {more:,} more of the kind"
 
 
 def verdict_document(outcome: Outcome) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -131,3 +132,21 @@ def test_the_families_are_listed(onceproof: Command) -> None:
     assert "word_count" in onceproof("families").out
     documents = json.loads(onceproof("families", "--json").out)
     assert [document["name"] for document in documents] == family_names()
+
+
+def test_a_replay_tells_the_first_of_each_kind_and_how_many_there_are(
+    onceproof: Command, forgetful: Path
+) -> None:
+    onceproof("run", "forgetful.py", "--scenarios", "30", "-n", "1", "--out", "out")
+    told = 0
+    for path in sorted(Path("out", "failures").glob("*.original.json")):
+        ended = onceproof("replay", str(path), "--family", "forgetful.py")
+        heads = [line.split(":")[0] for line in ended.out.splitlines() if line.startswith("FAILED ")]
+        assert len(set(heads)) == len(heads)
+        document = json.loads(onceproof("replay", str(path), "--family", "forgetful.py", "--json").out)
+        kinds = Counter(f"FAILED {each['property']}, {each['anomaly']}" for each in document["violations"])
+        assert set(heads) == set(kinds)
+        more = re.findall(r"^  and (\d+) more of the kind$", ended.out, re.MULTILINE)
+        assert sorted(map(int, more)) == sorted(count - 1 for count in kinds.values() if count > 1)
+        told += len(more)
+    assert told
