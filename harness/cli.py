@@ -37,6 +37,7 @@ from harness.options import (
 )
 
 DEBUG = "--debug"
+SENSITIVITY_FOLDER = Path("reports", "out", "sensitivity")
 
 app = typer.Typer(
     name="onceproof",
@@ -197,6 +198,25 @@ def report(
     from harness.commands.listing import report_command
 
     raise typer.Exit(report_command(folder, junit))
+
+
+@app.command()
+def sensitivity(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder whose report it joins.", show_default=True)
+    ] = SENSITIVITY_FOLDER,
+    scenarios: Annotated[int, typer.Option("--scenarios", min=0, help="How many scenarios.")] = 2000,
+    seed: Seed = 0,
+    family: Annotated[
+        str, typer.Option("--family", metavar="FAMILY|FILE.py", help="One whose records can be given a key.")
+    ] = "word_count",
+    master: Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark's master.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find out by an experiment on Spark which parameters drive the cost of recovery."""
+    from harness.commands.sensitivity import sensitivity_command
+
+    raise typer.Exit(sensitivity_command(folder, family, scenarios, seed, master, as_json, _command()))
 
 
 @app.command()

@@ -92,10 +92,12 @@ def failure_cases(
     folder: Path,
     progress: Callable[[str], None] = lambda text: None,
     known: Sequence[KnownSignature] = (),
+    original_of: Callable[[Group], Scenario] | None = None,
 ) -> list[FailureCase]:
     """Shrink, explain and write down each way in which a run failed, new ones first.
 
-    ``progress`` is told what is shrunk.
+    ``progress`` is told what is shrunk; ``original_of`` gives the scenario that was found where it does not
+    come from a seed.
     """
     listed = [
         (find_known(known, group.first.family, group.signature), group)
@@ -107,18 +109,29 @@ def failure_cases(
         # Who has interrupted a run does not wait for its failures to be shrunk.
         repeatable = Capability.DETERMINISM in result.system.capabilities
         shrinks = repeatable and number < MOST_SHRUNK and not result.interrupted
-        cases.append(_case_of(result, group, folder, LIMIT_SECONDS if shrinks else 0.0, entry))
+        original = original_of(group) if original_of else _of_seed(result, group)
+        limit_seconds = LIMIT_SECONDS if shrinks else 0.0
+        cases.append(_case_of(result, group, original, folder, limit_seconds, entry))
     return cases
 
 
+def _of_seed(result: RunResult, group: Group) -> Scenario:
+    seed = group.first.seed
+    assert seed is not None
+    return scenario_of(result.family(group.first.family), seed)
+
+
 def _case_of(
-    result: RunResult, group: Group, folder: Path, limit_seconds: float, known: KnownSignature | None
+    result: RunResult,
+    group: Group,
+    original: Scenario,
+    folder: Path,
+    limit_seconds: float,
+    known: KnownSignature | None,
 ) -> FailureCase:
     name = group.first.family
     family, asked = result.family(name), result.asked_for(name)
-    seed = group.first.seed
-    assert seed is not None
-    original = scenario_of(family, seed)
+    seed = original.seed
     shrunk = shrink_scenario(family, original, group.signature, limit_seconds)
     paths = failure_paths(folder, name, group.signature)
     write_scenario(original, paths[1])
@@ -138,7 +151,7 @@ def _case_of(
         verdict=trial.verdict,
         explanation=explain(shrunk.scenario, trial.history, trial.history.trace, trial.verdict),
         replay=replay_command(paths[0], asked, result.system.name),
-        replay_seed=replay_command(seed, asked, result.system.name),
+        replay_seed="" if seed is None else replay_command(seed, asked, result.system.name),
         shrink=shrink_command(paths[1], asked),
         takes=what_it_takes(family, shrunk.scenario, group.signature) if repeated else None,
         known=known,

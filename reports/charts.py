@@ -74,11 +74,11 @@ def distribution_chart(cost: Distribution, name: str) -> Markup:
 
 def influence_text(one: Influence) -> str:
     """The shares of one parameter in words."""
-    return f"{one.parameter}: {one.first_order:.0%} by itself, {one.total:.0%} with others"
+    return f"{one.parameter}: {one.first_order:.0%} by itself, {one.total:.0%} in all"
 
 
 def influence_chart(influences: Sequence[Influence], name: str, output: str) -> Markup:
-    """One bar a parameter: the dark part alone, the light part with its interactions."""
+    """One bar a parameter: the strong part alone, the pale part with its interactions."""
     height = 30.0 * len(influences) + 6
     text = f"{'; '.join(map(influence_text, influences))}."
     root = picture(name, WIDTH, height, f"What drives {output}", text, "chart influence")

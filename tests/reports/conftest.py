@@ -161,7 +161,7 @@ def make_sensitivity(**changes):
         "drivers": (
             Drivers(
                 cost="records read again",
-                sentence="The checkpoint interval drives it most, with a part in 70 % of all differences.",
+                sentence="The checkpoint interval drives it most, with a part in 70% of all differences.",
                 q2=0.83,
                 chance=0.1,
                 mean=27.3,

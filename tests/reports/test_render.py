@@ -230,9 +230,9 @@ def test_a_good_night_looks_like_one(reports):
         "2 → 3 rescaled",
         "agree on all 12,000 scenarios",
         "4,000 scenarios: half need at most",
-        "The checkpoint interval drives it most, with a part in 70 % of all differences.",
+        "The checkpoint interval drives it most, with a part in 70% of all differences.",
         "In records, between the checkpoint that was restored and the kill; 27.3 on average.",
-        "Q² 0.83 of at most 1. Chance alone makes 10 % of the differences.",
+        "Q² 0.83 of at most 1. Chance alone makes 10% of the differences.",
         "Q² 0.31 of at most 1, where at least 0.50 is asked",
         "It is the same in every scenario: 0 steps.",
         "2,000 scenarios: 500 settings of all parameters, 4 scenarios with each; seed 7",
@@ -249,7 +249,7 @@ def test_bars_are_drawn_for_what_is_explained_and_for_nothing_else(made):
     assert (
         chart.index("checkpoint interval") < chart.index("size of the buffers") < chart.index("parallelism")
     )
-    assert "checkpoint interval: 61% by itself, 70% with others; 14 records at 34 ms, 41 at 146 ms" in chart
+    assert "checkpoint interval: 61% by itself, 70% in all; 14 records at 34 ms, 41 at 146 ms" in chart
     assert 'id="sensitivity"' not in render(made.report(sensitivity=()))
     failed = Page(render(made.report(sensitivity=(made.sensitivity(failed=3),))))
     assert "3 scenarios failed and count for nothing here." in failed.text

@@ -1,0 +1,248 @@
+"""`onceproof sensitivity`: an experiment on Spark, told in a section of a folder's report.
+
+The rules this module lives by:
+
+- The folder is that of a report. If it has one, the section joins it, or takes the place of an earlier one
+  with the same family; if not, it gets one with little else.
+- The trials are kept beside it as Parquet: each scenario with its settings, its costs and its JSON, so that
+  other questions can be asked of them, and any of them replayed.
+- A designed scenario is judged like any other. One that fails is shrunk, explained, and fails the command.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from engine.runtime.java import find_java
+from harness.commands.running import failure_lines, progress_bar
+from harness.errors import FAILED, PASSED, UsageError
+from harness.failures import FailureCase, failure_cases
+from harness.family import load_family
+from harness.running.runner import OutputUnwritable, RunResult
+from harness.running.tally import Group
+from harness.scenario import Scenario, to_json
+from harness.sensitivity.designed import designed_family
+from harness.sensitivity.experiment import COSTS, REPLICATES, DesignedTrial, Experiment
+from harness.sensitivity.parameters import SPACE, settings_of
+from harness.trial import check_family
+from reports.model import Report, Sensitivity
+from reports.text import counted, number
+
+WIDEST_BAR: Final = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Studied:
+    """What an experiment came to."""
+
+    study: Sensitivity
+    run: RunResult
+    cases: list[FailureCase]
+    trials: Path
+    """The Parquet file."""
+    page: Path
+
+
+def sensitivity_command(
+    folder: Path,
+    asked: str,
+    scenarios: int,
+    seed: int,
+    master: str | None,
+    as_json: bool,
+    command: str,
+) -> int:
+    """Run an experiment, enter it into the folder's report, and return the exit code."""
+    family = designed_family(load_family(asked))
+    check_family(family)
+    find_java(os.environ)
+    before = report_in(folder)
+    experiment = experiment_of(scenarios, seed)
+    # Dear to import.
+    from engine.runtime.spark_session import LOCAL_MASTER, spark_session
+    from harness.campaign.designed import run_experiment
+
+    with progress_bar(experiment.scenarios, None) as bar:
+        bar.describe("starting Spark")
+        started = time.perf_counter()
+        with spark_session(master or LOCAL_MASTER, "onceproof sensitivity") as session:
+            used = session.sparkContext.master or ""
+            run = RunResult((family,), (asked,), seed, session.sparkContext.defaultParallelism)
+            bar.describe("experiment")
+            trials = run_experiment(
+                session, asked, experiment, lambda part: bar.show_counts(int(part * experiment.scenarios), 0)
+            )
+        run.seconds = time.perf_counter() - started
+        studied = study_trials(run, experiment, trials, folder, before, bar.describe, command, used)
+    if as_json:
+        print(msgspec.json.encode(document(studied, folder)).decode())
+    for line in _lines(studied):
+        print(line, file=sys.stderr if as_json else sys.stdout)
+    return FAILED if studied.cases else PASSED
+
+
+def experiment_of(scenarios: int, seed: int) -> Experiment:
+    """Return the experiment of so many scenarios; UsageError where they are too few."""
+    from harness.sampling import design, least_points
+
+    least = least_points(SPACE) * REPLICATES
+    if scenarios < least:
+        raise UsageError(
+            f"{scenarios} scenarios are too few to tell {len(SPACE)} parameters apart: it takes {least},"
+            f" {REPLICATES} at each of {least // REPLICATES} points"
+        )
+    return Experiment(seed, tuple(design(SPACE, scenarios // REPLICATES, seed)))
+
+
+def study_trials(
+    run: RunResult,
+    experiment: Experiment,
+    trials: Sequence[DesignedTrial],
+    folder: Path,
+    before: Report | None,
+    progress: Callable[[str], None] = lambda text: None,
+    command: str = "",
+    master: str = "",
+) -> Studied:
+    """Write what the trials of an experiment show; ``before`` is the report that it joins.
+
+    ``run`` says which family it was, and is given their outcomes.
+    """
+    from harness.sensitivity.report import sensitivity_of
+
+    for trial in trials:
+        run.tally.add(trial.outcome)
+    progress("fitting")
+    (family,) = run.families
+    study = sensitivity_of(family.name, experiment, trials, command)
+    cases = failure_cases(run, folder, progress, original_of=lambda group: _original(trials, group))
+    path = _keep(folder, experiment, trials, family.name)
+    return Studied(study, run, cases, path, _write(before, run, cases, study, folder, master))
+
+
+def document(studied: Studied, folder: Path) -> dict[str, Any]:
+    """Return what --json prints: indices only of what is explained."""
+    study = studied.study
+    return {
+        "family": study.family,
+        "seed": study.seed,
+        "scenarios": study.scenarios,
+        "points": study.points,
+        "failed": study.failed,
+        "trace_hash": studied.run.tally.trace_hash(),
+        "costs": {
+            drivers.cost: {
+                "q2": drivers.q2,
+                "explained": drivers.is_explained,
+                "chance": drivers.chance,
+                "mean": drivers.mean,
+                "sentence": drivers.sentence,
+                "first_order": {one.parameter: one.first_order for one in drivers.influences},
+                "total": {one.parameter: one.total for one in drivers.influences},
+            }
+            for drivers in study.drivers
+        },
+        "out": str(folder),
+    }
+
+
+def report_in(folder: Path) -> Report | None:
+    """Return the report that a folder has; whether the folder can be written to is found out, too."""
+    from reports.model import ReportUnreadable
+    from reports.render import MODEL_NAME, read
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return read(folder) if (folder / MODEL_NAME).exists() else None
+    except OSError as error:
+        raise OutputUnwritable(f"{folder}: cannot be written to: {error.strerror or error}") from None
+    except ReportUnreadable as error:
+        raise UsageError(f"{error}; name another folder, or take the file away") from None
+
+
+def _write(
+    before: Report | None,
+    run: RunResult,
+    cases: Sequence[FailureCase],
+    study: Sensitivity,
+    folder: Path,
+    master: str,
+) -> Path:
+    """Enter an experiment into the report, and write it."""
+    from harness.reporting import failure_of, report_of, write_report
+    from harness.sensitivity.report import with_sensitivity
+
+    if before is None:
+        report = report_of(run, cases, study.command)
+        facts = msgspec.structs.replace(report.facts, system=f"{report.facts.system}, on Spark {master}")
+        # One kind of fault at one point is all there is: a table of the others would be about nothing.
+        report = msgspec.structs.replace(report, facts=facts, coverage=None, problems=())
+    else:
+        others = [
+            failure for failure in before.failures if failure.replay not in {case.replay for case in cases}
+        ]
+        report = msgspec.structs.replace(before, failures=(*others, *map(failure_of, cases)))
+    return write_report(msgspec.structs.replace(report, sensitivity=with_sensitivity(report, study)), folder)
+
+
+def _original(trials: Sequence[DesignedTrial], group: Group) -> Scenario:
+    """Return the scenario of the first trial that failed in a group's way."""
+    return next(trial.scenario for trial in trials if trial.outcome is group.first)
+
+
+def _keep(folder: Path, experiment: Experiment, trials: Sequence[DesignedTrial], family: str) -> Path:
+    """Write the trials as Parquet, and return where."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    rows = [
+        {
+            "number": trial.number,
+            "point": trial.number // experiment.replicates,
+            **asdict(settings_of(experiment.points[trial.number // experiment.replicates])),
+            "passed": trial.outcome.passed,
+            **{cost.name.replace(" ", "_"): value for cost, value in zip(COSTS, trial.costs, strict=True)},
+            "steps": trial.outcome.steps,
+            "scenario": to_json(trial.scenario),
+        }
+        for trial in trials
+    ]
+    # A family's name is anybody's choice, a file's is not.
+    path = folder / f"sensitivity-{re.sub(r'[^A-Za-z0-9_.-]+', '_', family)}.parquet"
+    try:
+        parquet.write_table(pa.Table.from_pylist(rows), path, compression="zstd")
+    except OSError as error:
+        raise OutputUnwritable(f"{path}: cannot be written: {error.strerror or error}") from None
+    return path
+
+
+def _lines(studied: Studied) -> Iterator[str]:
+    """Yield the summary for people."""
+    study = studied.study
+    for case in studied.cases:
+        yield from failure_lines(case)
+    for drivers in study.drivers:
+        told = [drivers.cost, f"{number(drivers.mean)} {drivers.unit} on average"]
+        told += [] if drivers.q2 is None else [f"Q² {drivers.q2:.2f}"]
+        told += [] if drivers.chance is None else [f"{drivers.chance:.0%} of the differences chance"]
+        yield ", ".join(told)
+        yield f"  {drivers.sentence}"
+        width = max((len(one.parameter) for one in drivers.influences), default=0)
+        for one in sorted(drivers.influences, key=lambda one: -one.total):
+            bar = "#" * round(WIDEST_BAR * one.first_order)
+            bar += "+" * (round(WIDEST_BAR * one.total) - len(bar))
+            shares = f"{one.first_order:>4.0%} by itself  {one.total:>4.0%} in all"
+            yield f"    {one.parameter:<{width}}  {shares}  {bar}".rstrip()
+    failed = f"{study.failed:,} FAILED" if study.failed else "passed"
+    yield f"{study.family}: {counted(study.scenarios, 'scenario')}, {failed}"
+    yield f"scenarios: {studied.trials}"
+    yield f"report: {studied.page}"
