@@ -82,7 +82,7 @@ def rows_in(folder):
 @pytest.mark.parametrize("name", ["word_count", "page_views", "flights", "tickets"])
 def test_a_family_gives_what_its_oracle_expects_though_workers_die(tmp_path, spark, name):
     family = load_family(name)
-    workload = max((family.generate(Random(seed)) for seed in range(5)), key=lambda each: len(str(each)))
+    workload = max((family.generate(Random(seed)) for seed in range(7)), key=lambda each: len(str(each)))
     probe = KillOnce(tmp_path / "kills", Kill(PRE_COMMITTED, checkpoint=2), Kill(UPLOADED, checkpoint=3))
     result = execute_on_spark(graph_of(family, workload, tmp_path), spark, probe=probe)
     assert result.attempts == 1
