@@ -23,9 +23,13 @@ from engine.configuration import (
     CHECKPOINT_INTERVAL,
     CHECKPOINT_MODE,
     DEFAULT_PARALLELISM,
+    EXECUTION_TARGET,
     JOB_NAME,
+    LOCAL_TARGET,
     MAX_PARALLELISM,
     OPERATOR_CHAINING,
+    SPARK_MASTER,
+    SPARK_TARGET,
     Configuration,
     job_settings,
 )
@@ -204,17 +208,26 @@ class StreamExecutionEnvironment:
         )
 
     def execute(self, job_name: str | None = None) -> Any:
-        """Run the job in this process until it has ended, and forget its description."""
-        from engine.runtime.local import execute
-
+        """Run the job until it has ended, where ``execution.target`` says, and forget its description."""
         graph = self.get_job_graph(job_name)
         self._nodes = []
+        if self._configuration.get(EXECUTION_TARGET) == SPARK_TARGET:
+            from engine.runtime.spark.target import execute_on_target
+
+            return execute_on_target(graph, self._configuration.get(SPARK_MASTER))
+        from engine.runtime.local import execute
+
         return execute(graph)
 
     def close(self) -> None:
         """Nothing is held open between executions."""
 
     def _execute_and_collect(self, stream: DataStream, job_name: str | None) -> list[Any]:
+        if self._configuration.get(EXECUTION_TARGET) == SPARK_TARGET:
+            raise InvalidJob(
+                "execute_and_collect hands out rows in this process, and on Spark sinks run in others:"
+                f" write to files, or set {EXECUTION_TARGET.key} to {LOCAL_TARGET}"
+            )
         rows = CollectedRows()
         sink = CollectSink(rows, transactional=job_settings(self._configuration).enabled)
         stream.sink_to(sink).name("Data stream collect sink")

@@ -22,6 +22,8 @@ from engine.configuration.parsing import (
 )
 from engine.configuration.restart_options import RESTART_OPTIONS
 
+LOCAL_TARGET: Final = "local"
+SPARK_TARGET: Final = "spark"
 EXACTLY_ONCE: Final = "EXACTLY_ONCE"
 
 NO_EXTERNALIZED: Final = "NO_EXTERNALIZED_CHECKPOINTS"
@@ -149,6 +151,21 @@ JOB_NAME: Final[ConfigOption[str | None]] = ConfigOption(
     parse_text,
     "Name of the job, from which its id is derived.",
 )
+EXECUTION_TARGET: Final[ConfigOption[str]] = ConfigOption(
+    "execution.target",
+    LOCAL_TARGET,
+    one_of(
+        {"local": LOCAL_TARGET, "spark": SPARK_TARGET},
+        later=("remote", "yarn-session", "yarn-application", "kubernetes-session", "kubernetes-application"),
+    ),
+    "What runs the job: this process, or (ours) Spark.",
+)
+SPARK_MASTER: Final[ConfigOption[str | None]] = ConfigOption(
+    "execution.spark.master",
+    None,
+    parse_text,
+    "Ours: the master of Spark; unset: of the one that this process runs, or else all cores of this machine.",
+)
 OPERATOR_CHAINING: Final[ConfigOption[bool]] = ConfigOption(
     "pipeline.operator-chaining.enabled",
     True,
@@ -202,6 +219,8 @@ OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     DEFAULT_PARALLELISM,
     MAX_PARALLELISM,
     JOB_NAME,
+    EXECUTION_TARGET,
+    SPARK_MASTER,
     OPERATOR_CHAINING,
     AUTO_WATERMARK_INTERVAL,
     BUFFER_RECORDS,

@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -58,6 +60,7 @@ _FOREIGN_VARIABLES = (
 _TALKATIVE = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 _SECONDS_TO_EXIT = 10
+_SECONDS_TO_ANSWER = 5
 
 
 SPARK_ERRORS = (PySparkException, Py4JError)
@@ -88,8 +91,9 @@ def spark_session(
     python_path: Sequence[Path] = (),
 ) -> Iterator[SparkSession]:
     """Start Spark for the length of a `with` block; see start_spark."""
+    session = start_spark(master, name, configuration, python_path)
     try:
-        yield start_spark(master, name, configuration, python_path)
+        yield session
     finally:
         stop_spark()
 
@@ -103,12 +107,14 @@ def start_spark(
     """Start Spark and return its session; `configuration` goes before the settings made here.
 
     Workers import from `python_path` beside this source tree. Raises JavaMissing where there is no Java,
-    SparkFailed where Java or Spark does not start, RuntimeError where this process already has a Spark.
+    SparkFailed where nobody answers at the master's address, or Java or Spark does not start, RuntimeError
+    where this process already has a Spark.
     """
     global _running
     if _running is not None or SparkContext._active_spark_context is not None:
         raise RuntimeError("this process already runs a Spark session; stop it first")
     java = find_java(os.environ)
+    _check_reachable(master)
     folder = _make_folder()
     try:
         settings = _settings(folder, python_path) | dict(configuration or {})
@@ -120,6 +126,13 @@ def start_spark(
         raise
     _running = _Running(session, gateway, folder)
     return session
+
+
+def running_session() -> SparkSession | None:
+    """Return the session of this process, whoever has started it."""
+    if SparkContext._active_spark_context is None:
+        return None
+    return SparkSession.builder.getOrCreate()
 
 
 def stop_spark() -> None:
@@ -197,6 +210,29 @@ def _launch_variables(folder: Path, java: JavaInstallation) -> dict[str, str]:
         # Read when the context starts, and handed to every worker.
         "PYTHONHASHSEED": "0",
     }
+
+
+def _check_reachable(master: str) -> None:
+    """Raise SparkFailed where nobody answers at any address of a standalone master.
+
+    Spark would try for a minute, and then say so in a stack trace.
+    """
+    found = re.fullmatch(r"spark://(.+)", master)
+    if found is None:
+        return
+    reasons = []
+    for address in found[1].split(","):
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit():
+            raise SparkFailed(f"Spark's master {master} has no port: write spark://HOST:PORT")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _SECONDS_TO_ANSWER).close()
+            return
+        except OSError as error:
+            reasons.append(f"{address}: {error.strerror or error}")
+    raise SparkFailed(
+        f"no Spark answers at {master} ({', '.join(reasons)}): start it there, or name another master"
+    )
 
 
 def _settings(folder: Path, python_path: Sequence[Path]) -> dict[str, str]:

@@ -59,7 +59,7 @@ class Job:
             {name: [((word,), time) for word, time in split] for name, split in self.splits.items()}
         )
 
-    def graph(self, parallelism=2, **options):
+    def configuration(self, **options):
         settings = {
             "execution.checkpointing.interval-records": 100,
             "execution.checkpointing.dir": str(self.checkpoints),
@@ -69,13 +69,20 @@ class Job:
             "pipeline.buffer-records": 10,
         }
         settings.update({key.replace("__", ".").replace("_", "-"): value for key, value in options.items()})
-        settings = {key: value for key, value in settings.items() if value is not None}
-        env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_mapping(settings))
+        return Configuration.from_mapping(
+            {key: value for key, value in settings.items() if value is not None}
+        )
+
+    def graph(self, parallelism=2, **options):
+        env = StreamExecutionEnvironment.get_execution_environment(self.configuration(**options))
+        self.describe(env, parallelism)
+        return env.get_job_graph("words")
+
+    def describe(self, env, parallelism=2):
         env.set_parallelism(parallelism).set_max_parallelism(16)
         counted = env.from_source(self.source, None, "words").key_by(lambda value: value[0], Types.STRING())
         sink = FileSink.for_row_format(str(self.output), Encoder.simple_string_encoder()).build()
         counted.process(Count()).name("count").sink_to(sink).name("sink")
-        return env.get_job_graph("words")
 
     @property
     def directory(self):

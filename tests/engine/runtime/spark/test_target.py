@@ -1,0 +1,156 @@
+"""``execute`` on Spark: as a user's program has it, and what it says where it cannot."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine import Configuration, ConfigurationError, InvalidJob, StreamExecutionEnvironment
+from engine.runtime.java import JavaMissing
+from engine.runtime.spark_session import SparkFailed, start_spark
+
+ROOT = Path(__file__).parents[4]
+
+HELPER = """
+def shop(sale):
+    return sale[0]
+"""
+
+PROGRAM = '''
+import sys
+
+from engine import Configuration, CsvSource, Encoder, FileSink, StreamExecutionEnvironment, Types
+from helper import shop
+
+options = {
+    "execution.target": "spark",
+    "execution.spark.master": "local[2,4]",
+    "execution.checkpointing.interval-records": 20,
+    "execution.checkpointing.dir": "checkpoints",
+    "parallelism.default": 2,
+}
+
+
+class Doubled:
+    """Defined in the program itself."""
+
+    def __call__(self, sale):
+        return sale[0], 2 * sale[1]
+
+
+env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_mapping(options))
+schema = [("shop", Types.STRING()), ("cents", Types.LONG())]
+sales = env.from_source(CsvSource("sales.csv", schema), None, "sales").uid("sales")
+totals = sales.map(Doubled()).key_by(shop, Types.STRING()).sum(1).uid("totals")
+totals.sink_to(FileSink.for_row_format("totals", Encoder.csv_encoder()).build()).uid("files")
+result = env.execute("shop totals")
+print(result.checkpoints, result.records_read, result.already_finished)
+'''
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_program_with_a_module_beside_it_runs_on_spark_and_leaves_only_files(tmp_path):
+    (tmp_path / "helper.py").write_text(HELPER)
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "sales.csv").write_text("shop,cents\n" + "".join(f"s{n % 3},{n}\n" for n in range(50)))
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
+    for expected in ("3 50 False\n", "0 0 True\n"):
+        done = subprocess.run(
+            [sys.executable, "program.py"],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (0, expected), done.stderr
+        assert "Traceback" not in done.stderr
+    assert list(temporary.iterdir()) == []
+    rows = sorted(line for part in (tmp_path / "totals").iterdir() for line in part.read_text().splitlines())
+    totals = {f"s{shop}": 0 for shop in range(3)}
+    lines = []
+    for number in range(50):
+        totals[f"s{number % 3}"] += 2 * number
+        lines.append(f"s{number % 3},{totals[f's{number % 3}']}")
+    assert rows == sorted(lines)
+
+
+@pytest.mark.spark
+def test_a_process_that_has_a_spark_runs_its_jobs_on_it(job, spark):
+    env = StreamExecutionEnvironment.get_execution_environment(job.configuration(execution__target="spark"))
+    job.describe(env)
+    assert env.execute("words").checkpoints == 6
+    assert job.rows() == job.counts
+    assert spark.range(3).count() == 3, "it is still there"
+
+
+@pytest.mark.spark
+def test_a_job_for_another_master_than_that_of_the_process_is_refused(job, spark):
+    options = {"execution__target": "spark", "execution__spark__master": "local[3]"}
+    env = StreamExecutionEnvironment.get_execution_environment(job.configuration(**options))
+    job.describe(env)
+    with pytest.raises(InvalidJob, match=r"runs the Spark of local\[2,4\], and execution\.spark\.master is"):
+        env.execute("words")
+
+
+def test_an_unknown_target_is_refused_where_it_is_set():
+    with pytest.raises(
+        ConfigurationError, match=r"'execution\.target' cannot be 'sparc': the choice is local, spark"
+    ):
+        Configuration.from_mapping({"execution.target": "sparc"})
+    with pytest.raises(ConfigurationError, match=r"cannot be 'yarn-application': not supported yet"):
+        Configuration.from_mapping({"execution.target": "yarn-application"})
+
+
+def test_a_job_that_spark_cannot_run_is_refused_before_spark_starts(job):
+    options = {"execution__target": "spark", "execution__checkpointing__dir": None}
+    env = StreamExecutionEnvironment.get_execution_environment(job.configuration(**options))
+    job.describe(env)
+    with pytest.raises(InvalidJob, match="keeps its checkpoints in memory"):
+        env.execute("words")
+
+
+def test_rows_cannot_be_collected_from_spark(job):
+    env = StreamExecutionEnvironment.get_execution_environment(job.configuration(execution__target="spark"))
+    with pytest.raises(InvalidJob, match=r"^execute_and_collect hands out rows in this process"):
+        env.from_collection([1, 2]).execute_and_collect()
+
+
+def closed_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+def test_a_master_where_nobody_answers_is_told_at_once(monkeypatch):
+    # As if this process had no Spark: the master is looked at before one starts.
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
+    monkeypatch.setattr("engine.runtime.spark_session._running", None)
+    port = closed_port()
+    with pytest.raises(SparkFailed, match=rf"^no Spark answers at spark://127\.0\.0\.1:{port} \(.*refused\)"):
+        start_spark(f"spark://127.0.0.1:{port}")
+    with pytest.raises(SparkFailed, match="has no port: write spark://HOST:PORT"):
+        start_spark("spark://somewhere")
+
+
+def test_no_java_is_told_in_a_line(job, monkeypatch):
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
+    monkeypatch.setattr("engine.runtime.spark_session._running", None)
+
+    def find_java(environment):
+        raise JavaMissing("no Java 17 or later: nowhere; run `make setup`")
+
+    monkeypatch.setattr("engine.runtime.spark_session.find_java", find_java)
+    env = StreamExecutionEnvironment.get_execution_environment(job.configuration(execution__target="spark"))
+    job.describe(env)
+    with pytest.raises(JavaMissing, match=r"^no Java 17 or later: nowhere; run `make setup`$"):
+        env.execute("words")
