@@ -50,6 +50,9 @@ _CHECKPOINT_PASSES: Final[dict[Point, int]] = {
     "committing": PARALLELISM,
     "committed": PARALLELISM,
 }
+_STRUCK_BY: Final = 0.85
+"""The part of the year in which kills at checkpoints are planned. After it the shortest log comes to its end,
+and takes passes away that were counted on; and each kill puts the checkpoints that follow off a little."""
 _ELEMENT_PASSES: Final = 250
 """About what one checkpoint interval has, over all tasks."""
 
@@ -66,7 +69,7 @@ def planned_kills(seed: int, records: int, kills: int = KILLS) -> tuple[Fault, .
     for place, point in enumerate(order):
         checkpoint, passes = 0, _RESTORE_PASSES.get(point, 1)
         if point in _CHECKPOINT_PASSES:
-            share = (place + 0.3 + 0.4 * chance.unit()) / kills
+            share = _STRUCK_BY * (place + 0.3 + 0.4 * chance.unit()) / kills
             checkpoint, passes = 1 + int(share * checkpoints), _CHECKPOINT_PASSES[point]
         elif point == "element":
             passes = _ELEMENT_PASSES
