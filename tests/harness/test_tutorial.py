@@ -1,0 +1,179 @@
+"""The tutorial, done as it says: its files are written, its change is made, its commands are typed.
+
+What a command prints is compared with what the tutorial shows line by line, in order; a line is told by its
+first word, since what a failure looks like in detail changes with the generator of scenarios. Commands that
+are printed are compared word by word, but for seeds. ONCEPROOF_TUTORIAL names a file that gets all that was
+printed, for whoever brings the tutorial up to date.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from harness.family import load_family
+from harness.trial import scenario_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+README = Path(__file__).parents[2] / "harness" / "README.md"
+TITLE = "## Tutorial: from an empty file to a caught bug\n"
+
+LEFT_OUT = "..."
+KEPT = re.compile(r"inside-[0-9a-f]{6}\.json")
+
+
+class Block(NamedTuple):
+    """A block of the tutorial, with the text before it."""
+
+    text: str
+    language: str
+    content: str
+
+    @property
+    def file(self) -> str:
+        """The file that the text names last."""
+        return re.findall(r"`(\w+\.py)`", self.text)[-1]
+
+
+class Typed(NamedTuple):
+    """A command that the tutorial shows, and what it shows of its output."""
+
+    command: str
+    shown: list[str]
+
+
+def tutorial() -> list[Block]:
+    """Return the blocks of the tutorial."""
+    text = README.read_text(encoding="utf-8").split(TITLE)[1].split("\n## ")[0]
+    blocks = re.findall(r"(.*?)```(\w+)\n(.*?)```\n", text, re.DOTALL)
+    return [Block(*block) for block in blocks]
+
+
+def commands(content: str) -> Iterator[Typed]:
+    """Yield the commands of a block, each with the output below it."""
+    for part in re.split(r"^\$ ", content, flags=re.MULTILINE)[1:]:
+        command, *shown = part.splitlines()
+        yield Typed(command, [line for line in shown if line.strip() not in ("", LEFT_OUT)])
+
+
+def shape(line: str) -> str:
+    """Return what a line must have in common with the one that the tutorial shows."""
+    if line.lstrip().startswith("onceproof "):
+        return re.sub(r"\d{6,}", "SEED", KEPT.sub("inside.json", line))
+    first = line.split()[0]
+    return "NUMBER" if re.fullmatch(r"[\d,.]+", first) and set(first) != {"."} else first
+
+
+@dataclass
+class Reader:
+    """Somebody who does what the tutorial says."""
+
+    folder: Path
+    change: tuple[str, str, str] = ("", "", "")
+    """File, text before, text after."""
+    kept: str = ""
+    """The name of the file with the failure, which the tutorial's run may have found otherwise."""
+    outputs: list[tuple[str, str]] = field(default_factory=list)
+
+    def do(self, block: Block) -> None:
+        """Do what one block says."""
+        if block.language == "python":
+            (self.folder / block.file).write_text(block.content, encoding="utf-8")
+        elif block.language == "diff":
+            lines = block.content.splitlines(keepends=True)
+            old, new = ("".join(line[1:] for line in lines if line[0] in signs) for signs in (" -", " +"))
+            self.change = (block.file, old, new)
+            self.replace(*self.change)
+        else:
+            if "its state back" in block.text:
+                file, old, new = self.change
+                self.replace(file, new, old)
+            for typed in commands(block.content):
+                self.type(typed)
+
+    def replace(self, file: str, old: str, new: str) -> None:
+        """Change a text that stands once in a file."""
+        path = self.folder / file
+        text = path.read_text(encoding="utf-8")
+        assert text.count(old) == 1, old
+        path.write_text(text.replace(old, new), encoding="utf-8")
+
+    def type(self, typed: Typed) -> None:
+        """Type a command, and compare what it prints with what is shown."""
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
+        for name in ("CI", "ONCEPROOF_SEED", "ONCEPROOF_PROFILE"):
+            environment.pop(name, None)
+        ended = subprocess.run(
+            ["sh", "-c", KEPT.sub(self.kept, typed.command) if self.kept else typed.command],
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.outputs.append((typed.command, ended.stdout))
+        assert ended.stderr == "", ended.stderr
+        lines = iter([line for line in ended.stdout.splitlines() if line.strip()])
+        shapes = map(shape, lines)
+        for line in typed.shown:
+            assert any(shape(line) == each for each in shapes), f"{line!r} is not in:\n{ended.stdout}"
+        if found := KEPT.findall(ended.stdout):
+            self.kept = found[0]
+        broken = "{}" in (self.folder / "inside.py").read_text(encoding="utf-8")
+        judges = typed.command.startswith(("onceproof", "pytest"))
+        assert ended.returncode == int(broken and judges), ended.stdout
+
+
+def test_the_tutorial_holds_what_it_promises(tmp_path: Path) -> None:
+    blocks = tutorial()
+    assert {block.language for block in blocks} == {"python", "diff", "console"}
+    family = next(block.content for block in blocks if block.content.startswith('"""The job of'))
+    assert 25 <= len([line for line in family.splitlines() if line.strip()]) <= 35
+    reader = Reader(tmp_path)
+    for block in blocks:
+        reader.do(block)
+    outputs = dict(reader.outputs)
+    explained = next(text for command, text in outputs.items() if "explain" in command)
+    assert "checkpoint 1" in explained
+    told = [text for command, text in reader.outputs if command.startswith("pytest")]
+    assert len(told) == 2
+    assert f"inside: exactly_once, lost, in the scenario of {reader.kept}" in told[0]
+    assert "3 passed" in told[1]
+    if shown := os.environ.get("ONCEPROOF_TUTORIAL"):
+        Path(shown).write_text("".join(f"$ {command}\n{text}\n" for command, text in reader.outputs))
+
+
+@pytest.mark.spark
+def test_the_family_of_the_tutorial_tells_spark_the_same_as_python(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    for block in tutorial()[:2]:
+        (tmp_path / block.file).write_text(block.content, encoding="utf-8")
+    family = load_family(str(tmp_path / "inside_family.py"))
+    scenarios = [scenario_of(family, seed) for seed in range(20)]
+    rows = [
+        (number, split, offset, timestamp, *value)
+        for number, scenario in enumerate(scenarios)
+        for split, records in scenario.records.items()
+        for offset, (timestamp, value) in enumerate(records)
+    ]
+    schema = f"scenario_id INT, split STRING, offset BIGINT, timestamp BIGINT, {family.record_schema}"
+    spark.createDataFrame(rows, schema).createOrReplaceTempView("records")
+    told = sorted(map(tuple, spark.sql(family.oracle_sql).collect()))
+    expected = [
+        (number, *row)
+        for number, scenario in enumerate(scenarios)
+        for row in family.expected(scenario.records, None)  # type: ignore[arg-type]
+    ]
+    assert told == sorted(expected)
