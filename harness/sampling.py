@@ -62,6 +62,8 @@ class Explained:
     """The standard deviation over the points."""
     degree: int
     """Of the polynomial; 0 where the value is the same everywhere."""
+    most_degree: int
+    """The highest for which there were points enough."""
     q2: float | None
     """The part of the variance that is predicted for values left out; None where nothing varies."""
     effects: dict[str, Effect]
@@ -96,15 +98,14 @@ def explain_values(
     observed = numpy.asarray(values, dtype=float)
     mean, deviation = float(observed.mean()), float(observed.std(ddof=1))
     if deviation == 0:
-        return Explained(mean, 0.0, 0, None, {})
+        return Explained(mean, 0.0, 0, 0, None, {})
     nodes = numpy.array([[point[name] for point in points] for name in space])
-    best: _Fit | None = None
-    for degree in range(1, most_degree + 1):
-        fit = _fit(space, nodes, observed, degree)
-        if fit is not None and (best is None or fit.q2 > best.q2):
-            best = fit
-    assert best is not None, "a straight line can be fitted to every design that is large enough"
-    return Explained(mean, deviation, best.degree, best.q2, _effects(space, best))
+    tried = [_fit(space, nodes, observed, degree) for degree in range(1, most_degree + 1)]
+    fits = [fit for fit in tried if fit is not None]
+    if not fits:
+        raise DesignTooSmall(f"{len(points)} points do not tell {len(space)} parameters apart")
+    best = max(fits, key=lambda fit: fit.q2)
+    return Explained(mean, deviation, best.degree, fits[-1].degree, best.q2, _effects(space, best))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from harness.sampling import Effect, Explained
+from harness.sampling import MOST_DEGREE, Effect, Explained
 from harness.sensitivity.experiment import Cost
 from harness.sensitivity.parameters import PARAMETERS, SPACE
 from reports.sections import LEAST_Q2
@@ -27,7 +27,10 @@ def cost_sentence(cost: Cost, explained: Explained) -> str:
     if explained.q2 is None:
         return f"It is the same in every scenario: {number(explained.mean)} {cost.unit}."
     if explained.q2 < LEAST_Q2:
-        return "Not explained: how much it is does not follow from what was varied, or not in a simple way."
+        sentence = (
+            "Not explained: how much it is does not follow from what was varied, or not in a simple way."
+        )
+        return f"{sentence} More scenarios may tell." if explained.most_degree < MOST_DEGREE else sentence
     ordered = sorted(explained.effects.items(), key=lambda item: -item[1].total)
     drivers = [(name, effect) for name, effect in ordered if effect.total >= LEAST_SHARE]
     (first, strongest), *others = drivers

@@ -1,0 +1,115 @@
+"""An experiment on Spark: the same trials as without it, and what they show in a folder's report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+from pyarrow import parquet
+
+from harness.campaign.designed import run_experiment
+from harness.commands.sensitivity import document, experiment_of, report_in, study_trials
+from harness.family import load_family
+from harness.running.runner import RunResult
+from harness.scenario import from_json
+from harness.sensitivity.designed import designed_family
+from harness.sensitivity.experiment import REPLICATES, DesignedTrial, Experiment
+from harness.simulation.measuring import MeasuredSystem
+from harness.trial import run_scenario, try_scenario
+from reports.render import read
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FAMILY = designed_family(load_family("word_count"))
+SCENARIOS = 320
+
+
+@pytest.fixture(scope="module")
+def experiment() -> Experiment:
+    return experiment_of(SCENARIOS, 7)
+
+
+@pytest.fixture(scope="module")
+def trials(spark: SparkSession, experiment: Experiment) -> list[DesignedTrial]:
+    told: list[float] = []
+    found = run_experiment(spark, "word_count", experiment, told.append)
+    assert told == sorted(told)
+    return found
+
+
+def run_of(name: str = "word_count", seed: int = 7) -> RunResult:
+    return RunResult((load_family(name),), (name,), seed, 2)
+
+
+@pytest.mark.spark
+def test_executors_run_what_a_desk_would_run(trials: list[DesignedTrial], experiment: Experiment) -> None:
+    assert [trial.number for trial in trials] == list(range(SCENARIOS))
+    for number in (0, 5, 130, SCENARIOS - 1):
+        scenario = experiment.scenario(FAMILY, number)
+        outcome, history = run_scenario(FAMILY, scenario, MeasuredSystem())
+        here = DesignedTrial.of(number, scenario, outcome, history)
+        there = trials[number]
+        assert there.scenario == scenario
+        assert there.costs == here.costs
+        assert replace(there.outcome, milliseconds=0.0) == replace(outcome, milliseconds=0.0)
+    assert all(trial.outcome.passed and trial.outcome.kills == 1 for trial in trials)
+
+
+@pytest.mark.spark
+def test_the_report_says_what_drives_the_engine(
+    trials: list[DesignedTrial], experiment: Experiment, tmp_path: Path
+) -> None:
+    studied = study_trials(run_of(), experiment, trials, tmp_path, None, command="onceproof sensitivity x")
+    told = document(studied, tmp_path)
+    assert (told["scenarios"], told["points"], told["failed"]) == (SCENARIOS, SCENARIOS // REPLICATES, 0)
+    recovery, alignment = told["costs"]["recovery"], told["costs"]["alignment"]
+    # Each subtask is restored in a step of its own, and a channel more is one more to wait for.
+    assert recovery["explained"]
+    assert max(recovery["total"], key=recovery["total"].get) == "parallelism"
+    assert alignment["explained"]
+    assert max(alignment["total"], key=alignment["total"].get) == "parallelism"
+    # Word count knows no event time.
+    for cost in (recovery, alignment):
+        assert cost["first_order"]["disorder of timestamps"] < 0.05
+    page = studied.page.read_text(encoding="utf-8")
+    assert 'id="sensitivity"' in page
+    assert "The parallelism drives it" in page
+    assert read(tmp_path).facts.scenarios == SCENARIOS
+    again = study_trials(run_of(), experiment, trials, tmp_path, None)
+    assert document(again, tmp_path) == told
+
+
+@pytest.mark.spark
+def test_each_scenario_can_be_replayed_from_its_row(
+    trials: list[DesignedTrial], experiment: Experiment, tmp_path: Path
+) -> None:
+    studied = study_trials(run_of(), experiment, trials, tmp_path, None)
+    rows = parquet.read_table(studied.trials).to_pylist()
+    assert len(rows) == SCENARIOS
+    row = rows[17]
+    scenario = from_json(row["scenario"])
+    assert {name: row[name] for name in ("keys", "skew", "parallelism")} == {
+        name: scenario.parameters[name] for name in ("keys", "skew", "parallelism")
+    }
+    statistics = try_scenario(FAMILY, scenario, system=MeasuredSystem()).history.statistics
+    assert row["records_read_again"] == statistics.records_replayed
+    assert row["recovery"] == statistics.recovery_steps
+    assert row["alignment"] == statistics.alignment_steps
+
+
+@pytest.mark.spark
+def test_an_experiment_joins_the_report_that_a_folder_has(
+    trials: list[DesignedTrial], experiment: Experiment, tmp_path: Path
+) -> None:
+    study_trials(run_of(), experiment, trials, tmp_path, None)
+    before = report_in(tmp_path)
+    assert before is not None
+    marked = replace(before, title="The report of a night")
+    study_trials(run_of(), experiment, trials, tmp_path, marked)
+    after = read(tmp_path)
+    assert after.title == "The report of a night"
+    assert after.families == before.families
+    assert len(after.sensitivity) == 1

@@ -1,0 +1,110 @@
+"""`onceproof sensitivity`: what it refuses, and a failure that an experiment comes upon."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.cli import main
+
+if TYPE_CHECKING:
+    from tests.harness.commands.conftest import Command
+
+# Word count with its counts where no checkpoint sees them.
+FORGETFUL = '''"""Words, counted in a dict."""
+
+from engine import KeyedProcessFunction, Types
+from scenarios.word_count import *
+
+name = "forgetful words"
+
+
+class Count(KeyedProcessFunction):
+    def open(self, runtime_context):
+        self.counts = {}
+
+    def process_element(self, value, ctx):
+        self.counts[value] = self.counts.get(value, 0) + 1
+        yield value, self.counts[value]
+
+
+def job(env, io):
+    words = env.from_source(io.source("words"), None, "source").uid("source")
+    counts = words.set_parallelism(io.source_parallelism).key_by(lambda word: word, Types.STRING())
+    counts = counts.process(Count(), Types.TUPLE([Types.STRING(), Types.LONG()])).name("count").uid("count")
+    counts = counts.set_parallelism(io.parallelism).key_by(lambda row: row[0], Types.STRING())
+    counts.add_sink(io.sink("counts")).name("sink").uid("sink").set_parallelism(io.sink_parallelism)
+'''
+
+
+def test_a_design_that_is_too_small_is_refused_with_how_many_it_takes(onceproof: Command) -> None:
+    ended = onceproof("sensitivity", "out", "--scenarios", "20")
+    assert ended.code == 4
+    assert ended.error == (
+        "onceproof: 20 scenarios are too few to tell 7 parameters apart:"
+        " it takes 64, 4 at each of 16 points\n"
+    )
+
+
+def test_a_family_that_cannot_be_designed_is_refused(onceproof: Command) -> None:
+    ended = onceproof("sensitivity", "out", "--family", "tickets")
+    assert ended.code == 4
+    assert "it needs a function with_key(value, number)" in ended.error
+    assert len(ended.error.splitlines()) == 1
+
+
+def test_a_folder_with_a_report_that_cannot_be_read_is_left_alone(onceproof: Command, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "report.json").write_text("{}", encoding="utf-8")
+    ended = onceproof("sensitivity", "out")
+    assert ended.code == 4
+    assert "name another folder" in ended.error
+    assert (tmp_path / "out" / "report.json").read_text(encoding="utf-8") == "{}"
+
+
+def test_a_folder_that_cannot_be_made_is_told_before_spark_starts(onceproof: Command, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    ended = onceproof("sensitivity", "file/out")
+    assert ended.code == 4
+    assert "cannot be written to" in ended.error
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_designed_scenario_that_fails_is_shrunk_explained_and_fails_the_command(tmp_path: Path) -> None:
+    # In a process of its own, which has a Spark of its own.
+    family, out = tmp_path / "forgetful.py", tmp_path / "out"
+    family.write_text(FORGETFUL, encoding="utf-8")
+    program = "import sys; from harness.cli import main; sys.exit(main())"
+    arguments = [
+        "sensitivity",
+        str(out),
+        "--family",
+        str(family),
+        "--scenarios",
+        "64",
+        "--seed",
+        "3",
+        "--json",
+    ]
+    ended = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True)
+    assert ended.returncode == 1, ended.stderr
+    document = json.loads(ended.stdout)
+    assert document["scenarios"] == 64
+    assert document["failed"] > 32
+    assert "FAILED forgetful words: exactly_once" in ended.stderr
+    report = json.loads((out / "report.json").read_bytes())
+    (failure, *_) = report["failures"]
+    assert failure["shrinking"]["after"]["records"] <= 6
+    assert failure["takes"].startswith("It takes")
+    assert report["sensitivity"][0]["failed"] == document["failed"]
+    assert "Failed" in (out / "index.html").read_text(encoding="utf-8")
+    assert (out / "sensitivity-forgetful_words.parquet").exists()
+    # The command that is told replays it.
+    assert main(shlex.split(failure["replay"])[1:]) == 1

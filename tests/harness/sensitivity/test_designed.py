@@ -1,0 +1,164 @@
+"""Scenarios of an experiment: what is set is set, what is not is the same, and a sound engine passes them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.family import Family, FamilyError, Workload, load_family
+from harness.history import FAULT_FIRED
+from harness.sampling import design
+from harness.scenario import Scenario, from_json, to_json
+from harness.sensitivity.designed import (
+    RECORD_MS,
+    RECORDS,
+    SPLITS,
+    DesignedFamily,
+    designed_family,
+    designed_scenario,
+)
+from harness.sensitivity.experiment import Experiment
+from harness.sensitivity.parameters import PARAMETERS, SPACE, Settings, Whole, settings_of
+from harness.simulation.measuring import MeasuredSystem
+from harness.trial import try_scenario
+
+PLAIN = Settings(
+    keys=8,
+    skew=1.0,
+    disorder_ms=20,
+    checkpoint_interval_ms=60,
+    parallelism=2,
+    fault_time=0.5,
+    channel_capacity=3,
+)
+
+
+@pytest.fixture(params=["word_count", "page_views"])
+def family(request: pytest.FixtureRequest) -> DesignedFamily:
+    return designed_family(load_family(request.param))
+
+
+def made(family: DesignedFamily, seed: int = 3, **changes: Any) -> Scenario:
+    return designed_scenario(family, replace(PLAIN, **changes), seed, {"point": 7})
+
+
+def key_of(value: Any) -> Any:
+    return value[0] if isinstance(value, tuple) else value
+
+
+def keys_of(scenario: Scenario) -> Counter[Any]:
+    return Counter(key_of(value) for records in scenario.records.values() for _, value in records)
+
+
+def test_a_scenario_says_what_it_was_made_with_and_reads_back_from_its_json(family: DesignedFamily) -> None:
+    scenario = made(family)
+    assert scenario.parameters == {
+        "keys": 8,
+        "skew": 1.0,
+        "disorder_ms": 20,
+        "checkpoint_interval_ms": 60,
+        "parallelism": 2,
+        "fault_time": 0.5,
+        "channel_capacity": 3,
+        "point": 7,
+    }
+    assert (scenario.parallelism, scenario.channel_capacity) == (2, 3)
+    assert (scenario.checkpoint_interval_ms, scenario.seed) == (60, None)
+    assert (scenario.record_count(), len(scenario.records)) == (RECORDS, SPLITS)
+    assert from_json(to_json(scenario)) == scenario == made(family)
+    assert scenario != made(family, seed=4)
+
+
+def test_there_are_as_many_keys_as_asked_for_and_skew_favours_the_first(family: DesignedFamily) -> None:
+    assert set(keys_of(made(family, keys=1))) == {key_of(family.with_key(("", 1), 0))}
+    even, skewed = (keys_of(made(family, keys=16, skew=skew)) for skew in (0.0, 2.0))
+    assert len(even) == 16
+    assert max(even.values()) < RECORDS / 4
+    assert skewed[key_of(family.with_key(("", 1), 0))] > RECORDS / 2
+    # More keys than the family has names of its own for.
+    assert len(keys_of(made(family, keys=32, skew=0.0))) > 28
+
+
+def test_disorder_is_how_far_a_timestamp_lies_behind_its_turn(family: DesignedFamily) -> None:
+    for disorder in (0, 50):
+        late = []
+        for records in made(family, disorder_ms=disorder).records.values():
+            timestamps = [timestamp for timestamp, _ in records]
+            assert min(timestamps) >= 0
+            late += [max(timestamps[: place + 1]) - here for place, here in enumerate(timestamps)]
+        assert max(late) <= disorder
+        assert (max(late) > RECORD_MS) == (disorder > 0)
+
+
+def test_the_kill_strikes_when_that_part_of_the_work_is_done(family: DesignedFamily) -> None:
+    struck = []
+    for fault_time in (0.05, 0.5, 0.95):
+        history = MeasuredSystem().run(
+            family, made(family, fault_time=fault_time, checkpoint_interval_ms=160)
+        )
+        fired = [step for step, kind, _, _ in history.events if kind == FAULT_FIRED]
+        assert len(fired) == 1
+        struck.append(fired[0])
+    assert struck == sorted(struck)
+    assert struck[2] > 4 * struck[0]
+
+
+def test_one_setting_changes_nothing_else() -> None:
+    family = designed_family(load_family("word_count"))
+    scenario, other = made(family), made(family, channel_capacity=8, parallelism=4)
+    assert scenario.records == other.records
+    assert scenario.faults == other.faults
+
+
+def test_a_sound_engine_passes_all_over_the_space(family: DesignedFamily) -> None:
+    experiment = Experiment(5, tuple(design(SPACE, 24, 5)), replicates=2)
+    for number in range(experiment.scenarios):
+        verdict = try_scenario(family, experiment.scenario(family, number)).verdict
+        assert verdict.passed, verdict
+
+
+def test_replicates_share_their_settings_and_nothing_else(family: DesignedFamily) -> None:
+    experiment = Experiment(5, tuple(design(SPACE, 16, 5)), replicates=3)
+    scenarios = [experiment.scenario(family, number) for number in range(6)]
+    settings = [{**scenario.parameters, "replicate": 0} for scenario in scenarios]
+    assert settings[0] == settings[1] == settings[2] != settings[3] == settings[4] == settings[5]
+    assert [scenario.parameters["replicate"] for scenario in scenarios] == [0, 1, 2, 0, 1, 2]
+    assert len({to_json(scenario) for scenario in scenarios}) == 6
+    assert experiment.scenario(family, 4) == scenarios[4]
+
+
+def test_every_corner_of_the_space_is_a_scenario_that_can_be_run() -> None:
+    family = designed_family(load_family("word_count"))
+    for end in ("low", "high"):
+        point = {name: float(getattr(marginal, end)) for name, marginal in SPACE.items()}
+        scenario = designed_scenario(family, settings_of(point), 1, {})
+        for name, parameter in PARAMETERS.items():
+            assert scenario.parameters[name] == parameter.setting(point[name])
+            assert parameter.text(point[name])
+        assert try_scenario(family, scenario, twice=False).verdict.passed
+
+
+def test_what_is_discrete_has_values_enough_for_the_polynomials_that_are_fitted() -> None:
+    assert all(marginal.atoms >= 4 for marginal in SPACE.values() if isinstance(marginal, Whole))
+
+
+def test_a_family_that_does_not_say_how_a_value_gets_a_key_is_refused_in_a_line() -> None:
+    with pytest.raises(FamilyError, match=r"tickets\.py: family tickets .* with_key\(value, number\)"):
+        designed_family(load_family("tickets"))
+
+
+def test_a_generator_that_gives_next_to_nothing_is_refused_in_a_line() -> None:
+    word_count: Any = load_family("word_count")
+    bare: Family = SimpleNamespace(  # type: ignore[assignment]
+        name="bare",
+        generator_version=1,
+        tasks=word_count.tasks,
+        generate=lambda random: Workload({"only": ((0, "word"),)}),
+        with_key=word_count.with_key,
+    )
+    with pytest.raises(FamilyError, match=f"no {RECORDS} records and no {SPLITS} splits"):
+        made(designed_family(bare))

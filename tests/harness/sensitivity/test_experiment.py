@@ -1,0 +1,144 @@
+"""From trials to averages at each point, to sentences and to what a report shows."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from harness.family import load_family
+from harness.history import History
+from harness.running.outcome import outcome_of
+from harness.sampling import Effect, Explained, design
+from harness.scenario import Scenario
+from harness.sensitivity.designed import designed_family
+from harness.sensitivity.experiment import COSTS, DesignedTrial, Experiment, means_of
+from harness.sensitivity.parameters import SPACE
+from harness.sensitivity.report import sensitivity_of, with_sensitivity
+from harness.sensitivity.wording import cost_sentence
+from harness.verdict import Verdict
+from reports.model import Report
+
+FAMILY = designed_family(load_family("word_count"))
+EXPERIMENT = Experiment(1, tuple(design(SPACE, 100, 1)), replicates=4)
+SCENARIO = EXPERIMENT.scenario(FAMILY, 0)
+REPLAYED, RECOVERY, ALIGNMENT = COSTS
+
+
+def trial(number: int, costs: tuple[float, float, float], passed: bool = True) -> DesignedTrial:
+    """Return a trial that cost so much, without running anything."""
+    history = History()
+    history.statistics.records_replayed, history.statistics.recovery_steps = int(costs[0]), int(costs[1])
+    scenario: Scenario = replace(SCENARIO, parameters={"number": number})
+    outcome = outcome_of(scenario, history, Verdict(()))
+    signature: Any = None if passed else ("exactly_once", "lost")
+    return DesignedTrial(
+        number, scenario, replace(outcome, passed=passed, signature=signature), int(costs[2])
+    )
+
+
+def trials(noise: float = 0.0) -> list[DesignedTrial]:
+    """Return trials in which the interval drives the first cost, chance the second, and nothing the third."""
+    random = Random(2)
+    told = []
+    for number in range(EXPERIMENT.scenarios):
+        point = EXPERIMENT.points[number // EXPERIMENT.replicates]
+        replayed = 10 * point["checkpoint_interval_ms"] + noise * (random.random() - 0.5)
+        told.append(trial(number, (replayed, 1000 * random.random(), 40)))
+    return told
+
+
+def test_scenarios_at_a_point_are_averaged_and_those_that_failed_do_not_count() -> None:
+    some = [
+        trial(0, (10, 1, 2)),
+        trial(1, (20, 3, 2)),
+        trial(2, (900, 1, 2), passed=False),
+        trial(9, (7, 1, 2)),
+    ]
+    means = means_of(EXPERIMENT, some, 0)
+    assert means.values == (15.0, 7.0)
+    assert means.points == (EXPERIMENT.points[0], EXPERIMENT.points[2])
+
+
+def test_chance_is_the_part_of_the_variance_that_scenarios_at_one_point_show() -> None:
+    nothing_but_chance = means_of(EXPERIMENT, trials(), 1).chance
+    assert nothing_but_chance is not None
+    assert nothing_but_chance == pytest.approx(1, abs=0.25)
+    none = means_of(EXPERIMENT, trials(), 0).chance
+    assert none == pytest.approx(0, abs=1e-9)
+    some = means_of(EXPERIMENT, trials(noise=2000), 0).chance
+    assert some is not None
+    # Variances: of a uniform draw over 2000, of the mean of four; of ten times a uniform one over 140.
+    by_chance, by_interval = 2000**2 / 12 / 4, 1400**2 / 12
+    assert some == pytest.approx(by_chance / (by_chance + by_interval), abs=0.1)
+    assert means_of(EXPERIMENT, trials(), 2).chance is None
+
+
+def test_of_each_cost_the_report_says_what_drives_it_or_that_it_does_not_know() -> None:
+    study = sensitivity_of("word_count", EXPERIMENT, trials(), "onceproof sensitivity")
+    replayed, recovery, alignment = study.drivers
+    assert replayed.is_explained
+    shares = {one.parameter: (one.first_order, one.total) for one in replayed.influences}
+    assert shares["checkpoint interval"] == pytest.approx((1, 1), abs=0.001)
+    assert shares["number of keys"] == pytest.approx((0, 0), abs=0.001)
+    assert replayed.sentence.startswith(
+        "The checkpoint interval drives it almost alone, with a part in 100% of all differences: 340 records"
+    )
+    assert not recovery.is_explained
+    # Numbers that nobody may believe are not even kept.
+    assert recovery.influences == ()
+    assert recovery.sentence.startswith("Not explained")
+    assert alignment.sentence == "It is the same in every scenario: 40 steps."
+    assert (study.scenarios, study.points, study.failed) == (400, 100, 0)
+
+
+def test_where_hardly_a_scenario_passed_nothing_was_measured() -> None:
+    failed = [trial(number, (1, 1, 1), passed=number < 8) for number in range(EXPERIMENT.scenarios)]
+    study = sensitivity_of("word_count", EXPERIMENT, failed)
+    assert study.failed == 392
+    for drivers in study.drivers:
+        assert drivers.sentence == "Not measured: there were 2 settings at which a scenario passed."
+        assert drivers.influences == ()
+
+
+def effects(**totals: float) -> dict[str, Effect]:
+    return {name: Effect(total, total, 3.0, 20.5) for name, total in totals.items()}
+
+
+def told(q2: float = 0.9, most_degree: int = 3, **totals: float) -> str:
+    return cost_sentence(RECOVERY, Explained(5.0, 1.0, 2, most_degree, q2, effects(**totals)))
+
+
+def test_who_has_never_heard_of_variances_learns_what_drives_a_cost() -> None:
+    assert told(keys=0.6, parallelism=0.3, skew=0.2, disorder_ms=0.01) == (
+        "The number of keys drives it most, with a part in 60% of all differences:"
+        " 3 steps on average at 1 key, 20.5 at 23 keys. Next come the parallelism (30%)"
+        " and the skew of the keys (20%); nothing else matters much."
+    )
+    assert told(parallelism=0.7, fault_time=0.5) == (
+        "The parallelism drives it most, with a part in 70% of all differences:"
+        " 3 steps on average at 1 subtask, 20.5 at 4 subtasks. Next comes the moment of the kill (50%)."
+    )
+
+
+def test_what_more_scenarios_may_tell_is_said() -> None:
+    assert told(q2=0.3, keys=1).endswith("or not in a simple way.")
+    assert told(q2=0.3, most_degree=2, keys=1).endswith("More scenarios may tell.")
+
+
+def test_an_experiment_takes_the_place_of_the_one_before_with_its_family() -> None:
+    first, second, other = (
+        sensitivity_of(name, replace_seed(seed), trials())
+        for name, seed in (("word_count", 1), ("word_count", 2), ("page_views", 1))
+    )
+    report = Report(sensitivity=(first, other))
+    assert [(study.family, study.seed) for study in with_sensitivity(report, second)] == [
+        ("page_views", 1),
+        ("word_count", 2),
+    ]
+
+
+def replace_seed(seed: int) -> Experiment:
+    return Experiment(seed, EXPERIMENT.points, EXPERIMENT.replicates)
