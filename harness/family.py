@@ -44,6 +44,8 @@ Rows: TypeAlias = Sequence[Row]
 Role: TypeAlias = Literal["source", "keyed", "sink"]
 
 ROLES: Final = ("source", "keyed", "sink")
+FAMILY_MODULE: Final = "onceproof_family_"
+"""How the names of modules begin that a user's file is imported as."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +297,7 @@ def _is_found_at(name: str, path: Path) -> bool:
 
 
 def _module_alone(path: Path) -> ModuleType:
-    module_name = f"onceproof_family_{path.stem}"
+    module_name = f"{FAMILY_MODULE}{path.stem}"
     specification = importlib.util.spec_from_file_location(module_name, path)
     if specification is None or specification.loader is None:
         raise ImportError("not a Python file")

@@ -45,6 +45,7 @@ from harness.known import KnownSignature
 from harness.mutants import built_in_mutants
 from harness.mutants.measuring import Result, measure_all
 from harness.nights import NightHistory
+from harness.profiles import new_seed
 from harness.reporting import make_way, report_of, time_text, with_oracles, write_report
 from harness.running.runner import OutputUnwritable, RunResult, load_families, usable_processors
 from harness.settings import NIGHTS
@@ -89,7 +90,7 @@ def nightly(
         check_family(family)
     command = command or "onceproof nightly"
     if seed is None:
-        seed = int.from_bytes(os.urandom(4))
+        seed = new_seed()
         # What is in the report does the same again.
         command += f" --seed {seed}"
     night = _Night(out, seed, command, names, known)

@@ -26,7 +26,7 @@ from typing import Any, Final, TypeAlias
 
 from harness.checkers import PROPERTIES
 from harness.checkers.determinism import PROPERTY as DETERMINISM
-from harness.family import family_names
+from harness.family import family_names, split_address
 from harness.known import KnownSignature
 from harness.systems.protocol import system_names
 
@@ -99,11 +99,12 @@ def _families(value: Any, folder: Path) -> tuple[str, ...]:
 def _family(value: Any, place: str, folder: Path) -> str:
     if not isinstance(value, str) or not value:
         raise Unfit(f"must be the name or the path of a family, not {_shown(value)}", place)
-    if Path(value).suffix == ".py" or Path(value).name != value:
-        path = from_here(folder / value)
+    file, attribute = split_address(value)
+    if file is not None:
+        path = from_here(folder / file)
         if not path.is_file():
             raise Unfit(f"there is no file {value!r} beside {FILE}", place)
-        return str(path)
+        return f"{path}:{attribute}" if attribute else str(path)
     if value not in family_names():
         raise Unfit(f"unknown family {value!r}; {_instead(value, family_names())}", place)
     return value

@@ -24,6 +24,7 @@ from typing import Final, TypeAlias
 
 from harness.explanation.wording import replay_command
 from harness.family import (
+    FAMILY_MODULE,
     Family,
     FamilyError,
     address_of,
@@ -85,8 +86,9 @@ def replay_line(
     if isinstance(subject, Path):
         subject = Path(typed(subject, folder))
     file, attribute = split_address(address)
-    if file is not None:
-        address = typed(file, folder) + (f":{attribute}" if attribute else "")
+    if file is None:
+        return replay_command(subject, address, system)
+    address = typed(file, folder) + (f":{attribute}" if attribute else "")
     command = replay_command(subject, address, system)
     needed = [typed(entry, folder) for entry in needed_paths(family, path_at_start)]
     return f"PYTHONPATH={shlex.quote(os.pathsep.join(needed))} {command}" if needed else command
@@ -100,7 +102,7 @@ def needed_paths(family: Family, path_at_start: Sequence[str]) -> list[str]:
     given |= set() if file is None else {str(module_name_of(Path(file))[1])}
     entries = [os.path.abspath(entry) for entry in sys.path]
     entries = [entry for entry in dict.fromkeys(entries) if os.path.isdir(entry) and entry not in given]
-    used = _folders_of(sys.modules.values(), file)
+    used = _folders_of(sys.modules.values())
     return [entry for entry in entries if entry in used and not entry.startswith(_OF_THE_INTERPRETER)]
 
 
@@ -119,14 +121,14 @@ def found_by_children(folders: Sequence[str]) -> Iterator[None]:
             os.environ["PYTHONPATH"] = before
 
 
-def _folders_of(modules: Iterable[object], family_file: str | None) -> set[str]:
-    """Return the folders in which modules stand that are neither tests, nor set them up, nor the family."""
+def _folders_of(modules: Iterable[object]) -> set[str]:
+    """Return the folders in which modules stand that are neither tests, nor set them up, nor families."""
     folders = set()
     for module in list(modules):
         if not isinstance(module, ModuleType) or "." in module.__name__:
             continue
         file = vars(module).get("__file__")
-        if not isinstance(file, str) or file == family_file:
+        if not isinstance(file, str) or module.__name__.startswith(FAMILY_MODULE):
             continue
         path = Path(file)
         if path.name == "__init__.py":
