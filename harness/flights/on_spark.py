@@ -46,7 +46,6 @@ _PASSES: Final[dict[Point, int]] = {
     "snapshotted": _SUBTASKS,
     "uploaded": _SUBTASKS,
     "acknowledged": _SUBTASKS,
-    "aborted": PARALLELISM,
     "notified": _SUBTASKS,
     "committing": PARALLELISM,
     "committed": PARALLELISM,

@@ -27,7 +27,7 @@ import msgspec
 from harness.family import Family
 from harness.history import History
 from harness.mutants import find_mutant
-from harness.scenario import POINTS, FaultKind, Point, Scenario
+from harness.scenario import KILLS, FaultKind, Point, Scenario
 from harness.systems.epoch_retelling import TORN_METADATA, EpochRetelling
 from harness.systems.event_log import read_all_events
 from harness.systems.fault_board import read_board
@@ -62,11 +62,27 @@ DRIVER_POINTS: Final[tuple[Point, ...]] = (
     "committed",
 )
 """Points that only the driver passes, between two epochs: no worker runs a task there."""
-WORKER_POINTS: Final[tuple[Point, ...]] = tuple(point for point in POINTS if point not in DRIVER_POINTS)
+WORKER_POINTS: Final[tuple[Point, ...]] = (
+    "barrier_received",
+    "aligned",
+    "pre_committed",
+    "snapshotted",
+    "uploaded",
+    "acknowledged",
+    "restoring",
+    "restored",
+    "element",
+    "end_of_data",
+)
+"""Points that tasks pass, in workers."""
 
+ABORTED: Final[Point] = "aborted"
 MISSING: Final[frozenset[tuple[FaultKind, Point]]] = frozenset(
     {
         *[(kind, point) for kind in KILLS_OF_TASKS for point in DRIVER_POINTS],
+        # A sink ends with its snapshot and has nothing open then. What dead ones leave the driver sweeps, and
+        # a sweep passes no point.
+        *[(kind, ABORTED) for kind in sorted(KILLS)],
         # An epoch waits for its writes, so none can come after its time.
         ("late_write", "snapshotted"),
         ("late_write", "metadata_written"),
@@ -88,13 +104,15 @@ class SparkSystem:
         mutant: str = "",
         mutant_file: str = "",
         process_seconds: float = LONGEST_PROCESS_SECONDS,
+        drivers: Drivers | None = None,
     ) -> None:
         if mutant:
             # A wrong name is told here, and not by each driver.
             find_mutant(mutant, mutant_file or None)
+        self.drivers = drivers or Drivers(mutant, mutant_file)
+        """Of this system alone, or shared with others that plant the same bug, or none."""
         self._folder = folder
         self._process_seconds = process_seconds
-        self._drivers = Drivers(mutant, mutant_file)
 
     def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
         """One run in folders of its own; there is no trace to be had."""
@@ -102,16 +120,14 @@ class SparkSystem:
             faults, left = applicable(scenario.faults, CAPABILITIES, MISSING)
             spec = msgspec.structs.replace(spec_of(family, scenario, folder), faults=faults)
             lengths = {split: len(records) for split, records in scenario.records.items()}
-            run = SparkRun(
-                spec, lengths, folder, drivers=self._drivers, process_seconds=self._process_seconds
-            )
+            run = SparkRun(spec, lengths, folder, drivers=self.drivers, process_seconds=self._process_seconds)
             history = run.run()
         history.statistics.not_applicable = left
         return history
 
     def close(self) -> None:
         """End the drivers that are left; a run afterwards starts another one."""
-        self._drivers.close()
+        self.drivers.close()
 
 
 class Drivers:
@@ -139,6 +155,11 @@ class Drivers:
         """One will be needed soon."""
         if not self._idle:
             self._idle.append(Driver(self._mutant, self._mutant_file))
+
+    @property
+    def idle(self) -> int:
+        """How many wait for something to do."""
+        return len(self._idle)
 
     def close(self) -> None:
         """End all that are idle."""

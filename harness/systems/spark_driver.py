@@ -57,19 +57,20 @@ class Driver:
     """One driver process. It starts at once and is ready somewhat later; ``run`` waits for that."""
 
     def __init__(self, mutant: str = "", mutant_file: str = "") -> None:
-        self._folder = Path(_short_folder())
-        self._said = self._folder / "said"
+        self.folder = Path(_short_folder())
+        """What it writes beside the job's folders, and what it prints."""
+        self._said = self.folder / "said"
         self._ready = False
         with self._said.open("wb") as said:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", CHILD, str(self._folder), mutant, mutant_file],
+                [sys.executable, "-m", CHILD, str(self.folder), mutant, mutant_file],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=said,
-                env={**os.environ, "TMPDIR": str(self._folder)},
+                env={**os.environ, "TMPDIR": str(self.folder)},
                 start_new_session=True,
             )
-        self._finalizer = finalize(self, _finish, self._process, self._folder)
+        self._finalizer = finalize(self, _finish, self._process, self.folder)
 
     @property
     def process_id(self) -> int:

@@ -1,0 +1,70 @@
+"""Bugs planted into what only runs on Spark: in its driver, or in its workers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+
+from engine.connectors.file_sink import FileSinkFunction, Transaction
+from engine.job.deployment import RestorePlan
+from engine.messages import TaskId
+from engine.runtime.spark.committing import Committer
+from engine.runtime.spark.driver import SparkExecution
+from harness.mutants import Reached, mutant, replaced
+
+
+@mutant(
+    id="dead-attempts-are-not-swept",
+    breaks="no_leaks",
+    summary="the driver leaves the part files that killed workers have begun",
+)
+def dead_attempts_are_not_swept(reached: Reached) -> Iterator[None]:
+    """They are nobody's, and no reader sees them; but they stay for ever."""
+
+    def leaving(self: Committer) -> None:
+        reached()
+
+    with replaced(Committer, "sweep", leaving):
+        yield
+
+
+@mutant(
+    id="new-driver-commits-nothing",
+    breaks="exactly_once",
+    summary="a driver that begins does not commit what the checkpoint lists that it has found",
+)
+def new_driver_commits_nothing(reached: Reached) -> Iterator[None]:
+    """The driver before it had completed the checkpoint, and died before its commits."""
+    start_tasks = SparkExecution.start_tasks
+
+    def unsettled(self: SparkExecution, begin_with: dict[TaskId, RestorePlan]) -> None:
+        def nothing(committer: Committer, task: TaskId, plan: RestorePlan) -> None:
+            reached()
+
+        with replaced(Committer, "settle", nothing):
+            start_tasks(self, begin_with)
+
+    with replaced(SparkExecution, "start_tasks", unsettled):
+        yield
+
+
+@mutant(
+    id="second-commit-copies-the-file",
+    breaks="exactly_once",
+    summary="a commit that has been made already is made again, under another name",
+)
+def second_commit_copies_the_file(reached: Reached) -> Iterator[None]:
+    """The driver that made it died before it could say so."""
+    commit = FileSinkFunction.commit
+
+    def again(self: FileSinkFunction, transaction: Transaction) -> None:
+        name, length = transaction
+        target = os.path.join(self._base_path, name)
+        if length and os.path.exists(target):
+            reached()
+            shutil.copy(target, os.path.join(self._base_path, f"again-{name}"))
+        commit(self, transaction)
+
+    with replaced(FileSinkFunction, "commit", again):
+        yield

@@ -1,0 +1,289 @@
+"""The engine on Spark under real SIGKILLs: thirty scenarios that it survives, and bugs that it does not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from harness.family import load_family
+from harness.generation import generate
+from harness.history import ATTEMPT_STARTED, ERROR, JOB_FINISHED
+from harness.mutants import MutantError, built_in_mutants
+from harness.oracle import PythonOracle
+from harness.scenario import POINTS, VALID, Fault
+from harness.systems.protocol import NEEDED
+from harness.systems.retelling import OUTSIDE
+from harness.systems.spark import (
+    ABORTED,
+    CAPABILITIES,
+    DRIVER_POINTS,
+    MISSING,
+    WORKER_POINTS,
+    SparkRun,
+    SparkSystem,
+)
+from harness.systems.spark_driver import DriverFailed, session_members
+from harness.systems.spec import spec_of
+from harness.verdict import judge
+
+pytestmark = [pytest.mark.spark, pytest.mark.local_kill]
+
+MUTANTS = str(Path(__file__).with_name("spark_mutants.py"))
+EPOCHS = 3
+KILLS_OF_TASKS = ("kill_task", "kill_all")
+SEEDS = {
+    "word_count": (0, 1, 6, 16, 18, 25, 29, 39),
+    "page_views": (1, 3, 6, 13, 14, 18, 27, 33),
+    "flights": (4, 15, 20, 25, 26, 36, 38, 39),
+    "tickets": (6, 9, 11, 21, 24, 26, 32, 38),
+}
+"""Of each family some scenarios with 15 to 30 records, at parallelism 1 to 4."""
+
+
+def fault(kind, point, rescale_to=0):
+    """In the second epoch, where a checkpoint is behind and records are ahead."""
+    if point in ("element", "end_of_data"):
+        return Fault(kind, point, occurrence=9 if point == "element" else 1, rescale_to=rescale_to)
+    return Fault(kind, point, checkpoint=0 if point == "committing" else 1, rescale_to=rescale_to)
+
+
+def planned_faults():
+    """Faults for thirty scenarios: each kill at each of its points; what the outside does wrong on top."""
+    kills = [(kind, point) for point in WORKER_POINTS for kind in KILLS_OF_TASKS]
+    # Of the points that workers pass the driver dies at two, before and after a pre-commit: deaths are dear.
+    kills += [("kill_process", point) for point in (*DRIVER_POINTS, "aligned", "pre_committed")]
+    plan = [
+        [fault(kind, point, rescale_to=place // 3 % 4 + 1 if place % 3 == 0 else 0)]
+        for place, (kind, point) in enumerate(kills)
+    ]
+    others = [
+        (kind, point)
+        for kind in VALID
+        if NEEDED[kind] in CAPABILITIES
+        for point in VALID[kind]
+        if not kind.startswith("kill") and (kind, point) not in MISSING
+    ]
+    for place, (kind, point) in enumerate(others):
+        plan[3 * place].append(fault(kind, point))
+    # Spark gives up what has died four times, and the job begins a new attempt.
+    plan.append([fault("kill_task", "aligned")] * 4)
+    # Somewhere in the next epoch.
+    plan.append([msgspec.structs.replace(fault("kill_all", "acknowledged"), after=30)])
+    return plan
+
+
+PLAN = planned_faults()
+
+
+def scenario_of(number):
+    """The scenario of that number: drawn, then cut into epochs, with the faults that are planned for it."""
+    names = sorted(SEEDS)
+    name = names[number % len(names)]
+    drawn = generate(load_family(name), SEEDS[name][number // len(names)])
+    return msgspec.structs.replace(
+        drawn,
+        faults=tuple(PLAN[number]),
+        # Three steps a record; what is left over is read in one more epoch.
+        checkpoint_interval_ms=3 * (drawn.record_count() // EPOCHS),
+        max_parallelism=max(8, drawn.max_parallelism),
+        tolerable_failures=1,
+        restart_delay_ms=1,
+    )
+
+
+def title(number):
+    faults = "+".join(dict.fromkeys([f"{fault.kind}-{fault.point}" for fault in PLAN[number]]))
+    return f"{number}-{scenario_of(number).family}-{faults}"
+
+
+@pytest.fixture(scope="module")
+def system():
+    """One driver serves all tests that do not kill it."""
+    with closing(SparkSystem()) as system:
+        yield system
+
+
+def tried(system, scenario, family=None):
+    """Run a scenario and judge it."""
+    family = family or load_family(scenario.family)
+    history = system.run(family, scenario)
+    return history, judge(scenario, history, PythonOracle(family, scenario))
+
+
+def test_the_thirty_scenarios_have_every_fault_that_there_is():
+    struck = {(each.kind, each.point) for faults in PLAN for each in faults}
+    possible = {
+        (kind, point)
+        for kind in VALID
+        if NEEDED[kind] in CAPABILITIES
+        for point in VALID[kind]
+        if (kind, point) not in MISSING and (kind != "kill_process" or point in DRIVER_POINTS)
+    }
+    assert len(PLAN) == 30
+    assert possible <= struck
+    assert {point for kind, point in struck if kind.startswith("kill")} == set(POINTS) - {ABORTED}
+    assert {scenario_of(number).family for number in range(30)} == set(SEEDS)
+
+
+@pytest.mark.parametrize("number", range(len(PLAN)), ids=title)
+def test_a_scenario_under_real_kills_loses_and_repeats_nothing(system, number):
+    scenario = scenario_of(number)
+    history, verdict = tried(system, scenario)
+    assert verdict.violations == ()
+    # Every fault has struck, once: a kill that nobody dies of proves nothing.
+    assert history.statistics.coverage == Counter([(each.kind, each.point) for each in scenario.faults])
+    assert history.statistics.not_applicable == {}
+    assert history.events[-1][1] == JOB_FINISHED
+
+
+@pytest.mark.parametrize(
+    ("mutant", "broken", "faults"),
+    [
+        ("commit-before-completion", "consistent_cut", []),
+        ("offsets-missing", "exactly_once", [fault("kill_process", "metadata_written")]),
+        ("second-commit-copies-the-file", "exactly_once", [fault("kill_process", "committed")]),
+        ("new-driver-commits-nothing", "exactly_once", [fault("kill_process", "completed")]),
+        ("dead-attempts-are-not-swept", "no_leaks", [fault("kill_task", "pre_committed")]),
+    ],
+)
+def test_a_planted_bug_is_caught(mutant, broken, faults):
+    built_in = mutant in {each.id for each in built_in_mutants()}
+    scenario = msgspec.structs.replace(
+        scenario_of(2),
+        faults=tuple(faults),
+        # All is read in one epoch: without offsets the job would never come to the end of a second one.
+        checkpoint_interval_ms=1000 if mutant == "offsets-missing" else scenario_of(2).checkpoint_interval_ms,
+    )
+    with closing(SparkSystem(mutant=mutant, mutant_file="" if built_in else MUTANTS)) as system:
+        _, verdict = tried(system, scenario)
+    assert broken in verdict.failed_properties()
+
+
+def test_a_mutant_that_does_not_exist_is_an_error_at_once():
+    with pytest.raises(MutantError, match="did you mean offsets-missing"):
+        SparkSystem(mutant="offset-missing")
+
+
+def test_what_does_not_exist_in_epochs_is_counted_and_the_rest_is_run(system):
+    absent = (
+        Fault("lose_message", "notified"),
+        Fault("kill_task", "committing"),
+        Fault("kill_all", "completed"),
+        Fault("kill_process", "aborted"),
+        Fault("late_write", "snapshotted", delay=3),
+    )
+    killed = Fault("kill_task", "restored", checkpoint=1)
+    history, verdict = tried(system, msgspec.structs.replace(scenario_of(1), faults=(*absent, killed)))
+    assert verdict.violations == ()
+    assert history.statistics.not_applicable == {(each.kind, each.point): 1 for each in absent}
+    assert history.statistics.coverage == {("kill_task", "restored"): 1}
+
+
+def test_a_job_goes_on_at_the_parallelism_that_each_kill_asks_for(system):
+    faults = (
+        Fault("kill_task", "aligned", checkpoint=1, rescale_to=3),
+        Fault("kill_process", "completed", checkpoint=2, rescale_to=1),
+    )
+    scenario = msgspec.structs.replace(scenario_of(3), faults=faults, parallelism=2, sink_parallelism=0)
+    history, verdict = tried(system, scenario)
+    assert verdict.violations == ()
+    started = [payload for _, kind, _, payload in history.events if kind == ATTEMPT_STARTED]
+    assert [payload["parallelism"] for payload in started] == [2, 3, 1]
+    # The kill of a task is felt at the end of its epoch, that of the driver by the next one.
+    assert [payload["restored"] for payload in started] == [None, 1, 2]
+
+
+def test_a_kill_and_its_recovery_are_measured(system):
+    faults = (Fault("kill_task", "element", "source-0", occurrence=2),)
+    scenario = msgspec.structs.replace(scenario_of(3), faults=faults, source_parallelism=1)
+    history, verdict = tried(system, scenario)
+    assert verdict.violations == ()
+    [recovery] = history.statistics.recoveries
+    assert (recovery.task, recovery.restored, recovery.position) == ("source-0", None, 2)
+    assert recovery.replayed == history.statistics.records_replayed == 2
+    assert recovery.seconds is not None
+    # Spark gave the task to another worker: the job has not even noticed.
+    assert history.statistics.attempts == 1
+
+
+def test_a_family_of_a_users_own_is_run_from_its_file(system, tmp_path):
+    word_count = load_family("word_count")
+    text = Path(str(word_count.__file__)).read_text(encoding="utf-8")
+    path = tmp_path / "mine.py"
+    path.write_text(text.replace('name = "word_count"', 'name = "mine"'), encoding="utf-8")
+    scenario = msgspec.structs.replace(
+        scenario_of(3), family="mine", faults=(Fault("kill_task", "pre_committed", checkpoint=1),)
+    )
+    kept = SparkSystem(tmp_path / "runs", drivers=system.drivers)
+    _, verdict = tried(kept, scenario, load_family(str(path)))
+    assert verdict.violations == ()
+    # A folder that was asked for is kept, with what driver and workers told.
+    assert len(list((tmp_path / "runs").glob("*/events-1.jsonl*"))) >= 3
+
+
+def test_an_error_of_the_family_ends_the_run_with_its_name(system, tmp_path):
+    text = Path(str(load_family("word_count").__file__)).read_text(encoding="utf-8")
+    path = tmp_path / "broken.py"
+    path.write_text(
+        text.replace("def process_element(self", "def process_element(self, missing"), encoding="utf-8"
+    )
+    scenario = msgspec.structs.replace(scenario_of(3), faults=())
+    history, verdict = tried(system, scenario, load_family(str(path)))
+    errors = [payload for _, kind, _, payload in history.events if kind == ERROR]
+    assert {error["type"] for error in errors} == {"TypeError"}
+    assert verdict.signature[0] == "TypeError"
+
+
+def test_a_job_that_does_not_end_in_its_time_is_stuck_and_its_driver_gone(system):
+    hurried = SparkSystem(process_seconds=0.05, drivers=system.drivers)
+    _, verdict = tried(hurried, msgspec.structs.replace(scenario_of(3), faults=()))
+    assert verdict.signature == ("liveness", "stuck")
+    assert system.drivers.idle == 0
+
+
+def test_nothing_of_a_driver_that_is_killed_from_outside_outlives_it(system, tmp_path):
+    family, scenario = load_family("word_count"), msgspec.structs.replace(scenario_of(3), faults=())
+    driver = system.drivers.take()
+    driver.wait_until_ready()
+    system.drivers.give_back(driver)
+    # Python, and the Java that it has started.
+    assert len(session_members(driver.process_id)) >= 2
+
+    def kill_after_first_commit():
+        events = tmp_path / "events-1.jsonl"
+        while not (events.exists() and b"committed" in events.read_bytes()):
+            time.sleep(0.001)
+        os.kill(driver.process_id, signal.SIGKILL)
+
+    threading.Thread(target=kill_after_first_commit, daemon=True).start()
+    lengths = {split: len(records) for split, records in scenario.records.items()}
+    run = SparkRun(spec_of(family, scenario, tmp_path), lengths, tmp_path, drivers=system.drivers)
+    history = run.run()
+    assert session_members(driver.process_id) == []
+    assert not driver.folder.exists()
+    assert judge(scenario, history, PythonOracle(family, scenario)).violations == ()
+    assert history.statistics.coverage == {("kill_process", OUTSIDE): 1}
+    assert history.statistics.attempts == 2
+
+
+def test_a_driver_that_cannot_start_says_why(monkeypatch):
+    monkeypatch.setattr("harness.systems.spark_driver.CHILD", "harness.systems.nobody")
+    with closing(SparkSystem()) as broken, pytest.raises(DriverFailed, match="No module named") as caught:
+        broken.run(load_family("word_count"), scenario_of(3))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_specification_that_cannot_be_read_is_told_by_the_driver(system, tmp_path):
+    driver = system.drivers.take()
+    answer = driver.run(tmp_path / "none.json", 60)
+    assert (answer.code, answer.in_time) == (2, True)
+    assert "none.json: [Errno 2] No such file" in driver.last_words()
+    system.drivers.give_back(driver)
