@@ -112,36 +112,6 @@ class RuntimeContext(KeyedStateStore, eq=False, kw_only=True):
         """Milliseconds since the epoch, as of the event in hand."""
         return self.clock()
 
-    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState:
-        """The value kept for the current key.
-
-        Raises TypeError where the stream is not keyed; so do the others.
-        """
-        return self._keyed_backend(state_descriptor).value_state(state_descriptor)
-
-    def get_list_state(self, state_descriptor: ListStateDescriptor) -> KeyedListState:
-        """The list kept for the current key."""
-        return self._keyed_backend(state_descriptor).list_state(state_descriptor)
-
-    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState:
-        """The map kept for the current key."""
-        return self._keyed_backend(state_descriptor).map_state(state_descriptor)
-
-    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState:
-        """The reduced value kept for the current key."""
-        return self._keyed_backend(state_descriptor).reducing_state(state_descriptor)
-
-    def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState:
-        """The accumulator kept for the current key."""
-        return self._keyed_backend(state_descriptor).aggregating_state(state_descriptor)
-
-    def _keyed_backend(self, descriptor: StateDescriptor) -> KeyedStateBackend:
-        if self.backend is None:
-            raise TypeError(
-                f"state {descriptor.name!r} of {self.task_name!r} needs a keyed stream: call key_by first"
-            )
-        return self.backend
-
     def probe(self, point: str, checkpoint_id: int) -> None:
         """Tell whoever watches that the function passes a protocol point; it may raise."""
         self.pass_point(point, checkpoint_id)
