@@ -65,7 +65,9 @@ JUDGES_MAY_IMPORT = ("engine.runtime.spark_session",)
 
 # Heavy dependencies, each with its homes; tests are at home everywhere.
 HOMES = {
-    "pyspark": re.compile(r"engine\.runtime\.spark|harness\.(systems|oracle|flights|campaign)"),
+    "pyspark": re.compile(
+        r"engine\.runtime\.spark|harness\.(systems|oracle|flights|campaign|benchmarks\.spark)"
+    ),
     "py4j": re.compile(r"engine\.runtime\.spark"),
     "chaospy": re.compile(r"harness\.sampling"),
     "numpoly": re.compile(r"harness\.sampling"),

@@ -172,11 +172,11 @@ def _job_seconds(source: PoolSource) -> tuple[float, float, int]:
         cpu, wall = time.process_time(), time.perf_counter()
         result = env.execute("bench local")
         cpu_seconds, wall_seconds = time.process_time() - cpu, time.perf_counter() - wall
-        _check(output, source)
+        check_counts(output, source)
     return cpu_seconds, wall_seconds, result.checkpoints
 
 
-def _check(output: Path, source: PoolSource) -> None:
+def check_counts(output: Path, source: PoolSource) -> None:
     """Raise WrongCount unless every key was counted from one to the last, in the order of the files."""
     # part-<subtask>-<epoch>-<attempt>: a key has one subtask, whose files follow one another.
     parts = sorted(output.iterdir(), key=lambda part: [int(number) for number in part.name.split("-")[1:3]])

@@ -37,6 +37,7 @@ BENCHMARKS: Final[dict[str, str]] = {
     "simulate": "harness.benchmarks.simulate:measure",
     "local": "harness.benchmarks.local:measure",
     "campaign": "harness.benchmarks.campaign:measure",
+    "spark": "harness.benchmarks.spark:measure",
 }
 """By name, "module:function"."""
 

@@ -1,0 +1,87 @@
+"""The benchmark of the engine on Spark, at a tiny size: all three that it measures really count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.benchmarks import spark as benchmarks_spark
+from harness.benchmarks.local import PoolSource, WrongCount
+from harness.benchmarks.measurement import load_benchmark
+from harness.benchmarks.spark import measure
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def session(spark: SparkSession) -> Iterator[SparkSession]:
+    """The shared session, with the options that the benchmark sets as they were."""
+    before = {option: spark.conf.get(option, None) for option in benchmarks_spark._STREAMING}
+    yield spark
+    for option, value in before.items():
+        if value is None:
+            spark.conf.unset(option)
+        else:
+            spark.conf.set(option, value)
+
+
+def test_engine_floor_and_peer_are_measured_side_by_side(session: SparkSession) -> None:
+    found = measure(records=8_000, keys=(40,), rounds=1, small_epochs=2, session=session)
+    assert set(found.floors) == {
+        "records_per_second_40_keys",
+        "records_per_second_40_keys_median",
+        "transform_with_state_40_keys",
+        "epoch_ms",
+    }
+    assert set(found.ratios) == {"records_per_second_40_keys", "transform_with_state_40_keys", "epoch_ms"}
+    assert all(value > 0 for value in (*found.figures.values(), *found.floors.values()))
+    assert found.ratios["transform_with_state_40_keys"] == pytest.approx(
+        found.figures["records_per_second_40_keys"] / found.floors["transform_with_state_40_keys"], rel=0.01
+    )
+
+
+def test_a_bare_shuffle_that_loses_records_spoils_the_measurement(
+    session: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forgetful(partition: int, buffers: Any) -> Iterator[int]:
+        yield sum(len(buffer) for _, buffer in list(buffers)[1:])
+
+    monkeypatch.setattr(benchmarks_spark, "_count", forgetful)
+    source = PoolSource(4_000, 10)
+    pool = session.sparkContext.broadcast(source.pool)
+    with pytest.raises(WrongCount, match=r"the bare shuffle made [\d,]+ rows of 4,000 records"):
+        benchmarks_spark._floor_seconds(session, source, pool)
+
+
+@pytest.mark.parametrize("rows", ["0,1\n0,2\n0,2\n1,1\n", "0,1\n0,2\n0,4\n1,1\n", "0,1\n0,2\n1,1\n", ""])
+def test_rows_of_the_peer_that_are_missing_or_there_twice_spoil_the_measurement(
+    session: SparkSession, tmp_path: Path, rows: str
+) -> None:
+    part = tmp_path / "part-0.csv"
+    part.write_text("0,1\n0,2\n0,3\n1,1\n")
+    source = PoolSource(4, 2)
+    benchmarks_spark._check_peer(session, str(tmp_path), source)
+    part.write_text(rows)
+    with pytest.raises(WrongCount, match=r"transformWithState wrote \d rows of 4 records"):
+        benchmarks_spark._check_peer(session, str(tmp_path), source)
+
+
+def test_the_peer_reads_every_record_in_as_many_batches_as_there_are_epochs(tmp_path: Path) -> None:
+    from pyarrow import parquet
+
+    source = PoolSource(10_001, 7)
+    benchmarks_spark._write_keys(source, tmp_path / "input")
+    files = sorted((tmp_path / "input").iterdir())
+    assert len(files) == 4
+    keys = [key for path in files for key in parquet.read_table(path).column("key").to_pylist()]
+    assert keys == [key for key, _ in source.pool[:10_001]]
+
+
+def test_the_command_knows_it() -> None:
+    assert load_benchmark("spark") is measure
