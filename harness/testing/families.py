@@ -38,6 +38,7 @@ from harness.family import (
 FamilyLike: TypeAlias = str | os.PathLike[str] | object
 """A name, a path, a module, or an object or class with the members of a family; None: the test's module."""
 
+_OURS: Final = str(Path(__file__).absolute().parents[2])
 _OF_THE_INTERPRETER: Final = (sys.prefix, sys.base_prefix, str(Path(sys.executable).parent))
 
 
@@ -97,8 +98,8 @@ def replay_line(
 def needed_paths(family: Family, path_at_start: Sequence[str]) -> list[str]:
     """Return the folders that modules were imported from and that a new interpreter would not look in."""
     file = source_file(family)
-    # Loading a family adds the folder that it is imported from.
-    given = {os.path.abspath(entry) for entry in path_at_start[1:]}
+    # Loading a family adds the folder that it is imported from, and onceproof finds itself.
+    given = {_OURS, *(os.path.abspath(entry) for entry in path_at_start[1:])}
     given |= set() if file is None else {str(module_name_of(Path(file))[1])}
     entries = [os.path.abspath(entry) for entry in sys.path]
     entries = [entry for entry in dict.fromkeys(entries) if os.path.isdir(entry) and entry not in given]
