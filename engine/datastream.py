@@ -65,6 +65,10 @@ from engine.operators.sink import SinkOperator
 from engine.operators.stateless import FilterOperator, FlatMapOperator, MapOperator
 from engine.output_tag import OutputTag
 from engine.watermarks.strategy import WatermarkStrategy
+from engine.windowed_stream import AllWindowedStream, WindowedStream
+from engine.windows.assigners import GlobalWindows, WindowAssigner
+from engine.windows.evictors import CountEvictor
+from engine.windows.triggers import CountTrigger, PurgingTrigger
 
 if TYPE_CHECKING:
     from engine.environment import StreamExecutionEnvironment
@@ -280,6 +284,10 @@ class DataStream:
         upstream = Upstream(self._node("side output"), None, output_tag.tag_id)
         return DataStream(self._environment, (upstream,), output_tag.type_info)
 
+    def window_all(self, window_assigner: WindowAssigner) -> AllWindowedStream:
+        """Cut the stream into windows over all records, which are worked out in one subtask."""
+        return AllWindowedStream(self, window_assigner)
+
     # ---- sinks
 
     def add_sink(self, sink_func: SinkFunction) -> DataStreamSink:
@@ -328,6 +336,21 @@ class KeyedStream(DataStream):
         kind = TimedProcessOperator if has_timers(func) else KeyedProcessOperator
         factory = OperatorFactory(kind, func, self._key_selector, self._key_type)
         return self._transform("KeyedProcess", factory, output_type)
+
+    def window(self, window_assigner: WindowAssigner) -> WindowedStream:
+        """Cut the records of each key into windows."""
+        return WindowedStream(self, window_assigner)
+
+    def count_window(self, size: int, slide: int = 0) -> WindowedStream:
+        """Windows of the last ``size`` records of a key, worked out every ``slide`` records.
+
+        Without a slide each record is in one window, which is worked out when it is full. As in Flink, the
+        first windows with a slide are shorter, and what is left at the end is not worked out.
+        """
+        windowed = self.window(GlobalWindows.create())
+        if not slide:
+            return windowed.trigger(PurgingTrigger.of(CountTrigger.of(size)))
+        return windowed.evictor(CountEvictor.of(size)).trigger(CountTrigger.of(slide))
 
     def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction) -> DataStream:
         """The values of a key reduced to one, given out after each value."""

@@ -47,6 +47,7 @@ ROOMS = (
         "environment",
         "adapters",
         "aggregations",
+        "windowed_stream",
         "checkpoint_config",
         "execution_config",
     ),

@@ -6,7 +6,9 @@ Every module under ``adapters/`` offers a dict ADAPTERS of them. Areas without o
 covered, in the summary and in the JSON, and never count as passed.
 
 What Flink leaves unspecified, such as the order of a hash map, the vectors state in their expected answer:
-an adapter is handed the names that it lists in its module's GIVEN.
+an adapter is handed the names that it lists in its module's GIVEN. Where there is no way to say so, as for
+what one watermark fires for several keys, its module's UNORDERED has a function from the vector's input and
+an answer to that answer in an order of its own, which is asked about both answers.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ class Adapter:
 
     answer: Callable[..., Any]
     given: tuple[str, ...] = ()
+    unordered: Callable[[Any, Any], Any] = lambda given, answer: answer
 
     def __call__(self, vector: Vector) -> Any:
         """Give the engine's answer."""
@@ -108,7 +111,8 @@ def load_adapters() -> dict[str, Adapter]:
         given: Mapping[str, tuple[str, ...]] = getattr(module, "GIVEN", {})
         for area, answer in module.ADAPTERS.items():
             assert area not in adapters, f"{path}: a second adapter for {area}"
-            adapters[area] = Adapter(answer, given.get(area, ()))
+            unordered = getattr(module, "UNORDERED", {}).get(area, Adapter.unordered)
+            adapters[area] = Adapter(answer, given.get(area, ()), unordered)
     return adapters
 
 

@@ -45,6 +45,8 @@ EXTRA = {
     ("SinkFunction", "close"): JAVA,
     ("Types", "DATACLASS"): OURS,
     ("Types", "DYNAMIC"): OURS,
+    ("AllWindowedStream", "evictor"): JAVA,
+    ("WindowedStream", "evictor"): JAVA,
     ("WatermarkStrategy", "for_generator"): JAVA,
     ("WatermarkStrategy", "create_watermark_generator"): JAVA,
     ("WatermarkStrategy", "create_timestamp_assigner"): JAVA,

@@ -123,3 +123,9 @@ class Bench:
 @pytest.fixture
 def bench() -> Bench:
     return Bench()
+
+
+@pytest.fixture(scope="session")
+def new_bench() -> type[Bench]:
+    """For tests that need a bench for each of many examples."""
+    return Bench

@@ -1,0 +1,269 @@
+"""What a window operator is put together from: what it keeps, how it works a window out, whom it lets ask.
+
+Contents, the state of triggers and that of process functions are keyed state with the window as namespace;
+so they are in snapshots, go with their key, and are gone when the window is cleared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from engine.functions import AggregateFunction, Function, KeyedStateStore, ReduceFunction
+from engine.state.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+)
+from engine.state.keyed import KeyedStateBackend
+from engine.state.timers import Timers
+from engine.types import TypeInformation, Types
+from engine.types.wrapped import nullable
+from engine.windows.assigners import WindowAssigner
+from engine.windows.evictors import Evictor, TimestampedValue, WindowEvictorContext
+from engine.windows.functions import (
+    AllWindowFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowContext,
+    WindowFunction,
+)
+from engine.windows.triggers import MergedScope, Trigger
+
+CONTENTS: Final = "window-contents"
+WINDOW_TIMERS: Final = "window-timers"
+MERGING_WINDOWS: Final = "merging-window-set"
+"""The names of Flink's WindowOperator."""
+
+
+class WindowSettings(Struct, frozen=True):
+    """What was said about the windows of a stream. ``late_tag`` is the id of the tag of late records."""
+
+    assigner: WindowAssigner
+    trigger: Trigger
+    key_selector: Callable[[Any], Any]
+    key_type: TypeInformation | None
+    value_type: TypeInformation | None
+    accumulator_type: TypeInformation | None = None
+    evictor: Evictor | None = None
+    allowed_lateness_ms: int = 0
+    late_tag: str | None = None
+
+
+class WindowFunctions:
+    """What records are folded with on their way into a window, and what is called with its contents."""
+
+    def __init__(self, fold: ReduceFunction | AggregateFunction | None, function: Function | None) -> None:
+        self.fold = fold
+        self.function = function
+
+    def all(self) -> list[Function]:
+        """Both, as far as they are there."""
+        return [each for each in (self.fold, self.function) if each is not None]
+
+
+def contents_descriptor(settings: WindowSettings, functions: WindowFunctions) -> StateDescriptor:
+    """Describe what is kept of the records of a window."""
+    value_type = settings.value_type or Types.DYNAMIC()
+    fold = functions.fold
+    if settings.evictor is not None:
+        return ListStateDescriptor(CONTENTS, Types.TUPLE([value_type, nullable(Types.LONG())]))
+    if isinstance(fold, ReduceFunction):
+        return ReducingStateDescriptor(CONTENTS, fold, value_type)
+    if fold is not None:
+        return AggregatingStateDescriptor(CONTENTS, fold, settings.accumulator_type)
+    return ListStateDescriptor(CONTENTS, value_type)
+
+
+def folded(fold: ReduceFunction | AggregateFunction, values: Sequence[Any]) -> Any:
+    """Fold records that were kept one by one, because an evictor had to see them."""
+    if isinstance(fold, ReduceFunction):
+        result = values[0]
+        for value in values[1:]:
+            result = fold.reduce(result, value)
+        return result
+    accumulator = fold.create_accumulator()
+    for value in values:
+        accumulator = fold.add(value, accumulator)
+    return fold.get_result(accumulator)
+
+
+def worked_out_by(
+    function: Function | None, context: ProcessContext
+) -> Callable[[Any, Any, Sequence[Any]], Iterable[Any] | None]:
+    """Give the function of key, window and elements that gives the values to emit."""
+    if function is None:
+        return lambda key, window, elements: elements
+    if isinstance(function, WindowFunction):
+        return function.apply
+    if isinstance(function, AllWindowFunction):
+        apply = function.apply
+        return lambda key, window, elements: apply(window, elements)
+    if isinstance(function, ProcessWindowFunction):
+        process = function.process
+        return lambda key, window, elements: process(key, context.of(window), elements)
+    assert isinstance(function, ProcessAllWindowFunction)
+    process_all = function.process
+    return lambda key, window, elements: process_all(context.of(window), elements)
+
+
+class WindowStateStore(KeyedStateStore, kw_only=True):
+    """State of the current key and of a window."""
+
+    window_type: TypeInformation
+    namespace: Any
+
+    def get_state(self, state_descriptor: Any) -> Any:
+        """The value kept for the window."""
+        return self._of_window(state_descriptor)
+
+    def get_list_state(self, state_descriptor: Any) -> Any:
+        """The list kept for the window."""
+        return self._of_window(state_descriptor)
+
+    def get_map_state(self, state_descriptor: Any) -> Any:
+        """The map kept for the window."""
+        return self._of_window(state_descriptor)
+
+    def get_reducing_state(self, state_descriptor: Any) -> Any:
+        """The reduced value kept for the window."""
+        return self._of_window(state_descriptor)
+
+    def get_aggregating_state(self, state_descriptor: Any) -> Any:
+        """The accumulator kept for the window."""
+        return self._of_window(state_descriptor)
+
+    def _of_window(self, descriptor: StateDescriptor) -> Any:
+        state = self._keyed_backend(descriptor).state(descriptor, self.window_type)
+        state.set_current_namespace(self.namespace)
+        return state
+
+
+class Scope:
+    """What the contexts of windows have in common: whose state and timers they are, and what time it is."""
+
+    __slots__ = ("backend", "clock", "merging", "task_name", "timers", "to_data", "window_type")
+
+    def __init__(
+        self,
+        backend: KeyedStateBackend,
+        timers: Timers,
+        clock: Callable[[], int],
+        assigner: WindowAssigner,
+        task_name: str,
+        merging: bool,
+    ) -> None:
+        serializer = assigner.get_window_serializer()
+        self.backend = backend
+        self.timers = timers
+        self.clock = clock
+        self.window_type = serializer.window_type
+        self.to_data = serializer.to_data
+        self.task_name = task_name
+        self.merging = merging
+
+
+class ProcessContext(WindowContext):
+    """The context of process window functions; one object serves all windows of a subtask."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._window: Any = None
+
+    def of(self, window: Any) -> ProcessContext:
+        """The same, for a window."""
+        self._window = window
+        return self
+
+    def window(self) -> Any:
+        """The window that is worked out."""
+        return self._window
+
+    def current_processing_time(self) -> int:
+        """As of the event in hand."""
+        return self._scope.clock()
+
+    def current_watermark(self) -> int:
+        """The event time that was reached."""
+        return self._scope.timers.watermark
+
+    def window_state(self) -> KeyedStateStore:
+        """State of the current key and this window."""
+        scope = self._scope
+        if scope.merging:
+            raise TypeError(
+                f"{scope.task_name!r} asks for the state of a window that may merge with others:"
+                " keep it in global_state(), or use windows that do not merge"
+            )
+        return WindowStateStore(
+            task_name=scope.task_name,
+            backend=scope.backend,
+            window_type=scope.window_type,
+            namespace=scope.to_data(self._window),
+        )
+
+    def global_state(self) -> KeyedStateStore:
+        """State of the current key."""
+        return KeyedStateStore(task_name=self._scope.task_name, backend=self._scope.backend)
+
+
+class KeyAndWindow(MergedScope, WindowEvictorContext):
+    """The context of triggers and evictors: the backend's current key, and ``namespace``, the window as data.
+
+    ``merged`` are the namespaces of the windows that become one, while they do.
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        self._backend = scope.backend
+        self._timers = scope.timers
+        self._clock = scope.clock
+        self._window_type = scope.window_type
+        self._states: dict[str, Any] = {}
+        self.namespace: Any = None
+        self.merged: list[Any] = []
+
+    def get_current_processing_time(self) -> int:
+        """As of the event in hand."""
+        return self._clock()
+
+    def get_current_watermark(self) -> int:
+        """The event time that was reached."""
+        return self._timers.watermark
+
+    def register_processing_time_timer(self, time: int) -> None:
+        """For this key and window."""
+        self._timers.register_processing(self._backend.current_key, (time, self.namespace))
+
+    def register_event_time_timer(self, time: int) -> None:
+        """For this key and window."""
+        self._timers.event.register(self._backend.current_key, (time, self.namespace))
+
+    def delete_processing_time_timer(self, time: int) -> None:
+        """Of this key and window."""
+        self._timers.processing.delete(self._backend.current_key, (time, self.namespace))
+
+    def delete_event_time_timer(self, time: int) -> None:
+        """Of this key and window."""
+        self._timers.event.delete(self._backend.current_key, (time, self.namespace))
+
+    def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
+        """Of this key and window."""
+        state = self._states.get(state_descriptor.name)
+        if state is None:
+            state = self._backend.state(state_descriptor, self._window_type)
+            self._states[state_descriptor.name] = state
+        state.set_current_namespace(self.namespace)
+        return state
+
+    def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
+        """Into this window."""
+        state = self.get_partitioned_state(state_descriptor)
+        state.merge_namespaces(self.namespace, self.merged)
+
+
+def timestamped(pairs: Iterable[tuple[Any, int | None]]) -> list[TimestampedValue]:
+    """Give stored records as evictors see them."""
+    return [TimestampedValue(value, timestamp) for value, timestamp in pairs]

@@ -1,0 +1,178 @@
+"""The window operator against a model that keeps everything and looks through it each time."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.adapters import CallableReduce
+from engine.elements import MAX_WATERMARK
+from engine.functions import AggregateFunction
+from engine.key_groups import key_group_of, operator_index
+from engine.operators.window import WindowOperator
+from engine.operators.window_parts import WindowFunctions, WindowSettings
+from engine.types import Types
+from engine.windows.assigners import (
+    EventTimeSessionWindows,
+    MergingWindowAssigner,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
+from engine.windows.functions import ProcessWindowFunction
+
+MAX_PARALLELISM = 8
+LATE = "late"
+
+
+class Total(AggregateFunction):
+    """Adds up numbers."""
+
+    def create_accumulator(self):
+        return 0
+
+    def add(self, value, accumulator):
+        return accumulator + value[1]
+
+    def get_result(self, accumulator):
+        return accumulator
+
+    def merge(self, acc_a, acc_b):
+        return acc_a + acc_b
+
+
+class Told(ProcessWindowFunction):
+    """Key, window, and the sum of what it is given: pairs, or one number."""
+
+    def process(self, key, context, elements):
+        window = context.window()
+        numbers = [each if isinstance(each, int) else each[1] for each in elements]
+        yield key, (window.start, window.end), sum(numbers)
+
+
+FOLDS = {"list": None, "reduce": CallableReduce(lambda a, b: (a[0], a[1] + b[1])), "aggregate": Total()}
+
+
+class Model:
+    """Windows worked out in the simplest way: everything is kept, and looked through each time."""
+
+    def __init__(self, assigner, lateness):
+        self.assigner = assigner
+        self.lateness = lateness
+        self.watermark = -(1 << 63)
+        self.windows = {}
+        self.emitted = []
+        self.late = []
+
+    def windows_of(self, timestamp):
+        return list(self.assigner.assign_windows(None, timestamp, None))
+
+    def is_over(self, window):
+        return window.end - 1 + self.lateness <= self.watermark
+
+    def add(self, key, number, timestamp):
+        added = False
+        for window in self.windows_of(timestamp):
+            held = self.windows.setdefault(key, {})
+            joined = []
+            if isinstance(self.assigner, MergingWindowAssigner):
+                joined = [other for other in held if other.intersects(window)]
+                for other in joined:
+                    window = window.cover(other)
+            if self.is_over(window):
+                continue
+            added = True
+            numbers = [number for other in joined for number in held.pop(other)]
+            numbers = numbers or held.get(window, [])
+            held[window] = [*numbers, number]
+            if window.end - 1 <= self.watermark:
+                self.emit(key, window)
+        if not added and timestamp + self.lateness <= self.watermark:
+            self.late.append((key, number))
+
+    def emit(self, key, window):
+        self.emitted.append((key, (window.start, window.end), sum(self.windows[key][window])))
+
+    def advance(self, watermark):
+        before, self.watermark = self.watermark, watermark
+        for key, held in self.windows.items():
+            for window in sorted(held):
+                if before < window.end - 1 <= watermark:
+                    self.emit(key, window)
+            self.windows[key] = {
+                window: numbers for window, numbers in held.items() if not self.is_over(window)
+            }
+
+
+ASSIGNERS = [
+    TumblingEventTimeWindows(10),
+    TumblingEventTimeWindows(7, -3),
+    SlidingEventTimeWindows(10, 4),
+    SlidingEventTimeWindows(4, 10, 1),
+    EventTimeSessionWindows(6),
+]
+STREAMS = st.lists(
+    st.one_of(
+        st.tuples(st.just("record"), st.sampled_from(["a", "b", "c"]), st.integers(-20, 40)),
+        st.tuples(st.just("watermark"), st.integers(0, 12)),
+        st.tuples(st.just("restore"), st.integers(1, 4)),
+    ),
+    max_size=40,
+)
+
+
+@pytest.mark.parametrize("assigner", ASSIGNERS, ids=["tumbling", "offset", "sliding", "gaps", "sessions"])
+@pytest.mark.parametrize("fold", ["list", "reduce", "aggregate"])
+@given(actions=STREAMS, lateness=st.sampled_from([0, 5, 30]))
+def test_windows_are_those_of_the_model_through_restores_at_any_parallelism(
+    new_bench, assigner, fold, actions, lateness
+):
+    bench = new_bench()
+    bench.side[LATE] = []
+
+    def make():
+        settings = WindowSettings(
+            assigner=assigner,
+            trigger=assigner.get_default_trigger(None),
+            key_selector=lambda value: value[0],
+            key_type=Types.STRING(),
+            value_type=Types.TUPLE([Types.STRING(), Types.LONG()]),
+            accumulator_type=Types.LONG(),
+            allowed_lateness_ms=lateness,
+            late_tag=LATE,
+        )
+        return WindowOperator(WindowFunctions(FOLDS[fold], Told()), settings)
+
+    model = Model(assigner, lateness)
+    subtasks = bench.open_all(make, 1)
+    emitted = []
+    watermark = -20
+    for number, (action, *arguments) in enumerate(actions):
+        if action == "record":
+            key, timestamp = arguments
+            model.add(key, number, timestamp)
+            group = key_group_of(key, MAX_PARALLELISM, Types.STRING())
+            subtask = subtasks[operator_index(MAX_PARALLELISM, len(subtasks), group)]
+            emitted += subtask.process_batch([((key, number), timestamp)], 0)
+        elif action == "watermark":
+            watermark += arguments[0]
+            model.advance(watermark)
+            for subtask in subtasks:
+                emitted += subtask.process_watermark(watermark)
+        else:
+            subtasks = bench.restore_all(subtasks, make, arguments[0])
+            # Event time begins anew; the watermark that was reached comes again first of all.
+            model.advance(watermark)
+            for subtask in subtasks:
+                emitted += subtask.process_watermark(watermark)
+    for subtask in subtasks:
+        emitted += subtask.process_watermark(MAX_WATERMARK)
+    model.advance(MAX_WATERMARK)
+    assert Counter(value for value, _ in emitted) == Counter(model.emitted)
+    assert all(timestamp == span[1] - 1 for (_, span, _), timestamp in emitted)
+    assert Counter(value for value, _ in bench.side[LATE]) == Counter(model.late)
+    for subtask in subtasks:
+        for registered in subtask._keyed._registered.values():
+            assert not list(registered.table), f"{registered.name} is left behind"

@@ -1,0 +1,76 @@
+"""Windows of a key that become one, and where their contents stay."""
+
+import pytest
+
+from engine.durations import Time
+from engine.windows.assigners import EventTimeSessionWindows
+from engine.windows.merging import MergingWindowSet
+from engine.windows.windows import TimeWindow
+
+SESSIONS = EventTimeSessionWindows.with_gap(Time.milliseconds(3))
+
+
+def window(start, end):
+    return TimeWindow(start, end)
+
+
+class Told:
+    """Notes what is merged."""
+
+    def __init__(self):
+        self.merges = []
+
+    def __call__(self, merged, old, state_window, emptied):
+        self.merges.append((merged, sorted(old), state_window, emptied))
+
+
+@pytest.fixture
+def told():
+    return Told()
+
+
+def test_a_window_by_itself_keeps_its_own_contents(told):
+    windows = MergingWindowSet(SESSIONS, [])
+    assert windows.add(window(0, 3), told) == window(0, 3)
+    assert windows.state_window(window(0, 3)) == window(0, 3)
+    assert windows.add(window(10, 13), told) == window(10, 13)
+    assert told.merges == []
+    assert windows.has_changed
+
+
+def test_a_window_that_grows_keeps_its_contents_where_they_are(told):
+    windows = MergingWindowSet(SESSIONS, [(window(0, 3), window(0, 3))])
+    assert windows.add(window(2, 5), told) == window(0, 5)
+    assert windows.pairs() == [(window(0, 5), window(0, 3))]
+    assert told.merges == [(window(0, 5), [window(0, 3)], window(0, 3), [])]
+
+
+def test_a_window_between_two_brings_them_together(told):
+    pairs = [(window(0, 3), window(0, 3)), (window(5, 9), window(5, 8))]
+    windows = MergingWindowSet(SESSIONS, pairs)
+    assert windows.add(window(3, 6), told) == window(0, 9)
+    assert windows.pairs() == [(window(0, 9), window(0, 3))]
+    assert told.merges == [(window(0, 9), [window(0, 3), window(5, 9)], window(0, 3), [window(5, 8)])]
+
+
+def test_a_window_within_another_changes_nothing_that_has_to_be_told(told):
+    windows = MergingWindowSet(SESSIONS, [(window(0, 9), window(0, 3))])
+    assert windows.add(window(4, 7), told) == window(0, 9)
+    assert windows.pairs() == [(window(0, 9), window(0, 3))]
+    assert told.merges == []
+
+
+def test_a_window_that_is_there_already_stays_with_its_contents(told):
+    windows = MergingWindowSet(SESSIONS, [(window(0, 9), window(0, 3))])
+    assert windows.add(window(0, 9), told) == window(0, 9)
+    assert windows.state_window(window(0, 9)) == window(0, 3)
+    assert not windows.has_changed
+    assert told.merges == []
+
+
+def test_a_retired_window_is_gone_and_cannot_be_retired_again():
+    windows = MergingWindowSet(SESSIONS, [(window(0, 3), window(0, 3))])
+    windows.retire(window(0, 3))
+    assert windows.state_window(window(0, 3)) is None
+    with pytest.raises(KeyError, match="not in the set"):
+        windows.retire(window(0, 3))
