@@ -70,6 +70,7 @@ HOMES = {
         r"engine\.runtime\.spark|harness\.(systems|oracle|flights|campaign|benchmarks\.spark)"
     ),
     "py4j": re.compile(r"engine\.runtime\.spark"),
+    "rocksdict": re.compile(r"engine\.state\.rocksdb"),
     "chaospy": re.compile(r"harness\.sampling"),
     "numpoly": re.compile(r"harness\.sampling"),
     "hypothesis": re.compile(r"harness\.(strategies|plugin)"),

@@ -13,7 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from engine.state.files import METADATA_MAGIC, DamagedFile, seal, unseal
-from engine.state.snapshot import EncodedSnapshot, SnapshotIndex
+from engine.state.snapshot import EncodedSnapshot
+from engine.state.stored import SnapshotIndex
 from engine.types.information import ENCODER
 
 CHECKPOINT: Final = "checkpoint"

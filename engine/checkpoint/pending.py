@@ -18,7 +18,7 @@ from engine.checkpoint.events import CheckpointPlan
 from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata, StateHandle, SubtaskState
 from engine.graph import JobVertex
 from engine.messages import AcknowledgeCheckpoint, AttemptId, TaskId
-from engine.state.snapshot import UNION
+from engine.state.stored import UNION
 
 
 class Answer(Enum):

@@ -19,15 +19,8 @@ from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata, Sta
 from engine.key_groups import key_group_range
 from engine.state.files import DamagedFile, StateError
 from engine.state.raw import RAW
-from engine.state.snapshot import (
-    BROADCAST,
-    SPLIT_DISTRIBUTE,
-    UNION,
-    DecodedSnapshot,
-    EncodedList,
-    EncodedTable,
-    decode_task_snapshot,
-)
+from engine.state.snapshot import decode_task_snapshot
+from engine.state.stored import BROADCAST, SPLIT_DISTRIBUTE, UNION, DecodedSnapshot, EncodedList, EncodedTable
 
 
 class Vertex(NamedTuple):

@@ -87,6 +87,24 @@ def parse_text(value: Any) -> str:
     return value
 
 
+_BYTES: Final = {
+    "": 1, "b": 1, "bytes": 1,
+    "k": 1 << 10, "kb": 1 << 10, "kibibytes": 1 << 10,
+    "m": 1 << 20, "mb": 1 << 20, "mebibytes": 1 << 20,
+    "g": 1 << 30, "gb": 1 << 30, "gibibytes": 1 << 30,
+}  # fmt: skip
+
+
+def parse_memory_bytes(value: Any) -> int:
+    """Read an amount of memory: ``64 mb``, ``1 gb``; a bare number is bytes, and a kilobyte has 1024."""
+    if type(value) is int and value > 0:
+        return value
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is None or match[2].lower() not in _BYTES or int(match[1]) == 0:
+        raise ValueError("an amount of memory is needed, such as '64 mb' or '1 gb'")
+    return int(match[1]) * _BYTES[match[2].lower()]
+
+
 _UNITS: Final = {
     "": 1, "ms": 1, "milli": 1, "millis": 1, "millisecond": 1, "milliseconds": 1,
     "s": 1000, "sec": 1000, "secs": 1000, "second": 1000, "seconds": 1000,

@@ -20,7 +20,7 @@ from engine.checkpoint.redistribution import (
 from engine.graph import JobGraph, JobVertex
 from engine.job.layout import Filler, Inputs, Layout
 from engine.messages import TaskId
-from engine.state.snapshot import DecodedSnapshot
+from engine.state.stored import DecodedSnapshot
 from engine.task.events import Restore, RestoredOperator
 from engine.task.outputs import Queue, build_output
 from engine.task.settings import TaskSettings

@@ -9,14 +9,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from engine.state.descriptors import LIST, MAP
 from engine.state.files import StateError
 from engine.state.keyed import KeyedStateBackend, Registered
 from engine.state.restoring import check_stored, decode_groups
-from engine.state.snapshot import EncodedTable, KeyedSnapshot, TableSnapshot, wrong_entry
+from engine.state.snapshot import KeyedSnapshot, TableSnapshot, wrong_entry
+from engine.state.stored import EncodedTable, NativePart
 from engine.state.ttl_states import Cleanup, TtlState
 from engine.types import TypeInformation
 
@@ -189,7 +190,7 @@ class HashMapStateBackend(KeyedStateBackend):
         self._allow_pickle = False
         self._key_groups: dict[Any, int] = {}
 
-    def snapshot(self) -> KeyedSnapshot:
+    def snapshot(self, checkpoint_id: int | None = None) -> KeyedSnapshot:
         """Copy what can change, share the rest."""
         tables = []
         for registered in self._registered.values():
@@ -197,11 +198,24 @@ class HashMapStateBackend(KeyedStateBackend):
         self._forget_old_keys()
         return KeyedSnapshot(self.max_parallelism, self.key_type, tables, self._restored, self._key_groups)
 
-    def restore(self, encoded: Mapping[str, EncodedTable], *, allow_pickle: bool = False) -> None:
+    def restore(
+        self,
+        encoded: Mapping[str, EncodedTable],
+        native: Sequence[NativePart] = (),
+        *,
+        allow_pickle: bool = False,
+    ) -> None:
         """Keep what falls in this backend's range; it is decoded when it is asked for."""
         low, high = self.key_group_range
         self._restored = {name: table.within(low, high) for name, table in encoded.items()}
         self._allow_pickle = allow_pickle
+        for part in native:
+            # A checkpoint of the other backend, whose library nobody else needs.
+            from engine.state.rocksdb.transfer import export_part
+
+            for name, table in export_part(part, self.max_parallelism).items():
+                found = self._restored.get(name)
+                self._restored[name] = table if found is None else found.joined(name, table)
 
     def _open_table(self, registered: Registered) -> Any:
         entries: dict[Any, Any] = {}

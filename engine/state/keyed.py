@@ -17,7 +17,7 @@ What the job does not ask for after a restore is carried along and written again
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -37,7 +37,7 @@ from engine.state.descriptors import (
 )
 from engine.state.files import StateError
 from engine.state.interfaces import AggregatingState, ListState, MapState, ReducingState, ValueState
-from engine.state.snapshot import EncodedTable, KeyedSnapshot
+from engine.state.snapshot import KeyedSnapshot, NativeSnapshot
 from engine.state.states import (
     KeyedAggregatingState,
     KeyedListState,
@@ -45,6 +45,7 @@ from engine.state.states import (
     KeyedReducingState,
     KeyedValueState,
 )
+from engine.state.stored import EncodedTable, NativePart
 from engine.state.tables import NO_KEY, ValueTable
 from engine.state.ttl import StateTtlConfig
 from engine.state.ttl_states import (
@@ -234,12 +235,27 @@ class KeyedStateBackend(ABC):
         """Make the table of a state that is asked for the first time, with what was restored of it."""
 
     @abstractmethod
-    def snapshot(self) -> KeyedSnapshot:
+    def snapshot(self, checkpoint_id: int | None = None) -> KeyedSnapshot | NativeSnapshot:
         """Take what all tables hold, isolated from later changes: the synchronous part of a snapshot."""
 
     @abstractmethod
-    def restore(self, encoded: Mapping[str, EncodedTable], *, allow_pickle: bool = False) -> None:
-        """Take over stored state, before the first state is asked for: what falls in this backend's range."""
+    def restore(
+        self,
+        encoded: Mapping[str, EncodedTable],
+        native: Sequence[NativePart] = (),
+        *,
+        allow_pickle: bool = False,
+    ) -> None:
+        """Take over stored state, before the first state is asked for: what falls in this backend's range.
+
+        ``encoded`` are tables as a hashmap backend stores them, ``native`` databases: any backend takes both.
+        """
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """The checkpoint is durable, and what the backend gave for it is kept for a while."""
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """The checkpoint will not complete."""
 
     @abstractmethod
     def _begin_cleanup(self, registered: Registered, state: TtlState) -> None:

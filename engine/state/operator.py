@@ -16,16 +16,9 @@ from engine.state.descriptors import ListStateDescriptor, MapStateDescriptor, St
 from engine.state.files import StateError
 from engine.state.interfaces import BroadcastState, ListState, ReadOnlyBroadcastState
 from engine.state.restoring import reader_of
-from engine.state.snapshot import (
-    BROADCAST,
-    SPLIT_DISTRIBUTE,
-    UNION,
-    EncodedList,
-    ListSnapshot,
-    OperatorStateSnapshot,
-    wrong_element,
-)
+from engine.state.snapshot import ListSnapshot, OperatorStateSnapshot, wrong_element
 from engine.state.states import no_map_key
+from engine.state.stored import BROADCAST, SPLIT_DISTRIBUTE, UNION, EncodedList
 from engine.types import TypeInformation
 from engine.types.composite import tuple_type
 from engine.types.wrapped import nullable

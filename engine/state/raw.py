@@ -16,7 +16,7 @@ from msgspec import Struct
 from engine.state.files import StateError
 
 if TYPE_CHECKING:
-    from engine.state.snapshot import EncodedTable
+    from engine.state.stored import EncodedTable
 
 T = TypeVar("T")
 

@@ -13,20 +13,50 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from engine.state.files import StateError
-from engine.state.snapshot import (
-    EncodedTable,
-    check_pickle,
-    check_restored_type,
-    describe,
-    entry_type,
-    other_type,
-)
+from engine.state.snapshot import entry_type
+from engine.state.stored import EncodedTable, TableDescription
 from engine.types import TypeInformation, from_descriptor
 from engine.types.evolution import Incompatible, Migration, migration_of
 from engine.types.information import Descriptor
 
 if TYPE_CHECKING:
     from engine.state.keyed import Registered
+
+
+def check_restored_type(what: str, stored: Descriptor, declared: TypeInformation, allow_pickle: bool) -> None:
+    """Refuse state whose stored type is not the declared one, and pickled state without permission."""
+    if stored != declared.descriptor:
+        raise other_type(what, stored, declared)
+    check_pickle(what, declared, allow_pickle)
+
+
+def check_pickle(what: str, kind: TypeInformation, allow_pickle: bool) -> None:
+    """Refuse pickled state without permission."""
+    if kind.contains_pickle and not allow_pickle:
+        raise PickleRefused(
+            f"{what} holds pickled objects, and reading pickle runs code: "
+            "set pipeline.allow-pickled-state to true if you trust the checkpoint"
+        )
+
+
+def other_type(what: str, stored: Descriptor, declared: TypeInformation, why: str = "") -> StateError:
+    """Say that state cannot be read as what the job declares."""
+    return StateError(
+        f"{what} was stored as {describe(stored)} but the job declares {declared.name}"
+        f"{f' ({why})' if why else ''}: declare the stored type, or start without this state"
+    )
+
+
+class PickleRefused(StateError):
+    """Pickled state in a checkpoint, and the job does not allow reading it."""
+
+
+def describe(descriptor: Descriptor) -> str:
+    """Write a stored description of a type as a reader expects it."""
+    try:
+        return from_descriptor(descriptor).name
+    except ValueError:
+        return f"{descriptor} (a type that this onceproof does not know)"
 
 
 class Reader(NamedTuple):
@@ -52,7 +82,7 @@ def reader_of(
         return Reader(declared, None)
     try:
         kind = from_descriptor(stored)
-        migrate = migration_of(kind, declared, now or _no_clock)
+        migrate = migration_of(kind, declared, now or no_clock)
     except (ValueError, Incompatible) as error:
         why = str(error) if isinstance(error, Incompatible) else ""
         raise other_type(what, stored, declared, why) from error
@@ -60,12 +90,13 @@ def reader_of(
     return Reader(kind, migrate)
 
 
-def _no_clock() -> int:
+def no_clock() -> int:
+    """Stands for the clock of a backend without one."""
     raise StateError("state gets a time to live, but its backend has no clock")
 
 
 def check_stored(
-    stored: EncodedTable,
+    stored: EncodedTable | TableDescription,
     registered: Registered,
     key_type: TypeInformation,
     allow_pickle: bool,

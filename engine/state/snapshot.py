@@ -10,82 +10,31 @@ the job no longer registers is carried along in its encoded form.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from hashlib import file_digest, sha256
+from os.path import getsize
+from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from engine.key_groups import InvalidKey, key_group_of
 from engine.state.files import SNAPSHOT_MAGIC, DamagedFile, StateError, seal, unseal
 from engine.state.raw import RAW, RAW_KIND
-from engine.types import NotDescribable, TypeInformation, WrongValue, from_descriptor
+from engine.state.stored import (
+    SPLIT_DISTRIBUTE,
+    DecodedSnapshot,
+    EncodedList,
+    EncodedOperator,
+    EncodedTable,
+    NativeState,
+    SnapshotIndex,
+    StateFile,
+    TableDescription,
+)
+from engine.types import NotDescribable, TypeInformation, WrongValue
 from engine.types.composite import tuple_type
-from engine.types.information import ENCODE, Descriptor, Packer
-
-SPLIT_DISTRIBUTE = "SPLIT_DISTRIBUTE"
-UNION = "UNION"
-BROADCAST = "BROADCAST"
+from engine.types.information import ENCODE, Packer
 
 _WRONG = (WrongValue, NotDescribable, InvalidKey, UnicodeEncodeError)
-
-
-class EncodedTable(msgspec.Struct, frozen=True, array_like=True):
-    """A keyed state in its stored form: key group -> number of entries, and -> encoded entries.
-
-    Encoded is a list of (entry, value); an entry is the key, or (key, namespace) where there is a type of
-    namespaces.
-    """
-
-    kind: str
-    key_type: Any
-    value_type: Any
-    counts: dict[int, int]
-    groups: dict[int, bytes]
-    namespace_type: Any = None
-
-    def within(self, low: int, high: int) -> EncodedTable:
-        """Give the part in an inclusive range of key groups."""
-        if not self.groups or (low <= min(self.groups) and max(self.groups) <= high):
-            return self
-        groups = {group: data for group, data in self.groups.items() if low <= group <= high}
-        counts = {group: self.counts[group] for group in groups}
-        return replace(self, counts=counts, groups=groups)
-
-
-class EncodedList(msgspec.Struct, frozen=True, array_like=True):
-    """An operator state in its stored form: element by element, so that it can be dealt out anew."""
-
-    mode: str
-    type: Any
-    elements: list[bytes]
-
-
-class EncodedOperator(msgspec.Struct, frozen=True, array_like=True):
-    """All state of one operator in one subtask, in its stored form."""
-
-    keyed: dict[str, EncodedTable]
-    operator: dict[str, EncodedList]
-
-
-class SnapshotIndex(msgspec.Struct, frozen=True, array_like=True):
-    """What a file holds of one operator, known without reading it.
-
-    ``keyed``: state name -> key group -> number of entries; ``operator``: state name -> (mode, number of
-    elements).
-    """
-
-    keyed: dict[str, dict[int, int]]
-    operator: dict[str, tuple[str, int]]
-
-    @property
-    def has_state(self) -> bool:
-        """Whether there is anything to restore."""
-        if any(self.keyed.values()):
-            return True
-        for _, count in self.operator.values():  # noqa: SIM110 (asked for every subtask of every restore)
-            if count:
-                return True
-        return False
 
 
 class TableSnapshot(msgspec.Struct):
@@ -108,6 +57,47 @@ class KeyedSnapshot(msgspec.Struct):
     key_groups: dict[Any, int]
 
 
+class LocalTable(msgspec.Struct, frozen=True):
+    """A table of a database that is to be stored: where it lies, and perhaps where it was stored before."""
+
+    operator_id: str
+    name: str
+    source: str
+    length: int
+    sha256: str
+    earlier: str | None
+
+
+class NativeSnapshot(msgspec.Struct, eq=False):
+    """The database of a keyed backend as it was.
+
+    ``checkpoint`` has its files: ``path``, ``tables`` (names below it) and ``small`` (name -> content). They
+    are there for as long as it is referred to. ``known`` are tables that an earlier checkpoint has stored, by
+    name. Whoever stores the snapshot tells it by ``stored``.
+    """
+
+    descriptions: dict[str, TableDescription]
+    next_sequence: int
+    checkpoint: Any
+    known: Mapping[str, StateFile]
+    stored: dict[str, StateFile] = {}
+
+    def tables(self, operator_id: str) -> list[LocalTable]:
+        """List the tables; those that are not known are read for their checksum."""
+        listed = []
+        for name in self.checkpoint.tables:
+            source = f"{self.checkpoint.path}/{name}"
+            known = self.known.get(name)
+            if known is None:
+                with open(source, "rb") as file:
+                    digest = file_digest(file, sha256).hexdigest()
+                table = LocalTable(operator_id, name, source, getsize(source), digest, None)
+            else:
+                table = LocalTable(operator_id, name, source, known.length, known.sha256, known.path)
+            listed.append(table)
+        return listed
+
+
 class ListSnapshot(msgspec.Struct):
     """The isolated copy of one operator state."""
 
@@ -127,7 +117,7 @@ class OperatorStateSnapshot(msgspec.Struct):
 class OperatorSnapshot(msgspec.Struct):
     """The synchronous part of one operator's snapshot."""
 
-    keyed: KeyedSnapshot | None = None
+    keyed: KeyedSnapshot | NativeSnapshot | None = None
     operator: OperatorStateSnapshot | None = None
     raw_keyed: dict[int, bytes] = {}
     raw_operator: list[bytes] = []
@@ -138,22 +128,29 @@ class TaskSnapshot(msgspec.Struct):
 
     operators: dict[str, OperatorSnapshot]
 
+    @property
+    def has_tables(self) -> bool:
+        """Whether it is more than one file."""
+        return any(isinstance(operator.keyed, NativeSnapshot) for operator in self.operators.values())
+
 
 class EncodedSnapshot(msgspec.Struct, frozen=True):
-    """A snapshot as a file: its bytes, the SHA-256 of their body, and what they hold by operator id."""
+    """A snapshot as a file: its bytes, the SHA-256 of their body, and what they hold by operator id.
+
+    ``tables`` are files that are stored beside it, those of ``natives`` by operator id.
+    """
 
     data: bytes
     sha256: str
     operators: dict[str, SnapshotIndex]
+    tables: list[LocalTable] = []
+    natives: dict[str, NativeSnapshot] = {}
 
     @property
     def has_state(self) -> bool:
         """Whether the file holds anything to restore."""
         return any(index.has_state for index in self.operators.values())
 
-
-DecodedSnapshot: TypeAlias = dict[str, EncodedOperator]
-"""A file that was read: operator id -> its state, still encoded by key group and element."""
 
 _BODY_DECODER = msgspec.msgpack.Decoder(DecodedSnapshot)
 
@@ -162,28 +159,35 @@ def encode_task_snapshot(snapshot: TaskSnapshot) -> EncodedSnapshot:
     """Check and encode a snapshot: the asynchronous part."""
     body: DecodedSnapshot = {}
     indexes: dict[str, SnapshotIndex] = {}
+    natives: dict[str, NativeSnapshot] = {}
+    tables: list[LocalTable] = []
     for operator_id, operator in snapshot.operators.items():
         keyed: dict[str, EncodedTable] = {}
         lists: dict[str, EncodedList] = {}
-        tables: dict[str, dict[int, int]] = {}
+        counts: dict[str, dict[int, int]] = {}
         lengths: dict[str, tuple[str, int]] = {}
-        if operator.keyed is not None:
+        native = None
+        if isinstance(operator.keyed, NativeSnapshot):
+            taken = natives[operator_id] = operator.keyed
+            tables += taken.tables(operator_id)
+            native = NativeState(taken.descriptions, taken.next_sequence, taken.checkpoint.small)
+            counts = {name: {} for name in taken.descriptions}
+        elif operator.keyed is not None:
             keyed = _encode_keyed(operator.keyed)
-            for name, table in keyed.items():
-                tables[name] = table.counts
         if operator.operator is not None:
             lists = _encode_operator(operator.operator)
         if operator.raw_keyed:
             keyed[RAW] = _table_of_raw(operator.raw_keyed)
-            tables[RAW] = keyed[RAW].counts
         if operator.raw_operator:
             lists[RAW] = EncodedList(SPLIT_DISTRIBUTE, RAW_KIND, operator.raw_operator)
+        for name, table in keyed.items():
+            counts[name] = table.counts
         for name, item in lists.items():
             lengths[name] = (item.mode, len(item.elements))
-        body[operator_id] = EncodedOperator(keyed, lists)
-        indexes[operator_id] = SnapshotIndex(tables, lengths)
+        body[operator_id] = EncodedOperator(keyed, lists, native)
+        indexes[operator_id] = SnapshotIndex(counts, lengths, native is not None)
     data, digest = seal(SNAPSHOT_MAGIC, ENCODE(body))
-    return EncodedSnapshot(data, digest, indexes)
+    return EncodedSnapshot(data, digest, indexes, tables, natives)
 
 
 def _table_of_raw(groups: dict[int, bytes]) -> EncodedTable:
@@ -334,39 +338,3 @@ def wrong_element(snapshot: ListSnapshot, error: Exception) -> StateError:
             error = found
             break
     return StateError(f"operator state {snapshot.name!r}: {error}")
-
-
-def check_restored_type(what: str, stored: Descriptor, declared: TypeInformation, allow_pickle: bool) -> None:
-    """Refuse state whose stored type is not the declared one, and pickled state without permission."""
-    if stored != declared.descriptor:
-        raise other_type(what, stored, declared)
-    check_pickle(what, declared, allow_pickle)
-
-
-def check_pickle(what: str, kind: TypeInformation, allow_pickle: bool) -> None:
-    """Refuse pickled state without permission."""
-    if kind.contains_pickle and not allow_pickle:
-        raise PickleRefused(
-            f"{what} holds pickled objects, and reading pickle runs code: "
-            "set pipeline.allow-pickled-state to true if you trust the checkpoint"
-        )
-
-
-def other_type(what: str, stored: Descriptor, declared: TypeInformation, why: str = "") -> StateError:
-    """Say that state cannot be read as what the job declares."""
-    return StateError(
-        f"{what} was stored as {describe(stored)} but the job declares {declared.name}"
-        f"{f' ({why})' if why else ''}: declare the stored type, or start without this state"
-    )
-
-
-class PickleRefused(StateError):
-    """Pickled state in a checkpoint, and the job does not allow reading it."""
-
-
-def describe(descriptor: Descriptor) -> str:
-    """Write a stored description of a type as a reader expects it."""
-    try:
-        return from_descriptor(descriptor).name
-    except ValueError:
-        return f"{descriptor} (a type that this onceproof does not know)"

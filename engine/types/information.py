@@ -171,6 +171,16 @@ class TypeInformation:
         value = decoder.decode(data)
         return value if unpack is None else unpack(value)
 
+    def encoder(self) -> Callable[[Any], bytes]:
+        """Give what checks and encodes one value, for whoever does so again and again."""
+        return self.encode
+
+    def decoder(self) -> Callable[[bytes], Any]:
+        """Give what decodes one value, for whoever does so again and again."""
+        decode = msgspec.msgpack.Decoder(self.wire_type, ext_hook=decode_extension).decode
+        unpack = self.unpacker()
+        return decode if unpack is None else lambda data: unpack(decode(data))
+
     def entry_decoder(self, key_type: TypeInformation) -> msgspec.msgpack.Decoder[list[tuple[Any, Any]]]:
         """Give the decoder of a list of (key, value) pairs, values being of this type."""
         decoder = self._entry_decoders.get(id(key_type))

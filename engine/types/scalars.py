@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy as copying
 import pickle
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
 from engine.key_groups import check_number, hash_dynamic
 from engine.types import dynamic
-from engine.types.information import Packer, TypeInformation, WrongValue
+from engine.types.information import ENCODE, Packer, TypeInformation, WrongValue
 
 
 class ScalarType(TypeInformation):
@@ -27,6 +27,18 @@ class ScalarType(TypeInformation):
         if values and set(map(type, values)) != self._only:
             raise WrongValue(self.first_wrong(values), self.name)
         return None
+
+    def encoder(self) -> Callable[[Any], bytes]:
+        if type(self).prepare is not ScalarType.prepare:
+            return self.encode
+        only = self.python_type
+
+        def encode(value: Any) -> bytes:
+            if type(value) is not only:
+                raise WrongValue(value, self.name)
+            return ENCODE(value)
+
+        return encode
 
     def first_wrong(self, values: Collection[Any]) -> Any:
         """Find the first value of another Python type."""
@@ -50,8 +62,23 @@ class IntegerType(ScalarType):
             smallest, largest = min(values), max(values)
             if smallest < self._smallest or largest > self._largest:
                 wrong = smallest if smallest < self._smallest else largest
-                raise WrongValue(wrong, self.name, f"it holds {self._smallest} to {self._largest}")
+                raise self._outside(wrong)
         return None
+
+    def encoder(self) -> Callable[[Any], bytes]:
+        smallest, largest = self._smallest, self._largest
+
+        def encode(value: Any) -> bytes:
+            if type(value) is not int:
+                raise WrongValue(value, self.name)
+            if not smallest <= value <= largest:
+                raise self._outside(value)
+            return ENCODE(value)
+
+        return encode
+
+    def _outside(self, value: int) -> WrongValue:
+        return WrongValue(value, self.name, f"it holds {self._smallest} to {self._largest}")
 
 
 class FloatType(ScalarType):
@@ -179,6 +206,18 @@ class DynamicType(TypeInformation):
         if dynamic.SCALARS.issuperset(map(type, table.values())):
             return table.copy()
         return super().copy_table(table)
+
+    def encoder(self) -> Callable[[Any], bytes]:
+        pack = dynamic.pack
+
+        def encode(value: Any) -> bytes:
+            kind = type(value)
+            # Most values are texts, and numbers of no great size; the rest is put into its wire form first.
+            if kind is str or (kind is int and -0x80000000 <= value <= 0x7FFFFFFF):
+                return ENCODE(value)
+            return ENCODE(pack(value))
+
+        return encode
 
     def copy_column(self, values: list[Any]) -> list[Any]:
         return values if dynamic.SCALARS.issuperset(map(type, values)) else super().copy_column(values)

@@ -11,7 +11,7 @@ from engine.checkpoint.redistribution import (
 )
 from engine.checkpoint.store import CompletedCheckpointStore
 from engine.key_groups import operator_id
-from engine.state.snapshot import SnapshotIndex
+from engine.state.stored import SnapshotIndex
 
 
 def completed(checkpoint_id: int, kind: Any = "checkpoint", operators: tuple[Any, ...] = ()) -> Any:

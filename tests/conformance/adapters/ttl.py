@@ -16,12 +16,7 @@ from engine.state.descriptors import (
     ValueStateDescriptor,
 )
 from engine.state.hashmap import HashMapStateBackend
-from engine.state.snapshot import (
-    OperatorSnapshot,
-    TaskSnapshot,
-    decode_task_snapshot,
-    encode_task_snapshot,
-)
+from engine.state.snapshot import OperatorSnapshot, TaskSnapshot, decode_task_snapshot, encode_task_snapshot
 from engine.state.ttl import StateTtlConfig
 from engine.types import Types
 

@@ -40,7 +40,7 @@ from engine.messages import (
     TriggerCheckpoint,
 )
 from engine.operators.base import Operator
-from engine.state.snapshot import SnapshotIndex
+from engine.state.stored import SnapshotIndex
 
 SOURCES = (TaskId(0, 0), TaskId(0, 1))
 SINK = TaskId(1, 0)

@@ -18,7 +18,7 @@ from engine.messages import (
     AcknowledgeCheckpoint,
     TaskId,
 )
-from engine.state.snapshot import SPLIT_DISTRIBUTE, UNION, SnapshotIndex
+from engine.state.stored import SPLIT_DISTRIBUTE, UNION, SnapshotIndex
 
 FIRST, SECOND, SINK = TaskId(0, 0), TaskId(0, 1), TaskId(1, 0)
 

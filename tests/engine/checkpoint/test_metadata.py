@@ -14,7 +14,8 @@ from engine.checkpoint.metadata import (
     handle_of,
 )
 from engine.state.files import METADATA_MAGIC, DamagedFile, seal
-from engine.state.snapshot import SnapshotIndex, TaskSnapshot, encode_task_snapshot
+from engine.state.snapshot import TaskSnapshot, encode_task_snapshot
+from engine.state.stored import SnapshotIndex
 
 
 def handle(path, *operators):

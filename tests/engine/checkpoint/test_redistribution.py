@@ -18,8 +18,9 @@ from engine.state.descriptors import ListStateDescriptor, ValueStateDescriptor
 from engine.state.files import DamagedFile
 from engine.state.hashmap import HashMapStateBackend
 from engine.state.operator import OperatorStateStore
-from engine.state.snapshot import BROADCAST, SPLIT_DISTRIBUTE, UNION, OperatorSnapshot, TaskSnapshot
+from engine.state.snapshot import OperatorSnapshot, TaskSnapshot
 from engine.state.snapshot import encode_task_snapshot as encode
+from engine.state.stored import BROADCAST, SPLIT_DISTRIBUTE, UNION
 from engine.types import Types
 
 KEYS = [f"key-{number}" for number in range(60)]

@@ -14,13 +14,8 @@ from engine.functions import (
     SinkFunction,
 )
 from engine.state.operator import OperatorStateStore
-from engine.state.snapshot import (
-    EncodedList,
-    OperatorSnapshot,
-    TaskSnapshot,
-    decode_task_snapshot,
-    encode_task_snapshot,
-)
+from engine.state.snapshot import OperatorSnapshot, TaskSnapshot, decode_task_snapshot, encode_task_snapshot
+from engine.state.stored import EncodedList
 
 
 class SinkJob:

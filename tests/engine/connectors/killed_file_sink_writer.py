@@ -18,7 +18,7 @@ from engine.connectors.encoders import Encoder
 from engine.connectors.file_sink import FileSink
 from engine.functions import FunctionInitializationContext, FunctionSnapshotContext, RuntimeContext
 from engine.state.operator import OperatorStateStore
-from engine.state.snapshot import EncodedList
+from engine.state.stored import EncodedList
 from engine.types import Types
 
 ROWS = 200_000

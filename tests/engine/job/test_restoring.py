@@ -22,7 +22,8 @@ from engine.key_groups import key_group_of, key_group_range, operator_index
 from engine.messages import TaskId
 from engine.state.descriptors import ValueStateDescriptor
 from engine.state.hashmap import HashMapStateBackend
-from engine.state.snapshot import OperatorSnapshot, SnapshotIndex, TaskSnapshot, encode_task_snapshot
+from engine.state.snapshot import OperatorSnapshot, TaskSnapshot, encode_task_snapshot
+from engine.state.stored import SnapshotIndex
 
 COUNT = ValueStateDescriptor("count", Types.LONG())
 KEYS = [f"key {number}" for number in range(300)]

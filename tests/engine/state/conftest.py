@@ -11,12 +11,7 @@ from msgspec.structs import replace
 from engine.key_groups import key_group_of, key_group_range, operator_index
 from engine.state.hashmap import HashMapStateBackend
 from engine.state.keyed import KeyedStateBackend
-from engine.state.snapshot import (
-    OperatorSnapshot,
-    TaskSnapshot,
-    decode_task_snapshot,
-    encode_task_snapshot,
-)
+from engine.state.snapshot import OperatorSnapshot, TaskSnapshot, decode_task_snapshot, encode_task_snapshot
 from engine.types import TypeInformation
 
 MAX_PARALLELISM = 16

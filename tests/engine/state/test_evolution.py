@@ -17,13 +17,8 @@ from engine.state.descriptors import (
 )
 from engine.state.files import StateError
 from engine.state.operator import OperatorStateStore
-from engine.state.snapshot import (
-    OperatorSnapshot,
-    PickleRefused,
-    TaskSnapshot,
-    decode_task_snapshot,
-    encode_task_snapshot,
-)
+from engine.state.restoring import PickleRefused
+from engine.state.snapshot import OperatorSnapshot, TaskSnapshot, decode_task_snapshot, encode_task_snapshot
 from engine.state.ttl import StateTtlConfig
 from engine.types import Row, Types
 

@@ -6,14 +6,9 @@ from engine.key_groups import key_group_of, key_group_range, operator_index
 from engine.state.descriptors import ListStateDescriptor, ValueStateDescriptor
 from engine.state.files import StateError
 from engine.state.hashmap import HashMapStateBackend
-from engine.state.snapshot import (
-    EncodedTable,
-    OperatorSnapshot,
-    PickleRefused,
-    TaskSnapshot,
-    decode_task_snapshot,
-    encode_task_snapshot,
-)
+from engine.state.restoring import PickleRefused
+from engine.state.snapshot import OperatorSnapshot, TaskSnapshot, decode_task_snapshot, encode_task_snapshot
+from engine.state.stored import EncodedTable
 from engine.types import Types
 
 COUNT = ValueStateDescriptor("count", Types.LONG())

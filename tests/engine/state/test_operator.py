@@ -6,13 +6,8 @@ from engine.durations import Time
 from engine.state.descriptors import ListStateDescriptor, MapStateDescriptor
 from engine.state.files import StateError
 from engine.state.operator import OperatorStateStore, ReadOnlyView
-from engine.state.snapshot import (
-    OperatorSnapshot,
-    PickleRefused,
-    TaskSnapshot,
-    decode_task_snapshot,
-    encode_task_snapshot,
-)
+from engine.state.restoring import PickleRefused
+from engine.state.snapshot import OperatorSnapshot, TaskSnapshot, decode_task_snapshot, encode_task_snapshot
 from engine.state.ttl import StateTtlConfig
 from engine.types import Types
 

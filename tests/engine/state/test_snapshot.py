@@ -6,13 +6,8 @@ from engine.state.descriptors import ListStateDescriptor, ValueStateDescriptor
 from engine.state.files import SNAPSHOT_MAGIC, DamagedFile, seal
 from engine.state.hashmap import HashMapStateBackend
 from engine.state.operator import OperatorStateStore
-from engine.state.snapshot import (
-    EncodedTable,
-    OperatorSnapshot,
-    TaskSnapshot,
-    decode_task_snapshot,
-    encode_task_snapshot,
-)
+from engine.state.snapshot import OperatorSnapshot, TaskSnapshot, decode_task_snapshot, encode_task_snapshot
+from engine.state.stored import EncodedTable
 from engine.types import Types
 
 

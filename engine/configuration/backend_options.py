@@ -1,0 +1,74 @@
+"""The options of state: where it lives while the job runs, and where its checkpoints are kept."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from engine.configuration.option import ConfigOption
+from engine.configuration.parsing import at_least, one_of, parse_memory_bytes, parse_text
+
+HASHMAP: Final = "hashmap"
+ROCKSDB: Final = "rocksdb"
+JOBMANAGER: Final = "jobmanager"
+FILESYSTEM: Final = "filesystem"
+
+STATE_BACKEND: Final[ConfigOption[str]] = ConfigOption(
+    "state.backend.type",
+    HASHMAP,
+    one_of(
+        {
+            "hashmap": HASHMAP,
+            "rocksdb": ROCKSDB,
+            # What the backends were called when the place of the checkpoints was a part of them.
+            "jobmanager": JOBMANAGER,
+            "memory": JOBMANAGER,
+            "filesystem": FILESYSTEM,
+            "fs": FILESYSTEM,
+        },
+        later=("forst",),
+    ),
+    "Where keyed state lives while the job runs: hashmap or rocksdb. The former names jobmanager (or memory)"
+    " and filesystem (or fs) mean hashmap, with checkpoints in that place.",
+    ("state.backend",),
+)
+CHECKPOINT_STORAGE: Final[ConfigOption[str | None]] = ConfigOption(
+    "execution.checkpointing.storage",
+    None,
+    one_of({"jobmanager": JOBMANAGER, "filesystem": FILESYSTEM}),
+    "Where checkpoints are kept: jobmanager, in the memory of the job master, or filesystem; unset: the"
+    " latter where execution.checkpointing.dir is set.",
+    ("state.checkpoint-storage",),
+)
+ROCKSDB_LOCAL_DIRECTORY: Final[ConfigOption[str | None]] = ConfigOption(
+    "state.backend.rocksdb.localdir",
+    None,
+    parse_text,
+    "Where the databases of running tasks lie; unset: the system's folder for temporary files.",
+)
+ROCKSDB_BLOCK_CACHE: Final[ConfigOption[int]] = ConfigOption(
+    "state.backend.rocksdb.block.cache-size",
+    64 << 20,
+    parse_memory_bytes,
+    "Memory for what was read from databases, shared by all of a process; Flink's default is 8 mb for each.",
+)
+ROCKSDB_WRITE_BUFFER: Final[ConfigOption[int]] = ConfigOption(
+    "state.backend.rocksdb.writebuffer.size",
+    32 << 20,
+    parse_memory_bytes,
+    "Memory in which a database collects writes before they become a file; Flink's default is 64 mb.",
+)
+ROCKSDB_WRITE_BUFFERS: Final[ConfigOption[int]] = ConfigOption(
+    "state.backend.rocksdb.writebuffer.count",
+    2,
+    at_least(2),
+    "How many such buffers a database may have.",
+)
+
+STATE_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
+    STATE_BACKEND,
+    CHECKPOINT_STORAGE,
+    ROCKSDB_LOCAL_DIRECTORY,
+    ROCKSDB_BLOCK_CACHE,
+    ROCKSDB_WRITE_BUFFER,
+    ROCKSDB_WRITE_BUFFERS,
+)

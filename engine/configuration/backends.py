@@ -1,0 +1,78 @@
+"""Which backend keeps a job's state and where its checkpoints go, decided once when a job graph is built."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from engine.configuration.backend_options import (
+    CHECKPOINT_STORAGE,
+    FILESYSTEM,
+    HASHMAP,
+    JOBMANAGER,
+    ROCKSDB,
+    ROCKSDB_BLOCK_CACHE,
+    ROCKSDB_LOCAL_DIRECTORY,
+    ROCKSDB_WRITE_BUFFER,
+    ROCKSDB_WRITE_BUFFERS,
+    STATE_BACKEND,
+)
+from engine.configuration.configuration import Configuration
+from engine.configuration.options import CHECKPOINT_DIRECTORY
+
+
+class StateBackendSettings(Struct, frozen=True):
+    """The backend, and what a database may take: memory, and a folder (None: the system's for such files)."""
+
+    kind: str = HASHMAP
+    local_directory: str | None = None
+    block_cache_bytes: int = ROCKSDB_BLOCK_CACHE.default
+    write_buffer_bytes: int = ROCKSDB_WRITE_BUFFER.default
+    write_buffers: int = ROCKSDB_WRITE_BUFFERS.default
+
+
+def state_backend_settings(configuration: Configuration) -> StateBackendSettings:
+    """Decide the backend of a job."""
+    get = configuration.get
+    chosen = get(STATE_BACKEND)
+    return StateBackendSettings(
+        ROCKSDB if chosen == ROCKSDB else HASHMAP,
+        get(ROCKSDB_LOCAL_DIRECTORY),
+        get(ROCKSDB_BLOCK_CACHE),
+        get(ROCKSDB_WRITE_BUFFER),
+        get(ROCKSDB_WRITE_BUFFERS),
+    )
+
+
+def checkpoint_directory(configuration: Configuration, checkpointing: bool) -> str | None:
+    """Decide where checkpoints are kept: a directory, or None for the memory of the job master.
+
+    Raises ConfigurationError where the options contradict each other.
+    """
+    directory = configuration.get(CHECKPOINT_DIRECTORY)
+    wanted: dict[str, str] = {}
+    backend = configuration.get(STATE_BACKEND)
+    if backend in (JOBMANAGER, FILESYSTEM):
+        wanted[STATE_BACKEND.key] = backend
+    storage = configuration.get(CHECKPOINT_STORAGE)
+    if storage is not None:
+        wanted[CHECKPOINT_STORAGE.key] = storage
+    if len(set(wanted.values())) == 2:
+        raise configuration.contradiction(
+            CHECKPOINT_STORAGE,
+            f"option {STATE_BACKEND.key!r} is {backend}, which keeps checkpoints there, and "
+            f"{CHECKPOINT_STORAGE.key!r} is {storage}: set the former to {HASHMAP}",
+        )
+    for key, place in wanted.items():
+        option = STATE_BACKEND if key == STATE_BACKEND.key else CHECKPOINT_STORAGE
+        if place == JOBMANAGER and directory is not None:
+            raise configuration.contradiction(
+                option,
+                f"option {key!r} is {place}, which keeps checkpoints in memory, but "
+                f"{CHECKPOINT_DIRECTORY.key!r} is set: remove one of them",
+            )
+        if place == FILESYSTEM and directory is None and checkpointing:
+            raise configuration.contradiction(
+                option,
+                f"option {key!r} is {place}, but {CHECKPOINT_DIRECTORY.key!r} is not set: set it",
+            )
+    return directory

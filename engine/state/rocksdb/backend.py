@@ -1,0 +1,197 @@
+"""The keyed backend whose tables lie in a database on disk (Flink: EmbeddedRocksDBStateBackend).
+
+- The database is opened when there is state to keep. Which states it holds, and with what types, is kept
+  beside it and goes into every snapshot, with those that the job no longer asks for.
+- The synchronous part of a snapshot is RocksDB's own checkpoint: what is in memory is written out, and the
+  files are linked. Tables that the last complete checkpoint has stored already are named instead of read.
+- A restore takes the largest of the stored databases as it is, cuts it down to the own key groups, and
+  copies those of the others into it. What a hashmap backend has stored is written into it as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from collections.abc import Sequence as Items
+from typing import Any
+
+from engine.configuration.backends import StateBackendSettings
+from engine.state.descriptors import LIST, MAP
+from engine.state.files import StateError
+from engine.state.keyed import KeyedStateBackend, Registered
+from engine.state.restoring import Reader, check_stored, no_clock
+from engine.state.rocksdb.database import Database
+from engine.state.rocksdb.layout import EntryLayout, Keys
+from engine.state.rocksdb.tables import (
+    REMEMBERED_ENTRIES,
+    DatabaseTable,
+    ListTable,
+    MapTable,
+    Sequence,
+    ValueTable,
+)
+from engine.state.rocksdb.transfer import clip, import_table, merge, open_part
+from engine.state.snapshot import KeyedSnapshot, NativeSnapshot
+from engine.state.stored import EncodedTable, NativePart, TableDescription
+from engine.state.ttl_states import Cleanup, TtlState
+from engine.types import TypeInformation
+from engine.types.composite import ListType, MapType
+from engine.types.evolution import migration_of
+
+
+class RocksDBStateBackend(KeyedStateBackend):
+    """Keyed state in a database."""
+
+    __slots__ = (
+        "_allow_pickle",
+        "_database",
+        "_descriptions",
+        "_keys",
+        "_sequence",
+        "_settings",
+        "_snapshots",
+        "_stored_files",
+    )
+
+    def __init__(
+        self,
+        max_parallelism: int,
+        key_group_range: tuple[int, int],
+        key_type: TypeInformation | None = None,
+        clock: Callable[[], int] | None = None,
+        settings: StateBackendSettings | None = None,
+    ) -> None:
+        super().__init__(max_parallelism, key_group_range, key_type, clock)
+        self._settings = StateBackendSettings() if settings is None else settings
+        self._keys = Keys(self.key_type, max_parallelism)
+        self._sequence = Sequence()
+        self._database: Database | None = None
+        self._allow_pickle = False
+        self._descriptions: dict[str, TableDescription] = {}
+        """Of all states that the database holds, those that nobody has asked for included."""
+        self._snapshots: dict[int, NativeSnapshot] = {}
+        self._stored_files: dict[str, Any] = {}
+        """By name, the tables that the last complete checkpoint has stored."""
+
+    def restore(
+        self,
+        encoded: Mapping[str, EncodedTable],
+        native: Items[NativePart] = (),
+        *,
+        allow_pickle: bool = False,
+    ) -> None:
+        """Take over stored state: databases as they are, tables of a hashmap backend entry by entry."""
+        self._allow_pickle = allow_pickle
+        low, high = self.key_group_range
+        if native:
+            self._take_over(native)
+        for name, table in encoded.items():
+            own = table.within(low, high)
+            self._describe(name, own.described())
+            import_table(self._opened(), name, own, self.max_parallelism, self._sequence)
+
+    def snapshot(self, checkpoint_id: int | None = None) -> KeyedSnapshot | NativeSnapshot:
+        """Write what is in memory out, and link the files."""
+        database = self._database
+        if database is None or database.is_empty:
+            return KeyedSnapshot(self.max_parallelism, self.key_type, [], {}, {})
+        descriptions = dict(self._descriptions)
+        taken = NativeSnapshot(descriptions, self._sequence.next, database.checkpoint(), self._stored_files)
+        if checkpoint_id is not None:
+            self._snapshots[checkpoint_id] = taken
+        return taken
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """What the checkpoint has stored need not be read and stored again for as long as it is kept."""
+        completed = self._snapshots.get(checkpoint_id)
+        if completed is not None:
+            self._stored_files = completed.stored
+        self._snapshots = {number: each for number, each in self._snapshots.items() if number > checkpoint_id}
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """Nobody keeps what it has stored."""
+        self._snapshots.pop(checkpoint_id, None)
+
+    def close(self) -> None:
+        """Close the database and remove its folder."""
+        if self._database is not None:
+            self._database.close()
+
+    def _opened(self) -> Database:
+        if self._database is None:
+            self._database = Database.fresh(self._settings)
+        return self._database
+
+    def _take_over(self, parts: Items[NativePart]) -> None:
+        """Go on with the largest of the stored databases, and copy the others into it."""
+        base = max(parts, key=NativePart.length)
+        database = self._database = open_part(base, self._settings, read_only=False)
+        clip(database, base.low, base.high)
+        self._stored_files = dict(base.files)
+        for part in parts:
+            for name, table in part.state.tables.items():
+                self._describe(name, table)
+            self._sequence.next = max(self._sequence.next, part.state.next_sequence)
+            if part is not base:
+                merge(database, part, self._settings)
+
+    def _describe(self, name: str, table: TableDescription) -> None:
+        if self._descriptions.setdefault(name, table) != table:
+            raise StateError(
+                f"state {name!r} has another type in one file of the checkpoint than in another: "
+                "restore another checkpoint"
+            )
+
+    def _open_table(self, registered: Registered) -> DatabaseTable:
+        name = registered.name
+        reader: Reader | None = None
+        if name in self._descriptions:
+            stored = self._descriptions[name]
+            reader = check_stored(stored, registered, self.key_type, self._allow_pickle, self._clock)
+        namespace = registered.namespace_type
+        layout = EntryLayout(name, registered.kind, self._keys, self.key_type, namespace)
+        low, high = self.key_group_range
+        limit = REMEMBERED_ENTRIES // (len(self._registered) + 1)
+        stored_type = registered.stored_type
+        common = (self._opened(), layout, unit_of(registered.kind, stored_type), range(low, high + 1), limit)
+        table: DatabaseTable
+        if registered.kind == LIST:
+            table = ListTable(self._sequence, *common)
+        elif registered.kind == MAP:
+            assert isinstance(stored_type, MapType)
+            table = MapTable(stored_type.key, *common)
+        else:
+            table = ValueTable(*common)
+        if reader is not None and reader.migrate is not None:
+            before, after = unit_of(registered.kind, reader.kind), common[2]
+            way = migration_of(before, after, self._clock or no_clock)
+            if way is not None:
+                table.rewrite(before.decoder(), way)
+        self._descriptions[name] = TableDescription(
+            registered.kind,
+            self.key_type.descriptor,
+            stored_type.descriptor,
+            None if namespace is None else namespace.descriptor,
+        )
+        return table
+
+    def _begin_cleanup(self, registered: Registered, state: TtlState) -> None:
+        assert registered.ttl is not None
+        assert registered.lifetime is not None
+        strategy = registered.ttl.get_cleanup_strategies().get_rocksdb_compact_filter_cleanup_strategy()
+        if strategy is None:
+            return
+        entries = strategy.get_query_time_after_num_entries()
+        table: DatabaseTable = registered.table
+        registered.cleanup = Cleanup(table.next_entries, state.drop_expired, entries, entries)
+        registered.lifetime.accessed = registered.cleanup.access
+
+
+def unit_of(kind: str, stored_type: TypeInformation) -> TypeInformation:
+    """Give the type of what a table keeps under one key of the database."""
+    if kind == LIST:
+        assert isinstance(stored_type, ListType)
+        return stored_type.element
+    if kind == MAP:
+        assert isinstance(stored_type, MapType)
+        return stored_type.value
+    return stored_type

@@ -1,0 +1,198 @@
+"""How state lies in a database: which bytes stand for an entry, and how they are taken apart again.
+
+A key of the database is ::
+
+    key group (2 bytes) | name of the state | entry | the rest
+
+The key group comes first, so that a range of key groups is a range of the database. Names, keys, namespaces
+and the keys of maps are msgpack, which says itself where it ends: no encoding begins another one, so
+whatever has a common beginning belongs together. What is followed by something is preceded by its length,
+for who goes through the database and has to take it apart. Behind the entry comes nothing for one value, a
+number of 8 bytes for each element of a list, in their order, and the key for each entry of a map.
+
+Equal keys must have equal bytes, as they are one key in a dict: -0.0 is written as 0.0, and where no type
+was declared True and 1.0 are written as 1.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+from engine.key_groups import key_group_of
+from engine.state.descriptors import LIST, MAP
+from engine.state.files import StateError
+from engine.types import TypeInformation
+from engine.types.composite import TupleType
+from engine.types.information import ENCODE
+from engine.types.row import RowType, make_row
+from engine.types.scalars import DynamicType, FloatType, PickledType
+
+_GROUP: Final = struct.Struct(">H")
+_LENGTH: Final = struct.Struct(">I")
+_SEQUENCE: Final = struct.Struct(">Q")
+
+GROUP_BYTES: Final = _GROUP.size
+LENGTH_BYTES: Final = _LENGTH.size
+SEQUENCE_BYTES: Final = _SEQUENCE.size
+
+pack_group = _GROUP.pack
+pack_length = _LENGTH.pack
+pack_sequence = _SEQUENCE.pack
+
+
+def after(prefix: bytes) -> bytes | None:
+    """Give the least key above all that begin with ``prefix``; None where there is none."""
+    kept = prefix.rstrip(b"\xff")
+    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+
+
+def range_of_groups(low: int, high: int) -> tuple[bytes, bytes]:
+    """Give the keys from which and up to which an inclusive range of key groups lies."""
+    return pack_group(low), pack_group(high + 1)
+
+
+def canonical_form(kind: TypeInformation) -> Callable[[Any], Any] | None:
+    """Give what makes equal keys of a type the same value; None where they are anyway.
+
+    Raises StateError for a type whose equal values may have different bytes.
+    """
+    if isinstance(kind, FloatType):
+        return _positive_zero
+    if isinstance(kind, DynamicType):
+        return _as_in_a_dict
+    if isinstance(kind, TupleType | RowType):
+        forms = [canonical_form(field) for field in kind.fields]
+        if not any(forms):
+            return None
+        if isinstance(kind, TupleType):
+            return lambda value: tuple(_fields(value, forms))
+        return lambda value: make_row(value._names, _fields(value, forms))
+    if isinstance(kind, PickledType):
+        raise StateError(
+            "a key of type PICKLED_BYTE_ARRAY cannot be found again in a database: declare its type"
+        )
+    return None
+
+
+def _fields(value: Any, forms: list[Callable[[Any], Any] | None]) -> list[Any]:
+    return [item if form is None else form(item) for item, form in zip(value, forms, strict=True)]
+
+
+def _positive_zero(value: Any) -> Any:
+    return value + 0.0 if type(value) is float else value
+
+
+def _as_in_a_dict(value: Any) -> Any:
+    """Write numbers that are equal in one way, as deep as tuples go."""
+    kind = type(value)
+    if kind is bool:
+        return int(value)
+    if kind is float:
+        return int(value) if value.is_integer() else value
+    if kind is tuple:
+        return tuple(map(_as_in_a_dict, value))
+    return value
+
+
+class Keys:
+    """Turns keys into their key groups and bytes; recent answers are kept."""
+
+    __slots__ = ("_canonical", "_encode", "_kind", "_max_parallelism")
+
+    def __init__(self, kind: TypeInformation, max_parallelism: int) -> None:
+        self._kind = kind
+        self._max_parallelism = max_parallelism
+        self._canonical = canonical_form(kind)
+        self._encode = kind.encoder()
+
+    def code(self, key: Any) -> tuple[int, bytes]:
+        """Give the key group and the bytes of a key.
+
+        Raises WrongValue and InvalidKey.
+        """
+        canonical = self._canonical
+        data = self._encode(key if canonical is None else canonical(key))
+        return key_group_of(key, self._max_parallelism, self._kind), data
+
+
+class EntryLayout:
+    """Where the entries of one state begin in a database, and what they are."""
+
+    __slots__ = (
+        "_canonical_namespace",
+        "_decode_key",
+        "_decode_namespace",
+        "_encode_namespace",
+        "_has_rest",
+        "_keys",
+        "_namespaced",
+        "prefix",
+        "state",
+    )
+
+    def __init__(
+        self,
+        state: str,
+        kind: str,
+        keys: Keys,
+        key_type: TypeInformation,
+        namespace_type: TypeInformation | None,
+    ) -> None:
+        self.state = state
+        self.prefix = ENCODE(state)
+        self._keys = keys
+        self._has_rest = kind in (LIST, MAP)
+        self._namespaced = namespace_type is not None
+        self._decode_key = key_type.decoder()
+        if namespace_type is not None:
+            self._canonical_namespace = canonical_form(namespace_type)
+            self._encode_namespace = namespace_type.encoder()
+            self._decode_namespace = namespace_type.decoder()
+
+    def begin(self, entry: Any) -> bytes:
+        """Give the beginning of all that an entry has in the database.
+
+        Raises WrongValue and InvalidKey.
+        """
+        if not self._namespaced:
+            group, key = self._keys.code(entry)
+            return pack_group(group) + self.prefix + self.join(key, None)
+        group, key = self._keys.code(entry[0])
+        canonical, namespace = self._canonical_namespace, entry[1]
+        data = self._encode_namespace(namespace if canonical is None else canonical(namespace))
+        return pack_group(group) + self.prefix + self.join(key, data)
+
+    def join(self, key: bytes, namespace: bytes | None) -> bytes:
+        """Put the bytes of a key and a namespace together."""
+        if namespace is None:
+            return pack_length(len(key)) + key if self._has_rest else key
+        joined = pack_length(len(key)) + key
+        return joined + pack_length(len(namespace)) + namespace if self._has_rest else joined + namespace
+
+    def split(self, data: bytes) -> tuple[bytes, bytes | None, int]:
+        """Take a key of the database apart: the bytes of key and namespace, and where the rest begins."""
+        position = GROUP_BYTES + len(self.prefix)
+        if not self._has_rest and not self._namespaced:
+            return data[position:], None, len(data)
+        key, position = _cut(data, position)
+        if not self._namespaced:
+            return key, None, position
+        if not self._has_rest:
+            return key, data[position:], len(data)
+        namespace, position = _cut(data, position)
+        return key, namespace, position
+
+    def entry(self, data: bytes) -> Any:
+        """Give the entry that a key of the database belongs to."""
+        key, namespace, _ = self.split(data)
+        if namespace is None:
+            return self._decode_key(key)
+        return self._decode_key(key), self._decode_namespace(namespace)
+
+
+def _cut(data: bytes, position: int) -> tuple[bytes, int]:
+    begin = position + LENGTH_BYTES
+    end = begin + int(_LENGTH.unpack_from(data, position)[0])
+    return data[begin:end], end

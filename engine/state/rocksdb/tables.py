@@ -1,0 +1,309 @@
+"""The tables of the database backend: values, lists and maps, entry by entry and element by element.
+
+A value is checked against its type when it is written, not first when a snapshot is taken. What is read is
+the caller's own copy: changing it changes nothing until it is written. An element of a list is written
+without reading the list, under a number that only grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Final
+
+from engine.key_groups import InvalidKey
+from engine.state.files import StateError
+from engine.state.rocksdb.database import Database
+from engine.state.rocksdb.layout import (
+    EntryLayout,
+    after,
+    canonical_form,
+    pack_group,
+    pack_sequence,
+)
+from engine.types import NotDescribable, TypeInformation, WrongValue
+
+_WRONG: Final = (WrongValue, NotDescribable, InvalidKey, UnicodeEncodeError)
+
+FEW_KEYS: Final = 100
+"""So many keys are deleted one by one, more of them as a range: each range slows later reads a little."""
+REMEMBERED_ENTRIES: Final = 1 << 17
+"""How many entries all tables of a backend together remember the bytes of: some tens of megabytes."""
+
+
+class Sequence:
+    """The number of the next element of any list."""
+
+    __slots__ = ("next",)
+
+    def __init__(self) -> None:
+        self.next = 0
+
+    def take(self, count: int) -> range:
+        """Take the next numbers."""
+        first = self.next
+        self.next += count
+        return range(first, first + count)
+
+
+class DatabaseTable:
+    """What the tables have in common: where an entry begins, and going through all entries."""
+
+    __slots__ = (
+        "_beginnings",
+        "_database",
+        "_decode",
+        "_encode",
+        "_key_groups",
+        "_limit",
+        "_round",
+        "_unit",
+        "layout",
+    )
+
+    def __init__(
+        self,
+        database: Database,
+        layout: EntryLayout,
+        unit: TypeInformation,
+        key_groups: range,
+        limit: int = REMEMBERED_ENTRIES,
+    ) -> None:
+        self._database = database
+        self.layout = layout
+        self._unit = unit
+        self._encode = unit.encoder()
+        self._decode = unit.decoder()
+        self._key_groups = key_groups
+        self._limit = limit
+        self._beginnings: dict[Any, bytes] = {}
+        self._round = self._seek_entries()
+
+    def begin(self, entry: Any) -> bytes:
+        """Give the beginning of all that an entry has in the database."""
+        found = self._beginnings.get(entry)
+        return self._remember(entry) if found is None else found
+
+    def _remember(self, entry: Any) -> bytes:
+        try:
+            found = self.layout.begin(entry)
+        except _WRONG as error:
+            raise StateError(f"{self._name}, key {entry!r}: {error}") from error
+        if len(self._beginnings) >= self._limit:
+            self._beginnings.clear()
+        self._beginnings[entry] = found
+        return found
+
+    @property
+    def _name(self) -> str:
+        return f"state {self.layout.state!r}"
+
+    def _wrong(self, entry: Any, value: Any, error: Exception) -> StateError:
+        """Say which value of which entry does not fit."""
+        try:
+            self._unit.encode(value)
+        except _WRONG as found:
+            error = found
+        return StateError(f"{self._name}, key {entry!r}: {error}")
+
+    def _encoded(self, entry: Any, value: Any) -> bytes:
+        try:
+            return self._encode(value)
+        except _WRONG as error:
+            raise self._wrong(entry, value, error) from error
+
+    def _prefixes(self) -> Iterator[bytes]:
+        """The beginning of all that the state has in each key group."""
+        for group in self._key_groups:
+            yield pack_group(group) + self.layout.prefix
+
+    def __iter__(self) -> Iterator[Any]:
+        layout = self.layout
+        for prefix in self._prefixes():
+            last = b""
+            for key, _ in self._database.scan(prefix):
+                _, _, rest = layout.split(key)
+                if key[:rest] != last:
+                    last = key[:rest]
+                    yield layout.entry(key)
+
+    def next_entries(self, count: int) -> list[Any]:
+        """Give the entries behind those that were given last, going round."""
+        found = list(islice(self._round, count))
+        if len(found) < count:
+            self._round = self._seek_entries()
+        return found
+
+    def _seek_entries(self) -> Iterator[Any]:
+        """Go through the entries by looking each up when its turn comes: nothing is held meanwhile."""
+        layout, first_from = self.layout, self._database.first_from
+        for prefix in self._prefixes():
+            key = first_from(prefix)
+            while key is not None and key.startswith(prefix):
+                _, _, rest = layout.split(key)
+                behind = key + b"\0" if rest == len(key) else after(key[:rest])
+                yield layout.entry(key)
+                key = None if behind is None else first_from(behind)
+
+    def rewrite(self, decode: Callable[[bytes], Any], migrate: Callable[[Any], Any]) -> None:
+        """Replace every unit of the state by what becomes of it under its new type."""
+        for prefix in self._prefixes():
+            scanned = self._database.scan(prefix)
+            self._database.write((key, self._encode(migrate(decode(data)))) for key, data in scanned)
+
+    def _clear(self, entry: Any) -> None:
+        """Remove all that an entry has."""
+        found = [key for key, _ in self._database.scan(self.begin(entry))]
+        if len(found) > FEW_KEYS:
+            self._database.delete_range(found[0], found[-1])
+            found = found[-1:]
+        self._database.write((), found)
+
+
+class ValueTable(DatabaseTable):
+    """One value for each entry; what operators take for a dict."""
+
+    __slots__ = ("_get", "_put")
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._get = self._database.get
+        self._put = self._database.put
+
+    def get(self, entry: Any, default: Any = None, /) -> Any:
+        """Give the value, or the default."""
+        begin = self._beginnings.get(entry)
+        data = self._get(self._remember(entry) if begin is None else begin)
+        return default if data is None else self._decode(data)
+
+    def pop(self, entry: Any, default: Any = None, /) -> Any:
+        """Remove the value; give it, or the default."""
+        found = self.get(entry)
+        if found is None:
+            return default
+        self._database.delete(self.begin(entry))
+        return found
+
+    def __getitem__(self, entry: Any, /) -> Any:
+        found = self.get(entry)
+        if found is None:
+            raise KeyError(entry)
+        return found
+
+    def __setitem__(self, entry: Any, value: Any, /) -> None:
+        begin = self._beginnings.get(entry)
+        try:
+            data = self._encode(value)
+        except _WRONG as error:
+            raise self._wrong(entry, value, error) from error
+        self._put(self._remember(entry) if begin is None else begin, data)
+
+    def __delitem__(self, entry: Any, /) -> None:
+        begin = self.begin(entry)
+        if self._get(begin) is None:
+            raise KeyError(entry)
+        self._database.delete(begin)
+
+    def __contains__(self, entry: Any, /) -> bool:
+        return self._get(self.begin(entry)) is not None
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class ListTable(DatabaseTable):
+    """A list for each entry; the unit is an element."""
+
+    __slots__ = ("_sequence",)
+
+    def __init__(self, sequence: Sequence, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._sequence = sequence
+
+    def get(self, entry: Any) -> list[Any]:
+        """Give the elements as a list of the caller's own."""
+        decode = self._decode
+        return [decode(data) for _, data in self._database.scan(self.begin(entry))]
+
+    def append(self, entry: Any, element: Any) -> None:
+        """Add an element."""
+        (number,) = self._sequence.take(1)
+        self._database.put(self.begin(entry) + pack_sequence(number), self._encoded(entry, element))
+
+    def extend(self, entry: Any, elements: list[Any]) -> None:
+        """Add elements."""
+        self._database.write(self._numbered(entry, elements))
+
+    def put(self, entry: Any, elements: list[Any]) -> None:
+        """Replace all elements."""
+        added = self._numbered(entry, elements)
+        self._clear(entry)
+        self._database.write(added)
+
+    def clear(self, entry: Any) -> None:
+        """Remove all elements."""
+        self._clear(entry)
+
+    def _numbered(self, entry: Any, elements: list[Any]) -> list[tuple[bytes, bytes]]:
+        begin, numbers = self.begin(entry), self._sequence.take(len(elements))
+        return [
+            (begin + pack_sequence(number), self._encoded(entry, element))
+            for number, element in zip(numbers, elements, strict=True)
+        ]
+
+
+class MapTable(DatabaseTable):
+    """A map for each entry; the unit is the value of a key."""
+
+    __slots__ = ("_canonical", "_decode_key", "_encode_key")
+
+    def __init__(self, map_key: TypeInformation, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._canonical = canonical_form(map_key)
+        self._encode_key = map_key.encoder()
+        self._decode_key = map_key.decoder()
+
+    def get(self, entry: Any, key: Any) -> Any:
+        """Give the value of a key, or None."""
+        data = self._database.get(self._place(entry, key))
+        return None if data is None else self._decode(data)
+
+    def contains(self, entry: Any, key: Any) -> bool:
+        """Whether the map has the key."""
+        return self._database.get(self._place(entry, key)) is not None
+
+    def put(self, entry: Any, key: Any, value: Any) -> None:
+        """Set the value of a key."""
+        self._database.put(self._place(entry, key), self._encoded(entry, value))
+
+    def put_all(self, entry: Any, values: Mapping[Any, Any]) -> None:
+        """Set the values of several keys."""
+        self._database.write(
+            [(self._place(entry, key), self._encoded(entry, value)) for key, value in values.items()]
+        )
+
+    def remove(self, entry: Any, key: Any) -> None:
+        """Remove a key; one that is not there is fine."""
+        self._database.delete(self._place(entry, key))
+
+    def items(self, entry: Any) -> list[tuple[Any, Any]]:
+        """Give all (key, value) pairs."""
+        begin = self.begin(entry)
+        decode_key, decode, length = self._decode_key, self._decode, len(begin)
+        return [(decode_key(key[length:]), decode(data)) for key, data in self._database.scan(begin)]
+
+    def is_empty(self, entry: Any) -> bool:
+        """Whether there is no pair."""
+        return next(self._database.scan(self.begin(entry)), None) is None
+
+    def clear(self, entry: Any) -> None:
+        """Remove all pairs."""
+        self._clear(entry)
+
+    def _place(self, entry: Any, key: Any) -> bytes:
+        canonical = self._canonical
+        try:
+            data = self._encode_key(key if canonical is None else canonical(key))
+        except _WRONG as error:
+            raise StateError(f"{self._name}, key {entry!r}: the map's key {key!r}: {error}") from error
+        return self.begin(entry) + data

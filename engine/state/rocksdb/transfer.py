@@ -1,0 +1,205 @@
+"""State between a database and the canonical form in which every backend writes and reads snapshots.
+
+Canonical are groups of (entry, what is held for it), as a hashmap backend writes them. Going either way
+nothing is decoded but the frame of msgpack: the bytes of keys and values are those of the database. Only
+keys that may be equal without being alike are read and written anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
+from itertools import groupby
+from typing import Any, Final
+
+import msgspec
+
+from engine.configuration.backends import StateBackendSettings
+from engine.state.descriptors import LIST, MAP
+from engine.state.files import DamagedFile, StateError
+from engine.state.rocksdb.database import Database, DatabaseUnreadable
+from engine.state.rocksdb.layout import (
+    GROUP_BYTES,
+    EntryLayout,
+    Keys,
+    canonical_form,
+    pack_group,
+    pack_sequence,
+    range_of_groups,
+)
+from engine.state.rocksdb.tables import Sequence
+from engine.state.stored import EncodedTable, NativePart, TableDescription
+from engine.types import TypeInformation, from_descriptor
+from engine.types.information import ENCODE
+
+Raw = msgspec.Raw
+
+_PLAIN: Final = msgspec.msgpack.Decoder(list[tuple[Raw, Raw]])
+_NAMESPACED: Final = msgspec.msgpack.Decoder(list[tuple[tuple[Raw, Raw], Raw]])
+_ELEMENTS: Final = msgspec.msgpack.Decoder(list[Raw])
+_ITEMS: Final = msgspec.msgpack.Decoder(list[tuple[Raw, Raw]])
+
+
+def layout_of(name: str, table: TableDescription, max_parallelism: int) -> EntryLayout:
+    """Give the layout of a stored table."""
+    key_type = from_descriptor(table.key_type)
+    namespace = None if table.namespace_type is None else from_descriptor(table.namespace_type)
+    return EntryLayout(name, table.kind, Keys(key_type, max_parallelism), key_type, namespace)
+
+
+# From the canonical form into a database.
+
+
+def import_table(
+    database: Database, name: str, table: EncodedTable, max_parallelism: int, sequence: Sequence
+) -> None:
+    """Write a stored table into a database."""
+    layout = layout_of(name, table.described(), max_parallelism)
+    for group, data in table.groups.items():
+        try:
+            database.write(_pairs(layout, table, group, data, sequence))
+        except (msgspec.DecodeError, ValueError) as error:
+            raise StateError(
+                f"state {name!r}, key group {group}: the stored bytes cannot be read ({error})"
+            ) from error
+
+
+def _pairs(
+    layout: EntryLayout, table: EncodedTable, group: int, data: bytes, sequence: Sequence
+) -> Iterator[tuple[bytes, bytes]]:
+    beginning = pack_group(group) + layout.prefix
+    same_key = _rewriter(from_descriptor(table.key_type))
+    if table.namespace_type is None:
+        entries: Iterable[tuple[Any, Any, Any]] = ((key, None, held) for key, held in _PLAIN.decode(data))
+        same_namespace: Callable[[Any], bytes] = _unchanged
+    else:
+        same_namespace = _rewriter(from_descriptor(table.namespace_type))
+        entries = ((key, namespace, held) for (key, namespace), held in _NAMESPACED.decode(data))
+    rest = _rest_writer(table, sequence)
+    for key, namespace, held in entries:
+        joined = layout.join(same_key(key), None if namespace is None else same_namespace(namespace))
+        for behind, value in rest(held):
+            yield beginning + joined + behind, value
+
+
+def _rest_writer(table: EncodedTable, sequence: Sequence) -> Callable[[Any], Iterable[tuple[bytes, bytes]]]:
+    """Give what makes the keys' ends and the values of what is held for an entry."""
+    if table.kind == LIST:
+        return lambda held: [
+            (pack_sequence(number), bytes(element))
+            for element in _ELEMENTS.decode(held)
+            for number in sequence.take(1)
+        ]
+    if table.kind == MAP:
+        same_key = _rewriter(from_descriptor(table.value_type[1]))
+        return lambda held: [(same_key(key), bytes(value)) for key, value in _ITEMS.decode(held)]
+    return lambda held: [(b"", bytes(held))]
+
+
+def _unchanged(data: Any) -> bytes:
+    return bytes(data)
+
+
+def _rewriter(kind: TypeInformation) -> Callable[[Any], bytes]:
+    """Give what makes the bytes of equal keys alike."""
+    canonical = canonical_form(kind)
+    if canonical is None:
+        return _unchanged
+    decode, encode = kind.decoder(), kind.encoder()
+    return lambda data: encode(canonical(decode(bytes(data))))
+
+
+# From a database into the canonical form.
+
+
+def export_table(
+    database: Database, name: str, table: TableDescription, key_groups: range, max_parallelism: int
+) -> EncodedTable:
+    """Read a table out of a database."""
+    layout = layout_of(name, table, max_parallelism)
+    counts: dict[int, int] = {}
+    groups: dict[int, bytes] = {}
+    for group in key_groups:
+        pairs = _held(database, layout, table.kind, pack_group(group) + layout.prefix)
+        if pairs:
+            counts[group] = len(pairs)
+            groups[group] = ENCODE(pairs)
+    return EncodedTable(table.kind, table.key_type, table.value_type, counts, groups, table.namespace_type)
+
+
+def _held(database: Database, layout: EntryLayout, kind: str, prefix: bytes) -> list[tuple[Any, Any]]:
+    """All entries of a table in one key group, each with what is held for it."""
+
+    def entry_of(pair: tuple[bytes, bytes]) -> tuple[bytes, bytes | None]:
+        key, namespace, _ = layout.split(pair[0])
+        return key, namespace
+
+    pairs: list[tuple[Any, Any]] = []
+    for (key, namespace), found in groupby(database.scan(prefix), entry_of):
+        entry = Raw(key) if namespace is None else (Raw(key), Raw(namespace))
+        if kind == LIST:
+            pairs.append((entry, [Raw(value) for _, value in found]))
+        elif kind == MAP:
+            items = [(Raw(data[layout.split(data)[2] :]), Raw(value)) for data, value in found]
+            pairs.append((entry, items))
+        else:
+            ((_, value),) = found
+            pairs.append((entry, Raw(value)))
+    return pairs
+
+
+# Databases that a checkpoint holds.
+
+
+def open_part(part: NativePart, settings: StateBackendSettings, read_only: bool) -> Database:
+    """Open a copy of a stored database.
+
+    Raises DamagedFile, and whatever reading raises.
+    """
+    try:
+        return Database.of_files(_files(part), settings, read_only)
+    except DatabaseUnreadable as error:
+        raise DamagedFile(part.path, f"the database that it names cannot be opened ({error})") from error
+
+
+def _files(part: NativePart) -> Iterator[tuple[str, bytes]]:
+    yield from part.state.small.items()
+    for name, stored in part.files.items():
+        data = part.read(stored.path)
+        if len(data) != stored.length:
+            kind = "truncated" if len(data) < stored.length else "overlong"
+            raise DamagedFile(
+                stored.path, f"{kind}: {len(data)} bytes where the checkpoint lists {stored.length}"
+            )
+        if sha256(data).hexdigest() != stored.sha256:
+            raise DamagedFile(stored.path, "damaged: its content does not match its checksum")
+        yield name, data
+
+
+def export_part(part: NativePart, max_parallelism: int) -> dict[str, EncodedTable]:
+    """Read what a part holds into the canonical form, for a backend that is no database."""
+    database = open_part(part, StateBackendSettings(), read_only=True)
+    try:
+        key_groups = range(part.low, part.high + 1)
+        return {
+            name: export_table(database, name, table, key_groups, max_parallelism)
+            for name, table in part.state.tables.items()
+        }
+    finally:
+        database.close()
+
+
+def clip(database: Database, low: int, high: int) -> None:
+    """Delete all but an inclusive range of key groups."""
+    begin, end = range_of_groups(low, high)
+    database.delete_range(b"", begin)
+    database.delete_range(end, b"\xff" * (GROUP_BYTES + 1))
+
+
+def merge(target: Database, part: NativePart, settings: StateBackendSettings) -> None:
+    """Copy the key groups of a part into a database."""
+    source = open_part(part, settings, read_only=True)
+    try:
+        target.write(source.scan_range(*range_of_groups(part.low, part.high)))
+    finally:
+        source.close()

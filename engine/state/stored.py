@@ -1,0 +1,150 @@
+"""State in its stored form: what the files of a checkpoint hold, still encoded.
+
+Keyed state stands in tables by key group and operator state element by element, so that both can be dealt
+out to another parallelism without being decoded; or keyed state is the database of its backend, whose files
+are files of the checkpoint. Every state carries the description of its types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from engine.state.files import StateError
+
+SPLIT_DISTRIBUTE = "SPLIT_DISTRIBUTE"
+UNION = "UNION"
+BROADCAST = "BROADCAST"
+
+
+class TableDescription(msgspec.Struct, frozen=True, array_like=True):
+    """What a keyed state is, apart from what it holds."""
+
+    kind: str
+    key_type: Any
+    value_type: Any
+    namespace_type: Any = None
+
+
+class EncodedTable(msgspec.Struct, frozen=True, array_like=True):
+    """A keyed state in its stored form: key group -> number of entries, and -> encoded entries.
+
+    Encoded is a list of (entry, value); an entry is the key, or (key, namespace) where there is a type of
+    namespaces.
+    """
+
+    kind: str
+    key_type: Any
+    value_type: Any
+    counts: dict[int, int]
+    groups: dict[int, bytes]
+    namespace_type: Any = None
+
+    def described(self) -> TableDescription:
+        """Give the description alone."""
+        return TableDescription(self.kind, self.key_type, self.value_type, self.namespace_type)
+
+    def joined(self, name: str, other: EncodedTable) -> EncodedTable:
+        """Give both parts of a state in one; they have no key group in common.
+
+        Raises StateError where they are not parts of one state.
+        """
+        if self.described() != other.described():
+            raise StateError(
+                f"state {name!r} has another type in one file of the checkpoint than in another: "
+                "restore another checkpoint"
+            )
+        return replace(self, counts=self.counts | other.counts, groups=self.groups | other.groups)
+
+    def within(self, low: int, high: int) -> EncodedTable:
+        """Give the part in an inclusive range of key groups."""
+        if not self.groups or (low <= min(self.groups) and max(self.groups) <= high):
+            return self
+        groups = {group: data for group, data in self.groups.items() if low <= group <= high}
+        counts = {group: self.counts[group] for group in groups}
+        return replace(self, counts=counts, groups=groups)
+
+
+class EncodedList(msgspec.Struct, frozen=True, array_like=True):
+    """An operator state in its stored form: element by element, so that it can be dealt out anew."""
+
+    mode: str
+    type: Any
+    elements: list[bytes]
+
+
+class NativeState(msgspec.Struct, frozen=True, array_like=True):
+    """The keyed state of an operator as a database of its backend.
+
+    Its tables are files of their own, which the checkpoint's metadata lists; ``small`` is what the database
+    needs besides. ``next_sequence`` is the number of the next element of any list.
+    """
+
+    tables: dict[str, TableDescription]
+    next_sequence: int
+    small: dict[str, bytes]
+
+
+class EncodedOperator(msgspec.Struct, frozen=True, array_like=True):
+    """All state of one operator in one subtask, in its stored form."""
+
+    keyed: dict[str, EncodedTable]
+    operator: dict[str, EncodedList]
+    native: NativeState | None = None
+
+
+class StateFile(msgspec.Struct, frozen=True, array_like=True):
+    """A file of a checkpoint that is one table of an operator's database, and that never changes."""
+
+    operator_id: str
+    name: str
+    path: str
+    length: int
+    sha256: str
+
+
+class NativePart(msgspec.Struct, frozen=True):
+    """What a restore takes of one stored database: an inclusive range of key groups.
+
+    ``path`` is the file that names the database, ``files`` are its tables by name, ``read`` reads a path.
+    """
+
+    low: int
+    high: int
+    path: str
+    state: NativeState
+    files: Mapping[str, StateFile]
+    read: Callable[[str], bytes]
+
+    def length(self) -> int:
+        """How many bytes the tables have."""
+        return sum(file.length for file in self.files.values())
+
+
+class SnapshotIndex(msgspec.Struct, frozen=True, array_like=True):
+    """What a file holds of one operator, known without reading it.
+
+    ``keyed``: state name -> key group -> number of entries; ``operator``: state name -> (mode, number of
+    elements); ``is_native``: keyed state is a database, of whose states only the names are known.
+    """
+
+    keyed: dict[str, dict[int, int]]
+    operator: dict[str, tuple[str, int]]
+    is_native: bool = False
+
+    @property
+    def has_state(self) -> bool:
+        """Whether there is anything to restore."""
+        if self.is_native or any(self.keyed.values()):
+            return True
+        for _, count in self.operator.values():  # noqa: SIM110 (asked for every subtask of every restore)
+            if count:
+                return True
+        return False
+
+
+DecodedSnapshot: TypeAlias = dict[str, EncodedOperator]
+"""A file that was read: operator id -> its state, still encoded by key group and element."""
