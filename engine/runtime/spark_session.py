@@ -73,9 +73,9 @@ class SparkFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """What a stop needs: the session, its way to Java, and the folder that goes with them."""
+    """What a stop needs: the context, its way to Java, and the folder that goes with them."""
 
-    session: SparkSession
+    context: SparkContext
     gateway: JavaGateway
     folder: Path
 
@@ -98,6 +98,24 @@ def spark_session(
         stop_spark()
 
 
+@contextmanager
+def spark_context(
+    master: str = LOCAL_MASTER,
+    name: str = "onceproof",
+    configuration: Mapping[str, str] | None = None,
+    python_path: Sequence[Path] = (),
+) -> Iterator[SparkContext]:
+    """Start Spark without SQL for the length of a `with` block; otherwise as start_spark.
+
+    SQL is more than a third of the work of a start.
+    """
+    context = _start(master, name, configuration, python_path)
+    try:
+        yield context
+    finally:
+        stop_spark()
+
+
 def start_spark(
     master: str = LOCAL_MASTER,
     name: str = "onceproof",
@@ -110,6 +128,17 @@ def start_spark(
     SparkFailed where nobody answers at the master's address, or Java or Spark does not start, RuntimeError
     where this process already has a Spark.
     """
+    context = _start(master, name, configuration, python_path)
+    try:
+        return SparkSession(context)
+    except BaseException:
+        stop_spark()
+        raise
+
+
+def _start(
+    master: str, name: str, configuration: Mapping[str, str] | None, python_path: Sequence[Path]
+) -> SparkContext:
     global _running
     if _running is not None or SparkContext._active_spark_context is not None:
         raise RuntimeError("this process already runs a Spark session; stop it first")
@@ -120,19 +149,17 @@ def start_spark(
         settings = _settings(folder, python_path) | dict(configuration or {})
         settings |= {"spark.master": master, "spark.app.name": name}
         with _process_environment(_launch_variables(folder, java)):
-            session, gateway = _launch(settings, folder)
+            context, gateway = _launch(settings, folder)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    _running = _Running(session, gateway, folder)
-    return session
+    _running = _Running(context, gateway, folder)
+    return context
 
 
-def running_session() -> SparkSession | None:
-    """Return the session of this process, whoever has started it."""
-    if SparkContext._active_spark_context is None:
-        return None
-    return SparkSession.builder.getOrCreate()
+def running_context() -> SparkContext | None:
+    """Return the Spark of this process, whoever has started it."""
+    return SparkContext._active_spark_context
 
 
 def stop_spark() -> None:
@@ -143,12 +170,13 @@ def stop_spark() -> None:
         return
     process: subprocess.Popen[bytes] = running.gateway.proc
     if process.poll() is None:
+        session = SparkSession._instantiatedSession
         with suppress(Py4JError, OSError):
-            running.session.stop()
+            (running.context if session is None else session).stop()
     else:
         # Asked to stop Java too, pyspark would wait for a process that no longer answers, and complain.
-        running.session.sparkContext._jsc = None
-        running.session.sparkContext.stop()
+        running.context._jsc = None
+        running.context.stop()
     _end(running.gateway)
     shutil.rmtree(running.folder, ignore_errors=True)
 
@@ -274,7 +302,7 @@ def _settings(folder: Path, python_path: Sequence[Path]) -> dict[str, str]:
     }
 
 
-def _launch(settings: Mapping[str, str], folder: Path) -> tuple[SparkSession, JavaGateway]:
+def _launch(settings: Mapping[str, str], folder: Path) -> tuple[SparkContext, JavaGateway]:
     """Start Java and in it Spark, or leave nothing behind."""
     for name in _TALKATIVE:
         PySparkLogger.getLogger(name).disabled = True
@@ -283,8 +311,7 @@ def _launch(settings: Mapping[str, str], folder: Path) -> tuple[SparkSession, Ja
     try:
         with (folder / "log").open("ab") as log:
             gateway = launch_gateway(conf, {"stdout": log, "stderr": subprocess.STDOUT})
-        context = SparkContext(conf=conf, gateway=gateway)
-        return SparkSession(context), gateway
+        return SparkContext(conf=conf, gateway=gateway), gateway
     except Exception as failure:
         # Put in words while Java lives: the error of a Java that ended can no longer be printed, not even as
         # the cause of another.

@@ -18,13 +18,13 @@ import os
 import shutil
 import sys
 
-from pyspark.sql import SparkSession
+from pyspark import SparkContext
 
 from engine.protocol_points import COORDINATOR
 from engine.runtime.recovery import recover
 from engine.runtime.result import JobExecutionFailed
 from engine.runtime.spark.driver import spark_storage
-from engine.runtime.spark_session import spark_session
+from engine.runtime.spark_session import spark_context
 from harness.systems.event_log import EventLog
 from harness.systems.fault_board import FaultBoard
 from harness.systems.spark_daemon import DAEMON, planted, variables
@@ -35,7 +35,7 @@ from harness.systems.spec import Spec, read_spec
 from harness.systems.told import RunOver, say_error, say_started
 
 
-def run(spec: Spec, board: FaultBoard, session: SparkSession) -> int:
+def run(spec: Spec, board: FaultBoard, context: SparkContext) -> int:
     """Go on with the job until it has ended; the exit code that a process for it alone would have."""
     board.begin()
     graph = assembly_of(spec, board).graph(spec.parallelism)
@@ -44,7 +44,7 @@ def run(spec: Spec, board: FaultBoard, session: SparkSession) -> int:
         recovered = recover(storage, spec.retained)
         if not say_started(board.log, recovered):
             return 0
-        execution = ObservedSparkExecution(spec, graph, session, storage, recovered, board)
+        execution = ObservedSparkExecution(spec, graph, context, storage, recovered, board)
         try:
             execution.run()
         except (JobExecutionFailed, RunOver):
@@ -52,7 +52,7 @@ def run(spec: Spec, board: FaultBoard, session: SparkSession) -> int:
     return 0
 
 
-def serve(path: str, session: SparkSession) -> int:
+def serve(path: str, context: SparkContext) -> int:
     """Do what the specification in a file says."""
     try:
         spec = read_spec(path)
@@ -62,7 +62,7 @@ def serve(path: str, session: SparkSession) -> int:
         return 2
     board = FaultBoard(spec.board, spec.faults, spec.in_turn, os.getpid(), log)
     try:
-        return run(spec, board, session)
+        return run(spec, board, context)
     except Exception as error:
         say_error(log, "process", error)
         return 1
@@ -78,13 +78,13 @@ def main(folder: str, mutant: str, mutant_file: str) -> int:
     try:
         with (
             planted(mutant, mutant_file),
-            spark_session(name="onceproof trial", configuration=configuration) as session,
+            spark_context(name="onceproof trial", configuration=configuration) as context,
         ):
             print(READY, file=answers, flush=True)
             for line in sys.stdin:
-                code = serve(line.rstrip("\n"), session)
+                code = serve(line.rstrip("\n"), context)
                 print(ENDED, code, file=answers, flush=True)
-                if session.sparkContext._jsc.sc().isStopped():
+                if context._jsc.sc().isStopped():
                     break
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pyspark.sql import SparkSession
+from pyspark import SparkContext
 
 from engine.checkpoint.events import CheckpointCompleted
 from engine.graph import JobGraph
@@ -42,7 +42,7 @@ class ObservedSparkExecution(ToldDriver, SparkExecution):
         self,
         spec: Spec,
         graph: JobGraph,
-        session: SparkSession,
+        context: SparkContext,
         storage: FaultyStorage,
         recovered: Recovered,
         board: FaultBoard,
@@ -55,7 +55,7 @@ class ObservedSparkExecution(ToldDriver, SparkExecution):
         SparkExecution.__init__(
             self,
             graph,
-            session,
+            context,
             storage,
             recovered,
             recipe=JobRecipe(spec, spec.parallelism, board),

@@ -24,7 +24,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from msgspec.structs import replace
-from pyspark import Broadcast
+from pyspark import Broadcast, SparkContext
 from pyspark.sql import SparkSession
 
 from engine.checkpoint.events import (
@@ -93,7 +93,7 @@ _logger = logging.getLogger(__name__)
 
 def execute_on_spark(
     graph: JobGraph,
-    session: SparkSession,
+    session: SparkSession | SparkContext,
     *,
     recipe: Recipe | None = None,
     probe: Probe = no_probe,
@@ -108,12 +108,13 @@ def execute_on_spark(
     directory raises; also where another process runs the job over the same directory.
     """
     storage = spark_storage(graph)
+    context = session if isinstance(session, SparkContext) else session.sparkContext
     with storage.exclusive():
         recovered = begin(graph, storage)
         if isinstance(recovered, JobExecutionResult):
             return recovered
         execution = SparkExecution(
-            graph, session, storage, recovered, recipe=recipe, probe=probe, subtask_class=subtask_class
+            graph, context, storage, recovered, recipe=recipe, probe=probe, subtask_class=subtask_class
         )
         return execution.run()
 
@@ -143,7 +144,7 @@ class SparkExecution(JobDriver):
     def __init__(
         self,
         graph: JobGraph,
-        session: SparkSession,
+        context: SparkContext,
         storage: LocalCheckpointStorage,
         recovered: Recovered,
         *,
@@ -156,7 +157,7 @@ class SparkExecution(JobDriver):
         self.checkpoints = 0
         self.records_read = 0
         """By epochs that have come to an end, complete or not."""
-        self._session = session
+        self._context = context
         self._storage = storage
         self._incarnation = recovered.incarnation
         self._recipe: Recipe = recipe or GivenGraph(graph)
@@ -345,13 +346,13 @@ class SparkExecution(JobDriver):
     def ship(self, shipment: Shipment) -> None:
         """Hand out what workers need of an attempt."""
         # What is broadcast is a packet, what workers find is a deployment.
-        self._shipment = self._session.sparkContext.broadcast(cast(Deployment, Packed(shipment)))
+        self._shipment = self._context.broadcast(cast(Deployment, Packed(shipment)))
 
     def start_job(self, epoch: Epoch) -> EpochJob:
         """Begin the Spark job of an epoch."""
         assert self._shipment is not None
         partitions = [len(tasks) for tasks in self._stages.tasks]
-        return EpochJob(self._session, self.graph.name, partitions, self._shipment, epoch)
+        return EpochJob(self._context, self.graph.name, partitions, self._shipment, epoch)
 
     # What drivers provide.
 

@@ -18,7 +18,6 @@ from typing import Final
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import Broadcast, InheritableThread, SparkContext
-from pyspark.sql import SparkSession
 
 from engine.runtime.spark.epoch import Deployment, Epoch, Report
 from engine.runtime.spark.worker import StageRun
@@ -40,13 +39,13 @@ class EpochJob:
 
     def __init__(
         self,
-        session: SparkSession,
+        context: SparkContext,
         name: str,
         partitions: Sequence[int],
         shipment: Broadcast[Deployment],
         epoch: Epoch,
     ) -> None:
-        self._context: SparkContext = session.sparkContext
+        self._context = context
         self._name = name
         self._partitions = partitions
         self._shipment = shipment

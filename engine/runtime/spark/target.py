@@ -16,7 +16,7 @@ from typing import Final
 from engine.graph import InvalidJob, JobGraph
 from engine.runtime.result import JobExecutionResult
 from engine.runtime.spark.driver import execute_on_spark, spark_storage
-from engine.runtime.spark_session import running_session, spark_session
+from engine.runtime.spark_session import running_context, spark_context
 
 ALL_CORES: Final = "local[*,4]"
 """Of this machine; a task is tried four times."""
@@ -30,16 +30,16 @@ def execute_on_target(graph: JobGraph, master: str | None) -> JobExecutionResult
     """
     # What is wrong with the job is told before Spark takes its seconds to start.
     spark_storage(graph)
-    session = running_session()
-    if session is not None:
-        running = session.sparkContext.master
+    context = running_context()
+    if context is not None:
+        running = context.master
         if master not in (None, running):
             raise InvalidJob(
                 f"this process already runs the Spark of {running}, and execution.spark.master is {master}:"
                 " stop that one, or leave the option out"
             )
-        return execute_on_spark(graph, session)
-    with spark_session(
+        return execute_on_spark(graph, context)
+    with spark_context(
         master or ALL_CORES, graph.name, python_path=[Path(sys.path[0]).absolute()]
     ) as started:
         return execute_on_spark(graph, started)
