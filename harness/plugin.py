@@ -23,7 +23,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -160,7 +160,7 @@ class Onceproof:
         plan = Plan(family, scenarios, 1, system, None)
         _check(plan)
         asked = self._item.config.getoption("onceproof_scenarios")
-        return self.run(Part(plan, asked or scenarios))
+        return self.run(Part(plan, asked or scenarios, file=_replayed(self._item)))
 
     def replay(
         self, file: str | os.PathLike[str], family: FamilyLike = None, *, system: str = SIMULATED
@@ -332,23 +332,26 @@ def _plans_of(item: pytest.Item) -> list[Plan]:
 def _parts_of(item: pytest.Item) -> list[tuple[str, Part]]:
     """Return what the tests made of a decorated function run, each with what its name says of it."""
     asked = item.config.getoption("onceproof_scenarios")
-    replayed = item.config.getoption("onceproof_replay")
+    replayed = _replayed(item)
     parts: list[tuple[str, Part]] = []
     plans = _plans_of(item)
     for plan in plans:
         scenarios = asked or plan.scenarios
         shards = min(plan.shards, scenarios)
         named: list[tuple[str, Part]] = [
-            (f"{shard + 1}of{shards}" if shards > 1 else "", Part(plan, scenarios, shard, shards))
+            (f"{shard + 1}of{shards}" if shards > 1 else "", Part(plan, scenarios, shard, shards, replayed))
             for shard in range(shards)
         ]
-        if replayed is not None:
-            file = item.config.invocation_params.dir / replayed
-            named = [(name, replace(part, file=file)) for name, part in named]
         named += [(file.stem, Part(plan, 1, file=file)) for file in _regressions(item, plan)]
         label = _label(plan.family) if len(plans) > 1 else ""
         parts += [("-".join(filter(None, (label, name))), part) for name, part in named]
     return parts
+
+
+def _replayed(item: pytest.Item) -> Path | None:
+    """Return the scenario that is to be run instead of those that a test asks for."""
+    file = item.config.getoption("onceproof_replay")
+    return None if file is None else item.config.invocation_params.dir / file
 
 
 def _regressions(item: pytest.Item, plan: Plan) -> list[Path]:

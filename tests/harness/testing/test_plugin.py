@@ -103,8 +103,8 @@ def test_the_fixture_runs_scenarios_in_the_middle_of_a_test(owner: User) -> None
 
         @pytest.mark.parametrize("family", ["sales.py", "forgetful.py"])
         def test_both(onceproof, family):
-            tally = onceproof(family, 40)
-            assert tally.scenarios == 40
+            tally = onceproof(family, 20)
+            assert tally.scenarios == 20
             assert tally is onceproof.tally
 
 
@@ -123,6 +123,9 @@ def test_the_fixture_runs_scenarios_in_the_middle_of_a_test(owner: User) -> None
     assert ended.counts() == {"passed": 1, "failed": 3}
     assert "onceproof.tally: this test has run no scenarios yet" in ended.out
     assert "__ test_both[forgetful.py] __" in ended.out
+    again = owner.shell(ended.commands("in pytest")[0])
+    assert again.counts() == {"failed": 1}
+    assert "in the scenario of forgetful-" in again.out
     assert "FAILED test_both.py::test_failures_again - Failed: forgetful: exactly_once" in ended.out
 
 
