@@ -33,8 +33,30 @@ class SinkJob:
         )
         self.now_ms = 0
 
-    def start(self, parallelism: int = 1, restored: int | None = None, attempt: str | None = None) -> Any:
+    def start(
+        self,
+        parallelism: int = 1,
+        restored: int | None = None,
+        attempt: str | None = None,
+        settled: bool = False,
+    ) -> Any:
         """Begin an attempt; the functions of a former one are left as a crash would leave them."""
+        self._make(parallelism, restored, attempt)
+        for function, store in zip(self.functions, self.stores, strict=True):
+            if hasattr(function, "initialize_state"):
+                function.initialize_state(FunctionInitializationContext(restored, store, settled))
+            function.open(function.get_runtime_context())
+        return self.functions[0]
+
+    def settle(self, restored: int | None, parallelism: int = 1) -> None:
+        """Do what a driver does that commits in the place of its tasks."""
+        self._make(parallelism, restored, "driver")
+        for function, store in zip(self.functions, self.stores, strict=True):
+            function.settle(FunctionInitializationContext(restored, store))
+        for function in self.functions:
+            function.abort_unlisted()
+
+    def _make(self, parallelism: int, restored: int | None, attempt: str | None) -> None:
         self.attempt += 1
         self.functions = []
         self.stores = []
@@ -53,12 +75,8 @@ class SinkJob:
                 pass_point=lambda point, checkpoint_id: self.probe(point, checkpoint_id),
             )
             function.set_runtime_context(context)
-            if hasattr(function, "initialize_state"):
-                function.initialize_state(FunctionInitializationContext(restored, store))
-            function.open(context)
             self.functions.append(function)
             self.stores.append(store)
-        return self.functions[0]
 
     def snapshot(self, checkpoint_id: int) -> None:
         """Take a checkpoint in all subtasks; it counts as completed from here on."""

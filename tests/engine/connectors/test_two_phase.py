@@ -231,6 +231,50 @@ def test_a_sink_that_takes_no_batches_gets_values_one_by_one(sink_job):
     assert sink_job(lambda: Sink(Outside())).start().invoke_batch([1, 2]) is False
 
 
+def test_where_the_driver_commits_a_task_settles_nothing_and_ends_with_its_snapshot(sink_job):
+    outside = Outside()
+    job = sink_job(lambda: SweepingSink(outside))
+    job.start().invoke("first", None)
+    job.snapshot(3)
+    outside.calls.clear()
+    sink = job.start(restored=3, settled=True)
+    assert outside.calls == [], "what checkpoint 3 lists is somebody else's, and so is what it does not list"
+    assert sink.current_transaction() == "0/3/1.2"
+    sink.invoke("second", None)
+    job.snapshot(4)
+    assert outside.calls == ["pre_commit 0/3/1.2"]
+    assert sink.current_transaction() is None
+    sink.close()
+    assert outside.status == {"0/0/1.1": "prepared", "0/3/1.1": "open", "0/3/1.2": "prepared"}
+
+
+def test_the_driver_commits_what_is_listed_and_sweeps_all_else(sink_job):
+    outside = Outside()
+    job = sink_job(lambda: SweepingSink(outside))
+    job.settle(None, parallelism=2)
+    for epoch in (None, 1, 2):
+        # Of the first attempt everything but the acknowledgement is there.
+        for _ in ("lost", "taken"):
+            job.start(parallelism=2, restored=epoch, settled=True)
+            for function in job.functions:
+                function.invoke((epoch, function.subtask), None)
+            job.snapshot((epoch or 0) + 1)
+        job.settle((epoch or 0) + 1, parallelism=2)
+        assert {*outside.status.values()} == {"committed", "aborted"}, "nothing is left open"
+    assert sorted(outside.visible, key=str) == [(1, 0), (1, 1), (2, 0), (2, 1), (None, 0), (None, 1)]
+
+
+def test_a_driver_that_settles_begins_nothing_and_may_do_so_again(sink_job):
+    outside = Outside()
+    job = sink_job(lambda: SweepingSink(outside))
+    job.start(settled=True).invoke("row", None)
+    job.snapshot(1)
+    for _ in range(2):
+        job.settle(1)
+        assert outside.status == {"0/0/1.1": "committed"}
+    assert outside.visible == ["row"]
+
+
 class ContextSink(Sink):
     def initialize_user_context(self) -> Any:
         return {"producer ids": [4, 5]}
@@ -328,3 +372,13 @@ def test_a_warning_ratio_outside_of_0_to_1_is_refused(ratio):
 def test_a_negative_timeout_is_refused():
     with pytest.raises(ValueError, match="must not be negative"):
         Sink(Outside()).set_transaction_timeout(-1)
+
+
+def test_a_user_context_is_taken_over_where_the_driver_commits(sink_job):
+    outside = Outside()
+    job = sink_job(lambda: ContextSink(outside))
+    before = job.start().get_user_context()
+    job.snapshot(1)
+    sink = job.start(restored=1, settled=True)
+    assert sink.get_user_context() == before
+    assert not [call for call in outside.calls if call.startswith("handled")]

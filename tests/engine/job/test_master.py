@@ -28,6 +28,7 @@ from engine.job.events import (
     DeploymentFailed,
     JobFailed,
     JobFinished,
+    RescaleRequested,
     RestartDue,
     StartJob,
     StartRestartTimer,
@@ -134,6 +135,37 @@ def test_a_failed_task_ends_the_attempt_and_the_next_one_comes_after_the_delay(j
     job.now = 570
     assert job.handle(RestartDue(AttemptId("1.1"))) == [Deploy(AttemptId("1.2"), None)]
     assert job.master.state is JobState.RUNNING
+
+
+def test_a_rescale_deploys_a_new_attempt_at_once_and_is_no_failure():
+    job = Job(restarts=NoRestarts()).start()
+    job.handle(TriggerRequested())
+    first, *others, last = job.handle(RescaleRequested())
+    assert first == CancelTasks(AttemptId("1.1"))
+    assert CheckpointAborted(1, FAILOVER) in others
+    assert last == Deploy(AttemptId("1.2"), None)
+    job.run()
+    assert job.master.state is JobState.RUNNING
+    assert job.fail()[-1] == JobFailed("a cause"), "what was wrong afterwards is one"
+
+
+def test_a_rescale_goes_on_from_the_latest_checkpoint(job):
+    job.finalize(1)
+    job.handle(MetadataStored(1))
+    *_, deploy = job.handle(RescaleRequested())
+    assert deploy.restored.checkpoint_id == 1
+
+
+def test_no_rescale_begins_while_the_outcome_of_a_checkpoint_is_open(job):
+    job.finalize(1)
+    assert job.handle(RescaleRequested()) == []
+    assert job.attempt == "1.1"
+
+
+def test_no_rescale_begins_while_a_restart_is_waited_for(job):
+    job.fail()
+    assert job.handle(RescaleRequested()) == []
+    assert job.master.state is JobState.RESTARTING
 
 
 def test_the_tasks_are_cancelled_before_anything_else(job):

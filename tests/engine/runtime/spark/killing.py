@@ -12,6 +12,11 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from engine.runtime.spark.subtask import SubtaskRun
+from engine.state.snapshot import encode_task_snapshot
+from engine.task.events import StoreSnapshot
+from engine.task.task import Task
+
 
 class Kill(NamedTuple):
     """Who dies: at which point, which task (by the beginning of its name), in which checkpoint (0: any)."""
@@ -47,6 +52,19 @@ class KillOnce:
     def struck(self) -> list[str]:
         """What became of the kills that have struck."""
         return [path.read_text() for path in sorted(self.folder.iterdir())]
+
+
+class TearingRun(SubtaskRun):
+    """The sink's first attempt in checkpoint 3 dies in the middle of writing its snapshot."""
+
+    def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
+        """Half of the file is there, under its name, and nobody is left to say so."""
+        token = Path(self.storage.root).parent.parent / "torn"
+        if effect.checkpoint_id == 3 and not self.vertex.outputs and not token.exists():
+            data = encode_task_snapshot(effect.snapshot).data
+            self.storage.write(effect.path, data[: len(data) // 2])
+            token.write_text(effect.path)
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main(folder: str, point: str, checkpoint: str) -> None:

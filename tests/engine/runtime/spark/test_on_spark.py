@@ -34,7 +34,7 @@ from engine.runtime.local import execute
 from engine.runtime.result import JobExecutionFailed
 from engine.runtime.spark.driver import execute_on_spark
 from harness.family import NOTHING_DECLARED, load_family
-from tests.engine.runtime.spark.killing import Kill, KillOnce
+from tests.engine.runtime.spark.killing import Kill, KillOnce, TearingRun
 
 pytestmark = pytest.mark.spark
 
@@ -113,6 +113,15 @@ def test_a_worker_is_killed_at_every_point_of_its_life(job, spark, tmp_path):
     result = execute_on_spark(graph, spark, probe=probe)
     assert len(probe.struck()) == len(kills)
     assert (result.attempts, result.checkpoints) == (1, 12), "Spark has mended all of it"
+    assert job.rows() == job.counts
+    assert job.left_behind() == (["finished", "incarnation-1"], [])
+
+
+def test_a_snapshot_that_was_torn_by_a_kill_is_deleted(job, spark, tmp_path):
+    result = execute_on_spark(job.graph(), spark, subtask_class=TearingRun)
+    torn = tmp_path / "torn"
+    assert torn.exists()
+    assert (result.attempts, result.checkpoints) == (1, 6)
     assert job.rows() == job.counts
     assert job.left_behind() == (["finished", "incarnation-1"], [])
 

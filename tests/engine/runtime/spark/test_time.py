@@ -106,8 +106,8 @@ def test_watermarks_advance_in_every_epoch(tmp_path, here):
     strategy = WatermarkStrategy.for_monotonous_timestamps()
     here(graph_of(CountPerSecond(), tmp_path, strategy), execution_class=Watched)
     counts = list(seen.values())
-    # Each epoch reads 100 ms of event time. When it ends, all but its own are over; what it gives is seen when
-    # the next one completes.
+    # Each epoch reads 100 ms of event time; at its end those of the epochs before are over. What it gives is
+    # seen when the next one completes.
     assert counts == [0, 0, 3, 6, 9, 12]
     assert sum(rows(tmp_path).values()) == 18
 
