@@ -10,13 +10,19 @@ made in a fifth of the time, which shows in the simulation.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, NewType, TypeAlias
+from typing import Final, Literal, NamedTuple, NewType, TypeAlias
 
 from msgspec import Struct
 
 AttemptId = NewType("AttemptId", str)
 """``incarnation.number``: unique over all restarts of a job, those of its process included."""
 
+CHECKPOINT: Final = "checkpoint"
+SAVEPOINT: Final = "savepoint"
+SYNC_SAVEPOINT: Final = "sync_savepoint"
+
+Kind: TypeAlias = Literal["checkpoint", "savepoint", "sync_savepoint"]
+"""What a checkpoint is for: to recover from, for the user, or for the user and as the end of the job."""
 
 DECLINED_SUBSUMED: Final = "CHECKPOINT_DECLINED_SUBSUMED"
 DECLINED_ON_CANCELLATION_BARRIER: Final = "CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER"
@@ -32,28 +38,41 @@ class TaskId(NamedTuple):
 
 
 class TriggerCheckpoint(Struct, frozen=True, gc=False):
-    """Job master to a task without running upstreams: snapshot now and emit the barrier."""
+    """Job master to a task without running upstreams: snapshot now and emit the barrier.
+
+    ``drains``: the end of all input comes first, since the job ends with this savepoint.
+    """
 
     attempt: AttemptId
     task: TaskId
     checkpoint_id: int
     timestamp_ms: int
+    kind: Kind = CHECKPOINT
+    drains: bool = False
 
 
 class NotifyCheckpointComplete(Struct, frozen=True, gc=False):
-    """Job master to a task: checkpoint ``checkpoint_id`` is durable. Best effort, never repeated."""
+    """Job master to a task: checkpoint ``checkpoint_id`` is durable. Best effort, never repeated.
+
+    ``subsumed_id`` is the checkpoint that was dropped for it, 0 if none was.
+    """
 
     attempt: AttemptId
     task: TaskId
     checkpoint_id: int
+    subsumed_id: int = 0
 
 
 class NotifyCheckpointAborted(Struct, frozen=True, gc=False):
-    """Job master to a task: checkpoint ``checkpoint_id`` will never complete."""
+    """Job master to a task: checkpoint ``checkpoint_id`` will never complete.
+
+    ``latest_completed_id`` is the one that would be restored now, 0 if there is none.
+    """
 
     attempt: AttemptId
     task: TaskId
     checkpoint_id: int
+    latest_completed_id: int = 0
 
 
 class TaskRunning(Struct, frozen=True, gc=False):

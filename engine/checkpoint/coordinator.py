@@ -2,8 +2,8 @@
 
 The rules it lives by:
 
-- A checkpoint begins only when every task of the attempt runs or has finished. Tasks without a running
-  upstream are triggered, all tasks that have not finished must answer.
+- A checkpoint begins only when every task of the attempt runs or has finished; otherwise the request for it
+  fails. Tasks without a running upstream are triggered, all tasks that have not finished must answer.
 - It is complete when its metadata is durable, which is written after all else. Only then are older ones
   subsumed, and the tasks told. Notifications are sent once and never repeated.
 - While metadata is being written the outcome is open: neither an expiry nor the end of the attempt aborts
@@ -11,26 +11,28 @@ The rules it lives by:
   checkpoint than the one a later recovery would find.
 - The metadata of one checkpoint is written at a time. Were there two writes, a process that dies could leave
   the older one behind although the newer one, which is complete, had already deleted its files.
-- Not every checkpoint that does not complete is a failure: one that another checkpoint, the end of a task or
-  of the attempt has overtaken says nothing of the job's health, and is not counted.
+- A savepoint is its user's: it is not restored by itself, replaces nothing, and nobody is told of it. Only a
+  synchronous one, with which the job ends, is told to the tasks, and gives up what is pending before it.
 - An answer of another attempt, or for a checkpoint that is not pending, is dropped and its state discarded.
 - Ids rise without gaps to be filled: a restored coordinator goes on after the highest completed id. Ids of
   checkpoints that were never completed may be used again by a later process, which is why attempts count.
+- What follows goes out in Flink's order: who is aborted, who is told, and last whose turn it is now.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
 from engine.checkpoint.events import (
+    AbortPending,
+    AnsweredTooLate,
     AttemptEnded,
     AttemptStarted,
     CheckpointAborted,
     CheckpointCompleted,
     CheckpointExpired,
-    CheckpointPlan,
-    CheckpointTriggered,
     CoordinatorEffect,
     CoordinatorEvent,
     DiscardCheckpoint,
@@ -38,79 +40,58 @@ from engine.checkpoint.events import (
     IntervalElapsed,
     MetadataFailed,
     MetadataStored,
-    StartTimer,
+    PeriodicTriggerRequested,
+    RequestResolved,
+    Shutdown,
+    StartScheduler,
+    StopScheduler,
     StoreMetadata,
     TooManyFailures,
     TriggerRequested,
 )
+from engine.checkpoint.failures import (
+    EXPIRED,
+    FAILOVER,
+    SHUT_DOWN,
+    SUBSUMED,
+    SUSPENDED,
+    FailureCounter,
+)
 from engine.checkpoint.pending import DUPLICATE, UNKNOWN, PartlyFinished, PendingCheckpoint
-from engine.checkpoint.store import CompletedCheckpointStore
+from engine.checkpoint.requests import CheckpointRequest
+from engine.checkpoint.store import CompletedCheckpointStore, is_discardable
+from engine.checkpoint.triggering import CheckpointTriggering
 from engine.configuration import CheckpointSettings
 from engine.messages import (
-    DECLINED_INPUT_END_OF_STREAM,
-    DECLINED_ON_CANCELLATION_BARRIER,
-    DECLINED_SUBSUMED,
+    CHECKPOINT,
+    SYNC_SAVEPOINT,
     AcknowledgeCheckpoint,
     DeclineCheckpoint,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     Send,
     TaskFinished,
-    TaskId,
     TaskRunning,
-    TriggerCheckpoint,
 )
 
-UNCOUNTED: Final = frozenset(
-    (DECLINED_SUBSUMED, DECLINED_ON_CANCELLATION_BARRIER, DECLINED_INPUT_END_OF_STREAM)
-)
-"""Reasons of a task that are no failures (Flink: CheckpointFailureManager)."""
-
-EXPIRED: Final = "CHECKPOINT_EXPIRED"
-FAILOVER: Final = "JOB_FAILOVER_REGION"
-SUBSUMED: Final = "CHECKPOINT_SUBSUMED"
 TASK_FINISHED: Final = "A task finished before it answered"
+REMEMBERED_EXPIRED_CHECKPOINTS: Final = 16
 
 
-class CheckpointCoordinator:
+class CheckpointCoordinator(CheckpointTriggering):
     """The checkpoints of one job over all its attempts in this process."""
 
-    __slots__ = (
-        "_failures",
-        "_finished",
-        "_job_id",
-        "_job_name",
-        "_last_completion_ms",
-        "_next_id",
-        "_now",
-        "_periodic_due_ms",
-        "_plan",
-        "_request_is_periodic",
-        "_request_waits",
-        "_running",
-        "_settings",
-        "pending",
-        "store",
-    )
+    __slots__ = ("_expired_ids", "_failures", "_job_id", "_job_name", "store")
 
     def __init__(
         self, job_id: str, job_name: str, settings: CheckpointSettings, store: CompletedCheckpointStore
     ) -> None:
+        super().__init__(settings, 1 if store.latest is None else store.latest.checkpoint_id + 1)
         self._job_id = job_id
         self._job_name = job_name
-        self._settings = settings
         self.store = store
-        self.pending: dict[int, PendingCheckpoint] = {}
-        self._plan: CheckpointPlan | None = None
-        self._running: set[TaskId] = set()
-        self._finished: dict[TaskId, None] = {}
-        self._next_id = 1 if store.latest is None else store.latest.checkpoint_id + 1
-        self._failures = 0
-        self._last_completion_ms: int | None = None
-        self._periodic_due_ms = 0
-        self._request_waits = False
-        self._request_is_periodic = False
-        self._now = 0
+        self._failures = FailureCounter(settings.tolerable_failures)
+        self._expired_ids: deque[int] = deque(maxlen=REMEMBERED_EXPIRED_CHECKPOINTS)
 
     def handle(self, event: CoordinatorEvent, now: int) -> Sequence[CoordinatorEffect]:
         """Take one event at ``now`` (milliseconds)."""
@@ -130,28 +111,31 @@ class CheckpointCoordinator:
     def _attempt_started(self, event: AttemptStarted) -> Sequence[CoordinatorEffect]:
         assert self._plan is None, "an attempt starts while another one runs"
         assert not self.pending, "an attempt starts while a checkpoint is pending"
-        self._plan = event.plan
-        self._running.clear()
-        self._finished.clear()
-        self._request_waits = False
-        if self._settings.interval_ms is None:
-            return ()
-        return self._start_interval(event.plan, self._now + self._settings.interval_ms)
+        effects: list[CoordinatorEffect] = []
+        self._begin_attempt(event.plan, effects)
+        return effects
 
     def _attempt_ended(self, event: AttemptEnded) -> Sequence[CoordinatorEffect]:
         self._plan = None
-        self._request_waits = False
+        self._is_scheduling = False
         effects: list[CoordinatorEffect] = []
-        for pending in list(self.pending.values()):
-            if not pending.finalizing:
-                self._abort(pending, FAILOVER, effects)
+        self._refuse_all(SUSPENDED, effects)
+        self._abort_pending(FAILOVER, effects)
+        return effects
+
+    def _shutdown(self, event: Shutdown) -> Sequence[CoordinatorEffect]:
+        self._is_shut_down = True
+        self._is_scheduling = False
+        effects: list[CoordinatorEffect] = []
+        self._refuse_all(SHUT_DOWN, effects)
+        self._abort_pending(SHUT_DOWN, effects)
+        self._plan = None
         return effects
 
     def _task_running(self, message: TaskRunning) -> Sequence[CoordinatorEffect]:
-        if self._plan is None or message.attempt != self._plan.attempt:
-            return ()
-        self._running.add(message.task)
-        return self._start_waiting_request()
+        if self._plan is not None and message.attempt == self._plan.attempt:
+            self._running.add(message.task)
+        return ()
 
     def _task_finished(self, message: TaskFinished) -> Sequence[CoordinatorEffect]:
         if self._plan is None or message.attempt != self._plan.attempt:
@@ -161,67 +145,44 @@ class CheckpointCoordinator:
         for pending in list(self.pending.values()):
             if message.task in pending.missing:
                 self._abort(pending, TASK_FINISHED, effects)
-        effects.extend(self._start_waiting_request())
+        if effects:
+            self._start_waiting(effects)
         return effects
 
-    # Triggers.
+    # Requests.
 
-    def _interval_elapsed(self, event: IntervalElapsed) -> Sequence[CoordinatorEffect]:
-        plan = self._plan
-        if plan is None or event.attempt != plan.attempt or self._now < self._periodic_due_ms:
-            return ()
-        pause_ends_ms = self._pause_ends_ms()
-        if pause_ends_ms > self._now:
-            return self._start_interval(plan, pause_ends_ms)
-        if not self._request_waits:
-            self._request_waits = self._request_is_periodic = True
-        interval_ms = self._settings.interval_ms
-        assert interval_ms is not None
-        return (*self._start_interval(plan, self._now + interval_ms), *self._start_waiting_request())
+    def _start_scheduler(self, event: StartScheduler) -> Sequence[CoordinatorEffect]:
+        """Anew: what was under way until now is given up."""
+        effects = self._stop_scheduler(StopScheduler())
+        self._begin_scheduling(effects)
+        return effects
 
-    def _start_interval(self, plan: CheckpointPlan, due_ms: int) -> Sequence[CoordinatorEffect]:
-        """Timers are never cancelled: this one counts from now on, an earlier one is stale."""
-        self._periodic_due_ms = due_ms
-        return (StartTimer(due_ms, IntervalElapsed(plan.attempt)),)
-
-    def _pause_ends_ms(self) -> int:
-        """Until when a periodic request is dropped, and made again when the pause is over."""
-        last_ms = self._last_completion_ms
-        return 0 if last_ms is None else last_ms + self._settings.min_pause_ms
+    def _stop_scheduler(self, event: StopScheduler) -> list[CoordinatorEffect]:
+        self._is_scheduling = False
+        effects: list[CoordinatorEffect] = []
+        self._refuse_all(SUSPENDED, effects)
+        self._abort_pending(SUSPENDED, effects)
+        return effects
 
     def _trigger_requested(self, event: TriggerRequested) -> Sequence[CoordinatorEffect]:
-        """One request waits at the most: those that come while it does mean the same."""
-        self._request_waits = True
-        self._request_is_periodic = False
-        return self._start_waiting_request()
-
-    def _start_waiting_request(self) -> Sequence[CoordinatorEffect]:
-        plan = self._plan
-        if not self._request_waits or plan is None or len(self.pending) >= self._settings.max_concurrent:
-            return ()
-        if len(self._running) < len(plan.upstreams) or len(self._finished) == len(plan.upstreams):
-            return ()
-        self._request_waits = False
-        if self._request_is_periodic and (pause_ends_ms := self._pause_ends_ms()) > self._now:
-            return self._start_interval(plan, pause_ends_ms)
-        return self._trigger(plan)
-
-    def _trigger(self, plan: CheckpointPlan) -> Sequence[CoordinatorEffect]:
-        checkpoint_id = self._next_id
-        self._next_id += 1
-        finished = self._finished
-        answering = [task for task in plan.upstreams if task not in finished]
-        self.pending[checkpoint_id] = PendingCheckpoint(
-            checkpoint_id, self._now, plan.attempt, answering, finished
+        is_savepoint = event.kind != CHECKPOINT
+        effects: list[CoordinatorEffect] = []
+        self._request(
+            CheckpointRequest(
+                self._now,
+                event.kind,
+                # It need not wait for its turn where barriers are aligned, as if it came at another time.
+                is_forced=is_savepoint and not self._settings.unaligned,
+                number=event.number,
+                drains=event.drains,
+            ),
+            effects,
         )
-        effects: list[CoordinatorEffect] = [
-            CheckpointTriggered(checkpoint_id),
-            StartTimer(self._now + self._settings.timeout_ms, CheckpointExpired(plan.attempt, checkpoint_id)),
-        ]
-        for task in answering:
-            upstreams = plan.upstreams[task]
-            if not upstreams or finished.keys() >= set(upstreams):
-                effects.append(Send(TriggerCheckpoint(plan.attempt, task, checkpoint_id, self._now)))
+        return effects
+
+    def _periodic_requested(self, event: PeriodicTriggerRequested) -> Sequence[CoordinatorEffect]:
+        effects: list[CoordinatorEffect] = []
+        self._request(CheckpointRequest(self._now, is_periodic=True, number=event.number), effects)
         return effects
 
     # Answers.
@@ -229,29 +190,40 @@ class CheckpointCoordinator:
     def _acknowledged(self, message: AcknowledgeCheckpoint) -> Sequence[CoordinatorEffect]:
         pending = self.pending.get(message.checkpoint_id)
         if pending is None or not self._is_of_attempt(message, pending):
-            return self._discard_unless_used(message)
+            return self._answered_too_late(message)
         answer = pending.acknowledge(message)
         if answer is UNKNOWN:
             return self._discard_unless_used(message)
         if answer is DUPLICATE or not pending.is_fully_acknowledged:
             return ()
-        return self._finalize_next()
+        effects: list[CoordinatorEffect] = []
+        self._finalize_next(effects)
+        self._start_waiting(effects)
+        return effects
 
-    def _finalize_next(self) -> Sequence[CoordinatorEffect]:
+    def _answered_too_late(self, message: AcknowledgeCheckpoint) -> Sequence[CoordinatorEffect]:
+        discarded = self._discard_unless_used(message)
+        if message.checkpoint_id in self._expired_ids and not self._is_shut_down:
+            return (AnsweredTooLate(message.checkpoint_id, message.task), *discarded)
+        return discarded
+
+    def _finalize_next(self, effects: list[CoordinatorEffect]) -> None:
         """Have the metadata of the oldest checkpoint written that everyone has answered."""
         if self.is_finalizing:
-            return ()
-        for pending in self.pending.values():
+            return
+        for pending in list(self.pending.values()):
             if pending.is_fully_acknowledged:
                 assert self._plan is not None
                 try:
                     metadata = pending.metadata(self._plan, self._job_id, self._job_name)
                 except PartlyFinished as error:
-                    return self._fail(pending, str(error))
+                    # No failure: it goes on like this until the other subtasks have finished, too.
+                    self._abort(pending, str(error), effects)
+                    continue
                 pending.finalizing = True
                 pending.published = metadata
-                return (StoreMetadata(metadata),)
-        return ()
+                effects.append(StoreMetadata(metadata))
+                return
 
     def _discard_unless_used(self, message: AcknowledgeCheckpoint) -> Sequence[CoordinatorEffect]:
         """A repeated answer names files that a completed checkpoint may live on."""
@@ -272,44 +244,71 @@ class CheckpointCoordinator:
         pending = self.pending.get(message.checkpoint_id)
         if pending is None or pending.finalizing or not self._is_of_attempt(message, pending):
             return ()
-        return self._fail(pending, message.reason)
+        effects: list[CoordinatorEffect] = []
+        self._fail(pending, message.reason, effects, by_task=True)
+        return effects
 
     def _expired(self, event: CheckpointExpired) -> Sequence[CoordinatorEffect]:
         pending = self.pending.get(event.checkpoint_id)
         if pending is None or pending.finalizing or pending.attempt != event.attempt:
             return ()
-        return self._fail(pending, EXPIRED)
+        self._expired_ids.append(event.checkpoint_id)
+        effects: list[CoordinatorEffect] = []
+        self._fail(pending, EXPIRED, effects)
+        return effects
 
     def _metadata_failed(self, event: MetadataFailed) -> Sequence[CoordinatorEffect]:
-        return self._fail(self.pending[event.checkpoint_id], event.reason)
-
-    def _fail(self, pending: PendingCheckpoint, reason: str) -> Sequence[CoordinatorEffect]:
         effects: list[CoordinatorEffect] = []
+        self._fail(self.pending[event.checkpoint_id], event.reason, effects)
+        return effects
+
+    def _fail(
+        self,
+        pending: PendingCheckpoint,
+        reason: str,
+        effects: list[CoordinatorEffect],
+        *,
+        by_task: bool = False,
+    ) -> None:
         self._abort(pending, reason, effects)
-        if reason not in UNCOUNTED:
-            self._failures += 1
-        if self._failures > self._settings.tolerable_failures:
-            self._failures = 0
+        checkpoint_id = pending.checkpoint_id
+        is_too_many = self._failures.failed(checkpoint_id, reason, pending.kind, by_task=by_task)
+        self._finalize_next(effects)
+        self._start_waiting(effects)
+        if is_too_many:
             effects.append(
                 TooManyFailures(
-                    f"checkpoint {pending.checkpoint_id} failed ({reason}) and"
+                    f"checkpoint {checkpoint_id} failed ({reason}) and"
                     f" {self._settings.tolerable_failures} failures are tolerated"
                 )
             )
-        else:
-            effects.extend(self._start_waiting_request())
-            effects.extend(self._finalize_next())
+
+    def _abort_now(self, event: AbortPending) -> Sequence[CoordinatorEffect]:
+        effects: list[CoordinatorEffect] = []
+        self._abort_pending(event.reason, effects)
+        self._start_waiting(effects)
         return effects
+
+    def _abort_pending(self, reason: str, effects: list[CoordinatorEffect]) -> None:
+        for pending in list(self.pending.values()):
+            if not pending.finalizing:
+                self._abort(pending, reason, effects)
 
     def _abort(self, pending: PendingCheckpoint, reason: str, effects: list[CoordinatorEffect]) -> None:
         checkpoint_id = pending.checkpoint_id
         del self.pending[checkpoint_id]
         effects.append(CheckpointAborted(checkpoint_id, reason))
-        if self._plan is not None and pending.attempt == self._plan.attempt:
-            for task in self._plan.upstreams:
+        plan = self._plan
+        if plan is not None and pending.attempt == plan.attempt:
+            latest = self.store.latest
+            latest_id = 0 if latest is None else latest.checkpoint_id
+            for task in plan.upstreams:
                 if task not in self._finished:
-                    effects.append(Send(NotifyCheckpointAborted(pending.attempt, task, checkpoint_id)))
+                    told = NotifyCheckpointAborted(pending.attempt, task, checkpoint_id, latest_id)
+                    effects.append(Send(told))
         effects.append(DiscardCheckpoint(checkpoint_id))
+        if pending.number:
+            effects.append(RequestResolved(pending.number, None, reason))
 
     # Completion.
 
@@ -318,22 +317,37 @@ class CheckpointCoordinator:
         checkpoint_id = event.checkpoint_id
         pending = self.pending.pop(checkpoint_id)
         assert pending.published is not None
-        subsumed = self.store.add(pending.published)
-        self._failures = 0
+        effects: list[CoordinatorEffect] = []
+        self._failures.completed(checkpoint_id)
         self._last_completion_ms = self._now
-        effects: list[CoordinatorEffect] = [CheckpointCompleted(checkpoint_id)]
-        for older in [each for each in self.pending.values() if each.checkpoint_id < checkpoint_id]:
-            self._abort(older, SUBSUMED, effects)
-        for each in subsumed:
-            effects.append(DiscardCheckpoint(each.checkpoint_id))
-        plan = self._plan
-        if plan is not None and plan.attempt == pending.attempt:
-            for task in plan.upstreams:
-                if task not in self._finished:
-                    effects.append(Send(NotifyCheckpointComplete(plan.attempt, task, checkpoint_id)))
-        effects.extend(self._start_waiting_request())
-        effects.extend(self._finalize_next())
+        subsumed_id = 0
+        if pending.kind == CHECKPOINT:
+            subsumed = self.store.add(pending.published)
+            effects.append(CheckpointCompleted(checkpoint_id))
+            for each in subsumed:
+                subsumed_id = 0
+                if is_discardable(each):
+                    subsumed_id = each.checkpoint_id
+                    effects.append(DiscardCheckpoint(subsumed_id))
+        if pending.kind in (CHECKPOINT, SYNC_SAVEPOINT):
+            for older in [each for each in self.pending.values() if each.checkpoint_id < checkpoint_id]:
+                if older.kind == CHECKPOINT:
+                    self._abort(older, SUBSUMED, effects)
+            self._tell(pending, subsumed_id, effects)
+        if pending.number:
+            effects.append(RequestResolved(pending.number, checkpoint_id))
+        self._finalize_next(effects)
+        self._start_waiting(effects)
         return effects
+
+    def _tell(self, completed: PendingCheckpoint, subsumed_id: int, effects: list[CoordinatorEffect]) -> None:
+        plan = self._plan
+        if plan is None or plan.attempt != completed.attempt:
+            return
+        attempt, checkpoint_id, finished = plan.attempt, completed.checkpoint_id, self._finished
+        for task in plan.upstreams:
+            if task not in finished:
+                effects.append(Send(NotifyCheckpointComplete(attempt, task, checkpoint_id, subsumed_id)))
 
     def validate(self) -> None:
         """What must hold between any two events.
@@ -345,7 +359,7 @@ class CheckpointCoordinator:
         latest = self.store.latest
         for checkpoint_id, pending in self.pending.items():
             assert checkpoint_id < self._next_id, f"checkpoint {checkpoint_id} is pending before its time"
-            assert latest is None or checkpoint_id > latest.checkpoint_id, (
+            assert latest is None or checkpoint_id > latest.checkpoint_id or pending.kind != CHECKPOINT, (
                 f"checkpoint {checkpoint_id} is pending although {latest.checkpoint_id} completed"
             )
             assert pending.finalizing or self._plan is not None, (
@@ -368,4 +382,9 @@ _METHODS: Final[dict[type, str]] = {
     AttemptStarted: "_attempt_started",
     AttemptEnded: "_attempt_ended",
     TriggerRequested: "_trigger_requested",
+    PeriodicTriggerRequested: "_periodic_requested",
+    StartScheduler: "_start_scheduler",
+    StopScheduler: "_stop_scheduler",
+    AbortPending: "_abort_now",
+    Shutdown: "_shutdown",
 }

@@ -10,9 +10,11 @@ from msgspec import Struct
 from engine.checkpoint.metadata import CheckpointMetadata
 from engine.graph import JobVertex
 from engine.messages import (
+    CHECKPOINT,
     AcknowledgeCheckpoint,
     AttemptId,
     DeclineCheckpoint,
+    Kind,
     Send,
     TaskFinished,
     TaskId,
@@ -38,11 +40,43 @@ class AttemptStarted(Struct, frozen=True):
 
 
 class AttemptEnded(Struct, frozen=True):
-    """The attempt is over: what is pending and not yet being finalized is aborted."""
+    """The attempt is over: what waits, or is pending and not yet being finalized, is given up."""
 
 
 class TriggerRequested(Struct, frozen=True):
-    """Someone other than the interval wants a checkpoint now."""
+    """Someone other than the interval wants a checkpoint now, or a savepoint.
+
+    RequestResolved tells the outcome under ``number``, unless that is 0. ``drains`` belongs to a synchronous
+    savepoint: the job ends as if its input had.
+    """
+
+    kind: Kind = CHECKPOINT
+    number: int = 0
+    drains: bool = False
+
+
+class PeriodicTriggerRequested(Struct, frozen=True):
+    """As if the interval had elapsed, and nothing else: the next one comes when it would have come."""
+
+    number: int = 0
+
+
+class StartScheduler(Struct, frozen=True):
+    """Begin to ask for checkpoints by the interval; an attempt that starts does so by itself."""
+
+
+class StopScheduler(Struct, frozen=True):
+    """Give up all that waits or is pending, and take no periodic request any more."""
+
+
+class AbortPending(Struct, frozen=True):
+    """Give up what is pending; the attempt goes on, and what waits begins."""
+
+    reason: str
+
+
+class Shutdown(Struct, frozen=True):
+    """The job is over: give up everything, and take nothing any more."""
 
 
 class IntervalElapsed(Struct, frozen=True):
@@ -77,6 +111,11 @@ CoordinatorEvent: TypeAlias = (
     AttemptStarted
     | AttemptEnded
     | TriggerRequested
+    | PeriodicTriggerRequested
+    | StartScheduler
+    | StopScheduler
+    | AbortPending
+    | Shutdown
     | CoordinatorTimer
     | MetadataStored
     | MetadataFailed
@@ -131,6 +170,21 @@ class CheckpointAborted(Struct, frozen=True):
     reason: str
 
 
+class RequestResolved(Struct, frozen=True):
+    """Effect for whoever asked: his checkpoint is complete, or there is none and ``reason`` says why."""
+
+    number: int
+    checkpoint_id: int | None
+    reason: str | None = None
+
+
+class AnsweredTooLate(Struct, frozen=True):
+    """Effect for whoever watches: a task answered a checkpoint whose time had run out."""
+
+    checkpoint_id: int
+    task: TaskId
+
+
 class TooManyFailures(Struct, frozen=True):
     """Effect: more checkpoints failed in a row than the job tolerates; the attempt must end."""
 
@@ -146,5 +200,7 @@ CoordinatorEffect: TypeAlias = (
     | CheckpointTriggered
     | CheckpointCompleted
     | CheckpointAborted
+    | RequestResolved
+    | AnsweredTooLate
     | TooManyFailures
 )

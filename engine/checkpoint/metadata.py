@@ -7,21 +7,14 @@ that state can be dealt out to a new parallelism before a single state file is o
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
-
 import msgspec
 from msgspec.structs import replace
 
+from engine.messages import Kind
 from engine.state.files import METADATA_MAGIC, DamagedFile, seal, unseal
 from engine.state.snapshot import EncodedSnapshot
 from engine.state.stored import SnapshotIndex
 from engine.types.information import ENCODER
-
-CHECKPOINT: Final = "checkpoint"
-SAVEPOINT: Final = "savepoint"
-SYNC_SAVEPOINT: Final = "sync_savepoint"
-
-Kind: TypeAlias = Literal["checkpoint", "savepoint", "sync_savepoint"]
 
 
 class StateHandle(msgspec.Struct, frozen=True, array_like=True):

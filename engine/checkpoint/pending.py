@@ -17,7 +17,7 @@ from typing import Final
 from engine.checkpoint.events import CheckpointPlan
 from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata, StateHandle, SubtaskState
 from engine.graph import JobVertex
-from engine.messages import AcknowledgeCheckpoint, AttemptId, TaskId
+from engine.messages import CHECKPOINT, AcknowledgeCheckpoint, AttemptId, Kind, TaskId
 from engine.state.stored import UNION
 
 
@@ -47,7 +47,9 @@ class PendingCheckpoint:
         "attempt",
         "checkpoint_id",
         "finalizing",
+        "kind",
         "missing",
+        "number",
         "published",
         "timestamp_ms",
     )
@@ -59,10 +61,15 @@ class PendingCheckpoint:
         attempt: AttemptId,
         tasks: Iterable[TaskId],
         finished: Iterable[TaskId],
+        kind: Kind = CHECKPOINT,
+        number: int = 0,
     ) -> None:
         self.checkpoint_id = checkpoint_id
         self.timestamp_ms = timestamp_ms
         self.attempt = attempt
+        self.kind = kind
+        self.number = number
+        """That of the request; 0 where nobody waits for the outcome."""
         self.finalizing = False
         self.published: CheckpointMetadata | None = None
         self.missing = dict.fromkeys(tasks)
@@ -113,7 +120,7 @@ class PendingCheckpoint:
             job_id=job_id,
             job_name=job_name,
             timestamp=self.timestamp_ms,
-            kind="checkpoint",
+            kind=self.kind,
             attempt=self.attempt,
             operators=tuple(operators),
         )

@@ -19,7 +19,7 @@ from enum import Enum
 from typing import Final
 
 from engine.checkpoint.coordinator import CheckpointCoordinator
-from engine.checkpoint.events import AttemptEnded, AttemptStarted, TooManyFailures
+from engine.checkpoint.events import AttemptEnded, AttemptStarted, Shutdown, TooManyFailures
 from engine.job.events import (
     AttemptDeployed,
     CancelTasks,
@@ -145,6 +145,7 @@ class JobMaster:
         self._restart.notify_failure(now)
         if unrecoverable or not self._restart.can_restart(now):
             self.state = JobState.FAILED
+            effects.extend(self.coordinator.handle(Shutdown(), now))
             effects.append(JobFailed(cause))
         elif self.coordinator.is_finalizing:
             self.state = JobState.FAILING

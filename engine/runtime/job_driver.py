@@ -19,12 +19,14 @@ from typing import Any, Final
 
 from engine.checkpoint.coordinator import CheckpointCoordinator
 from engine.checkpoint.events import (
+    AnsweredTooLate,
     CheckpointAborted,
     CheckpointCompleted,
     CheckpointPlan,
     CheckpointTriggered,
     DiscardCheckpoint,
     DiscardHandle,
+    RequestResolved,
     StartTimer,
     StoreMetadata,
     TooManyFailures,
@@ -134,6 +136,12 @@ class JobDriver(ABC):
     def checkpoint_aborted(self, effect: CheckpointAborted) -> None:
         """For drivers that keep records."""
 
+    def request_resolved(self, effect: RequestResolved) -> None:
+        """For drivers that pass on what a user asks for."""
+
+    def answered_too_late(self, effect: AnsweredTooLate) -> None:
+        """For drivers that keep records."""
+
     # What is the same for all.
 
     def master_event(self, event: MasterEvent) -> None:
@@ -204,6 +212,8 @@ _METHODS: Final[dict[type, str]] = {
     CheckpointTriggered: "_checkpoint_triggered",
     CheckpointCompleted: "_checkpoint_completed",
     CheckpointAborted: "checkpoint_aborted",
+    RequestResolved: "request_resolved",
+    AnsweredTooLate: "answered_too_late",
     TooManyFailures: "_too_many_failures",
     Deploy: "_deploy",
     CancelTasks: "cancel_tasks",

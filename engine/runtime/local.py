@@ -29,6 +29,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from engine.checkpoint.events import (
+    AnsweredTooLate,
     CheckpointCompleted,
     MetadataFailed,
     MetadataStored,
@@ -365,6 +366,17 @@ class LocalExecution(Execution):
     def cause_of(self, error: Exception) -> str:
         """A damaged file is named by its whole path."""
         return super().cause_of(located(error, self._storage) if isinstance(error, DamagedFile) else error)
+
+    def answered_too_late(self, effect: AnsweredTooLate) -> None:
+        """Tell whoever reads the log, since it is his time-out."""
+        task = self.tasks.get(effect.task)
+        name = "a task" if task is None else task.name
+        _logger.warning(
+            "%s stored its part of checkpoint %d after its time-out of %d ms: it is thrown away",
+            name,
+            effect.checkpoint_id,
+            self.graph.settings.timeout_ms,
+        )
 
     def job_finished(self, effect: JobFinished) -> None:
         """Say so durably, once no write is under way any more; then the checkpoints are not needed."""

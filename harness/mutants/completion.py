@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from engine.checkpoint.coordinator import FAILOVER, CheckpointCoordinator
+from engine.checkpoint.coordinator import CheckpointCoordinator
 from engine.checkpoint.events import (
     AttemptEnded,
     CoordinatorEffect,
@@ -14,6 +14,7 @@ from engine.checkpoint.events import (
     MetadataStored,
     StoreMetadata,
 )
+from engine.checkpoint.failures import FAILOVER
 from engine.checkpoint.metadata import SubtaskState
 from engine.checkpoint.pending import PendingCheckpoint
 from engine.messages import (

@@ -19,6 +19,7 @@ from engine.checkpoint.events import (
     IntervalElapsed,
     MetadataFailed,
     MetadataStored,
+    RequestResolved,
     StartTimer,
     StoreMetadata,
     TriggerRequested,
@@ -28,9 +29,11 @@ from engine.checkpoint.store import CompletedCheckpointStore
 from engine.configuration import CheckpointSettings
 from engine.graph import JobVertex, OperatorNode
 from engine.messages import (
+    CHECKPOINT,
     AcknowledgeCheckpoint,
     AttemptId,
     DeclineCheckpoint,
+    Kind,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     Send,
@@ -92,8 +95,8 @@ class Desk:
 
     # Checkpoints.
 
-    def request(self) -> list[CoordinatorEffect]:
-        return self.handle(TriggerRequested())
+    def request(self, kind: Kind = CHECKPOINT, number: int = 0) -> list[CoordinatorEffect]:
+        return self.handle(TriggerRequested(kind, number))
 
     def elapse(self, now: int, attempt: str = "") -> list[CoordinatorEffect]:
         """The periodic timer rings at ``now``."""
@@ -161,6 +164,14 @@ class Desk:
         sent: list[Any] = [effect.message for effect in effects if isinstance(effect, Send)]
         assert all(message.attempt == self.attempt for message in sent)
         return [(verbs[type(message)], message.task, message.checkpoint_id) for message in sent]
+
+    def resolved(self, effects: Sequence[CoordinatorEffect]) -> list[tuple[int, int | str | None]]:
+        """Whose request came to what: the checkpoint, or why there is none."""
+        return [
+            (effect.number, effect.checkpoint_id or effect.reason)
+            for effect in effects
+            if isinstance(effect, RequestResolved)
+        ]
 
     def everyone(self, verb: str, checkpoint_id: int) -> list[tuple[str, TaskId, int]]:
         """That everyone was told it."""

@@ -12,6 +12,7 @@ from engine.checkpoint.events import (
     IntervalElapsed,
     StartTimer,
 )
+from engine.checkpoint.failures import TASKS_NOT_RUNNING
 from engine.messages import AttemptId, Send, TaskId, TriggerCheckpoint
 
 FIRST, SECOND, SINK = TaskId(0, 0), TaskId(0, 1), TaskId(1, 0)
@@ -34,32 +35,34 @@ def test_a_checkpoint_begins_with_a_timer_and_a_trigger_for_each_source(desk):
 def test_a_checkpoint_begins_only_when_every_task_runs(desk_with):
     desk = desk_with()
     desk.start(running=())
-    assert desk.request() == []
-    for task in (FIRST, SINK):
-        assert desk.run(task) == []
-    assert desk.triggered(desk.run(SECOND)) == [1]
+    assert desk.resolved(desk.request(number=7)) == [(7, TASKS_NOT_RUNNING)]
+    for task in (FIRST, SINK, SECOND):
+        assert desk.run(task) == [], "a request that failed is not made again"
+    assert desk.triggered(desk.request()) == [1], "and has used up no id"
 
 
 def test_nothing_begins_between_two_attempts(desk):
     desk.end()
-    assert desk.request() == []
+    assert desk.resolved(desk.request(number=1)) == [(1, TASKS_NOT_RUNNING)]
     desk.start("1.2", running=(FIRST, SECOND))
     assert desk.request() == [], "whoever ran in the last attempt need not run in this one"
-    assert desk.triggered(desk.run(SINK)) == [1]
+    desk.run(SINK)
+    assert desk.triggered(desk.request()) == [1]
 
 
 def test_a_task_of_another_attempt_that_runs_does_not_count(desk_with):
     desk = desk_with()
     desk.start("1.2", running=(FIRST, SECOND))
-    desk.request()
     desk.attempt = AttemptId("1.1")
-    assert desk.run(SINK) == []
+    desk.run(SINK)
     desk.attempt = AttemptId("1.2")
-    assert desk.triggered(desk.run(SINK)) == [1]
+    assert desk.request() == []
+    desk.run(SINK)
+    assert desk.triggered(desk.request()) == [1]
 
 
 @pytest.mark.parametrize("max_concurrent", [1, 2, 3])
-def test_so_many_checkpoints_may_be_pending_and_one_request_waits(desk_with, max_concurrent):
+def test_so_many_checkpoints_may_be_pending_and_requests_wait(desk_with, max_concurrent):
     desk = desk_with(max_concurrent=max_concurrent)
     desk.start()
     for checkpoint_id in range(1, max_concurrent + 1):
@@ -67,7 +70,8 @@ def test_so_many_checkpoints_may_be_pending_and_one_request_waits(desk_with, max
     assert desk.request() == []
     assert desk.request() == []
     assert desk.triggered(desk.complete(1)) == [max_concurrent + 1]
-    assert desk.triggered(desk.complete(2)) == []
+    assert desk.triggered(desk.complete(2)) == [max_concurrent + 2]
+    assert desk.triggered(desk.complete(3)) == []
 
 
 def test_a_checkpoint_whose_metadata_is_being_written_takes_a_place(desk):
@@ -113,7 +117,7 @@ def test_the_interval_of_an_attempt_begins_with_it_and_goes_on(desk_with):
     effects = desk.elapse(107)
     assert (desk.triggered(effects), desk.rings_at(effects)) == ([1], [207])
     effects = desk.elapse(230)
-    assert (desk.triggered(effects), desk.rings_at(effects)) == ([], [330])
+    assert (desk.triggered(effects), desk.rings_at(effects)) == ([], [307]), "late, and at the same rate"
 
 
 def test_without_an_interval_there_is_no_timer(desk_with):
@@ -148,10 +152,11 @@ def test_the_interval_that_elapses_within_the_pause_elapses_again_at_its_end(des
     desk.now = 190
     desk.complete(1)
     effects = desk.elapse(200)
-    assert (desk.triggered(effects), desk.rings_at(effects)) == ([], [270])
+    assert (desk.triggered(effects), desk.rings_at(effects)) == ([], [300, 270])
     assert desk.elapse(269) == []
     effects = desk.elapse(270)
     assert (desk.triggered(effects), desk.rings_at(effects)) == ([2], [370])
+    assert desk.elapse(300) == [], "the timer of the old rate rings, and is stale"
 
 
 def test_a_periodic_request_that_had_to_wait_keeps_the_pause_too(desk_with):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from engine.checkpoint.coordinator import EXPIRED, FAILOVER
 from engine.checkpoint.events import (
     CheckpointAborted,
     DiscardCheckpoint,
     TooManyFailures,
 )
+from engine.checkpoint.failures import EXPIRED, FAILOVER
 from engine.messages import (
     DECLINED_INPUT_END_OF_STREAM,
     DECLINED_ON_CANCELLATION_BARRIER,

@@ -205,6 +205,7 @@ def test_a_task_that_cannot_close_is_over_all_the_same(driver_of):
 def test_the_task_in_hand_is_known_while_its_effects_are_carried_out_and_forgotten_after(driver_of):
     driver = driver_of()
     driver.master_event(StartJob())
+    driver.turn()
     assert driver.current_task is None
     driver.master_event(TriggerRequested())
     driver.turn()
