@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -30,8 +30,10 @@ from harness.failures import FailureCase
 from harness.known import KnownSignature, find_known
 from harness.running.runner import OutputUnwritable, RunResult
 from harness.running.tally import Tally, determinism_counts
-from harness.scenario import POINTS, VALID
+from harness.scenario import KILLS, POINTS, VALID
+from harness.systems.protocol import System, can_strike
 from harness.teaching import teaching_example, trace_of
+from harness.trial import SIMULATED
 from reports.junit import junit
 from reports.model import (
     Coverage,
@@ -75,13 +77,13 @@ def report_of(
     interrupted = "interrupted from the keyboard" if result.interrupted else ""
     return Report(
         facts=facts_of(result, command),
-        problems=tuple(coverage_problems(tally)),
+        problems=tuple(coverage_problems(tally, result.system)),
         interrupted=line_of(mistake) if mistake is not None else interrupted,
         families=tuple(_family_result(name, tally, known) for name in sorted(tally.families)),
         failures=tuple(failure_of(case) for case in failures),
         known=tuple(_known_failure(entry, tally) for entry in known),
         example=teaching_example(result),
-        coverage=coverage_of(tally),
+        coverage=coverage_of(tally, result.system),
         costs=costs_of(tally),
     )
 
@@ -152,8 +154,16 @@ def facts_of(result: RunResult, command: str = "") -> Facts:
         command=command,
         others=(
             ("kills", f"{tally.kills:,}, {tally.rescales:,} of them with another parallelism afterwards"),
+            *_left_out(tally),
         ),
     )
+
+
+def _left_out(tally: Tally) -> Iterator[tuple[str, str]]:
+    """Yield, as a fact, the faults that were planned for nothing: that they did no harm says nothing."""
+    if tally.not_applicable:
+        faults = counted(tally.not_applicable, "planned fault")
+        yield "not applicable", f"{faults} that cannot strike this system"
 
 
 def time_text(moment: datetime) -> str:
@@ -186,23 +196,25 @@ def machine_text() -> str:
     return f"{processors}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
 
 
-def coverage_of(tally: Tally) -> Coverage:
-    """Return where each kind of fault was planned and fired."""
+def coverage_of(tally: Tally, system: System = SIMULATED) -> Coverage:
+    """Return where each kind of fault was planned and fired, of those that can strike the system."""
     cells = tuple(
         CoverageCell(kind, point, tally.planned[f"{kind}/{point}"], tally.fired[f"{kind}/{point}"])
         for kind, points in VALID.items()
         for point in points
+        if can_strike(system, kind, point)
     )
     return Coverage(cells=cells, points=POINTS, required=tally.scenarios >= CAMPAIGN)
 
 
-def coverage_problems(tally: Tally) -> list[str]:
+def coverage_problems(tally: Tally, system: System = SIMULATED) -> list[str]:
     """Return what a large run should have met and did not, besides the faults that the table shows."""
     fired = {(kind, point): tally.fired[f"{kind}/{point}"] for kind in VALID for point in VALID[kind]}
     return [
         f"protocol point never passed: {violation.where}"
         for violation in check_coverage(tally.scenarios, fired, tally.points)
         if violation.anomaly == POINT_NEVER_PASSED
+        and any(can_strike(system, kind, violation.witness["point"]) for kind in sorted(KILLS))
     ]
 
 

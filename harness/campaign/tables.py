@@ -48,6 +48,7 @@ OUTCOME_COLUMNS: Final[dict[str, Any]] = {
     "milliseconds": pa.float64(),
     "coverage": _COUNTS,
     "planned": _COUNTS,
+    "not_applicable": _COUNTS,
     "points": _COUNTS,
 }
 _MAPS: Final = frozenset(name for name, kind in OUTCOME_COLUMNS.items() if kind is _COUNTS)

@@ -52,7 +52,9 @@ class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     coverage: dict[str, int]
     """How often each fault fired, by "kind/point"."""
     planned: dict[str, int]
-    """How many faults the scenario planned, by "kind/point"."""
+    """How many faults the scenario planned, by "kind/point", as far as they can strike the system."""
+    not_applicable: dict[str, int]
+    """How many it planned that cannot: they were not survived."""
     points: dict[str, int]
     """How often each protocol point was passed."""
 
@@ -73,6 +75,11 @@ def outcome_of(scenario: Scenario, history: History, verdict: Verdict) -> Outcom
     for fault in scenario.faults:
         name = f"{fault.kind}/{fault.point}"
         planned[name] = planned.get(name, 0) + 1
+    not_applicable = {f"{kind}/{point}": count for (kind, point), count in statistics.not_applicable.items()}
+    for name, count in not_applicable.items():
+        planned[name] -= count
+        if not planned[name]:
+            del planned[name]
     parallelisms = [
         payload["parallelism"] for _, kind, _, payload in history.events if kind == ATTEMPT_STARTED
     ]
@@ -100,6 +107,7 @@ def outcome_of(scenario: Scenario, history: History, verdict: Verdict) -> Outcom
         milliseconds=round(statistics.milliseconds, 3),
         coverage=coverage,
         planned=planned,
+        not_applicable=not_applicable,
         points=statistics.points,
     )
 

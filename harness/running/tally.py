@@ -69,6 +69,8 @@ class Tally:
     """By "kind/point"."""
     planned: Counter[str] = field(default_factory=Counter)
     """By "kind/point"."""
+    not_applicable: int = 0
+    """Faults that were planned for a system that they cannot strike."""
     points: Counter[str] = field(default_factory=Counter)
     """How often each protocol point was passed."""
     kills: int = 0
@@ -95,6 +97,7 @@ class Tally:
         _add_counts(self.fired, outcome.coverage)
         _add_counts(self.planned, outcome.planned)
         _add_counts(self.points, outcome.points)
+        self.not_applicable += sum(outcome.not_applicable.values())
         self.hashes.append((outcome.family, outcome.seed, outcome.trace_hash))
         if outcome.attempts > 1:
             self.replayed.append(outcome.records_replayed)

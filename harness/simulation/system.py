@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from harness.family import Family
 from harness.history import History
-from harness.scenario import Scenario, Schedule
+from harness.scenario import FaultKind, Point, Scenario, Schedule
 from harness.simulation.schedule import RecordingChooser, chooser_of
 from harness.simulation.tracing import NO_TRACER, Tracer
 from harness.simulation.world import World
@@ -18,6 +20,7 @@ class SimulatedSystem:
 
     name = NAME
     capabilities = frozenset(Capability)
+    missing: Final[frozenset[tuple[FaultKind, Point]]] = frozenset()
 
     def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
         """One run; with ``trace`` the history carries the full trace."""

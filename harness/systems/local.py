@@ -25,7 +25,7 @@ import msgspec
 from harness.family import Family
 from harness.history import History
 from harness.mutants import find_mutant
-from harness.scenario import Scenario
+from harness.scenario import FaultKind, Point, Scenario
 from harness.systems.event_log import read_events
 from harness.systems.incarnations import Ending, JobRun, last_line, trial_folder
 from harness.systems.protocol import Capability, applicable
@@ -53,6 +53,7 @@ class LocalSystem:
 
     name = NAME
     capabilities = CAPABILITIES
+    missing: Final[frozenset[tuple[FaultKind, Point]]] = frozenset()
 
     def __init__(
         self,

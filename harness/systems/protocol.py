@@ -65,6 +65,10 @@ class System(Protocol):
     def capabilities(self) -> frozenset[Capability]:
         """What it can take, and what it can do."""
 
+    @property
+    def missing(self) -> frozenset[tuple[FaultKind, Point]]:
+        """What it could take by its kind, but never comes to."""
+
     def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
         """Run the scenario to its end; with ``trace`` the history carries the full trace, if it can."""
 
@@ -95,6 +99,11 @@ def find_system(name: str) -> System:
     module, class_name = home
     system: System = getattr(importlib.import_module(module), class_name)()
     return system
+
+
+def can_strike(system: System, kind: FaultKind, point: Point) -> bool:
+    """Return whether faults of a kind can strike a system at a point."""
+    return NEEDED[kind] in system.capabilities and (kind, point) not in system.missing
 
 
 def applicable(

@@ -12,12 +12,14 @@ from harness.reporting import (
     coverage_of,
     coverage_problems,
     engine_version,
+    facts_of,
     report_of,
     write_report,
 )
 from harness.running.runner import RunResult, run
 from harness.running.tally import Tally
 from harness.scenario import POINTS, VALID
+from harness.systems.protocol import find_system
 from reports.headline import conclude
 from reports.model import Report, decode, encode
 
@@ -79,6 +81,20 @@ def test_a_large_run_fails_where_a_point_was_never_passed() -> None:
     tally.points.update({point: 1 for point in POINTS if point != "aborted"})
     assert coverage_of(tally).required
     assert coverage_problems(tally) == ["protocol point never passed: aborted"]
+
+
+def test_what_cannot_strike_a_system_has_no_cell_and_is_told_as_such(result: RunResult) -> None:
+    system = find_system("spark")
+    pairs = {(cell.kind, cell.point) for cell in coverage_of(result.tally, system).cells}
+    assert ("kill_task", "aligned") in pairs
+    assert (
+        not {("kill_task", "committing"), ("kill_process", "aborted"), ("lose_message", "notified")} & pairs
+    )
+    tally = Tally(scenarios=CAMPAIGN, not_applicable=3)
+    tally.points.update({point: 1 for point in POINTS if point != "aborted"})
+    assert coverage_problems(tally, system) == []
+    told = facts_of(RunResult(result.families, result.names, 7, 1, tally, 1.0, system=system)).others
+    assert ("not applicable", "3 planned faults that cannot strike this system") in told
 
 
 def test_an_interrupted_run_is_no_pass(result: RunResult) -> None:

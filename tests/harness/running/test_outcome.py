@@ -43,6 +43,19 @@ def test_planned_faults_are_counted_whether_they_fired_or_not(sound_run: Run) ->
     )
     outcome = outcome_of_run(sound_run, faults=faults)
     assert outcome.planned == {"kill_all/element": 2, "kill_task/aligned": 1}
+    assert outcome.not_applicable == {}
+
+
+def test_faults_that_cannot_strike_the_system_are_counted_apart(sound_run: Run) -> None:
+    faults = (
+        Fault("kill_all", "element"),
+        Fault("kill_all", "completed"),
+        Fault("kill_all", "completed"),
+    )
+    sound_run.history.statistics.not_applicable = {("kill_all", "completed"): 2}
+    outcome = outcome_of_run(sound_run, faults=faults)
+    assert outcome.planned == {"kill_all/element": 1}
+    assert outcome.not_applicable == {"kill_all/completed": 2}
 
 
 def test_a_change_of_parallelism_is_counted(run: Run) -> None:

@@ -28,6 +28,7 @@ def outcome(**changes: Any) -> Outcome:
         "milliseconds": 1.0,
         "coverage": {},
         "planned": {},
+        "not_applicable": {},
         "points": {"element": 20},
     }
     return Outcome(**{**fields, **changes})

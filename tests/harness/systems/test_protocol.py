@@ -7,9 +7,17 @@ import sys
 
 import pytest
 
-from harness.scenario import FAULT_KINDS, Fault
+from harness.scenario import FAULT_KINDS, VALID, Fault
 from harness.systems.local import LocalSystem
-from harness.systems.protocol import NEEDED, Capability, UnknownSystem, applicable, find_system, system_names
+from harness.systems.protocol import (
+    NEEDED,
+    Capability,
+    UnknownSystem,
+    applicable,
+    can_strike,
+    find_system,
+    system_names,
+)
 
 
 def test_every_system_is_found_by_its_name():
@@ -17,6 +25,7 @@ def test_every_system_is_found_by_its_name():
         system = find_system(name)
         assert system.name == name
         assert system.capabilities <= set(Capability)
+        assert all(point in VALID["kill_process"] for _, point in system.missing)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +49,16 @@ def test_what_a_system_cannot_take_is_counted_and_not_planned():
     taken, left = applicable((kill, lost, torn, lost), LocalSystem.capabilities)
     assert taken == (kill,)
     assert left == {("lose_message", "notified"): 2, ("tear_write", "metadata_written"): 1}
+
+
+def test_a_pair_that_a_system_never_comes_to_is_not_planned_though_it_can_take_the_kind():
+    system = find_system("spark")
+    commits, aligned = Fault("kill_task", "committing"), Fault("kill_task", "aligned")
+    taken, left = applicable((commits, aligned), system.capabilities, system.missing)
+    assert (taken, left) == ((aligned,), {("kill_task", "committing"): 1})
+    assert can_strike(system, "kill_task", "aligned")
+    assert not can_strike(system, "kill_task", "committing")
+    assert not can_strike(system, "lose_message", "notified")
 
 
 def test_a_kill_with_a_rescale_needs_both():
