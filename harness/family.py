@@ -12,7 +12,7 @@ The rules this module lives by:
 - A family reaches the world only through JobIO: the same ``job`` runs against the simulation's external
   systems, against files and on Spark.
 - ``expected`` and ``oracle_sql`` are written apart from the engine and from each other; they get the records
-  and nothing else.
+  and, where the family ``declares``, the rows in which the run says what it chose.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 
 import scenarios
 from harness.history import Row
-from harness.scenario import InputRecord, Parameter, RecordValue
+from harness.scenario import InputRecord, Parameter
 
 if TYPE_CHECKING:
     from engine.environment import StreamExecutionEnvironment
@@ -60,11 +60,17 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What a run says of its own choices where the order of arrival decides the result."""
+    """What a run says of its own choices, where time or the order of arrival decides the result.
 
-    late: Rows = ()
-    order: Mapping[str, Sequence[RecordValue]] = field(default_factory=dict)
-    """By key, the values in the order in which they arrived."""
+    It says so in its rows: that a record came too late, at which time one was seen, which two came together.
+    A family whose ``declares`` is true gets them, checks that each choice was legitimate, and gives the rows
+    that follow from the legitimate ones. One that was not is in no row that it gives, so it is a phantom.
+    """
+
+    rows: Rows = ()
+    """What had become visible; a multiset like any rows."""
+    is_whole: bool = True
+    """Whether the run is over. Until then, what a run may still be holding back need not be there."""
 
 
 NOTHING_DECLARED: Final = Declared()
@@ -155,6 +161,15 @@ _MEMBERS: Final[dict[str, tuple[Callable[[Any], object], str]]] = {
     "job": (callable, "a function job(env, io)"),
     "expected": (callable, "a function expected(records, declared)"),
 }
+
+
+def declares(family: object) -> bool:
+    """Return whether the rows of a family say what its run chose: it has ``declares = True``.
+
+    Then ``expected`` gets what became visible, and ``oracle_sql`` may read it from the view ``declared``,
+    which has scenario_id and the columns of ``row_schema``.
+    """
+    return bool(getattr(family, "declares", False))
 
 
 def family_names() -> list[str]:

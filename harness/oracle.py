@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeAlias
 
-from harness.family import NOTHING_DECLARED, Declared, Records, Rows
+from harness.family import NOTHING_DECLARED, Declared, Records, Rows, declares
 from harness.history import Cut, Row
 from harness.scenario import Scenario
 
@@ -25,11 +25,11 @@ RowCounts: TypeAlias = Mapping[Row, int]
 class Oracle(Protocol):
     """Knows what should come out."""
 
-    def rows(self) -> RowCounts:
-        """Return the rows for the whole input."""
+    def rows(self, visible: Rows = ()) -> RowCounts:
+        """Return the rows for the whole input; ``visible`` are those in which a run says what it chose."""
 
-    def rows_at(self, cut: Cut) -> RowCounts:
-        """Return the rows for the input before a cut."""
+    def rows_at(self, cut: Cut, visible: Rows = ()) -> RowCounts:
+        """Return the rows for the input before a cut, as a run whose rows are ``visible`` has come to it."""
 
 
 class Expecting(Protocol):
@@ -42,33 +42,41 @@ class Expecting(Protocol):
 class PythonOracle:
     """Asks the family's ``expected``."""
 
-    __slots__ = ("_declared", "_family", "_known", "_lengths", "_records")
+    __slots__ = ("_declares", "_family", "_known", "_lengths", "_records")
 
-    def __init__(self, family: Expecting, scenario: Scenario, declared: Declared = NOTHING_DECLARED) -> None:
+    def __init__(self, family: Expecting, scenario: Scenario) -> None:
         self._family = family
         self._records = scenario.records
-        self._declared = declared
+        self._declares = declares(family)
         self._lengths = tuple([len(records) for records in scenario.records.values()])
         self._known: dict[tuple[int, ...], RowCounts] = {}
 
-    def rows(self) -> RowCounts:
+    def rows(self, visible: Rows = ()) -> RowCounts:
         """Return the rows for the whole input."""
+        if self._declares:
+            return count_rows(self._family.expected(self._records, Declared(visible)))
         return self._rows(self._lengths)
 
-    def rows_at(self, cut: Cut) -> RowCounts:
+    def rows_at(self, cut: Cut, visible: Rows = ()) -> RowCounts:
         """Return the rows for the input before a cut; a split that the cut does not name is not begun."""
-        return self._rows(tuple([cut.get(split, 0) for split in self._records]))
+        lengths = tuple([cut.get(split, 0) for split in self._records])
+        if self._declares:
+            declared = Declared(visible, is_whole=False)
+            return count_rows(self._family.expected(self._before(lengths), declared))
+        return self._rows(lengths)
 
     def _rows(self, lengths: tuple[int, ...]) -> RowCounts:
         known = self._known.get(lengths)
         if known is None:
-            records: Records = self._records
-            if lengths != self._lengths:
-                pairs = zip(self._records.items(), lengths, strict=True)
-                records = {split: all_of_it[:length] for (split, all_of_it), length in pairs}
-            known = count_rows(self._family.expected(records, self._declared))
+            known = count_rows(self._family.expected(self._before(lengths), NOTHING_DECLARED))
             self._known[lengths] = known
         return known
+
+    def _before(self, lengths: tuple[int, ...]) -> Records:
+        if lengths == self._lengths:
+            return self._records
+        pairs = zip(self._records.items(), lengths, strict=True)
+        return {split: all_of_it[:length] for (split, all_of_it), length in pairs}
 
 
 def count_rows(rows: Iterable[Row]) -> RowCounts:

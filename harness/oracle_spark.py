@@ -28,10 +28,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
 
 from engine.runtime.spark_session import SPARK_ERRORS, one_line
-from harness.family import Family, FamilyError
+from harness.family import Family, FamilyError, declares
 from harness.history import Row
 
 VIEW: Final = "records"
+DECLARED_VIEW: Final = "declared"
 SCENARIO: Final = "scenario_id"
 SAMPLE_ROWS: Final = 5
 
@@ -90,9 +91,17 @@ class SparkOracle:
     def __init__(self, session: SparkSession) -> None:
         self.session = session
 
-    def expected(self, family: Family, records: DataFrame) -> DataFrame:
-        """Return the rows that the records should give, as scenario_id and the columns of row_schema."""
+    def expected(self, family: Family, records: DataFrame, committed: DataFrame | None = None) -> DataFrame:
+        """Return the rows that the records should give, as scenario_id and the columns of row_schema.
+
+        ``committed`` is what a family that ``declares`` is told of what its run chose; None is nothing.
+        """
         records.createOrReplaceTempView(VIEW)
+        if declares(family):
+            if committed is None:
+                columns_of = [StructField(SCENARIO, LongType()), *row_schema_of(family)]
+                committed = self.session.createDataFrame([], StructType(columns_of))
+            committed.createOrReplaceTempView(DECLARED_VIEW)
         columns = [sql.col(SCENARIO).cast(LongType())]
         columns += [
             sql.col(_quoted(field.name)).cast(field.dataType) for field in row_schema_of(family).fields
@@ -105,7 +114,9 @@ class SparkOracle:
 
     def differing(self, evidence: Evidence) -> DataFrame:
         """Return family, scenario_id, missing, surplus and sample, a row for each scenario that differs."""
-        expected = self.expected(evidence.family, evidence.records).withColumn(_BALANCE, sql.lit(1))
+        expected = self.expected(evidence.family, evidence.records, evidence.committed).withColumn(
+            _BALANCE, sql.lit(1)
+        )
         columns = [_quoted(name) for name in expected.columns[:-1]]
         committed = evidence.committed.select(*columns, sql.lit(-1).alias(_BALANCE))
         balances = expected.unionAll(committed).groupBy(*columns).agg(sql.sum(_BALANCE).alias(_BALANCE))

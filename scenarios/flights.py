@@ -18,17 +18,17 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
-from engine.connectors.source import Source, SplitReader
+from engine.connectors.source import Source
 from engine.functions import KeyedProcessFunction, RuntimeContext
 from engine.state.descriptors import ValueStateDescriptor
 from engine.types import Types
 from harness.chance import Chance
 from harness.family import Declared, JobIO, Records, Role, Rows, Workload
+from scenarios._labelled import LabelledSource, label_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from engine.elements import Record
     from engine.environment import StreamExecutionEnvironment
 
 name = "flights"
@@ -97,56 +97,19 @@ def _departure(flight: tuple[int, int, Any]) -> int:
     return flight[0]
 
 
-class WithOrigin(Source):
+class WithOrigin(LabelledSource):
     """Puts the airport that a split is named for into each of its values."""
 
     def __init__(self, source: Source) -> None:
-        self._source = source
-
-    def splits(self) -> Sequence[str]:
-        """Those of the source within."""
-        return self._source.splits()
-
-    def open_split(self, split: str, position: Any | None) -> SplitReader:
-        """A reader that adds the airport."""
-        return _ReaderWithOrigin(self._source.open_split(split, position), airport_of(split))
+        super().__init__(source, _with_origin)
 
 
-def airport_of(split: str) -> str:
-    """Return the airport of a split: its name, or that of its file without folder and ending."""
-    return split.rpartition("/")[2].partition(".")[0]
+def _with_origin(airport: str, value: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return (carrier, origin, delay, cancelled) for (carrier, delay, cancelled, ...)."""
+    return value[0], airport, value[1], value[2]
 
 
-class _ReaderWithOrigin(SplitReader):
-    """Reads (carrier, delay, cancelled, ...) and gives (carrier, origin, delay, cancelled)."""
-
-    __slots__ = ("_origin", "_reader")
-
-    def __init__(self, reader: SplitReader, origin: str) -> None:
-        self._reader = reader
-        self._origin = origin
-
-    def read(self, limit: int) -> list[Record]:
-        """The next records."""
-        origin = self._origin
-        return [
-            ((value[0], origin, value[1], value[2]), timestamp)
-            for value, timestamp in self._reader.read(limit)
-        ]
-
-    @property
-    def position(self) -> Any:
-        """That of the reader within."""
-        return self._reader.position
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether the reader within has given all."""
-        return self._reader.exhausted
-
-    def close(self) -> None:
-        """Close the reader within."""
-        self._reader.close()
+airport_of = label_of
 
 
 class Tally(KeyedProcessFunction):

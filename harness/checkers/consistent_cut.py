@@ -163,7 +163,7 @@ class _Reading:
         while 0 <= place < len(self.checkpoints) and (place <= highest or not self.listed[place]):
             self.checked = place
             checkpoint, cut = self.checkpoints[place]
-            expected = self.oracle.rows_at(cut)
+            expected = self.oracle.rows_at(cut, self.rows)
             actual = count_rows(self.rows)
             if actual != expected:
                 missing = [row for row, count in expected.items() if actual.get(row, 0) < count]

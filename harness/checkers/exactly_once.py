@@ -41,7 +41,7 @@ class ExactlyOnce:
             elif kind == JOB_FINISHED:
                 finished = True
         actual = count_rows(visible)
-        expected = oracle.rows()
+        expected = oracle.rows(visible)
         if actual == expected:
             return ()
         return [

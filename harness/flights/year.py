@@ -18,7 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from harness.family import NOTHING_DECLARED, Records, load_family
+from harness.family import NOTHING_DECLARED, Records, Rows, load_family
 from harness.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, Cut, History, Row
 from harness.oracle import RowCounts, count_rows
 from harness.scenario import Fault, InputRecord, Scenario, Schedule
@@ -115,11 +115,11 @@ class YearOracle:
             split: expected({split: flights}, NOTHING_DECLARED) for split, flights in records.items()
         }
 
-    def rows(self) -> RowCounts:
+    def rows(self, visible: Rows = ()) -> RowCounts:
         """Return the rows of the year."""
         return count_rows(chain.from_iterable(self._rows.values()))
 
-    def rows_at(self, cut: Cut) -> RowCounts:
+    def rows_at(self, cut: Cut, visible: Rows = ()) -> RowCounts:
         """Return the rows of the flights before a cut."""
         return count_rows(
             chain.from_iterable([rows[: cut.get(split, 0)] for split, rows in self._rows.items()])

@@ -128,8 +128,9 @@ def _row_lines(proof: Proof, failure: Failure) -> Iterator[str]:
     """Yield the rows that are missing and those that are too many; nothing where it is not about rows."""
     if ExactlyOnce.property not in failure.verdict.failed_properties():
         return
-    expected = PythonOracle(proof.family, failure.scenario).rows()
-    seen = Counter(visible_rows(failure.history))
+    visible = visible_rows(failure.history)
+    expected = PythonOracle(proof.family, failure.scenario).rows(visible)
+    seen = Counter(visible)
     for title, rows in (
         ("missing rows:", Counter(expected) - seen),
         ("wrong rows:", seen - Counter(expected)),

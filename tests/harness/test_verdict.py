@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.checkers import CHECKERS, PROPERTIES
+from harness.family import Declared
 from harness.oracle import PythonOracle
 from harness.verdict import judge
 
@@ -79,3 +82,27 @@ def test_the_oracle_of_a_family_is_asked_once_for_each_cut(sound_run: Run) -> No
         oracle.rows()
         oracle.rows_at({"words": 2})
     assert len(asked) == 2
+
+
+class Choosing:
+    """A family of which each run holds back one row of its choice until the end, and says which it gave."""
+
+    declares = True
+
+    def expected(self, records: Mapping[str, Sequence[Any]], declared: Declared) -> list[tuple[str]]:
+        words = Counter(value for split in records.values() for _, value in split)
+        given = Counter(row[0] for row in declared.rows)
+        held = 0 if declared.is_whole else 1
+        if (words - given).total() > held:
+            return [(word,) for word in words.elements()]
+        return [(word,) for word in (words if declared.is_whole else words & given).elements()]
+
+
+def test_a_family_that_declares_is_told_what_had_become_visible(sound_run: Run) -> None:
+    oracle = PythonOracle(Choosing(), sound_run.scenario)
+    words = [value for split in sound_run.scenario.records.values() for _, value in split]
+    cut = {split: len(records) for split, records in sound_run.scenario.records.items()}
+    one_short = [(word,) for word in words[1:]]
+    assert oracle.rows_at(cut, one_short) == dict(Counter(one_short))
+    assert oracle.rows_at(cut, one_short[1:]) == oracle.rows(one_short)
+    assert oracle.rows(one_short) == dict(Counter((word,) for word in words))

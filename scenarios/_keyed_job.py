@@ -1,0 +1,75 @@
+"""What the small keyed families have in common: a labelled source, one keyed operator, a sink, and a draw.
+
+Their jobs are records -> (what the page is about) -> table, both edges keyed by the split and the first
+column of the value. So the order of a key's records is certain, and at every cut of the input the rows are,
+too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from engine.types import Types
+from harness.chance import Chance
+from harness.family import JobIO, Workload
+from scenarios._labelled import LabelledSource
+
+if TYPE_CHECKING:
+    from engine.datastream import DataStream, KeyedStream
+    from engine.environment import StreamExecutionEnvironment
+    from harness.scenario import RecordValue
+
+LABELLED_KEY: Final = Types.TUPLE([Types.STRING(), Types.STRING()])
+
+
+def label_and_key(value: tuple[Any, ...]) -> tuple[str, str]:
+    """Return the split and the key within it, the first two columns."""
+    return value[0], value[1]
+
+
+def keyed_records(env: StreamExecutionEnvironment, io: JobIO, source: str) -> KeyedStream:
+    """Read the records of a source of that name, keyed by split and first column."""
+    records = env.from_source(LabelledSource(io.source(source)), None, source).uid(source)
+    return records.set_parallelism(io.source_parallelism).key_by(label_and_key, LABELLED_KEY)
+
+
+def named(stream: DataStream, name: str, io: JobIO) -> DataStream:
+    """Give a keyed operator its name, by which its state is found again, and the scenario's parallelism."""
+    return stream.name(name).uid(name).set_parallelism(io.parallelism)
+
+
+def into_table(stream: DataStream, io: JobIO) -> None:
+    """End the job in a sink, keyed as the operator before it."""
+    table = stream.key_by(label_and_key, LABELLED_KEY).add_sink(io.sink("table"))
+    table.name("table").uid("table").set_parallelism(io.sink_parallelism)
+
+
+def draw_keyed(
+    random: Random, keys: Sequence[str], value_of: Callable[[Chance, str, int], RecordValue], gap_ms: int = 10
+) -> Workload:
+    """Draw up to four splits with records of some of the keys, in the order of their timestamps.
+
+    Some splits hold much more than others and some hold nothing; one key may have all records of a split.
+    ``value_of`` gets the key and the timestamp; neighbours are up to ``gap_ms`` apart, or at the same time.
+    """
+    chance = Chance(random)
+    splits = chance.weighted([(1, 2), (2, 3), (3, 2), (4, 2)])
+    taken = keys[: chance.weighted([(1, 2), (2, 3), (3, 3), (len(keys), 2)])]
+    total = chance.weighted(
+        [(chance.integer(0, 9), 1), (chance.integer(10, 40), 5), (chance.integer(41, 80), 3)]
+    )
+    hot = chance.chance(0.3)
+    wheel = [split for split in range(splits) for _ in range(chance.weighted([(0, 1), (1, 3), (4, 2)]))] or [
+        0
+    ]
+    drawn: list[list[tuple[int, RecordValue]]] = [[] for _ in range(splits)]
+    now = [0] * splits
+    for _ in range(total):
+        split = chance.choice(wheel)
+        key = taken[0] if chance.unit() < 0.8 and hot else chance.choice(taken)
+        now[split] += chance.integer(0, gap_ms)
+        drawn[split].append((now[split], value_of(chance, key, now[split])))
+    records = {f"part-{index}": tuple(split) for index, split in enumerate(drawn)}
+    return Workload(records, {"records": total, "keys": len(taken), "splits": splits})

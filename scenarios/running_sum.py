@@ -1,0 +1,82 @@
+"""The running sum of the values of a key, kept in a ReducingState."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from engine.functions import KeyedProcessFunction, ReduceFunction, RuntimeContext
+from engine.state.descriptors import ReducingStateDescriptor
+from engine.types import Types
+from harness.chance import Chance
+from harness.family import Declared, JobIO, Records, Role, Rows, Workload
+from scenarios._keyed_job import draw_keyed, into_table, keyed_records, named
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.environment import StreamExecutionEnvironment
+
+name = "running_sum"
+generator_version = 1
+tasks: dict[str, Role] = {"values": "source", "sums": "keyed", "table": "sink"}
+record_schema = "key STRING, number BIGINT"
+row_schema = "split STRING, key STRING, sum BIGINT"
+oracle_sql = """
+SELECT scenario_id, split, key,
+       sum(number) OVER (PARTITION BY scenario_id, split, key ORDER BY offset) AS sum
+FROM records
+"""
+
+KEYS = ("a", "b", "c", "d", "e", "f", "g")
+
+
+def generate(random: Random) -> Workload:
+    """Draw numbers that are mostly different, so that each sum shows what it is made of."""
+    return draw_keyed(random, KEYS, _number)
+
+
+def _number(chance: Chance, key: str, now: int) -> tuple[str, int]:
+    return key, chance.integer(-20, 1000)
+
+
+class Add(ReduceFunction):
+    """Adds two numbers."""
+
+    def reduce(self, value1: int, value2: int) -> int:
+        """Return the sum."""
+        return value1 + value2
+
+
+class RunningSum(KeyedProcessFunction):
+    """Emits the sum after each value."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Bind the state."""
+        self._sum = runtime_context.get_reducing_state(ReducingStateDescriptor("sum", Add(), Types.LONG()))
+
+    def process_element(
+        self, value: tuple[str, str, int], ctx: KeyedProcessFunction.Context
+    ) -> Iterator[tuple[str, str, int]]:
+        """Add one value."""
+        split, key, number = value
+        self._sum.add(number)
+        yield split, key, self._sum.get()
+
+
+def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
+    """Build values -> sums -> table."""
+    row = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG()])
+    into_table(named(keyed_records(env, io, "values").process(RunningSum(), row), "sums", io), io)
+
+
+def expected(records: Records, declared: Declared) -> Rows:
+    """Add the values of each key up to each of them."""
+    rows = []
+    for split, values in records.items():
+        sums: dict[object, int] = {}
+        for _, value in values:
+            assert isinstance(value, tuple)
+            sums[value[0]] = total = sums.get(value[0], 0) + int(value[1] or 0)
+            rows.append((split, value[0], total))
+    return rows
