@@ -151,10 +151,15 @@ def with_ample_limits(scenario: Scenario) -> Scenario:
     """Return a scenario put together otherwise, with limits that no sound engine meets."""
     natural, schedule = _natural_steps(scenario), scenario.schedule
     if schedule.kind != "fair":
-        schedule = replace(schedule, horizon=3 * natural + 300)
+        schedule = replace(schedule, horizon=ample_horizon(scenario))
     timeout = schedule.horizon + 10 * natural + _delays(scenario)
     limited = replace(scenario, schedule=schedule, checkpoint_timeout_ms=timeout)
     return replace(limited, step_budget=ample_step_budget(limited))
+
+
+def ample_horizon(scenario: Scenario) -> int:
+    """Return the step up to which a schedule may be unfair, long after a sound engine is done."""
+    return 3 * _natural_steps(scenario) + 300
 
 
 def ample_step_budget(scenario: Scenario) -> int:

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from harness.generation import STEPS_PER_RECORD
+from harness.generation import STEPS_PER_RECORD, ample_horizon
 from harness.scenario import (
     ACTION_CLASSES,
     ANY_TASK,
@@ -172,7 +172,7 @@ def slower_sources(scenario: Scenario) -> Iterator[Scenario]:
     if few and "poll" not in schedule.priorities and scenario.record_count() > READABLE.records:
         lowest = min(0, *schedule.priorities.values(), 0) - 1
         priorities = {**schedule.priorities, "poll": lowest}
-        slow = Schedule("priority", 0, priorities, schedule.changes, scenario.step_budget)
+        slow = Schedule("priority", 0, priorities, schedule.changes, ample_horizon(scenario))
         for shorter in beginnings(scenario):
             yield replace(shorter, schedule=slow)
 
@@ -181,19 +181,20 @@ def sooner_checkpoints(scenario: Scenario) -> Iterator[Scenario]:
     """Yield the scenario with a shorter interval between checkpoints and a run of records less.
 
     Records may be needed for nothing but the time that it takes to read them before a checkpoint comes:
-    then neither they nor the interval can be made less alone.
+    then neither they nor the interval can be made less alone. Under a schedule that draws each step there is
+    no such time.
     """
     pairs = listed_records(scenario)
-    if not READABLE.records < len(pairs) <= MOST_RECORDS_TO_PAIR:
+    if draws_steps(scenario.schedule) or not READABLE.records < len(pairs) <= MOST_RECORDS_TO_PAIR:
         return
     for count in range(len(pairs) - 1, 0, -1):
-        # What is not read is time that does not pass.
-        interval = scenario.checkpoint_interval_ms - STEPS_PER_RECORD * count
-        if interval < SHORT_INTERVALS[0]:
-            continue
-        sooner = replace(scenario, checkpoint_interval_ms=interval)
-        for begin in range(len(pairs) - count + 1):
-            yield with_records(sooner, pairs[:begin] + pairs[begin + count :])
+        # What is not read is time that does not pass; less of it where subtasks read side by side.
+        for steps in range(STEPS_PER_RECORD, 0, -1):
+            interval = scenario.checkpoint_interval_ms - steps * count
+            if interval >= SHORT_INTERVALS[0]:
+                sooner = replace(scenario, checkpoint_interval_ms=interval)
+                for begin in range(len(pairs) - count + 1):
+                    yield with_records(sooner, pairs[:begin] + pairs[begin + count :])
 
 
 def earlier_checkpoints(scenario: Scenario) -> Iterator[Scenario]:

@@ -96,6 +96,9 @@ def shrink(
     search = _Search(replace(scenario, seed=None), fails, signature, started + limit_seconds)
     try:
         search.leave_out_much()
+        if not draws_steps(search.best.schedule):
+            # What is left out now changes nothing else: that takes it further than looking around does.
+            search.leave_out()
         search.confirm()
         search.look_nearby(started + limit_seconds * 0.3, FIRST_SMALL_SCENARIOS)
         search.leave_out()
@@ -175,7 +178,7 @@ class _Search:
             self._leave_out_choices()
             self._first(slower_sources)
             self._first(earlier_checkpoints)
-            self._first(sooner_checkpoints)
+            self._first(sooner_checkpoints, seeds=1)
 
     def list_choices(self, record_preemptions: RecordPreemptions | None) -> None:
         """Turn a schedule that draws every step into a list of choices, and shorten the list."""
@@ -225,10 +228,12 @@ class _Search:
         if self.best.schedule.preemptions:
             without_items(self.best.schedule.preemptions, fails)
 
-    def _first(self, candidates: Callable[[Scenario], Iterator[Scenario]]) -> None:
+    def _first(
+        self, candidates: Callable[[Scenario], Iterator[Scenario]], seeds: int = SEEDS_A_CANDIDATE
+    ) -> None:
         """Take the first candidate that fails alike."""
         for candidate in candidates(self.best):
-            if self._improves(candidate):
+            if self._improves(candidate, seeds):
                 return
 
     def _all(self, candidates: Callable[[Scenario], Iterator[Scenario]]) -> None:
@@ -238,15 +243,17 @@ class _Search:
             cost = self.cost
             self._first(candidates)
 
-    def _improves(self, candidate: Scenario) -> bool:
+    def _improves(self, candidate: Scenario, seeds: int = SEEDS_A_CANDIDATE) -> bool:
         """Run a candidate if it is smaller, under a few seeds if its schedule draws; keep it if it fails."""
         if cost_of(candidate) >= self.cost:
             return False
         schedule = candidate.schedule
-        seeds = SEEDS_A_CANDIDATE if schedule.kind in ("uniform", "priority") else 1
+        if schedule.kind not in ("uniform", "priority"):
+            seeds = 1
         for seed in range(schedule.seed, schedule.seed + seeds):
             tried = candidate if seed == schedule.seed else _with_seed(candidate, seed)
-            if self._fails_alike(tried):
+            # A draw between equals costs more than none.
+            if cost_of(tried) < self.cost and self._fails_alike(tried):
                 self._accept(tried)
                 return True
         return False

@@ -11,8 +11,8 @@ from harness.checkers import Signature
 from harness.family import load_family
 from harness.generation import STEPS_PER_RECORD, ample_step_budget, generate
 from harness.scenario import Fault, Scenario, Schedule
-from harness.shrinking.reductions import listed_records, with_records
-from harness.shrinking.shrinker import HURRIED, shrink
+from harness.shrinking.reductions import cost_of, listed_records, with_records
+from harness.shrinking.shrinker import HURRIED, _Search, shrink
 
 LOST: Signature = ("exactly_once", "lost")
 DUPLICATED: Signature = ("exactly_once", "duplicated")
@@ -176,3 +176,20 @@ def test_records_that_only_pass_the_time_go_with_the_time() -> None:
         return LOST if candidate.checkpoint_interval_ms - reading == spare else None
 
     assert shrink(scenario, fails, LOST, 3).after.records <= 2
+
+
+def test_what_costs_more_under_another_seed_is_no_step_forward() -> None:
+    """A schedule that decides nothing by chance is plainer than one that does."""
+    schedule = Schedule("priority", 0, {"store": -1}, (), 100)
+    scenario = replace(generated(large), schedule=schedule, checkpoint_interval_ms=200)
+    search = _Search(
+        scenario, lambda candidate: LOST if candidate.schedule.seed else None, LOST, float("inf")
+    )
+    search.leave_out()
+    assert search.cost == cost_of(search.best) == cost_of(search.smallest) < cost_of(scenario)
+    nearly = replace(scenario, checkpoint_interval_ms=199)
+    search = _Search(
+        scenario, lambda candidate: LOST if candidate.schedule.seed else None, LOST, float("inf")
+    )
+    assert not search._improves(nearly)
+    assert search.best is scenario
