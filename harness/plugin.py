@@ -8,8 +8,8 @@
 
 The rules this module lives by:
 
-- Where it is loaded and not used it costs nothing: it imports pytest and the standard library, and draws no
-  seed. What a test needs is imported when it runs.
+- Where it is loaded and not used it costs nothing: it imports pytest, the standard library and two small
+  modules, and draws no seed. What a test needs is imported when it runs.
 - What is run depends on the seed, the family and the number of scenarios, not on the worker that runs it or
   on how many there are (`harness.testing.proof`).
 - A test fails with a text that stands alone (`harness.testing.wording`), not with a traceback through the
@@ -23,7 +23,6 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -38,18 +37,17 @@ from harness.profiles import (
     new_seed,
     settled_seed,
 )
+from harness.testing.plan import SCENARIOS, SIMULATED, Part, Plan, PlanError, parts_of
 
 if TYPE_CHECKING:
     from harness.running.tally import Tally
     from harness.testing.families import FamilyLike
-    from harness.testing.running import Place
+    from harness.testing.running import Place, Systems
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 
 __all__ = ["Onceproof", "exactly_once"]
 
-SCENARIOS: Final = 200
-SIMULATED: Final = "simulated"
 FOLDER: Final = ".onceproof"
 RANDOM: Final = "random"
 
@@ -59,31 +57,10 @@ _PART: Final = "onceproof_part"
 _WORKER_SEED: Final = "onceproof_seed"
 
 _ONCEPROOF: Final = pytest.StashKey["Onceproof"]()
+_SYSTEMS: Final = pytest.StashKey["Systems"]()
 
 PATH_AT_START: Final = tuple(sys.path)
 """Where Python looked for modules before pytest added to it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a decorator asks for."""
-
-    family: FamilyLike
-    scenarios: int
-    shards: int
-    system: str
-    regressions: str | os.PathLike[str] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """What one test of a decorated function runs: a shard of the scenarios, or one scenario from a file."""
-
-    plan: Plan
-    scenarios: int
-    shard: int = 0
-    shards: int = 1
-    file: Path | None = None
 
 
 def exactly_once(
@@ -107,8 +84,7 @@ def exactly_once(
 
     Raises pytest.UsageError for arguments that cannot be meant.
     """
-    plan = Plan(family, scenarios, shards, system, regressions)
-    _check(plan)
+    plan = _plan(family, scenarios, shards, system, regressions)
 
     def decorate(test: Test) -> Test:
         marked: Test = pytest.mark.exactly_once.with_args(plan)(test)
@@ -119,20 +95,17 @@ def exactly_once(
     return decorate
 
 
-def _check(plan: Plan) -> None:
-    if isinstance(plan.family, type(_check)):
-        raise pytest.UsageError("exactly_once needs parentheses: write @exactly_once(...)")
-    for name in ("scenarios", "shards"):
-        value = getattr(plan, name)
-        if type(value) is not int or value < 1:
-            raise pytest.UsageError(f"exactly_once: {name} is a whole number of 1 or more, not {value!r}")
-    if plan.system != SIMULATED:
-        from harness.systems.protocol import UnknownSystem, find_system
-
-        try:
-            find_system(plan.system)
-        except UnknownSystem as error:
-            raise pytest.UsageError(f"exactly_once: {error}") from None
+def _plan(
+    family: FamilyLike = None,
+    scenarios: int = SCENARIOS,
+    shards: int = 1,
+    system: str = SIMULATED,
+    regressions: str | os.PathLike[str] | None = None,
+) -> Plan:
+    try:
+        return Plan(family, scenarios, shards, system, regressions)
+    except PlanError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 class Onceproof:
@@ -157,8 +130,7 @@ class Onceproof:
         self, family: FamilyLike = None, scenarios: int = SCENARIOS, *, system: str = SIMULATED
     ) -> Tally:
         """Run scenarios of a family here and now; the test fails where a property does not hold."""
-        plan = Plan(family, scenarios, 1, system, None)
-        _check(plan)
+        plan = _plan(family, scenarios, system=system)
         asked = self._item.config.getoption("onceproof_scenarios")
         return self.run(Part(plan, asked or scenarios, file=_replayed(self._item)))
 
@@ -166,18 +138,14 @@ class Onceproof:
         self, file: str | os.PathLike[str], family: FamilyLike = None, *, system: str = SIMULATED
     ) -> Tally:
         """Run the scenario in a file, found like a family's; the test fails where a property does not."""
-        plan = Plan(family, 1, 1, system, None)
-        _check(plan)
-        return self.run(Part(plan, 1, file=_found(self._item, file)))
+        return self.run(Part(_plan(family, system=system), 1, file=_found(self._item, file)))
 
     def run(self, part: Part) -> Tally:
         """Run a part of a plan."""
         from harness.testing.running import Unusable, run_here
 
-        plan, item = part.plan, self._item
-        numbers = range(part.shard, part.scenarios, part.shards)
         try:
-            ended = run_here(plan.family, plan.system, part.file or numbers, _place_of(item))
+            ended = run_here(part.plan.family, part.plan.system, part.asked, _place_of(self._item))
         except Unusable as trouble:
             text = str(trouble)
         else:
@@ -206,8 +174,19 @@ def _place_of(item: pytest.Item) -> Place:
         kept=folder / out if out else config.rootpath / FOLDER,
         is_ours=not out,
         seed=given_seed(),
+        systems=_systems_of(config),
         desk=Desk(folder, f"{typed(item.path, folder)}::{item.nodeid.partition('::')[2]}", PATH_AT_START),
     )
+
+
+def _systems_of(config: pytest.Config) -> Systems:
+    """Return what all tests put on trial, which ends when pytest does."""
+    from harness.testing.running import Systems
+
+    if _SYSTEMS not in config.stash:
+        config.stash[_SYSTEMS] = Systems()
+        config.add_cleanup(config.stash[_SYSTEMS].close)
+    return config.stash[_SYSTEMS]
 
 
 def _folders(item: pytest.Item) -> tuple[Path, Path]:
@@ -324,52 +303,26 @@ def pytest_report_header(config: pytest.Config) -> str | None:
     return f"onceproof: profile {profile}, seed {seed}; --onceproof-seed {seed} does the same again"
 
 
-def _plans_of(item: pytest.Item) -> list[Plan]:
-    """Return what the decorators of a test ask for, the topmost first."""
-    return [mark.args[0] for mark in item.iter_markers(_MARK)][::-1]
-
-
-def _parts_of(item: pytest.Item) -> list[tuple[str, Part]]:
-    """Return what the tests made of a decorated function run, each with what its name says of it."""
-    asked = item.config.getoption("onceproof_scenarios")
-    replayed = _replayed(item)
-    parts: list[tuple[str, Part]] = []
-    plans = _plans_of(item)
-    for plan in plans:
-        scenarios = asked or plan.scenarios
-        shards = min(plan.shards, scenarios)
-        named: list[tuple[str, Part]] = [
-            (f"{shard + 1}of{shards}" if shards > 1 else "", Part(plan, scenarios, shard, shards, replayed))
-            for shard in range(shards)
-        ]
-        named += [(file.stem, Part(plan, 1, file=file)) for file in _regressions(item, plan)]
-        label = _label(plan.family) if len(plans) > 1 else ""
-        parts += [("-".join(filter(None, (label, name))), part) for name, part in named]
-    return parts
+def _parts_of(item: pytest.Item) -> dict[str, Part]:
+    """Return what the decorators of a test ask for, the topmost first, by what is to be in its name."""
+    plans = [plan for mark in item.iter_markers(_MARK) for plan in mark.args][::-1]
+    if not plans or not all(isinstance(plan, Plan) for plan in plans):
+        raise pytest.UsageError(f"{item.nodeid}: use harness.plugin.exactly_once, which makes this mark")
+    try:
+        return parts_of(
+            plans,
+            item.config.getoption("onceproof_scenarios"),
+            _replayed(item),
+            lambda path: _found(item, path),
+        )
+    except PlanError as error:
+        raise pytest.UsageError(f"{item.nodeid}: {error}") from None
 
 
 def _replayed(item: pytest.Item) -> Path | None:
     """Return the scenario that is to be run instead of those that a test asks for."""
     file = item.config.getoption("onceproof_replay")
     return None if file is None else item.config.invocation_params.dir / file
-
-
-def _regressions(item: pytest.Item, plan: Plan) -> list[Path]:
-    """Return the scenarios in a plan's folder, in the order of their names."""
-    if plan.regressions is None:
-        return []
-    folder = _found(item, plan.regressions)
-    if not folder.is_dir():
-        raise pytest.UsageError(f"{item.nodeid}: regressions: no such folder: {folder}")
-    return sorted(folder.glob("*.json"))
-
-
-def _label(family: FamilyLike) -> str:
-    """Return a family in a test's name."""
-    if isinstance(family, str | os.PathLike):
-        return Path(os.fspath(family)).stem
-    name = getattr(family, "name", None) or getattr(family, "__name__", None)
-    return name if isinstance(name, str) else "own"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -379,8 +332,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     parts = _parts_of(metafunc.definition)
     if len(parts) > 1:
         metafunc.fixturenames.append(_PART)
-        names = [name or "scenarios" for name, _ in parts]
-        metafunc.parametrize(_PART, [part for _, part in parts], ids=names)
+        metafunc.parametrize(_PART, list(parts.values()), ids=list(parts))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -389,9 +341,6 @@ def pytest_runtest_call(item: pytest.Item) -> None:
     if item.get_closest_marker(_MARK) is None:
         return
     parameters = getattr(item, "callspec", None)
-    if parameters is not None and _PART in parameters.params:
-        parts = [parameters.params[_PART]]
-    else:
-        parts = [part for _, part in _parts_of(item)]
-    for part in parts:
+    own = None if parameters is None else parameters.params.get(_PART)
+    for part in (own,) if own is not None else _parts_of(item).values():
         _onceproof_of(item).run(part)

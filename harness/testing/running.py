@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 from harness.errors import USAGE, exit_code_of, line_of
 from harness.family import Family, source_file
 from harness.plan import SEED
 from harness.running.tally import Tally
 from harness.settings import load_settings
-from harness.systems.protocol import find_system
+from harness.systems.protocol import System, find_system
 from harness.testing.families import FamilyLike, find_family, found_by_children, needed_paths
 from harness.testing.proof import Proof, prove, replay
 from harness.testing.wording import Desk, failures_text, first_line
@@ -32,6 +32,39 @@ IGNORED: Final = (
 
 class Unusable(Exception):
     """What the test asks for cannot be done, and its user can mend it; the message says where and how."""
+
+
+class Systems:
+    """The systems that the tests of this process put on trial: each is started once, as it may take seconds.
+
+    The processes that one has started look for modules where they were told then, so a family that needs
+    other folders gets a system of its own.
+    """
+
+    def __init__(self) -> None:
+        self._started: dict[tuple[str, tuple[str, ...]], System] = {}
+
+    def find(self, name: str, folders: Sequence[str]) -> System:
+        """Return a system by its name, for a family with modules in these folders."""
+        key = (name, tuple(folders))
+        if key not in self._started:
+            self._started[key] = find_system(name)
+        return self._started[key]
+
+    def close(self) -> None:
+        """End what they have started."""
+        for system in self._started.values():
+            if isinstance(system, Closable):
+                system.close()
+        self._started.clear()
+
+
+@runtime_checkable
+class Closable(Protocol):
+    """A system that keeps something running between two scenarios."""
+
+    def close(self) -> None:
+        """End it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +82,8 @@ class Place:
     """Whether nobody has named that folder, so that it is ours to arrange."""
     seed: int | None
     """None: what the settings say, or 0."""
+    systems: Systems
+    """What the tests before this one have started."""
     desk: Desk
 
 
@@ -69,8 +104,9 @@ def run_here(family: FamilyLike, system: str, asked: range | Path, place: Place)
     try:
         settings = load_settings(place.root)
         found = find_family(family, place.module, place.folders)
-        on_trial = find_system(system)
-        with found_by_children(needed_paths(found, place.desk.path_at_start)):
+        folders = needed_paths(found, place.desk.path_at_start)
+        on_trial = place.systems.find(system, folders)
+        with found_by_children(folders):
             if isinstance(asked, Path):
                 proof = replay(found, on_trial, asked, settings.known)
             else:

@@ -17,12 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from harness.checkers.exactly_once import ExactlyOnce
 from harness.explanation.decisions import decisions_of
 from harness.explanation.sentences import row_text
 from harness.failures import visible_rows
 from harness.oracle import PythonOracle
-from harness.scenario import RecordValue, Scenario
+from harness.scenario import RecordValue, Scenario, Schedule
+from harness.systems.protocol import Capability
 from harness.testing.families import replay_line, typed
 from harness.testing.proof import Failure, Proof
 from reports.text import counted, listing, visible
@@ -54,7 +57,7 @@ def failure_lines(proof: Proof, failure: Failure, desk: Desk) -> Iterator[str]:
     yield first_line(proof, failure)
     yield failure.explanation.sentence
     yield ""
-    yield from _case_lines(failure)
+    yield from _case_lines(proof, failure)
     yield from _row_lines(proof, failure)
     yield ""
     system = proof.system.name
@@ -79,7 +82,7 @@ def first_line(proof: Proof, failure: Failure) -> str:
     )
 
 
-def _case_lines(failure: Failure) -> Iterator[str]:
+def _case_lines(proof: Proof, failure: Failure) -> Iterator[str]:
     if not failure.repeats:
         yield "repeated, it does not fail so: the job uses more than its input, as time, chance or a global"
     if failure.scenario is failure.found:
@@ -87,19 +90,30 @@ def _case_lines(failure: Failure) -> Iterator[str]:
     else:
         yield f"shrunk to {_sizes(failure)}"
     scenario = failure.scenario
+    yield from _record_lines(scenario)
+    followed = Capability.SCHEDULES in proof.system.capabilities
+    yield f"  {_settings(scenario, followed)}"
+    decided = scenario if followed else replace(scenario, schedule=Schedule())
+    decisions = [decision.text for decision in decisions_of(decided)]
+    yield from (f"  {text}" for text in decisions[:MOST_DECISIONS])
+    if len(decisions) > MOST_DECISIONS:
+        yield f"  and {counted(len(decisions) - MOST_DECISIONS, 'more decision')}"
+
+
+def _record_lines(scenario: Scenario) -> Iterator[str]:
+    """Yield the splits with their first records."""
     left = MOST_RECORDS
+    hidden: list[int] = []
     for split, records in scenario.records.items():
+        if not left:
+            hidden.append(len(records))
+            continue
         shown = ", ".join(_value_text(value) for _, value in records[:left]) or "empty"
         more = len(records) - left
         yield f"  {split}: {shown}{f' and {more:,} more' if more > 0 else ''}"
         left = max(0, left - len(records))
-        if not left:
-            break
-    yield f"  {_settings(scenario)}"
-    decisions = [decision.text for decision in decisions_of(scenario)]
-    yield from (f"  {text}" for text in decisions[:MOST_DECISIONS])
-    if len(decisions) > MOST_DECISIONS:
-        yield f"  and {counted(len(decisions) - MOST_DECISIONS, 'more decision')}"
+    if hidden:
+        yield f"  and {counted(sum(hidden), 'record')} in {counted(len(hidden), 'other split')}"
 
 
 def _sizes(failure: Failure) -> str:
@@ -115,12 +129,16 @@ def _sizes(failure: Failure) -> str:
     )
 
 
-def _settings(scenario: Scenario) -> str:
+def _settings(scenario: Scenario, has_steps: bool) -> str:
     source, keyed, sink = scenario.parallelisms()
+    parallelism = f"parallelism {keyed}"
+    if {source, sink} != {keyed}:
+        parallelism += f" (source {source}, sink {sink})"
+    # Without steps of a schedule an interval is something else, which the system says.
     return (
-        f"parallelism {keyed}"
-        + (f" (source {source}, sink {sink})" if {source, sink} != {keyed} else "")
-        + f", a checkpoint every {scenario.checkpoint_interval_ms} steps"
+        f"{parallelism}, a checkpoint every {scenario.checkpoint_interval_ms} steps"
+        if has_steps
+        else parallelism
     )
 
 

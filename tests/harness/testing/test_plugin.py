@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -248,8 +250,13 @@ KINDS_OF_FAMILY = (
 )
 
 
-@pytest.mark.parametrize("started_in", ["", "tests"])
-def test_every_way_to_give_a_family_prints_commands_that_find_it(owner: User, started_in: str) -> None:
+@pytest.mark.parametrize(
+    ("started_in", "kinds"),
+    [("", KINDS_OF_FAMILY), ("tests", ("test_path_from_the_root", "test_object", "test_own_module"))],
+)
+def test_every_way_to_give_a_family_prints_commands_that_find_it(
+    owner: User, started_in: str, kinds: tuple[str, ...]
+) -> None:
     text = (owner.folder / "forgetful.py").read_text()
     owner.write("pytest.ini", "[pytest]\npythonpath = library\n")
     owner.write("library/forgetful_parts.py", text)
@@ -257,18 +264,18 @@ def test_every_way_to_give_a_family_prints_commands_that_find_it(owner: User, st
     owner.write("tests/families/__init__.py", "")
     owner.write("tests/families/forgetful.py", text)
     owner.write("tests/test_kinds.py", text + KINDS)
-    ended = owner.pytest("-p", "no:cacheprovider", folder=started_in)
-    assert ended.counts() == {"failed": len(KINDS_OF_FAMILY)}, ended.out
+    ended = owner.pytest("-k", " or ".join(kinds), folder=started_in)
+    assert ended.counts()["failed"] == len(kinds), ended.out
     failures = ended.out.split("\n____")[1:]
-    assert len(failures) == len(KINDS_OF_FAMILY)
-    for kind, failure in zip(KINDS_OF_FAMILY, failures, strict=True):
+    assert len(failures) == len(kinds)
+    for kind, failure in zip(kinds, failures, strict=True):
         assert kind in failure.splitlines()[0]
         command = next(line for line in failure.splitlines() if line.startswith("replay:")).split(": ", 1)[1]
         replayed = owner.shell(command, started_in)
         assert replayed.code == 1, (command, replayed.error)
         assert "FAILED exactly_once" in replayed.out
     assert "--family forgetful.py" in failures[0] or started_in
-    again = owner.shell(ended.commands("in pytest")[4], started_in)
+    again = owner.shell(ended.commands("in pytest")[-1], started_in)
     assert "in the scenario of forgetful-" in again.out
 
 
@@ -328,6 +335,36 @@ def test_another_system_stands_trial_in_processes_that_find_what_the_test_finds(
     assert command.endswith(" --family beside.py:OTHER --system local")
     # It kills real processes, so it may pass; that the family is found is what is asked.
     assert owner.shell(command).code in (0, 1)
+
+
+SPARK = """
+from harness.plugin import exactly_once
+
+
+@exactly_once("word_count", scenarios=4, shards=2, system="spark")
+def test_counts(onceproof):
+    assert onceproof.tally.scenarios == 2
+
+
+def test_the_driver_is_still_there(pytestconfig):
+    from harness.plugin import _SYSTEMS
+
+    [spark] = pytestconfig.stash[_SYSTEMS]._started.values()
+    [driver] = spark.drivers._idle
+    print("DRIVER", driver.process_id)
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.local_kill
+def test_the_tests_of_a_process_share_a_driver_which_ends_with_them(user: User) -> None:
+    user.write("test_spark.py", SPARK)
+    ended = user.pytest("-s")
+    assert ended.counts() == {"passed": 3}, ended.out
+    driver = re.search(r"DRIVER (\d+)", ended.out)
+    assert driver is not None
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(driver[1]), 0)
 
 
 REGRESSIONS = """
@@ -460,7 +497,8 @@ import sys
 def test_unused():
     packages = ("harness", "engine", "scenarios", "reports")
     ours = {name for name in sys.modules if name.split(".")[0] in packages}
-    assert ours == {"harness", "harness.plugin", "harness.profiles"}
+    light = {"harness", "harness.plugin", "harness.profiles", "harness.testing", "harness.testing.plan"}
+    assert ours == light
     assert not {"msgspec", "numpy", "pyspark", "hypothesis.strategies"} & set(sys.modules)
 """
 

@@ -158,5 +158,6 @@ def test_long_cases_are_cut_and_what_nobody_can_see_is_written_out(broken: Famil
     text = failures_text(proof, (failure,), DESK)
     assert "  second: (plain, 0) and 39 more\n" in text
     assert "third" not in text
+    assert "  and 0 records in 1 other split\n" in text
     assert r"(\x1b[31m, 0)" in text
     assert all(line.isprintable() for line in text.splitlines())
