@@ -2,8 +2,8 @@
 
 The rules this module lives by:
 
-- One Spark session serves everything that needs one, and is started first: where it cannot start nothing of
-  the last night is overwritten.
+- One Spark session serves everything that judges or counts, and is started first: where it cannot start
+  nothing of the last night is overwritten. Drivers that are on trial have a Spark of their own, and die.
 - A night is another one each time: where no seed is given it is drawn, told, and in the report, with the
   command that does the same again.
 - Each night is a row of the history, from which the trend in the report is drawn. Where that cannot be kept
@@ -36,10 +36,12 @@ from harness.errors import FAILED, INTERRUPTED
 from harness.failures import FailureCase, failure_cases
 from harness.family import family_names, load_family
 from harness.flights.data import DataMissing, write_year
+from harness.flights.on_spark import NAME as ON_SPARK
+from harness.flights.on_spark import run_flights_on_spark
 from harness.flights.oracle import YearComparison, YearUnreadable, compare_year
 from harness.flights.real_input import failed_input, real_input_of
 from harness.flights.trial import run_flights
-from harness.flights.year import FAMILY
+from harness.flights.year import FAMILY, FlightsTrial
 from harness.history import CHECKPOINT_COMPLETED, History
 from harness.known import KnownSignature
 from harness.mutants import built_in_mutants
@@ -49,6 +51,7 @@ from harness.profiles import new_seed
 from harness.reporting import make_way, report_of, time_text, with_oracles, write_report
 from harness.running.runner import OutputUnwritable, RunResult, load_families, usable_processors
 from harness.settings import NIGHTS
+from harness.systems.spark_driver import DriverFailed
 from harness.trend import row_of, with_history, with_nights
 from harness.trial import check_family
 from reports.headline import conclude, real_input_text
@@ -60,6 +63,7 @@ MUTANT_SECONDS: Final = 40.0
 
 FOLDER_OF_YEAR: Final = "year"
 FOLDER_OF_FLIGHTS: Final = "flights"
+FOLDER_OF_FLIGHTS_ON_SPARK: Final = "flights-on-spark"
 FOLDER_OF_CAMPAIGN: Final = "campaign"
 FOLDER_OF_HISTORY: Final = "history"
 
@@ -126,31 +130,43 @@ class _Night:
         self._out = out
         self._seed = seed
         self._command = command
-        self._flights: RealInput | None = None
+        self._real_inputs: list[RealInput] = []
         self._mutants: list[Mutant] = []
         self._campaign = CampaignResult(RunResult((), (), seed, 0))
         self._mistake: CampaignStopped | None = None
 
     def flights(self, compare: Callable[..., YearComparison], bar: Bar) -> None:
-        """Run the year under kills, and compare."""
-        bar.describe("flights: reading the year")
-        folder = _emptied(self._out / FOLDER_OF_FLIGHTS)
+        """Run the year under kills, on the local runtime and on Spark, and compare."""
+        self._fly(FAMILY, run_flights, FOLDER_OF_FLIGHTS, compare, bar)
+        self._fly(ON_SPARK, run_flights_on_spark, FOLDER_OF_FLIGHTS_ON_SPARK, compare, bar)
+
+    def _fly(
+        self,
+        name: str,
+        run: Callable[..., FlightsTrial],
+        folder_name: str,
+        compare: Callable[..., YearComparison],
+        bar: Bar,
+    ) -> None:
+        bar.describe(f"{name}: reading the year")
+        folder = _emptied(self._out / folder_name)
         try:
             files = write_year(self._out / FOLDER_OF_YEAR)
 
             def progress(history: History) -> None:
                 kills = counted(len(history.statistics.recoveries), "kill")
                 done = sum(kind == CHECKPOINT_COMPLETED for _, kind, _, _ in history.events)
-                bar.describe(f"flights: {kills}, {counted(done, 'checkpoint')}")
+                bar.describe(f"{name}: {kills}, {counted(done, 'checkpoint')}")
 
-            trial = run_flights(files, folder, self._seed, progress=progress)
-            bar.describe("flights: comparing")
+            trial = run(files, folder, self._seed, progress=progress)
+            bar.describe(f"{name}: comparing")
             comparison = compare(load_family(FAMILY), files, trial.output)
-        except (DataMissing, MalformedRow, YearUnreadable, OSError) as error:
-            self._flights = failed_input(" ".join(str(error).split()), self._command)
+        except (DataMissing, DriverFailed, MalformedRow, YearUnreadable, OSError) as error:
+            real = failed_input(" ".join(str(error).split()), self._command, name)
         else:
-            self._flights = real_input_of(trial, comparison, self._command)
-        bar.warn(real_input_text(self._flights))
+            real = real_input_of(trial, comparison, self._command, name)
+        self._real_inputs.append(real)
+        bar.warn(real_input_text(real))
 
     def planted_bugs(self, bar: Bar) -> None:
         """Try as many planted bugs as fit into their time."""
@@ -208,7 +224,7 @@ class _Night:
         whole = ("the whole night", duration(time.perf_counter() - self._begun))
         return msgspec.structs.replace(
             report,
-            real_inputs=() if self._flights is None else (self._flights,),
+            real_inputs=tuple(self._real_inputs),
             mutants=tuple(self._mutants),
             interrupted=interrupted,
             problems=(*report.problems, *problems),

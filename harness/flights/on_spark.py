@@ -101,8 +101,9 @@ def run_flights_on_spark(
     faults = planned_deaths(seed, year.total)
     spec = year.spec(folder, faults, INTERVAL_RECORDS, BUFFER_RECORDS)
     runtime = (
-        "Spark, in epochs that are one Spark job each; workers are killed by SIGKILL, and the driver with its"
-        f" Java; with a checkpoint every {INTERVAL_RECORDS:,} records"
+        "Spark, each epoch a Spark job; the Python workers of tasks are killed by SIGKILL, and once the"
+        " driver with its Java, for which another one stands ready; with a checkpoint every"
+        f" {INTERVAL_RECORDS:,} records"
     )
     with closing(Drivers()) as drivers:
         run = SparkRun(spec, year.lengths, folder, read_rows, progress, drivers, PROCESS_SECONDS)

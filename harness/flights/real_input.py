@@ -76,7 +76,11 @@ def objection_of(trial: FlightsTrial) -> str:
 
 def real_kill_of(recovery: Recovery) -> RealKill:
     """Return a death and its recovery as the page shows them."""
-    victim = {"kill_process": f"the process, in {recovery.task}", "kill_all": "all tasks"}
+    victim = {
+        "kill_process": f"the process, in {recovery.task}",
+        "kill_all": "all tasks",
+        "tear_write": f"{recovery.task}, in the middle of its write",
+    }
     return RealKill(
         point=recovery.point,
         task=victim.get(recovery.kind, recovery.task),

@@ -10,6 +10,7 @@ import pytest
 from harness import nightly
 from harness.campaign.pipeline import CampaignResult, run_campaign
 from harness.family import FamilyError, family_names
+from harness.flights import on_spark as flights_on_spark
 from harness.flights import trial as flights_trial
 from harness.flights.data import DataMissing, write_year
 from harness.mutants import find_mutant
@@ -45,6 +46,8 @@ def small(monkeypatch):
     monkeypatch.setattr(nightly, "usable_processors", lambda: 1)
     monkeypatch.setattr(flights_trial, "INTERVAL_RECORDS", 200)
     monkeypatch.setattr(flights_trial, "BUFFER_RECORDS", 10)
+    monkeypatch.setattr(flights_on_spark, "INTERVAL_RECORDS", 400)
+    monkeypatch.setattr(flights_on_spark, "BUFFER_RECORDS", 10)
 
 
 @pytest.fixture
@@ -69,9 +72,11 @@ def test_a_night_that_passes_tells_of_all_its_parts(small, spark, tmp_path, monk
     monkeypatch.setattr(nightly, "run_campaign", run_campaign)
     assert nightly.nightly(tmp_path, seconds=10, seed=7, junit=tmp_path / "junit.xml") == 0
     report = read(tmp_path)
-    [real] = report.real_inputs
-    assert (real.records, real.rows_expected, real.rows_different, real.error) == (6000, 6000, 0, "")
-    assert (len(real.kills), real.rescales) == (12, 2)
+    local, on_spark = report.real_inputs
+    for real in (local, on_spark):
+        assert (real.records, real.rows_expected, real.rows_different, real.error) == (6000, 6000, 0, "")
+    assert (len(local.kills), local.rescales) == (12, 2)
+    assert (on_spark.name, len(on_spark.kills)) == ("flights on Spark", 6)
     assert [mutant.killed for mutant in report.mutants] == [True]
     assert report.facts.scenarios > 0
     assert report.oracles is not None
@@ -97,7 +102,7 @@ def test_a_night_without_its_data_fails_and_does_the_rest(smallest, tmp_path, ca
     for _ in range(2):
         assert nightly.nightly(tmp_path, seconds=1) == 1
     report = read(tmp_path)
-    assert [real.error for real in report.real_inputs] == ["the flights are not installed: make setup"]
+    assert [real.error for real in report.real_inputs] == ["the flights are not installed: make setup"] * 2
     # No more has the campaign, which is none here: a night that tried nothing must not pass.
     assert report.problems == ("the campaign came to no scenario",)
     assert [mutant.killed for mutant in report.mutants] == [True]

@@ -1,0 +1,91 @@
+"""The year of flights on Spark: who is to die where, and what becomes of a part of the year."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.family import load_family
+from harness.flights import on_spark
+from harness.flights.data import ROWS, write_year
+from harness.flights.on_spark import (
+    INTERVAL_RECORDS,
+    NAME,
+    WORKER_KILLS,
+    planned_deaths,
+    run_flights_on_spark,
+)
+from harness.flights.oracle import compare_year
+from harness.flights.real_input import real_input_of
+from harness.scenario import VALID
+from harness.systems.spark import DRIVER_POINTS, MISSING
+from reports.headline import real_input_failed, real_input_text
+
+SEEDS = range(200)
+EPOCHS = ROWS // INTERVAL_RECORDS
+
+
+def test_every_plan_has_the_deaths_of_five_workers_and_one_driver():
+    for seed in SEEDS:
+        plan = planned_deaths(seed, ROWS)
+        assert plan == planned_deaths(seed, ROWS)
+        [driver] = [fault for fault in plan if fault.kind == "kill_process"]
+        workers = [fault for fault in plan if fault is not driver]
+        assert len(workers) == WORKER_KILLS
+        assert driver.point in DRIVER_POINTS
+        assert driver.rescale_to == 3
+        # After a pre-commit, between snapshot and upload, in the middle of a write, and all at once.
+        assert {
+            ("kill_task", "pre_committed"),
+            ("kill_task", "snapshotted"),
+            ("tear_write", "snapshotted"),
+        } <= {(fault.kind, fault.point) for fault in workers}
+        assert [fault.kind for fault in workers].count("kill_all") == 1
+        assert all(fault.point in VALID[fault.kind] for fault in plan)
+        assert not {(fault.kind, fault.point) for fault in plan} & MISSING
+
+
+def test_every_plan_is_spread_over_the_year_in_the_order_of_time():
+    for seed in SEEDS:
+        plan = planned_deaths(seed, ROWS)
+        checkpoints = [fault.checkpoint for fault in plan if fault.checkpoint]
+        assert checkpoints == sorted(set(checkpoints))
+        assert checkpoints[0] >= 1
+        assert checkpoints[-1] < EPOCHS
+        assert checkpoints[-1] - checkpoints[0] >= EPOCHS // 2
+        # There is something to go on from when the driver dies.
+        assert plan[0].kind != "kill_process"
+    assert len({planned_deaths(seed, ROWS) for seed in SEEDS}) == len(SEEDS)
+
+
+@pytest.mark.spark
+@pytest.mark.local_kill
+def test_a_part_of_the_year_comes_out_right_under_all_deaths(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(on_spark, "INTERVAL_RECORDS", 700)
+    monkeypatch.setattr(on_spark, "BUFFER_RECORDS", 20)
+    (tmp_path / "part").mkdir()
+    files = []
+    for path in write_year(tmp_path / "whole"):
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        files.append(tmp_path / "part" / path.name)
+        files[-1].write_text("".join(lines[:3001]), encoding="utf-8")
+    seen = []
+    trial = run_flights_on_spark(
+        files, tmp_path / "run", 1, progress=lambda history: seen.append(len(history.events))
+    )
+    assert trial.verdict.violations == ()
+    assert (trial.kills, trial.records) == (6, 9000)
+    assert trial.checkpoints >= 9000 // 700
+    # One driver died, and another one came to the end.
+    assert len(seen) == 2
+    comparison = compare_year(spark, load_family("flights"), files, trial.output)
+    assert (comparison.expected, comparison.committed, comparison.equal) == (9000, 9000, True)
+    real = real_input_of(trial, comparison, "make nightly", NAME)
+    assert not real_input_failed(real)
+    assert real_input_text(real) == "flights on Spark: 9,000 records under 6 kills, equal to the row"
+    assert sum("in the middle of its write" in kill.task for kill in real.kills) == 1
+    assert all(kill.recovery_seconds is not None for kill in real.kills)
+    # Deaths that did not come true are no proof, though all rows are right.
+    trial.history.statistics.recoveries.pop()
+    missed = real_input_of(trial, comparison)
+    assert real_input_failed(missed)
+    assert missed.error == "only 5 of 6 planned kills struck"
