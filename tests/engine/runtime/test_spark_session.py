@@ -180,3 +180,16 @@ def test_an_error_of_a_worker_is_told_by_what_it_raised(spark: SparkSession) -> 
     error = caught.value
     assert isinstance(error, Exception)
     assert one_line(error) == "KeyError: 'what the worker raised'"
+
+
+def test_without_sql_jobs_run_and_nothing_stays_behind(short_folder: Path) -> None:
+    program = """
+from engine.runtime.spark_session import running_context, spark_context
+with spark_context(name="mine") as context:
+    assert running_context() is context
+    assert context.parallelize([1, 2], 2).map(lambda number: number + 1).sum() == 5
+assert running_context() is None
+"""
+    done = run_program(program, short_folder)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert list(short_folder.iterdir()) == []
