@@ -28,7 +28,7 @@ from harness.failures import shrink_scenario, what_it_takes, write_scenario
 from harness.family import Family, FamilyError, family_names, load_family
 from harness.running.outcome import Outcome, outcome_of
 from harness.scenario import Scenario, read_scenario
-from harness.systems.protocol import Capability, find_system
+from harness.systems.protocol import Capability, find_system, let_go
 from harness.trial import check_family, scenario_of, try_scenario
 
 
@@ -65,7 +65,8 @@ def replay_command(subject: str, family: str | None, trace: bool, system: str, a
     on_trial = find_system(system)
     if trace and Capability.TRACE not in on_trial.capabilities:
         raise UsageError(f"system {system!r} gives no trace: leave --trace away, or replay it simulated")
-    trial = try_scenario(loaded, scenario, trace=trace, system=on_trial)
+    with let_go(on_trial):
+        trial = try_scenario(loaded, scenario, trace=trace, system=on_trial)
     outcome = outcome_of(scenario, trial.history, trial.verdict)
     if as_json:
         document = verdict_document(outcome)

@@ -36,7 +36,7 @@ from harness.running.pool import (
 )
 from harness.running.tally import Tally
 from harness.running.worker import run_batch
-from harness.systems.protocol import System, find_system
+from harness.systems.protocol import System, find_system, let_go
 from harness.trial import SIMULATED, Trial, check_family, run_scenario, scenario_of, try_scenario
 
 __all__ = [
@@ -128,7 +128,7 @@ def run(
     result = RunResult(loaded, tuple(families), seed, count, system=find_system(system))
     started = perf_counter()
     batches = _batches(scenarios, count, started + max_time if max_time is not None else None)
-    with open_output(out) as lines:
+    with open_output(out) as lines, let_go(result.system):
         ordered = _InOrder(result.tally, lines, progress)
         try:
             if count == 1:

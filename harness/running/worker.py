@@ -25,7 +25,7 @@ from harness.family import Family, FamilyError, load_family
 from harness.running.outcome import to_line
 from harness.running.pool import Batch, Done, Start, read_message, write_message
 from harness.seeds import numbered
-from harness.systems.protocol import System, find_system
+from harness.systems.protocol import System, find_system, let_go
 from harness.trial import run_scenario, scenario_of
 
 _SECONDS_BETWEEN_LOOKS = 1.0
@@ -64,11 +64,12 @@ def main() -> None:
     system = find_system(start.system)
     # What is loaded by now stays: the garbage collector need not look through it again and again.
     gc.freeze()
-    while isinstance(batch := read_message(sys.stdin.buffer), Batch):
-        try:
-            write_message(messages, run_batch(families, start.seed, batch, system))
-        except BrokenPipeError:
-            break
+    with let_go(system):
+        while isinstance(batch := read_message(sys.stdin.buffer), Batch):
+            try:
+                write_message(messages, run_batch(families, start.seed, batch, system))
+            except BrokenPipeError:
+                break
     # Whatever a family has left behind (threads, exit handlers) must not hold the parent up.
     os._exit(0)
 

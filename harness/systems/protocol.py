@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 from harness.family import Family
 from harness.history import History
@@ -71,6 +72,24 @@ class System(Protocol):
 
     def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
         """Run the scenario to its end; with ``trace`` the history carries the full trace, if it can."""
+
+
+@runtime_checkable
+class Closable(Protocol):
+    """A system that keeps something running between two scenarios."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+@contextmanager
+def let_go(system: System) -> Iterator[None]:
+    """End in the end what a system keeps running between two scenarios, if it does."""
+    try:
+        yield
+    finally:
+        if isinstance(system, Closable):
+            system.close()
 
 
 class UnknownSystem(Exception):

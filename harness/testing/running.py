@@ -13,14 +13,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Final, Protocol, runtime_checkable
+from typing import Final
 
 from harness.errors import USAGE, exit_code_of, line_of
 from harness.family import Family, source_file
 from harness.plan import SEED
 from harness.running.tally import Tally
 from harness.settings import load_settings
-from harness.systems.protocol import System, find_system
+from harness.systems.protocol import Closable, System, find_system
 from harness.testing.families import FamilyLike, find_family, found_by_children, needed_paths
 from harness.testing.proof import Proof, prove, replay
 from harness.testing.wording import Desk, failures_text, first_line
@@ -57,14 +57,6 @@ class Systems:
             if isinstance(system, Closable):
                 system.close()
         self._started.clear()
-
-
-@runtime_checkable
-class Closable(Protocol):
-    """A system that keeps something running between two scenarios."""
-
-    def close(self) -> None:
-        """End it."""
 
 
 @dataclass(frozen=True, slots=True)

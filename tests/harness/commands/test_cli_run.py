@@ -11,6 +11,7 @@ import pytest
 from harness.family import load_family
 from harness.running.outcome import from_line
 from harness.running.runner import OUTCOMES
+from reports.text import counted
 
 if TYPE_CHECKING:
     from tests.harness.commands.conftest import Command
@@ -36,6 +37,31 @@ def test_the_local_runtime_stands_trial_in_processes_of_its_own(onceproof: Comma
     assert sum(outcome.kills for outcome in outcomes) > 0
     replayed = onceproof("replay", str(outcomes[0].seed), "--family", "word_count", "--system", "local")
     assert replayed.code == 0
+
+
+@pytest.mark.spark
+@pytest.mark.local_kill
+def test_the_engine_on_spark_stands_trial_with_a_driver_and_workers_of_its_own(onceproof: Command) -> None:
+    ended = onceproof(
+        "run", "word_count", "--system", "spark", "--scenarios", "2", "--seed", "9", "-n", "1", "--out", "out"
+    )
+    assert ended.code == 0, ended.error
+    report = json.loads(Path("out", "report.json").read_bytes())
+    assert report["facts"]["system"] == "spark"
+    # What cannot strike there has no cell, and is told.
+    cells = {(cell["kind"], cell["point"]) for cell in report["coverage"]["cells"]}
+    assert ("kill_task", "pre_committed") in cells
+    assert ("lose_message", "notified") not in cells
+    outcomes = [from_line(line) for line in Path("out", OUTCOMES).read_bytes().splitlines()]
+    assert sum(outcome.kills for outcome in outcomes) > 0
+    planned = sum([sum(outcome.not_applicable.values()) for outcome in outcomes])
+    assert planned > 0
+    told = f"{counted(planned, 'planned fault')} that cannot strike this system"
+    assert ["not applicable", told] in report["facts"]["others"]
+    replayed = onceproof(
+        "replay", str(outcomes[0].seed), "--family", "word_count", "--system", "spark", "--json"
+    )
+    assert (replayed.code, json.loads(replayed.out)["verdict"]) == (0, "passed")
 
 
 @pytest.mark.local_kill

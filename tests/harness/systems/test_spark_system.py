@@ -229,6 +229,26 @@ def test_a_family_of_a_users_own_is_run_from_its_file(system, tmp_path):
     assert len(list((tmp_path / "runs").glob("*/events-1.jsonl*"))) >= 3
 
 
+def test_workers_find_modules_where_the_driver_was_told_to_look(tmp_path, monkeypatch):
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library" / "counting.py").write_text("def following(number):\n    return number + 1\n")
+    text = Path(str(load_family("word_count").__file__)).read_text(encoding="utf-8")
+    path = tmp_path / "mine.py"
+    path.write_text(
+        text.replace('name = "word_count"', 'name = "mine"').replace(
+            "count = (self._count.value() or 0) + 1",
+            "from counting import following\n\n        count = following(self._count.value() or 0)",
+        ),
+        encoding="utf-8",
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "library"))
+    scenario = msgspec.structs.replace(scenario_of(3), family="mine", faults=())
+    with closing(SparkSystem()) as system:
+        history, verdict = tried(system, scenario, load_family(str(path)))
+    assert verdict.violations == ()
+    assert history.events[-1][1] == JOB_FINISHED
+
+
 def test_an_error_of_the_family_ends_the_run_with_its_name(system, tmp_path):
     text = Path(str(load_family("word_count").__file__)).read_text(encoding="utf-8")
     path = tmp_path / "broken.py"
