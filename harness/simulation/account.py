@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from engine.checkpoint.metadata import CheckpointMetadata
-from engine.connectors.two_phase import TwoPhaseCommitSinkFunction
 from engine.job.events import Deploy
 from engine.operators.sink import SinkOperator
 from engine.operators.source import SourceOperator
@@ -148,4 +147,5 @@ class Account:
 
 @lru_cache(maxsize=256)
 def _lists_transactions(kind: Any) -> bool:
-    return issubclass(kind, TwoPhaseCommitSinkFunction)
+    """Whether a function is a transactional sink, or one around it."""
+    return hasattr(kind, "pending_transactions")

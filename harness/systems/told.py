@@ -17,7 +17,6 @@ from typing import Any
 
 from engine.checkpoint.events import CheckpointAborted, CheckpointCompleted, CheckpointTriggered
 from engine.checkpoint.metadata import CheckpointMetadata
-from engine.connectors.two_phase import TwoPhaseCommitSinkFunction
 from engine.job.events import Deploy, MasterEvent
 from engine.operators.sink import SinkOperator
 from engine.operators.source import SourceOperator
@@ -107,7 +106,8 @@ def say_snapshot(log: EventLog, task: Task, effect: StoreSnapshot) -> None:
     transactions: list[Any] = []
     if isinstance(head, SourceOperator):
         cut = records_read(head)
-    if isinstance(tail, SinkOperator) and isinstance(tail.function, TwoPhaseCommitSinkFunction):
+    if isinstance(tail, SinkOperator) and hasattr(tail.function, "pending_transactions"):
+        # A transactional sink, or one around it.
         transactions = tail.function.pending_transactions()
     log.say(
         event_log.SNAPSHOT_TAKEN,

@@ -1,0 +1,120 @@
+"""The 75th and the 99th percentile of each hour: a window whose function needs all its values at once.
+
+Values are ranked (the least that so many percent of all do not exceed), so ties and windows of one value have
+a certain answer. The logs are in order, and time goes on with the slowest of them: so nothing is ever late,
+each window comes out once, and only when it does is the run's to say.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from engine.durations import Time
+from engine.types import Types
+from engine.windows.assigners import TumblingEventTimeWindows
+from engine.windows.functions import ProcessWindowFunction, WindowContext
+from harness.chance import Chance
+from harness.family import Declared, JobIO, Records, Role, Rows, Workload
+from scenarios._event_time import watermarks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from engine.environment import StreamExecutionEnvironment
+
+name = "percentiles"
+generator_version = 1
+declares = True
+tasks: dict[str, Role] = {"requests": "source", "hours": "keyed", "table": "sink"}
+record_schema = "service STRING, millis BIGINT"
+row_schema = "service STRING, hour BIGINT, p75 BIGINT, p99 BIGINT, requests BIGINT"
+oracle_sql = """
+SELECT scenario_id, service, timestamp - timestamp % 3600000 AS hour,
+       element_at(sort_array(collect_list(millis)), cast(ceil(75 * count(*) / 100) AS INT)) AS p75,
+       element_at(sort_array(collect_list(millis)), cast(ceil(99 * count(*) / 100) AS INT)) AS p99,
+       count(*) AS requests
+FROM records GROUP BY scenario_id, service, timestamp - timestamp % 3600000
+"""
+
+SERVICES = ("login", "search", "pay")
+HOUR_MS = 3_600_000
+
+
+def generate(random: Random) -> Workload:
+    """Draw up to four logs in order; some hours are empty, and many requests take equally long."""
+    chance = Chance(random)
+    logs = chance.weighted([(1, 2), (2, 3), (4, 2)])
+    services = SERVICES[: chance.integer(1, 3)]
+    longest = chance.weighted([(5, 1), (20, 3), (40, 3)])
+    records = {}
+    for log in range(logs):
+        now = 0
+        requests = []
+        for _ in range(chance.integer(0, longest)):
+            now += chance.weighted([(0, 2), (1, 1), (chance.integer(0, HOUR_MS // 4), 6), (HOUR_MS, 1)])
+            if chance.chance(0.1):
+                # On to the first or the last millisecond of the next hour.
+                now += HOUR_MS - now % HOUR_MS + chance.choice((0, HOUR_MS - 1))
+            requests.append((now, (chance.choice(services), chance.choice((3, 5, 8, 200, 4_000)))))
+        records[f"log-{log}"] = tuple(requests)
+    return Workload(records, {"logs": logs, "services": len(services)})
+
+
+class Percentiles(ProcessWindowFunction):
+    """Ranks all values of a window."""
+
+    def process(
+        self, key: str, context: WindowContext, elements: Iterable[tuple[str, int]]
+    ) -> Iterator[tuple[str, int, int, int, int]]:
+        """Emit both percentiles."""
+        ranked = sorted(millis for _, millis in elements)
+        hour: int = context.window().start
+        yield key, hour, percentile(ranked, 75), percentile(ranked, 99), len(ranked)
+
+
+def percentile(ranked: list[int], percent: int) -> int:
+    """Return the least value that ``percent`` of the ranked ones do not exceed."""
+    return ranked[-(-percent * len(ranked) // 100) - 1]
+
+
+def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
+    """Build requests -> hours -> table, both edges keyed by the service."""
+    number = Types.LONG()
+    requests = env.from_source(io.source("requests"), watermarks(0), "requests").uid("requests")
+    hours = (
+        requests.set_parallelism(io.source_parallelism)
+        .key_by(_service, Types.STRING())
+        .window(TumblingEventTimeWindows.of(Time.hours(1)))
+        .process(Percentiles(), Types.TUPLE([Types.STRING(), number, number, number, number]))
+        .name("hours")
+        .uid("hours")
+        .set_parallelism(io.parallelism)
+    )
+    table = hours.key_by(_service, Types.STRING()).add_sink(io.sink("table"))
+    table.name("table").uid("table").set_parallelism(io.sink_parallelism)
+
+
+def _service(value: tuple[Any, ...]) -> str:
+    service: str = value[0]
+    return service
+
+
+def expected(records: Records, declared: Declared) -> Rows:
+    """Count, of the values of each hour, how many are not greater than each."""
+    hours: dict[tuple[Any, int], list[int]] = {}
+    for log in records.values():
+        for timestamp, request in log:
+            assert isinstance(request, tuple)
+            hours.setdefault((request[0], timestamp // HOUR_MS * HOUR_MS), []).append(int(request[1] or 0))
+    rows = [(*hour, _least(values, 75), _least(values, 99), len(values)) for hour, values in hours.items()]
+    if declared.is_whole:
+        return rows
+    given = set(declared.rows)
+    return [row for row in rows if row in given]
+
+
+def _least(values: list[int], percent: int) -> int:
+    """Return the least of the values that so many percent of them do not exceed."""
+    enough = percent * len(values)
+    return min(value for value in values if sum(each <= value for each in values) * 100 >= enough)
