@@ -10,7 +10,7 @@ The draws come from a seed that is derived from the scenario: what a shrink does
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from random import Random
 from typing import Final
@@ -51,7 +51,9 @@ def small_scenarios(scenario: Scenario, found: Scenario | None = None) -> Iterat
     """
     digest = sha256(to_json(scenario).encode()).digest()
     chance = Chance(Random(int.from_bytes(digest[:8], "big")))
-    most = scenario.record_count() if len(scenario.faults) <= MOST_FAULTS else MOST_RECORDS
+    # Of too many faults two may do, if they are not all that is left.
+    too_many = len(scenario.faults) > MOST_FAULTS
+    most = MOST_RECORDS if too_many else scenario.record_count()
     first_of = exchanging_splits(found or scenario)
     values = _values(scenario, first_of) or _values(found or scenario, first_of)
     # A split with values of its own that are all gone has nothing to be given.
@@ -71,9 +73,14 @@ def small_scenarios(scenario: Scenario, found: Scenario | None = None) -> Iterat
             # What is cut by key groups may be cut wrongly in three parts and rightly in two.
             keyed = scenario.parallelism
         interval = chance.choice((10, 15, 20, scenario.checkpoint_interval_ms))
-        if chance.chance(0.5):
-            material = chance.sample(scenario.faults, chance.integer(0, MOST_FAULTS))
-            faults = tuple([_moved(chance, fault) for fault in material])
+        if chance.chance(0.9 if too_many else 0.5):
+            material = chance.sample(
+                scenario.faults, MOST_FAULTS if too_many else chance.integer(0, MOST_FAULTS)
+            )
+            if chance.chance(0.3):
+                faults = _moved_together(chance, material)
+            else:
+                faults = tuple([_moved(chance, fault) for fault in material])
         else:
             faults = draw_faults(chance, _stage(scenario, Parallelism(source, keyed, sink), count, interval))
         yield replace(
@@ -124,6 +131,16 @@ def _moved(chance: Chance, fault: Fault) -> Fault:
         occurrence=1 if fault.point in COORDINATOR_POINTS else chance.integer(1, 4),
         after=chance.choice((0, 1, 2, 4, 8, 16, fault.after)),
         delay=max(1, fault.delay // chance.integer(1, 4)) if fault.kind in LATE_FAULTS else fault.delay,
+    )
+
+
+def _moved_together(chance: Chance, faults: Sequence[Fault]) -> tuple[Fault, ...]:
+    """Return faults that belong to one checkpoint as they are, or all of them some checkpoints earlier."""
+    numbers = [fault.checkpoint for fault in faults if fault.checkpoint]
+    earlier = chance.integer(0, min(numbers) - 1) if numbers else 0
+    return tuple(
+        replace(fault, checkpoint=fault.checkpoint - earlier) if fault.checkpoint else fault
+        for fault in faults
     )
 
 
