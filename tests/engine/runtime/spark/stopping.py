@@ -1,7 +1,7 @@
 """A driver on a cluster with speculation, one of whose tasks is stopped and goes on when its epoch is over.
 
-A program of its own, ``stopping.py FOLDER MASTER POINT``: it runs the word count in FOLDER. The first sink that
-passes POINT in checkpoint 3 is stopped by SIGSTOP; Spark starts another attempt on another host. When
+A program of its own, ``stopping.py FOLDER MASTER POINT``: it runs the word count in FOLDER. The first sink
+that passes POINT in checkpoint 3 is stopped by SIGSTOP; Spark starts another attempt on another host. When
 checkpoint 3 is complete, the stopped one is let go on. What it passes from then on stands in ``passed``.
 """
 
