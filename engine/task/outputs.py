@@ -75,6 +75,10 @@ class HashOutput(Output):
         self._max_parallelism = max_parallelism
         self._index_of_key: dict[Any, int] = {}
 
+    def share_index(self, index_of_key: dict[Any, int]) -> None:
+        """Look keys up in a cache that outlives the task: that of its edge, at this parallelism."""
+        self._index_of_key = index_of_key
+
     def emit(self, records: list[Record]) -> None:
         """Split the buffer by queue; the order within a queue is that of ``records``."""
         select_key = self._key_selector

@@ -30,7 +30,7 @@ from pyspark.sql import SparkSession
 from engine.checkpoint.events import (
     CheckpointAborted,
     CheckpointCompleted,
-    CheckpointExpired,
+    IntervalElapsed,
     MetadataFailed,
     MetadataStored,
     StartTimer,
@@ -46,7 +46,6 @@ from engine.job.events import (
     JobFailed,
     JobFinished,
     RescaleRequested,
-    RestartDue,
     StartJob,
     StartRestartTimer,
 )
@@ -265,6 +264,7 @@ class SparkExecution(JobDriver):
             reports = job.reports()
         except JobLost as error:
             self._has_losses = True
+            _logger.warning("attempt %s: %s", attempt, error)
             self._mailbox.append(TaskFailed(attempt, TaskId(0, 0), str(error), error.is_final))
             return
         records = sum(report.records_read for report in reports)
@@ -383,7 +383,7 @@ class SparkExecution(JobDriver):
 
     def start_timer(self, effect: StartTimer | StartRestartTimer) -> None:
         """Wall clock; epochs follow one another, so no interval is waited for."""
-        if isinstance(effect.event, CheckpointExpired | RestartDue):
+        if not isinstance(effect.event, IntervalElapsed):
             self._sequence += 1
             heapq.heappush(self._timers, (effect.due_ms, self._sequence, effect.event))
 

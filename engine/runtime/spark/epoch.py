@@ -81,6 +81,8 @@ class Deployment(Struct, frozen=True, eq=False):
     incarnation: int
     probe: Probe
     subtask_class: Any
+    key_indexes: dict[tuple[int, int], dict[Any, int]]
+    """By vertex and output: which subtask owns a key, as far as tasks in this process have found out."""
 
     def settings(self, spark_attempt: int) -> TaskSettings:
         """The settings of a task: its attempt is that of Spark's task, so that no two share a name."""
@@ -122,6 +124,7 @@ def unpack(packed: bytes) -> Deployment:
         shipment.incarnation,
         shipment.probe,
         shipment.subtask_class,
+        {},
     )
 
 

@@ -6,11 +6,13 @@ The rules this module lives by:
   likes, and may call the job off.
 - Buffers are pickled by Spark's serializer, in which they are one object each: a shuffle of single records
   would take twice the time.
-- A job that has failed may leave Spark alive, then it can be tried again; a Spark that has gone cannot.
+- A job that has failed may leave Spark alive, then it can be tried again; not where Spark has gone, or where
+  workers cannot import what they are sent.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
@@ -23,11 +25,15 @@ from engine.runtime.spark.epoch import Deployment, Epoch, Report
 from engine.runtime.spark.worker import StageRun
 from engine.runtime.spark_session import one_line
 
+SECONDS_TO_CALL_OFF: Final = 0.5
+ATTEMPTS_TO_CALL_OFF: Final = 60
+
 _groups: Final = count(1)
+_logger = logging.getLogger(__name__)
 
 
 class JobLost(Exception):
-    """A Spark job has failed. ``is_final``: so has Spark. The message is one line."""
+    """A Spark job has failed. ``is_final``: so would the next one. The message is one line."""
 
     def __init__(self, message: str, is_final: bool) -> None:
         super().__init__(message)
@@ -71,16 +77,23 @@ class EpochJob:
             return self._reports
         if not isinstance(failure, Exception):
             raise failure
-        is_final = _is_gone(self._context)
-        what = "Spark has stopped" if is_final else "the epoch's Spark job failed"
-        raise JobLost(f"{what}: {one_line(failure)}", is_final) from failure
+        said = one_line(failure)
+        if _is_gone(self._context):
+            raise JobLost(f"Spark has stopped: {said}", is_final=True) from failure
+        # Workers that lack a module now will lack it the next time.
+        is_final = said.startswith(("ModuleNotFoundError", "ImportError"))
+        raise JobLost(f"the epoch's Spark job failed: {said}", is_final) from failure
 
     def cancel(self) -> None:
         """Call the job off and wait until it is."""
-        # Where Spark has gone, the job has gone with it.
-        with suppress(Py4JError, OSError):
-            self._context.cancelJobGroup(self._group)
-        self._thread.join()
+        # Where Spark has gone, the job has gone with it. One that had not reached Spark yet is called off
+        # again; one that does not end is left alone after a while: nobody refers to what its tasks write.
+        for _ in range(ATTEMPTS_TO_CALL_OFF):
+            with suppress(Py4JError, OSError):
+                self._context.cancelJobGroup(self._group)
+            if self.wait(SECONDS_TO_CALL_OFF):
+                return
+        _logger.warning("%s does not end although it was called off", self._group)
 
     def _run(self) -> None:
         try:
@@ -88,10 +101,13 @@ class EpochJob:
             context.setJobGroup(self._group, f"{self._name}, checkpoint {self._epoch.checkpoint_id}", True)
             first, *others = self._partitions
             stream = context.parallelize(range(first), first).mapPartitionsWithIndex(_numbered)
-            parcels = stream.mapPartitionsWithIndex(StageRun(0, self._shipment, self._epoch))
+            parcels = stream.mapPartitionsWithIndex(
+                StageRun(0, self._partitions, self._shipment, self._epoch)
+            )
             for stage, partitions in enumerate(others, 1):
                 shuffled = parcels.partitionBy(partitions, _itself)
-                parcels = shuffled.mapPartitionsWithIndex(StageRun(stage, self._shipment, self._epoch))
+                run = StageRun(stage, self._partitions, self._shipment, self._epoch)
+                parcels = shuffled.mapPartitionsWithIndex(run)
             self._reports = [parcel[-1] for _, parcel in parcels.collect()]
         except BaseException as failure:
             self._failure = failure

@@ -59,7 +59,7 @@ from engine.task.events import (
     TaskEvent,
     TimerDue,
 )
-from engine.task.outputs import Queue
+from engine.task.outputs import HashOutput, Queue
 from engine.task.state import TaskState
 from engine.task.task import Task
 
@@ -272,6 +272,10 @@ class SubtaskRun:
         for route in self._make_routes():
             queues_to.setdefault((self.task_id, route.output_index), []).append(route.queue)
         connect_task(task, graph, queues_to)
+        indexes = self.deployment.key_indexes
+        for place, output in enumerate(task.outputs):
+            if isinstance(output, HashOutput):
+                output.share_index(indexes.setdefault((self.task_id.vertex, place), {}))
         return task
 
     def _make_routes(self) -> list[Route]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
 from pyspark import Broadcast, TaskContext
 
-from engine.runtime.spark.epoch import Deployment, Epoch
+from engine.messages import AttemptId, TaskFailed, TaskId
+from engine.runtime.spark.epoch import Deployment, Epoch, Report
 from engine.runtime.spark.stages import DRIVER, Parcel
+from engine.runtime.spark.subtask import SubtaskRun
 
 GARBAGE_THRESHOLD: Final = 100_000
 """As in the local runtime: buffers are many young objects that die young."""
@@ -19,17 +21,16 @@ GARBAGE_THRESHOLD: Final = 100_000
 class StageRun:
     """What Spark calls with each partition; it travels with every task, so it is small."""
 
-    def __init__(self, stage: int, shipment: Broadcast[Deployment], epoch: Epoch) -> None:
+    def __init__(
+        self, stage: int, partitions: Sequence[int], shipment: Broadcast[Deployment], epoch: Epoch
+    ) -> None:
         self._stage = stage
+        self._next_partitions = partitions[stage + 1] if stage + 1 < len(partitions) else 1
         self._shipment = shipment
         self._epoch = epoch
 
     def __call__(self, partition: int, arrived: Iterable[Any]) -> Iterator[tuple[int, Parcel]]:
         """Give (partition of the next stage, parcel): what this subtask sends, and what passes through."""
-        deployment = self._shipment.value
-        stages = deployment.stages.tasks
-        next_stage = self._stage + 1
-        next_partitions = len(stages[next_stage]) if next_stage < len(stages) else 1
         mine: list[Parcel] = []
         with _few_garbage_collections():
             # Of what arrives the key of the shuffle has done its work.
@@ -37,21 +38,40 @@ class StageRun:
                 if parcel[0] == self._stage:
                     mine.append(parcel)
                 else:
-                    yield _address(parcel, partition, next_stage, next_partitions), parcel
-            context = TaskContext.get()
-            assert context is not None
-            task_id = stages[self._stage][partition]
-            run = deployment.subtask_class(deployment, self._epoch, task_id, context.taskAttemptId())
-            for parcel in run.run(mine):
-                yield _address(parcel, partition, next_stage, next_partitions), parcel
+                    yield self._address(parcel, partition), parcel
+            for parcel in self._run(partition, mine):
+                yield self._address(parcel, partition), parcel
+
+    def _run(self, partition: int, arrived: list[Parcel]) -> Iterator[Parcel]:
+        context = TaskContext.get()
+        assert context is not None
+        spark_attempt = context.taskAttemptId()
+        try:
+            deployment = self._shipment.value
+        except Exception as error:
+            return iter([_unmade(partition, spark_attempt, error)])
+        task_id = deployment.stages.tasks[self._stage][partition]
+        run: SubtaskRun = deployment.subtask_class(deployment, self._epoch, task_id, spark_attempt)
+        return run.run(arrived)
+
+    def _address(self, parcel: Parcel, partition: int) -> int:
+        """To which partition of the next stage a parcel goes; one that passes through may go to any."""
+        stage = parcel[0]
+        if stage == self._stage + 1:
+            return parcel[1]
+        return (partition if stage == DRIVER else parcel[1]) % self._next_partitions
 
 
-def _address(parcel: Parcel, partition: int, next_stage: int, next_partitions: int) -> int:
-    """To which partition of the next stage a parcel goes; one that passes through may go to any."""
-    stage = parcel[0]
-    if stage == next_stage:
-        return parcel[1]
-    return (partition if stage == DRIVER else parcel[1]) % next_partitions
+def _unmade(partition: int, spark_attempt: int, error: Exception) -> Parcel:
+    """What the driver is told where the job cannot be made in a worker; that would be so the next time."""
+    said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    cause = (
+        f"a Spark worker cannot make the job's tasks: {said}: give workers the modules that the job is made"
+        " of, at a place in their PYTHONPATH"
+    )
+    task, attempt = TaskId(0, partition), AttemptId("")
+    failure = TaskFailed(attempt, task, cause, unrecoverable=True)
+    return DRIVER, 0, 0, 0, Report(task, attempt, {}, (failure,), 0, spark_attempt)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
@@ -154,6 +155,20 @@ def test_a_function_that_raises_fails_its_task_and_not_the_spark_job(job, spark,
     result = execute_on_spark(job.graph(), spark, probe=unlucky)
     assert (result.attempts, result.checkpoints) == (2, 6)
     assert job.rows() == job.counts
+
+
+def test_a_module_that_workers_lack_ends_the_job_with_its_name(job, spark, tmp_path, monkeypatch):
+    (tmp_path / "only_here.py").write_text("def pair(word):\n    return word\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    env = StreamExecutionEnvironment.get_execution_environment(job.configuration())
+    words = env.from_source(job.source, None, "words").map(importlib.import_module("only_here").pair)
+    words.sink_to(FileSink.for_row_format(str(job.output), Encoder.simple_string_encoder()).build())
+    with pytest.raises(
+        JobExecutionFailed, match=r"cannot make .*: No module named 'only_here': give"
+    ) as caught:
+        execute_on_spark(env.get_job_graph("words"), spark)
+    assert "\n" not in str(caught.value)
+    assert job.rows() == Counter()
 
 
 @pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 1)])
