@@ -15,10 +15,22 @@ from engine.connectors.collection import CollectionSource
 from engine.connectors.encoders import Encoder
 from engine.connectors.file_sink import FileSink, OutputFileConfig
 from engine.connectors.files import CsvSource, JsonLinesSource, MalformedRow
+from engine.connectors.idempotent import UpsertSinkFunction
 from engine.connectors.print import PrintSinkFunction
-from engine.connectors.sink import Sink
+from engine.connectors.sink import Sink, SupportsCommitter, SupportsWriterState
+from engine.connectors.sink_writer import (
+    CommitRequest,
+    Committer,
+    CommitterInitContext,
+    CommittingSinkWriter,
+    SinkWriter,
+    StatefulSinkWriter,
+    WriterInitContext,
+)
 from engine.connectors.source import Source, SplitReader
+from engine.connectors.sqlite import SqliteUpsertSink
 from engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
+from engine.connectors.write_ahead import CheckpointCommitter, GenericWriteAheadSink
 from engine.datastream import CloseableIterator, DataStream, DataStreamSink, KeyedStream
 from engine.durations import Duration, Time
 from engine.elements import Watermark
@@ -118,12 +130,17 @@ __all__ = [
     "AllWindowedStream",
     "AppendingState",
     "BroadcastState",
+    "CheckpointCommitter",
     "CheckpointConfig",
     "CheckpointListener",
     "CheckpointedFunction",
     "CheckpointingMode",
     "CloseableIterator",
     "CollectionSource",
+    "CommitRequest",
+    "Committer",
+    "CommitterInitContext",
+    "CommittingSinkWriter",
     "Configuration",
     "ConfigurationError",
     "ContinuousEventTimeTrigger",
@@ -149,6 +166,7 @@ __all__ = [
     "Function",
     "FunctionInitializationContext",
     "FunctionSnapshotContext",
+    "GenericWriteAheadSink",
     "GlobalWindow",
     "GlobalWindowSerializer",
     "GlobalWindows",
@@ -185,14 +203,19 @@ __all__ = [
     "SessionWindowTimeGapExtractor",
     "Sink",
     "SinkFunction",
+    "SinkWriter",
     "SlidingEventTimeWindows",
     "SlidingProcessingTimeWindows",
     "Source",
     "SplitReader",
+    "SqliteUpsertSink",
     "State",
     "StateDescriptor",
     "StateTtlConfig",
+    "StatefulSinkWriter",
     "StreamExecutionEnvironment",
+    "SupportsCommitter",
+    "SupportsWriterState",
     "Time",
     "TimeDomain",
     "TimeEvictor",
@@ -208,6 +231,7 @@ __all__ = [
     "TwoPhaseCommitSinkFunction",
     "TypeInformation",
     "Types",
+    "UpsertSinkFunction",
     "ValueState",
     "ValueStateDescriptor",
     "Watermark",
@@ -219,4 +243,5 @@ __all__ = [
     "WindowFunction",
     "WindowSerializer",
     "WindowedStream",
+    "WriterInitContext",
 ]

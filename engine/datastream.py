@@ -25,6 +25,8 @@ from engine.adapters import (
     key_of,
 )
 from engine.aggregations import ExtremeElement, FieldAggregation, Position, add
+from engine.configuration.options import SINK_COMMITTER_RETRIES
+from engine.connectors.committing import WriterSinkFunction
 from engine.connectors.print import PrintSinkFunction
 from engine.connectors.sink import Sink
 from engine.functions import (
@@ -298,7 +300,8 @@ class DataStream:
     def sink_to(self, sink: Sink) -> DataStreamSink:
         """End the stream in a sink."""
         _check("sink_to", sink, Sink, SinkFunction, "add_sink")
-        return DataStreamSink(self._transform("Sink", partial(_create_sink_operator, sink), None))
+        retries = self._environment.get_configuration().get(SINK_COMMITTER_RETRIES)
+        return DataStreamSink(self._transform("Sink", partial(_create_sink_operator, sink, retries), None))
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Write every value to stdout, each line prefixed with ``sink_identifier``."""
@@ -428,8 +431,11 @@ def _over(upstreams: Upstreams, partitioner: Partitioner) -> Upstreams:
     return tuple([upstream._replace(partitioner=partitioner) for upstream in upstreams])
 
 
-def _create_sink_operator(sink: Sink) -> SinkOperator:
-    return SinkOperator(sink.create_function())
+def _create_sink_operator(sink: Sink, committer_retries: int) -> SinkOperator:
+    function = sink.create_function()
+    if isinstance(function, WriterSinkFunction):
+        function.max_retries = committer_retries
+    return SinkOperator(function)
 
 
 def _check(method: str, value: object, expected: type, other: type, mend: str) -> None:

@@ -179,6 +179,12 @@ AUTO_WATERMARK_INTERVAL: Final[ConfigOption[int]] = ConfigOption(
     parse_duration_ms,
     "How often watermark generators are asked for a watermark; 0: only when records go by.",
 )
+SINK_COMMITTER_RETRIES: Final[ConfigOption[int]] = ConfigOption(
+    "sink.committer.retries",
+    10,
+    at_least(0),
+    "How often a commit that a committer puts off is tried again before it fails.",
+)
 BUFFER_RECORDS: Final[ConfigOption[int]] = ConfigOption(
     "pipeline.buffer-records",
     1000,
@@ -223,6 +229,7 @@ OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     SPARK_MASTER,
     OPERATOR_CHAINING,
     AUTO_WATERMARK_INTERVAL,
+    SINK_COMMITTER_RETRIES,
     BUFFER_RECORDS,
     CHANNEL_BUFFERS,
     ALLOW_PICKLED_STATE,

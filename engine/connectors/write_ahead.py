@@ -1,0 +1,235 @@
+"""Sinks that keep their output in checkpoints until it may be sent (Flink: GenericWriteAheadSink).
+
+For targets without transactions. The rules this module lives by:
+
+- The values between two snapshots are a batch, kept in the checkpoint. When checkpoint n is complete every
+  batch up to n is sent, oldest first, and the target remembers that it was.
+- A batch that the target does not take stays, and is offered again with the next completion; those behind it
+  are offered all the same. If the target raises, they wait, so that nothing overtakes.
+- A restored batch that the target knows is dropped; any other waits for the next completion.
+- A crash between sending and remembering sends the batch twice. So the target must find that it has it
+  already, or take batch and memory at once; else this sink is at-least-once. What names a batch for ever is
+  the checkpoint and the subtask that wrote it: a checkpoint that was not completed has sent nothing.
+- After the end of the input there is no next completion: what cannot be sent with the last one fails the
+  job, and the restore leads to another. Flink would end the job, and lose it.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from engine.connectors.two_phase import CommitFailed
+from engine.functions import (
+    CommittingFunction,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+    SinkFunction,
+)
+from engine.protocol_points import COMMITTED, COMMITTING, PRE_COMMITTED
+from engine.state.descriptors import ListStateDescriptor
+from engine.types import Types
+
+if TYPE_CHECKING:
+    from engine.state.operator import OperatorListState
+    from engine.types import TypeInformation
+
+STATE_NAME = "pending-checkpoints"
+"""As in Flink."""
+_STATE = ListStateDescriptor(STATE_NAME, Types.DYNAMIC())
+
+_logger = logging.getLogger(__name__)
+
+
+class PendingBatch(Struct, frozen=True):
+    """The values that one subtask took between two snapshots; ``checkpoint_id`` is that of the later one."""
+
+    checkpoint_id: int
+    subtask: int
+    attempt: str
+    timestamp_ms: int
+    values: Sequence[Any]
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where it stands in the order of sending."""
+        return self.checkpoint_id, self.subtask
+
+
+class CheckpointCommitter(ABC):
+    """What the target remembers of batches (Flink: CheckpointCommitter)."""
+
+    def open(self) -> None:
+        """Called before it is asked for the first time."""
+
+    def close(self) -> None:
+        """Called at the orderly end and at cancellation, never after a crash."""
+
+    @abstractmethod
+    def commit_checkpoint(self, subtask_idx: int, checkpoint_id: int) -> None:
+        """Remember for ever that the batch was sent."""
+
+    @abstractmethod
+    def is_checkpoint_committed(self, subtask_idx: int, checkpoint_id: int) -> bool:
+        """Whether the batch was sent, by any attempt."""
+
+
+class GenericWriteAheadSink(SinkFunction, CommittingFunction):
+    """Implement ``send_values``, or ``send_batch`` to know more of what is sent.
+
+    ``value_type`` stores values that are not plain data.
+    """
+
+    def __init__(self, committer: CheckpointCommitter, value_type: TypeInformation | None = None) -> None:
+        self._committer = committer
+        self._value_type = value_type
+        self._values: list[Any] = []
+        self._pending: dict[tuple[int, int], PendingBatch] = {}
+        self._finished = False
+        self._final_checkpoint_id: int | None = None
+        """The first one that was taken after the end of the input."""
+        self._is_open = False
+
+    # ---- what a sink implements
+
+    def send_values(self, values: Sequence[Any], checkpoint_id: int, timestamp: int) -> bool:
+        """Send a batch; whether the target has taken all of it. ``timestamp``: when the checkpoint began."""
+        raise NotImplementedError(f"{type(self).__name__} must implement send_values")
+
+    def send_batch(self, batch: PendingBatch) -> bool:
+        """As ``send_values``, for a target that tells batches apart by their subtask, too."""
+        return self.send_values(batch.values, batch.checkpoint_id, batch.timestamp_ms)
+
+    # ---- what a sink may ask
+
+    def pending_batches(self) -> list[PendingBatch]:
+        """What waits to be sent, in the order of sending."""
+        return [self._pending[place] for place in sorted(self._pending)]
+
+    # ---- what the engine calls
+
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        """Take over what the checkpoint lists and the target does not know."""
+        self._take_over(context)
+        if context.is_settled():
+            self._pending.clear()
+
+    def settle(self, context: FunctionInitializationContext) -> None:
+        """Send what the checkpoint lists."""
+        self._take_over(context)
+        try:
+            self._send_up_to(context.get_restored_checkpoint_id() or 0, is_last=True)
+        finally:
+            self.close()
+
+    def abort_unlisted(self) -> None:
+        """What is in no checkpoint is nowhere."""
+
+    def invoke(self, value: Any, context: Any) -> None:
+        """Keep one value."""
+        self._values.append(value)
+
+    def invoke_batch(self, values: list[Any]) -> bool:
+        """Keep many values."""
+        self._values += values
+        return True
+
+    def finish(self) -> None:
+        """The input has ended: the batch of the next snapshot is the last."""
+        self._finished = True
+
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        """Make a batch of what has come since the last time, if anything has."""
+        checkpoint_id = context.get_checkpoint_id()
+        if self._values:
+            runtime_context = self.get_runtime_context()
+            batch = PendingBatch(
+                checkpoint_id,
+                runtime_context.get_index_of_this_subtask(),
+                runtime_context.get_attempt_id(),
+                context.get_checkpoint_timestamp(),
+                self._values,
+            )
+            self._pending[batch.place] = batch
+            self._values = []
+        if self._finished and self._final_checkpoint_id is None:
+            self._final_checkpoint_id = checkpoint_id
+        self.get_runtime_context().probe(PRE_COMMITTED, checkpoint_id)
+        self._state.update([self._stored(batch) for batch in self.pending_batches()])
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Send every batch up to that checkpoint."""
+        final_id = self._final_checkpoint_id
+        self._send_up_to(checkpoint_id, is_last=final_id is not None and checkpoint_id >= final_id)
+
+    def close(self) -> None:
+        """Close the memory of the target."""
+        if self._is_open:
+            self._is_open = False
+            self._committer.close()
+
+    # ---- within
+
+    def _take_over(self, context: FunctionInitializationContext) -> None:
+        self._committer.open()
+        self._is_open = True
+        self._state: OperatorListState = context.get_operator_state_store().get_list_state(_STATE)
+        for stored in self._state.get():
+            batch = self._restored(stored)
+            if not self._committer.is_checkpoint_committed(batch.subtask, batch.checkpoint_id):
+                self._pending[batch.place] = batch
+
+    def _send_up_to(self, checkpoint_id: int, *, is_last: bool) -> None:
+        probe = self.get_runtime_context().probe
+        for batch in self.pending_batches():
+            if batch.checkpoint_id > checkpoint_id:
+                break
+            probe(COMMITTING, checkpoint_id)
+            try:
+                is_sent = self._send(batch)
+            except Exception as error:
+                if is_last:
+                    raise CommitFailed(
+                        f"the batch of checkpoint {batch.checkpoint_id} could not be sent, and no other"
+                        f" checkpoint follows: {error}"
+                    ) from error
+                # The next one must not come before this one.
+                _logger.warning(
+                    "the batch of checkpoint %d could not be sent, it is tried again: %s",
+                    batch.checkpoint_id,
+                    error,
+                )
+                return
+            if is_sent:
+                probe(COMMITTED, checkpoint_id)
+            elif is_last:
+                raise CommitFailed(
+                    f"the target does not take the batch of checkpoint {batch.checkpoint_id},"
+                    " and no other checkpoint follows"
+                )
+
+    def _send(self, batch: PendingBatch) -> bool:
+        """Send a batch unless the target has it; whether it has it now."""
+        committer = self._committer
+        if not committer.is_checkpoint_committed(batch.subtask, batch.checkpoint_id):
+            if not self.send_batch(batch):
+                return False
+            committer.commit_checkpoint(batch.subtask, batch.checkpoint_id)
+        del self._pending[batch.place]
+        return True
+
+    def _stored(self, batch: PendingBatch) -> list[Any]:
+        values = list(batch.values)
+        if self._value_type is not None:
+            values = [self._value_type.encode(value) for value in values]
+        return [batch.checkpoint_id, batch.subtask, batch.attempt, batch.timestamp_ms, values]
+
+    def _restored(self, stored: Sequence[Any]) -> PendingBatch:
+        checkpoint_id, subtask, attempt, timestamp_ms, values = stored
+        if self._value_type is not None:
+            values = [self._value_type.decode(value) for value in values]
+        return PendingBatch(checkpoint_id, subtask, attempt, timestamp_ms, values)

@@ -1,0 +1,154 @@
+"""Committables by checkpoint; what Flink's own classes answered is in the conformance vectors."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.connectors.committables import (
+    CommitFailedUnexpectedly,
+    CommitGivenUp,
+    CommittableCollector,
+    CommittableSummary,
+    CommittableWithLineage,
+    DuplicateSummary,
+    IncompleteCommittables,
+    UnexpectedCommittable,
+)
+from engine.connectors.sink_writer import Committer
+
+
+class Told(Committer):
+    """Commits, and says of each committable what it is told to, one call after another."""
+
+    def __init__(self, **says):
+        self.says = {committable: list(words) for committable, words in says.items()}
+        self.calls = []
+
+    def commit(self, committables):
+        self.calls.append([request.get_committable() for request in committables])
+        for request in committables:
+            words = self.says.get(request.get_committable())
+            if words:
+                words.pop(0)(request)
+
+
+def collector(**batches):
+    """``c3s1=("a",)``: subtask 1 gave "a" for checkpoint 3."""
+    made = CommittableCollector()
+    for name, committables in batches.items():
+        checkpoint_id, subtask = map(int, name[1:].split("s"))
+        made.add_summary(CommittableSummary(subtask, checkpoint_id, len(committables)))
+        for committable in committables:
+            made.add(CommittableWithLineage(subtask, checkpoint_id, committable))
+    return made
+
+
+def retry(request):
+    request.retry_later()
+
+
+def test_all_of_one_checkpoint_go_in_one_call_whoever_wrote_them():
+    made = collector(c2s0=("c",), c1s0=("a",), c1s1=("b",))
+    committer = Told()
+    assert made.due(1) == [1]
+    assert made.commit(1, committer).successful == ("a", "b")
+    assert committer.calls == [["a", "b"]]
+    assert made.pending() == ["c"]
+    assert made.due(7) == [2]
+
+
+def test_checkpoint_without_committables_is_done_with_without_a_call_and_forgotten():
+    made = collector(c1s0=())
+    committer = Told()
+    assert made.commit(1, committer).successful == ()
+    assert committer.calls == []
+    assert made.due(7) == []
+
+
+def test_only_what_is_put_off_is_tried_again_and_it_knows_how_often():
+    retries = []
+
+    def twice(request):
+        retries.append(request.get_number_of_retries())
+        request.retry_later()
+
+    committer = Told(a=[twice, twice, lambda request: retries.append(request.get_number_of_retries())])
+    assert collector(c1s0=("a", "b")).commit(1, committer).successful == ("a", "b")
+    assert committer.calls == [["a", "b"], ["a"], ["a"]]
+    assert retries == [0, 1, 2]
+
+
+@pytest.mark.parametrize("max_retries", [0, 1, 10])
+def test_after_so_many_retries_it_is_given_up_and_what_waits_is_still_known(max_retries):
+    made = collector(c1s0=("a", "b"))
+    committer = Told(a=[retry] * 20)
+    with pytest.raises(CommitGivenUp, match=rf"1 committables failed after {max_retries} retries: \['a'\]"):
+        made.commit(1, committer, max_retries)
+    assert len(committer.calls) == max_retries + 1
+    assert made.pending() == ["a", "b"], "the restore commits both again"
+
+
+def test_what_is_left_of_a_committable_is_what_is_tried_again():
+    committer = Told(ab=[lambda request: request.update_and_retry_later("b")])
+    assert collector(c1s0=("ab",)).commit(1, committer).successful == ("b",)
+    assert committer.calls == [["ab"], ["b"]]
+
+
+def test_what_had_been_committed_is_a_success():
+    committer = Told(a=[lambda request: request.signal_already_committed()])
+    assert collector(c1s0=("a",)).commit(1, committer).successful == ("a",)
+
+
+def test_known_failure_is_dropped_and_told_apart():
+    reason = ValueError("gone")
+    committer = Told(a=[lambda request: request.signal_failed_with_known_reason(reason)])
+    made = collector(c1s0=("a", "b"))
+    committed = made.commit(1, committer)
+    assert (committed.successful, committed.failed) == (("b",), ("a",))
+    assert made.pending() == []
+
+
+def test_unknown_failure_fails_the_job_with_its_reason_and_nothing_is_forgotten():
+    reason = ValueError("who knows")
+    committer = Told(a=[lambda request: request.signal_failed_with_unknown_reason(reason)])
+    made = collector(c1s0=("a",))
+    with pytest.raises(CommitFailedUnexpectedly, match="commit of 'a' failed: who knows") as raised:
+        made.commit(1, committer)
+    assert raised.value.__cause__ is reason
+    assert made.pending() == ["a"]
+
+
+def test_incomplete_batch_is_not_committed():
+    made = CommittableCollector()
+    made.add_summary(CommittableSummary(0, 1, 2))
+    made.add(CommittableWithLineage(0, 1, "a"))
+    committer = Told()
+    with pytest.raises(IncompleteCommittables, match="announced 2 committables for checkpoint 1, 1"):
+        made.commit(1, committer)
+    assert committer.calls == []
+
+
+def test_what_no_summary_announced_is_refused():
+    made = collector(c1s0=("a",))
+    for subtask, checkpoint_id in ((0, 1), (1, 1), (0, 2)):
+        with pytest.raises(UnexpectedCommittable, match="was not announced"):
+            made.add(CommittableWithLineage(subtask, checkpoint_id, "b"))
+    with pytest.raises(DuplicateSummary, match="a second summary of subtask 0 for checkpoint 1"):
+        made.add_summary(CommittableSummary(0, 1, 1))
+
+
+def test_restored_committables_of_several_subtasks_come_together():
+    stored = [*collector(c1s0=("a",), c2s0=("b",)).stored(), *collector(c1s1=("c",), c1s0=()).stored()]
+    made = CommittableCollector()
+    made.restore(stored)
+    made.restore(collector(c1s0=("d",)).stored())
+    assert made.due(9) == [1, 2]
+    assert made.commit(1, Told()).successful == ("a", "d", "c")
+    assert made.commit(2, Told()).successful == ("b",)
+
+
+def test_what_is_stored_does_not_change_when_the_collector_does():
+    made = collector(c1s0=("a",))
+    stored = made.stored()
+    made.commit(1, Told())
+    assert stored == [[1, 0, 1, ["a"]]]

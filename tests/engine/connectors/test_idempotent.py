@@ -1,0 +1,193 @@
+"""Sinks that write by key: nothing is acknowledged that only a buffer has; repeating changes nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from engine import SqliteUpsertSink, StreamExecutionEnvironment, UpsertSinkFunction
+from engine.connectors.sqlite import UnwritableRow
+from engine.runtime.local import JobExecutionFailed
+
+
+class Table(UpsertSinkFunction):
+    """Writes into a dict, and notes each writing."""
+
+    def __init__(self, rows, writings, buffered_keys=3):
+        super().__init__(buffered_keys)
+        self.rows = rows
+        self.writings = writings
+
+    def key_of(self, value):
+        return value[0]
+
+    def upsert(self, rows):
+        self.writings.append(dict(rows))
+        self.rows.update(rows)
+
+
+@pytest.fixture
+def rows():
+    return {}
+
+
+@pytest.fixture
+def writings():
+    return []
+
+
+@pytest.fixture
+def job(sink_job, rows, writings):
+    return sink_job(lambda: Table(rows, writings))
+
+
+def write(job, *values):
+    for value in values:
+        job.functions[0].invoke(value, None)
+
+
+def test_what_waits_is_written_before_the_snapshot(job, rows):
+    job.start()
+    write(job, ("a", 1), ("b", 1))
+    assert rows == {}
+    job.snapshot(1)
+    assert rows == {"a": ("a", 1), "b": ("b", 1)}
+
+
+def test_of_several_values_for_a_key_the_last_one_is_written(job, writings):
+    job.start()
+    write(job, ("a", 1), ("b", 1), ("a", 2))
+    job.snapshot(1)
+    job.snapshot(2)
+    assert writings == [{"a": ("a", 2), "b": ("b", 1)}]
+
+
+def test_full_buffer_is_written(job, writings):
+    job.start()
+    write(job, ("a", 1), ("b", 1), ("a", 2), ("c", 1), ("d", 1))
+    assert writings == [{"a": ("a", 2), "b": ("b", 1), "c": ("c", 1)}]
+
+
+def test_end_of_the_input_writes_the_rest(job, rows):
+    job.start()
+    write(job, ("a", 1))
+    job.functions[0].finish()
+    assert rows == {"a": ("a", 1)}
+
+
+def test_restored_job_that_repeats_itself_comes_to_the_same(job, rows):
+    job.start()
+    write(job, ("a", 1))
+    job.snapshot(1)
+    write(job, ("a", 2), ("b", 1), ("c", 1))
+    assert rows["a"] == ("a", 2)
+    job.start(restored=1)
+    write(job, ("a", 2), ("b", 1), ("c", 1))
+    job.functions[0].finish()
+    assert rows == {"a": ("a", 2), "b": ("b", 1), "c": ("c", 1)}
+
+
+def test_buffer_of_nothing_is_refused(rows, writings):
+    with pytest.raises(ValueError, match="0 keys to buffer: at least 1"):
+        Table(rows, writings, 0)
+
+
+# SQLite.
+
+
+def table(path, name="totals"):
+    with sqlite3.connect(path) as connection:
+        found = sorted(connection.execute(f'SELECT * FROM "{name}"'))
+    connection.close()
+    return found
+
+
+def test_table_has_the_last_row_of_each_key_after_a_crash_too(sink_job, tmp_path):
+    path = tmp_path / "totals.db"
+    job = sink_job(SqliteUpsertSink(str(path), "totals", ["shop", "day", "cents"], keys=2).create_function)
+    job.start(parallelism=2)
+    write(job, ("north", 1, 10), ("north", 2, 5), ("north", 1, 12))
+    job.functions[1].invoke(("south", 1, 7), None)
+    job.snapshot(1)
+    write(job, ("north", 1, 99))
+    for function in job.functions:
+        function.close()
+    job.start(restored=1)
+    write(job, ("north", 1, 15))
+    job.functions[0].finish()
+    job.functions[0].close()
+    assert table(path) == [("north", 1, 15), ("north", 2, 5), ("south", 1, 7)]
+
+
+def test_what_is_written_together_is_there_together(sink_job, tmp_path):
+    path = tmp_path / "totals.db"
+    job = sink_job(SqliteUpsertSink(str(path), "totals", ["key", "value"]).create_function)
+    job.start()
+    write(job, ("a", 1), ("b", object()))
+    with pytest.raises(UnwritableRow, match="a value that SQLite does not know"):
+        job.snapshot(1)
+    job.functions[0].close()
+    assert table(path) == []
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (("a",), r"\('a',\) is no row of the table: give tuples of 2 columns"),
+        (["a", 1], "is no row of the table"),
+        ((None, 1), "has no key"),
+    ],
+)
+def test_row_that_does_not_fit_is_named(sink_job, tmp_path, row, words):
+    sink = SqliteUpsertSink(str(tmp_path / "totals.db"), "totals", ["key", "value"])
+    job = sink_job(sink.create_function)
+    job.start()
+    with pytest.raises(UnwritableRow, match=words):
+        write(job, row)
+    job.functions[0].close()
+
+
+def test_names_are_names_whatever_is_in_them(sink_job, tmp_path):
+    path, name = tmp_path / "totals.db", 'x"; DROP TABLE "y'
+    job = sink_job(SqliteUpsertSink(str(path), name, ["select", "a b"]).create_function)
+    job.start()
+    write(job, ("a", 1))
+    job.functions[0].finish()
+    job.functions[0].close()
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [(name,)]
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("columns", "keys", "words"),
+    [
+        (["a"], 0, "0 key columns of 1"),
+        (["a"], 2, "2 key columns of 1"),
+        (["a", "a"], 1, "stands there twice"),
+    ],
+)
+def test_table_that_cannot_be_is_refused(columns, keys, words):
+    with pytest.raises(ValueError, match=words):
+        SqliteUpsertSink("x.db", "t", columns, keys)
+
+
+def test_job_writes_running_totals(tmp_path):
+    path = tmp_path / "totals.db"
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.get_configuration().set_integer("execution.checkpointing.interval-records", 10)
+    values = [(f"k{number % 5}", 1) for number in range(50)]
+    totals = env.from_collection(values).key_by(lambda value: value[0]).sum(1)
+    sink = SqliteUpsertSink(str(path), "totals", ["key", "total"])
+    totals.key_by(lambda row: row[0]).sink_to(sink).set_parallelism(2)
+    env.execute("totals")
+    assert table(path) == [(f"k{number}", 10) for number in range(5)]
+
+
+def test_row_that_does_not_fit_ends_the_job_at_once(tmp_path):
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.get_configuration().set_integer("execution.checkpointing.interval-records", 10)
+    env.from_collection(["a"]).sink_to(SqliteUpsertSink(str(tmp_path / "t.db"), "t", ["key", "value"]))
+    with pytest.raises(JobExecutionFailed, match="'a' is no row of the table"):
+        env.execute("totals")

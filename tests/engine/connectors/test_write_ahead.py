@@ -1,0 +1,221 @@
+"""Write-ahead sinks beyond what the vectors of Flink record: rescaling, crashes, the end of the input."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.connectors.two_phase import CommitFailed
+from engine.connectors.write_ahead import CheckpointCommitter, GenericWriteAheadSink
+from engine.types import Types
+
+
+class Died(BaseException):
+    """The process is gone."""
+
+
+class Target(CheckpointCommitter):
+    """Takes rows, and remembers batches apart from them; it can tell a batch that it has already."""
+
+    def __init__(self):
+        self.rows = []
+        self.known = set()
+        self.remembered = set()
+        self.answers = []
+        """What the next sends come to: True, False or an error."""
+        self.dies_before_remembering = False
+        self.is_open = 0
+
+    def open(self):
+        self.is_open += 1
+
+    def close(self):
+        self.is_open -= 1
+
+    def take(self, batch):
+        answer = self.answers.pop(0) if self.answers else True
+        if isinstance(answer, BaseException):
+            raise answer
+        if answer and batch.place not in self.known:
+            self.known.add(batch.place)
+            self.rows += batch.values
+        return answer
+
+    def commit_checkpoint(self, subtask_idx, checkpoint_id):
+        if self.dies_before_remembering:
+            self.dies_before_remembering = False
+            raise Died
+        self.remembered.add((subtask_idx, checkpoint_id))
+
+    def is_checkpoint_committed(self, subtask_idx, checkpoint_id):
+        return (subtask_idx, checkpoint_id) in self.remembered
+
+
+class WriteAheadSink(GenericWriteAheadSink):
+    def __init__(self, target, value_type=None):
+        super().__init__(target, value_type)
+        self.target = target
+
+    def send_batch(self, batch):
+        return self.target.take(batch)
+
+
+@pytest.fixture
+def target():
+    return Target()
+
+
+@pytest.fixture
+def job(sink_job, target):
+    return sink_job(lambda: WriteAheadSink(target))
+
+
+def write(job, *values):
+    for value in values:
+        job.functions[0].invoke(value, None)
+
+
+def test_nothing_is_sent_before_the_checkpoint_is_complete(job, target):
+    job.start()
+    write(job, "a", "b")
+    job.snapshot(1)
+    write(job, "c")
+    assert target.rows == []
+    job.notify(1)
+    assert target.rows == ["a", "b"]
+
+
+def test_crash_between_sending_and_remembering_sends_again_and_the_target_tells(job, target):
+    job.start()
+    write(job, "a")
+    job.snapshot(1)
+    target.dies_before_remembering = True
+    with pytest.raises(Died):
+        job.notify(1)
+    assert target.remembered == set()
+    job.start(restored=1)
+    write(job, "b")
+    job.snapshot(2)
+    job.notify(2)
+    assert target.rows == ["a", "b"]
+    assert target.remembered == {(0, 1), (0, 2)}
+
+
+def test_restored_batches_wait_for_the_next_completion(job, target):
+    job.start()
+    write(job, "a")
+    job.snapshot(1)
+    job.start(restored=1)
+    assert target.rows == []
+    job.snapshot(2)
+    job.notify(2)
+    assert target.rows == ["a"]
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 3])
+def test_batches_keep_their_name_in_whatever_subtask_they_come_to(sink_job, target, parallelism):
+    job = sink_job(lambda: WriteAheadSink(target))
+    job.start(parallelism=2)
+    for subtask, function in enumerate(job.functions):
+        function.invoke(f"row of {subtask}", None)
+    job.snapshot(1)
+    job.functions[0].notify_checkpoint_complete(1)
+    assert target.rows == ["row of 0"]
+    job.start(parallelism=parallelism, restored=1)
+    job.snapshot(2)
+    job.notify(2)
+    assert sorted(target.rows) == ["row of 0", "row of 1"]
+
+
+def test_target_that_raises_stops_the_batches_behind(job, target):
+    job.start()
+    for checkpoint_id in (1, 2):
+        write(job, checkpoint_id)
+        job.snapshot(checkpoint_id)
+    target.answers = [OSError("no answer")]
+    job.notify(2)
+    assert target.rows == []
+    job.notify(2)
+    assert target.rows == [1, 2]
+
+
+@pytest.mark.parametrize("answer", [False, OSError("no answer")])
+def test_what_is_not_taken_at_the_end_fails_the_job_and_the_restore_sends_it(job, target, answer):
+    job.start()
+    write(job, "a")
+    job.functions[0].finish()
+    job.snapshot(1)
+    target.answers = [answer]
+    with pytest.raises(CommitFailed, match=r"the batch of checkpoint 1.* no other checkpoint follows"):
+        job.notify(1)
+    job.start(restored=1)
+    job.functions[0].finish()
+    job.snapshot(2)
+    job.notify(2)
+    assert target.rows == ["a"]
+
+
+def test_completion_of_an_older_checkpoint_after_the_end_is_not_the_last(job, target):
+    job.start()
+    write(job, "a")
+    job.snapshot(1)
+    job.functions[0].finish()
+    target.answers = [False]
+    job.notify(1)
+    job.snapshot(2)
+    job.notify(2)
+    assert target.rows == ["a"]
+
+
+def test_many_values_at_once_and_values_that_are_no_plain_data(sink_job, target):
+    job = sink_job(lambda: WriteAheadSink(target, Types.TUPLE([Types.STRING(), Types.LONG()])))
+    function = job.start()
+    assert function.invoke_batch([("a", 1), ("b", 2)])
+    job.snapshot(1)
+    job.start(restored=1)
+    job.snapshot(2)
+    job.notify(2)
+    assert target.rows == [("a", 1), ("b", 2)]
+
+
+def test_where_the_driver_commits_the_tasks_send_nothing(sink_job, target):
+    job = sink_job(lambda: WriteAheadSink(target))
+    job.start(settled=True)
+    write(job, "a")
+    job.snapshot(1)
+    job.start(restored=1, settled=True)
+    write(job, "b")
+    job.snapshot(2)
+    assert target.rows == []
+    job.settle(1)
+    assert target.rows == ["a"]
+    job.settle(2)
+    assert target.rows == ["a", "b"]
+    target.answers = [False]
+    job.settle(1)
+    assert target.rows == ["a", "b"], "what the target remembers is not sent again"
+
+
+def test_driver_is_told_what_the_target_does_not_take(sink_job, target):
+    job = sink_job(lambda: WriteAheadSink(target))
+    job.start(settled=True)
+    write(job, "a")
+    job.snapshot(1)
+    target.answers = [False]
+    with pytest.raises(CommitFailed):
+        job.settle(1)
+
+
+def test_memory_of_the_target_is_opened_and_closed_once(job, target):
+    job.start()
+    assert target.is_open == 1
+    job.functions[0].close()
+    job.functions[0].close()
+    assert target.is_open == 0
+
+
+def test_sink_without_send_values_is_named(sink_job, target):
+    class Incomplete(GenericWriteAheadSink):
+        pass
+
+    with pytest.raises(NotImplementedError, match="Incomplete must implement send_values"):
+        Incomplete(target).send_values([], 1, 0)
