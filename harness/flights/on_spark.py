@@ -107,4 +107,4 @@ def run_flights_on_spark(
     )
     with closing(Drivers()) as drivers:
         run = SparkRun(spec, year.lengths, folder, read_rows, progress, drivers, PROCESS_SECONDS)
-        return year.tried(run, seed, runtime)
+        return year.tried(run, seed, runtime, "the driver")

@@ -43,7 +43,9 @@ def real_input_of(
         runtime=trial.runtime,
         oracle=ORACLE,
         records=trial.records,
-        kills=tuple(real_kill_of(recovery) for recovery in trial.history.statistics.recoveries),
+        kills=tuple(
+            real_kill_of(recovery, trial.process) for recovery in trial.history.statistics.recoveries
+        ),
         rescales=trial.rescales,
         checkpoints=trial.checkpoints,
         seconds=round(trial.seconds, 3),
@@ -74,10 +76,10 @@ def objection_of(trial: FlightsTrial) -> str:
     return ""
 
 
-def real_kill_of(recovery: Recovery) -> RealKill:
+def real_kill_of(recovery: Recovery, process: str) -> RealKill:
     """Return a death and its recovery as the page shows them."""
     victim = {
-        "kill_process": f"the process, in {recovery.task}",
+        "kill_process": f"{process}, in {recovery.task}",
         "kill_all": "all tasks",
         "tear_write": f"{recovery.task}, in the middle of its write",
     }

@@ -121,4 +121,4 @@ def run_flights(
         "the local runtime, in processes that are killed by SIGKILL and started again over the same folders,"
         f" with a checkpoint every {INTERVAL_RECORDS:,} records"
     )
-    return year.tried(run, seed, runtime)
+    return year.tried(run, seed, runtime, "the process")

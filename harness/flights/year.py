@@ -44,6 +44,8 @@ class FlightsTrial:
     records: int
     runtime: str
     """What it ran on, in words."""
+    process: str
+    """What a kill of the process was the death of, in words."""
     seconds: float
     """Of the job alone, deaths and restarts included."""
 
@@ -96,14 +98,16 @@ class Year:
             in_turn=True,
         )
 
-    def tried(self, run: JobRun, seed: int, runtime: str) -> FlightsTrial:
+    def tried(self, run: JobRun, seed: int, runtime: str, process: str) -> FlightsTrial:
         """Run the year, and judge it."""
         history = run.run()
         faults = run.spec.faults
         verdict = judge(scenario_of(seed, self.records, faults), history, YearOracle(self.records))
         seconds = history.statistics.milliseconds / 1000
         output = Path(run.spec.output)
-        return FlightsTrial(history, verdict, faults, self.files, output, self.total, runtime, seconds)
+        return FlightsTrial(
+            history, verdict, faults, self.files, output, self.total, runtime, process, seconds
+        )
 
 
 class YearOracle:

@@ -83,6 +83,7 @@ def test_a_part_of_the_year_comes_out_right_under_all_deaths(spark, tmp_path, mo
     assert not real_input_failed(real)
     assert real_input_text(real) == "flights on Spark: 9,000 records under 6 kills, equal to the row"
     assert sum("in the middle of its write" in kill.task for kill in real.kills) == 1
+    assert sum(kill.task.startswith("the driver, in ") for kill in real.kills) == 1
     assert all(kill.recovery_seconds is not None for kill in real.kills)
     # Deaths that did not come true are no proof, though all rows are right.
     trial.history.statistics.recoveries.pop()
