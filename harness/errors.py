@@ -47,6 +47,7 @@ _EXPECTED: Final = frozenset(
     {
         ("harness.running.pool", "WorkerDied"),
         ("engine.runtime.spark_session", "SparkFailed"),
+        ("harness.systems.spark_driver", "DriverFailed"),
     }
 )
 

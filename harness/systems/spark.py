@@ -15,6 +15,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections import deque
@@ -24,6 +25,7 @@ from typing import Final
 
 import msgspec
 
+from engine.runtime.java import find_java
 from harness.family import Family
 from harness.history import History
 from harness.mutants import find_mutant
@@ -106,8 +108,9 @@ class SparkSystem:
         process_seconds: float = LONGEST_PROCESS_SECONDS,
         drivers: Drivers | None = None,
     ) -> None:
+        # What is missing, or named wrongly, is told here and not by each driver.
+        find_java(os.environ)
         if mutant:
-            # A wrong name is told here, and not by each driver.
             find_mutant(mutant, mutant_file or None)
         self.drivers = drivers or Drivers(mutant, mutant_file)
         """Of this system alone, or shared with others that plant the same bug, or none."""

@@ -166,6 +166,16 @@ def test_a_missing_java_is_the_users_to_mend() -> None:
     assert line_of(missing) == str(missing)
 
 
+def test_the_engine_on_spark_is_not_put_on_trial_without_java(
+    onceproof: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def find_none(environment: object) -> None:
+        raise JavaMissing("no Java 17 or later: run `make setup`")
+
+    monkeypatch.setattr("harness.systems.spark.find_java", find_none)
+    assert_refused(onceproof("run", "word_count", "--system", "spark", "-n", "2"), "no Java 17", "make setup")
+
+
 @pytest.mark.parametrize("flag", [[], ["--debug"]])
 def test_debug_adds_the_traceback(
     onceproof: Command, monkeypatch: pytest.MonkeyPatch, flag: list[str]
