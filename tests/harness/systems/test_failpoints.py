@@ -14,7 +14,14 @@ class Watched(Failpoints):
 
     def __init__(self, *faults, in_turn=False, waiting=None):
         self.struck = []
-        super().__init__(faults, in_turn, waiting or WaitingState(), self.strikes)
+        self.safe = set()
+        super().__init__(
+            faults,
+            in_turn,
+            waiting or WaitingState(),
+            self.strikes,
+            lambda fault, task: task not in self.safe,
+        )
 
     def strikes(self, number, fault, task):
         self.struck.append((number, task))
@@ -110,3 +117,34 @@ def test_who_is_struck_leaves_its_pass_uncounted_for_others_as_in_the_simulation
     for task in "abcd":
         points.probe("element", task, 0)
     assert points.struck == [(0, "a"), (1, "c")]
+
+
+def test_a_pass_at_which_a_fault_cannot_strike_does_not_count():
+    points = Watched(Fault("kill_task", "element", occurrence=2))
+    points.safe.add("a")
+    for task in "abacb":
+        points.probe("element", task, 0)
+    assert points.struck == [(0, "c")]
+
+
+def test_one_that_is_to_strike_later_waits_for_a_pass_at_which_it_can():
+    points = Watched(Fault("kill_task", "element", "a", after=1), Fault("kill_task", "element", "b", after=2))
+    points.probe("element", "a", 0)
+    points.probe("element", "b", 0)
+    points.struck.clear()
+    points.safe.add("b")
+    for _ in range(4):
+        points.probe("notified", "c", 0)
+    assert points.struck == []
+    points.safe.clear()
+    points.probe("notified", "c", 0)
+    assert points.struck == [(1, "b")]
+
+
+def test_what_the_outside_does_wrong_waits_for_its_point_task_and_checkpoint():
+    points = Watched(Fault("tear_write", "snapshotted", "a", checkpoint=2))
+    asked = [("metadata_written", "a", 2), ("snapshotted", "b", 2), ("snapshotted", "a", 1)]
+    assert [points.outside_fault(*each) for each in asked] == [None] * 3
+    assert points.outside_fault("snapshotted", "a", 2) == "tear_write"
+    assert points.outside_fault("snapshotted", "a", 2) is None
+    assert points.struck == [(0, "a")]
