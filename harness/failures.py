@@ -22,7 +22,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from harness.checkers import Signature
+from harness.checkers import CONTINUATIONS, Signature
 from harness.checkers.determinism import PROPERTY as DETERMINISM
 from harness.explanation.decisions import Fails, Takes, weigh
 from harness.explanation.explanation import Explanation, explain
@@ -137,7 +137,12 @@ def _case_of(
     write_scenario(original, paths[1])
     write_scenario(shrunk.scenario, paths[0])
     trial = try_scenario(
-        family, shrunk.scenario, trace=True, twice=_twice(group.signature), system=result.system
+        family,
+        shrunk.scenario,
+        trace=True,
+        twice=_twice(group.signature),
+        system=result.system,
+        continued=group.signature[0] in CONTINUATIONS,
     )
     repeatable = Capability.DETERMINISM in result.system.capabilities and not result.interrupted
     repeated = repeatable and trial.verdict.signature == group.signature
@@ -184,7 +189,10 @@ def _failing(family: Family, signature: Signature) -> Fails:
 
     def fails(candidate: Scenario) -> Signature | None:
         try:
-            return try_scenario(family, candidate, twice=_twice(signature)).verdict.signature
+            trial = try_scenario(
+                family, candidate, twice=_twice(signature), continued=signature[0] in CONTINUATIONS
+            )
+            return trial.verdict.signature
         except FamilyError:
             # The family cannot take so small an input: that is not the failure that was found.
             return None

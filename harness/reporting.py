@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from harness.checkers import PROPERTIES
+from harness.checkers import CONTINUATIONS, PROPERTIES
 from harness.checkers.coverage import CAMPAIGN, POINT_NEVER_PASSED, check_coverage
 from harness.checkers.determinism import PROPERTY as DETERMINISM
 from harness.errors import line_of
@@ -286,6 +286,8 @@ def _family_result(name: str, tally: Tally, known: Sequence[KnownSignature]) -> 
     ]
     checked, differed = determinism_counts(family)
     passed = {each: (family.scenarios - family.broken[each], family.broken[each]) for each in PROPERTIES}
+    for each in CONTINUATIONS if family.continued else ():
+        passed[each] = (family.continued - family.broken[each], family.broken[each])
     if checked:
         passed[DETERMINISM] = (checked - differed, differed)
     results = [

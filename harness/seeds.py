@@ -19,6 +19,9 @@ LARGEST_SEED = 2**63 - 1
 CHECKED_TWICE = 64
 """One scenario in so many is run a second time, to see that it gives the same trace."""
 
+CONTINUED = 32
+"""Of one scenario in so many, what its checkpoints hold is looked into, and one of them is restored."""
+
 
 def scenario_seed(run_seed: int, family: str, index: int) -> int:
     """Return the seed of a family's scenario number ``index``, from 0 on, in a run."""
@@ -37,3 +40,8 @@ def numbered(run_seed: int, families: Sequence[str], first: int, count: int) -> 
 def is_checked_twice(seed: int | None) -> bool:
     """Return whether the scenario of a seed is run a second time; one without a seed is not."""
     return seed is not None and seed % CHECKED_TWICE == 0
+
+
+def is_continued(seed: int | None) -> bool:
+    """Return whether a scenario's checkpoints are looked into, by its seed; they are if it has none."""
+    return seed is None or seed % CONTINUED == CONTINUED - 1

@@ -24,7 +24,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from harness.checkers import PROPERTIES
+from harness.checkers import CONTINUATIONS, PROPERTIES
 from harness.checkers.determinism import PROPERTY as DETERMINISM
 from harness.family import family_names, split_address
 from harness.known import KnownSignature
@@ -136,7 +136,7 @@ def _known_signature(entry: Any, place: str) -> KnownSignature:
     for name in _KNOWN_NEEDED:
         if name not in texts:
             raise Unfit(f"lacks {name!r}; a known signature has family, property and anomaly", place)
-    properties = (*PROPERTIES, DETERMINISM)
+    properties = (*PROPERTIES, *CONTINUATIONS, DETERMINISM)
     # It may be the type of an exception as well, and those have capitals.
     if texts["property"].islower() and texts["property"] not in properties:
         said = f"unknown property {texts['property']!r}; {_instead(texts['property'], properties)}"

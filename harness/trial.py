@@ -6,6 +6,7 @@ The rules this module lives by:
   could disagree with the replay of the seed that it prints.
 - Some scenarios, as their seeds decide, are run a second time, for the property determinism: every replay
   stands on it. A replay checks the same ones. Only a system that promises determinism is asked for it.
+- Of some scenarios, by their seeds as well, the checkpoints are looked into and restored elsewhere.
 - A mistake in a family's own file is the user's to mend and is told with its line; anything else that a
   scenario raises here is a mistake of ours.
 """
@@ -17,13 +18,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from harness.checkers.determinism import check_determinism
+from harness.continuations import check_continuations
 from harness.family import NOTHING_DECLARED, Family, FamilyError, source_file
 from harness.generation import generate
 from harness.history import History
 from harness.oracle import PythonOracle
 from harness.running.outcome import Outcome, outcome_of
 from harness.scenario import Scenario, ScenarioError, from_json, to_json
-from harness.seeds import is_checked_twice
+from harness.seeds import is_checked_twice, is_continued
 from harness.simulation.system import SimulatedSystem
 from harness.simulation.world import World
 from harness.systems.protocol import Capability, System
@@ -46,10 +48,12 @@ def try_scenario(
     trace: bool = False,
     twice: bool | None = None,
     system: System = SIMULATED,
+    continued: bool | None = None,
 ) -> Trial:
     """Run a scenario on a system and judge it; with ``trace`` the history carries the full trace.
 
-    ``twice`` asks for the second run, or for none, whatever the seed says.
+    ``twice`` asks for the second run, or for none, whatever the seed says, and ``continued`` for the
+    properties of what becomes of the checkpoints. Of a run that failed these would say nothing new.
     """
     try:
         history = system.run(family, scenario, trace)
@@ -62,6 +66,9 @@ def try_scenario(
         differences = check_determinism(history, system.run(family, scenario))
         if differences:
             verdict = Verdict((*verdict.violations, *differences))
+    wanted = is_continued(scenario.seed) if continued is None else continued
+    if wanted and verdict.passed and Capability.CONTINUATIONS in system.capabilities:
+        verdict = Verdict(check_continuations(family, scenario))
     return Trial(history, verdict)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from harness.checkers import restore_anywhere, state_equivalence
 from harness.checkers.base import Checker, Signature, Violation
 from harness.checkers.consistent_cut import ConsistentCut
 from harness.checkers.exactly_once import ExactlyOnce
@@ -28,4 +29,7 @@ CHECKERS: Final[tuple[Checker, ...]] = (
 
 PROPERTIES: Final = tuple(checker.property for checker in CHECKERS)
 
-__all__ = ["CHECKERS", "PROPERTIES", "Checker", "Signature", "Violation"]
+CONTINUATIONS: Final = (restore_anywhere.PROPERTY, state_equivalence.PROPERTY)
+"""What is asked of a share of the scenarios: it takes more runs than the one that a history tells of."""
+
+__all__ = ["CHECKERS", "CONTINUATIONS", "PROPERTIES", "Checker", "Signature", "Violation"]

@@ -28,7 +28,7 @@ from typing import Final
 
 import msgspec
 
-from harness.checkers import Signature
+from harness.checkers import CONTINUATIONS, Signature
 from harness.family import Family, FamilyError, load_family
 from harness.mutants import Mutant, MutantError, Reach, find_mutant
 from harness.scenario import Scenario, Schedule
@@ -195,12 +195,13 @@ def _shrunk(
 ) -> Killing:
     if not shrink_seconds:
         return Killing(family.name, failure.signature, scenario)
+    continued = failure.property in CONTINUATIONS
 
     def signature(candidate: Scenario) -> Signature | None:
-        found = _failure_of(family, candidate, mutant)
+        found = _failure_of(family, candidate, mutant, continued=continued)
         if found is None or found.signature != failure.signature:
             return None
-        return found.signature if _failure_of(family, candidate) is None else None
+        return found.signature if _failure_of(family, candidate, continued=continued) is None else None
 
     def preemptions(candidate: Scenario) -> Schedule:
         with mutant.applied():
@@ -214,13 +215,20 @@ def _shrunk(
 
 
 def _failure_of(
-    family: Family, scenario: Scenario, mutant: Mutant | None = None, reach: Reach | None = None
+    family: Family,
+    scenario: Scenario,
+    mutant: Mutant | None = None,
+    reach: Reach | None = None,
+    continued: bool | None = None,
 ) -> _Failure | None:
-    """Run a scenario, with the mutant if one is given; None if it passes."""
+    """Run a scenario, with the mutant if one is given; None if it passes.
+
+    ``continued``: whether its checkpoints are looked into; None leaves that to its seed.
+    """
     with mutant.applied() if mutant else nullcontext(Reach()) as reached:
         try:
             with _time_limit():
-                verdict = try_scenario(family, scenario, twice=False).verdict
+                verdict = try_scenario(family, scenario, twice=False, continued=continued).verdict
         except RunTooLong:
             return _ENDLESS
         except (FamilyError, MutantError):

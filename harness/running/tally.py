@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 from harness.checkers import Signature
 from harness.checkers.determinism import PROPERTY as DETERMINISM
 from harness.running.outcome import Outcome, combined_hash
-from harness.seeds import is_checked_twice
+from harness.seeds import is_checked_twice, is_continued
 
 MOST_EXAMPLES: Final = 60
 """Candidates that are kept: whether one reads well shows only when it is replayed."""
@@ -51,6 +51,7 @@ class FamilyTally:
     scenarios: int = 0
     failed: int = 0
     checked_twice: int = 0
+    continued: int = 0
     milliseconds: float = 0.0
     """What its scenarios took, summed over the workers."""
     broken: Counter[str] = field(default_factory=Counter)
@@ -92,6 +93,7 @@ class Tally:
         family.scenarios += 1
         family.milliseconds += outcome.milliseconds
         family.checked_twice += is_checked_twice(outcome.seed)
+        family.continued += is_continued(outcome.seed)
         self.kills += outcome.kills
         self.rescales += outcome.rescales
         _add_counts(self.fired, outcome.coverage)

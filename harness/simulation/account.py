@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from engine.checkpoint.metadata import CheckpointMetadata
 from engine.job.events import Deploy
@@ -16,7 +16,7 @@ from engine.operators.sink import SinkOperator
 from engine.operators.source import SourceOperator
 from engine.task.events import StoreSnapshot
 from engine.task.task import Task
-from harness.history import History
+from harness.history import Cut, History
 from harness.simulation.clock import Clock
 from harness.simulation.external import SimulatedLog
 from harness.simulation.tracing import NO_TRACER, Tracer
@@ -26,6 +26,16 @@ Note: TypeAlias = tuple[str, Mapping[str, int], Sequence[str]]
 
 NO_CUT: Final[Mapping[str, int]] = {}
 UNKNOWN: Final[Note] = ("unknown", NO_CUT, ())
+
+
+class KeepsCheckpoints(Protocol):
+    """Keeps what it wants of snapshots and checkpoints."""
+
+    def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
+        """Hear of a snapshot as it is taken."""
+
+    def checkpoint_completed(self, metadata: CheckpointMetadata, cut: Cut) -> None:
+        """Hear of a checkpoint as it completes, with the input that it covers."""
 
 
 class Account:
@@ -40,6 +50,7 @@ class Account:
         "_notes",
         "_tracer",
         "_tracing",
+        "keeper",
     )
 
     def __init__(self, history: History, clock: Clock, log: SimulatedLog, tracer: Tracer) -> None:
@@ -51,6 +62,8 @@ class Account:
         self._notes: dict[str, Note] = {}
         self._known_complete: set[int] = set()
         self._down_since: int | None = None
+        self.keeper: KeepsCheckpoints | None = None
+        """Told of every snapshot and every checkpoint; only a run that is looked into has one."""
 
     def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
         """Remember whose the snapshot is and what it truly covers, whatever the engine writes into it."""
@@ -65,6 +78,8 @@ class Account:
             if _lists_transactions(function.__class__):
                 transactions = function.pending_transactions()
         self._notes[effect.path] = (task.attempt, cut, transactions)
+        if self.keeper is not None:
+            self.keeper.snapshot_taken(task, effect)
 
     def checkpoint_found(self, metadata: CheckpointMetadata) -> None:
         """A new process finds a checkpoint complete, which nobody may have heard of yet."""
@@ -85,6 +100,8 @@ class Account:
         self._history.checkpoint_completed(
             step, metadata.checkpoint_id, metadata.attempt, cut, transactions, tuple(writers)
         )
+        if self.keeper is not None:
+            self.keeper.checkpoint_completed(metadata, cut)
         if self._tracing:
             self._tracer.completed(step, metadata.checkpoint_id)
 

@@ -150,7 +150,8 @@ class World:
         pending = self.pending
         labels = self._labels
         tracing = self._tracing
-        step = now = 0
+        step = clock.step
+        now = clock.now
         while True:
             step += 1
             now += 1
@@ -445,21 +446,22 @@ class World:
         function = frames[-1].name if frames else "?"
         text = " ".join(str(error).split())
         self.history.error(self.clock.step, where, type(error).__name__, function, text)
-        self._end()
+        self.end()
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """No further step."""
         self._over = True
         self._attention = 0
 
     def job_finished(self) -> None:
         """The job ended well."""
         self.history.job_finished(self.clock.step)
-        self._end()
+        self.end()
 
     def job_failed(self, cause: str) -> None:
         """The job ended for good."""
         self.history.job_failed(self.clock.step, cause)
-        self._end()
+        self.end()
 
     def _at_rest(self) -> None:
         """Let writes under way land, look for what was left behind, and sum the run up."""

@@ -39,6 +39,8 @@ class Capability(StrEnum):
     """It follows the scenario's schedule; otherwise it schedules itself."""
     DETERMINISM = "determinism"
     """Two runs of a scenario are the same step by step."""
+    CONTINUATIONS = "continuations"
+    """What its checkpoints hold can be looked into, and they can be restored beside the run."""
     TRACE = "trace"
     """It can give the full trace of a run."""
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from harness.checkers import Signature
+from harness.checkers import CONTINUATIONS, Signature
 from harness.checkers.determinism import PROPERTY as DETERMINISM
 from harness.explanation.explanation import Explanation, explain
 from harness.failures import failure_paths, shrink_scenario, write_scenario
@@ -165,7 +165,14 @@ def _told(
     trial = way.trial
     repeats = True
     if Capability.DETERMINISM in system.capabilities:
-        again = try_scenario(family, small, trace=True, twice=signature[0] == DETERMINISM, system=system)
+        again = try_scenario(
+            family,
+            small,
+            trace=True,
+            twice=signature[0] == DETERMINISM,
+            system=system,
+            continued=signature[0] in CONTINUATIONS,
+        )
         repeats = again.verdict.signature == signature
         if repeats:
             trial = again

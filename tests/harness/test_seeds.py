@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from harness.seeds import CHECKED_TWICE, LARGEST_SEED, is_checked_twice, numbered, scenario_seed
+from harness.seeds import (
+    CHECKED_TWICE,
+    CONTINUED,
+    LARGEST_SEED,
+    is_checked_twice,
+    is_continued,
+    numbered,
+    scenario_seed,
+)
 
 
 def test_seeds_are_the_same_for_ever() -> None:
@@ -29,3 +37,10 @@ def test_a_share_of_the_scenarios_is_checked_twice() -> None:
     checked = sum(is_checked_twice(scenario_seed(0, "word_count", index)) for index in range(64 * 64))
     assert 32 < checked < 2 * CHECKED_TWICE
     assert not is_checked_twice(None)
+
+
+def test_the_checkpoints_of_a_share_of_the_scenarios_are_looked_into() -> None:
+    count = CONTINUED * CONTINUED
+    share = sum(is_continued(scenario_seed(0, "word_count", index)) for index in range(count))
+    assert CONTINUED / 2 < share < 2 * CONTINUED
+    assert is_continued(None)

@@ -1,0 +1,143 @@
+"""Checkpoints kept as they completed, with the world as it was then: what can be restored, or looked into.
+
+The rules this module lives by:
+
+- A keeper looks on; a run with one is the same step by step as a run without.
+- What is kept of the storage are its files of that moment (bytes, which nobody changes), of the external
+  system a copy of every transaction. A kept checkpoint can be restored long after the job has deleted it.
+- State is compared as it is stored, by operator, name and key group: so nothing that the engine's own reading
+  of it would mend goes unseen. How it is stored must not matter: entries have no order, nor have the pairs
+  of a map.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from engine.checkpoint.metadata import CheckpointMetadata
+from engine.state.snapshot import decode_task_snapshot
+from engine.state.timers import PROCESSING_TIMERS
+from engine.task.events import StoreSnapshot
+from engine.task.task import Task
+from harness.history import TRANSACTION_VISIBLE, Cut, Event
+from harness.simulation.external import Transaction
+from harness.simulation.world import World
+
+Progress: TypeAlias = tuple[Any, ...] | None
+"""The watermark of each input of a task; None where none has arrived."""
+Contents: TypeAlias = Mapping[tuple[str, str, int], Counter[str]]
+"""By operator, state and key group, its entries in words."""
+
+TIMES_OUT: Final = '"TTL"'
+"""Stands in the description of a type whose values have the time of their last access."""
+HAS_NO_ORDER: Final = '"MAP"'
+"""Stands in the description of a type whose pairs are stored as a list."""
+
+
+class Kept(msgspec.Struct, frozen=True, eq=False):
+    """A completed checkpoint and the world around it."""
+
+    metadata: CheckpointMetadata
+    cut: Cut
+    files: Mapping[str, bytes]
+    transactions: tuple[Transaction, ...]
+    visible: tuple[Event, ...]
+    progress: Mapping[str, Progress]
+    """By path of a snapshot, how far event time had come in the task that took it."""
+    now_ms: int
+    """Processing time, which does not go back for who is restored."""
+
+
+class Keeper:
+    """Keeps every checkpoint of a world as it completes."""
+
+    def __init__(self, world: World) -> None:
+        self.kept: list[Kept] = []
+        self._world = world
+        self._progress: dict[str, Progress] = {}
+        world.account.keeper = self
+
+    def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
+        """Note how far event time has come."""
+        time = task._input_time
+        progress = None if time is None else tuple([valve._output for valve in time._valves])
+        self._progress[effect.path] = progress
+
+    def checkpoint_completed(self, metadata: CheckpointMetadata, cut: Cut) -> None:
+        """Keep it."""
+        world = self._world
+        transactions = world.external.transactions.values()
+        self.kept.append(
+            Kept(
+                metadata,
+                dict(cut),
+                dict(world.storage.files),
+                tuple([copy_of(transaction) for transaction in transactions]),
+                tuple([event for event in world.history.events if event[1] == TRANSACTION_VISIBLE]),
+                dict(self._progress),
+                world.clock.now,
+            )
+        )
+
+
+def copy_of(transaction: Transaction) -> Transaction:
+    """Return a transaction that changes by itself from here on."""
+    return msgspec.structs.replace(transaction, rows=list(transaction.rows))
+
+
+def contents_of(kept: Kept, ordered: bool) -> tuple[Contents, Mapping[str, Progress]]:
+    """Return the keyed state of a checkpoint, timers included, and by operator how far time had come in it.
+
+    Left out are operators that had finished in part, those that wait for a processing time, and states that
+    remember when they were accessed: these follow from the clock as well as from the input. ``ordered`` says
+    that the order within a list follows from the input.
+    """
+    contents: dict[tuple[str, str, int], Counter[str]] = {}
+    progress: dict[str, Progress] = {}
+    for operator in kept.metadata.operators:
+        name = operator.uid or operator.operator_id
+        found: dict[tuple[str, str, int], Counter[str]] = {}
+        times: list[Progress] = []
+        for subtask in operator.subtasks:
+            if subtask.handle is None or subtask.finished:
+                break
+            path = subtask.handle.path
+            times.append(kept.progress.get(path))
+            state = decode_task_snapshot(kept.files[path], path).get(operator.operator_id)
+            if state is None:
+                continue
+            if state.native is not None or any(
+                table.groups for state_name, table in state.keyed.items() if _in_processing_time(state_name)
+            ):
+                break
+            for state_name, table in state.keyed.items():
+                description = msgspec.json.encode(table.value_type, enc_hook=repr).decode()
+                if TIMES_OUT in description:
+                    continue
+                in_order = ordered and HAS_NO_ORDER not in description
+                for group, encoded in table.groups.items():
+                    entries = [_words(entry, in_order) for entry in msgspec.msgpack.decode(encoded)]
+                    found.setdefault((name, state_name, group), Counter()).update(entries)
+        else:
+            if times and all(each == times[0] for each in times):
+                contents.update(found)
+                progress[name] = times[0]
+    return contents, progress
+
+
+def _in_processing_time(state_name: str) -> bool:
+    return state_name.startswith(PROCESSING_TIMERS)
+
+
+def _words(value: Any, ordered: bool) -> str:
+    """Return a value in words that are equal where values are."""
+    if isinstance(value, msgspec.msgpack.Ext):
+        return f"{value.code}:{bytes(value.data).hex()}"
+    if isinstance(value, list | tuple):
+        parts = [_words(each, ordered) for each in value]
+        return f"[{', '.join(parts if ordered else sorted(parts))}]"
+    return repr(value)

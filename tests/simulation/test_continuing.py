@@ -1,0 +1,129 @@
+"""Checkpoints restored elsewhere and compared with undisturbed ones: sound ones pass, planted bugs do not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from engine.key_groups import key_group_of
+from engine.operators.process import KeyedProcessOperator
+from engine.state.hashmap import HashMapStateBackend
+from harness.continuations import check_continuations
+from harness.family import load_family
+from harness.generation import generate
+from harness.mutants import Reached, mutant, replaced
+from harness.scenario import Scenario
+from harness.simulation.continuing import kept_checkpoints, restored, undisturbed
+from harness.simulation.keeping import contents_of
+from harness.simulation.world import World
+
+FAMILIES = ("word_count", "tickets", "average_by_map", "page_windows", "percentiles", "deduplication")
+
+
+def scenarios_of(name: str, count: int) -> Iterator[Scenario]:
+    family = load_family(name)
+    for seed in range(count):
+        yield generate(family, seed)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_sound_engine_restores_each_of_its_checkpoints(name: str) -> None:
+    for scenario in scenarios_of(name, 25):
+        assert check_continuations(load_family(name), scenario) == ()
+
+
+def test_a_keeper_changes_nothing_and_keeps_each_checkpoint_once() -> None:
+    family = load_family("word_count")
+    for scenario in scenarios_of("word_count", 10):
+        history = World(family, scenario).run()
+        completed = [subject for _, kind, subject, _ in history.events if kind == "checkpoint_completed"]
+        kept = kept_checkpoints(family, scenario)
+        assert [each.metadata.checkpoint_id for each in kept] == completed
+
+
+def test_the_undisturbed_run_reads_just_what_is_before_the_cut() -> None:
+    family = load_family("page_windows")
+    compared: Counter[str] = Counter()
+    for scenario in scenarios_of("page_windows", 40):
+        for kept in kept_checkpoints(family, scenario):
+            control = undisturbed(family, scenario, kept.cut)
+            assert control is not None
+            assert control.cut == kept.cut
+            contents, progress = contents_of(control, ordered=True)
+            here, reached = contents_of(kept, ordered=True)
+            for (operator, state, _), entries in here.items():
+                if reached[operator] == progress.get(operator):
+                    compared[state] += entries.total()
+            assert all(operator in progress for operator, _, _ in contents)
+    # Both the counts and the timers of windows that are still open.
+    assert len(compared) == 2
+    assert min(compared.values()) > 20
+
+
+def test_what_a_checkpoint_restores_may_be_at_any_parallelism_and_ends_in_all_rows() -> None:
+    family = load_family("word_count")
+    (scenario,) = scenarios_of("word_count", 1)
+    for kept in kept_checkpoints(family, scenario):
+        for parallelism in range(1, scenario.max_parallelism + 1):
+            history = restored(family, scenario, kept, parallelism)
+            rows = [row for event in history.events for row in event[3].get("rows", ())]
+            assert Counter(rows) == Counter(family.expected(scenario.records, None))  # type: ignore[arg-type]
+
+
+@mutant(id="one-value-stays-behind", breaks="restore_anywhere", summary="one key loses its value on restore")
+def one_value_stays_behind(reached: Reached) -> Iterator[None]:
+    """Only a restore at two subtasks or more does so, and no scenario without a rescale comes to it."""
+    sound = KeyedProcessOperator.create_backend
+
+    def forgetful(self: KeyedProcessOperator, context: Any) -> Any:
+        if context.keyed and context.parallelism == 3 and context.subtask == 1:
+            reached()
+            context.keyed = None
+        return sound(self, context)
+
+    with replaced(KeyedProcessOperator, "create_backend", forgetful):
+        yield
+
+
+@mutant(id="entries-of-nobody", breaks="state_equivalence", summary="a restore adds an entry of no record")
+def entries_of_nobody(reached: Reached) -> Iterator[None]:
+    """No row ever shows it: the key never comes."""
+    create, snapshot = KeyedProcessOperator.create_backend, HashMapStateBackend.snapshot
+    restored_backends: list[object] = []
+
+    def noted(self: KeyedProcessOperator, context: Any) -> Any:
+        backend = create(self, context)
+        if context.keyed:
+            restored_backends.append(backend)
+        return backend
+
+    def haunted(self: HashMapStateBackend) -> Any:
+        low, high = self.key_group_range
+        taken: Any = snapshot(self)
+        for table in taken.tables if taken is not None else ():
+            group = key_group_of("ghost", self.max_parallelism, self.key_type)
+            if table.name == "count" and self in restored_backends and low <= group <= high:
+                reached()
+                table.entries["ghost"] = 1
+        return taken
+
+    with (
+        replaced(KeyedProcessOperator, "create_backend", noted),
+        replaced(HashMapStateBackend, "snapshot", haunted),
+    ):
+        yield
+
+
+@pytest.mark.parametrize(
+    ("planted", "family"), [(one_value_stays_behind, "word_count"), (entries_of_nobody, "word_count")]
+)
+def test_a_planted_bug_that_no_row_shows_is_seen(planted: Any, family: str) -> None:
+    found: Counter[str] = Counter()
+    with planted.applied() as reach:
+        for scenario in scenarios_of(family, 30):
+            found.update(each.property for each in check_continuations(load_family(family), scenario))
+    assert reach.times
+    assert found[planted.breaks]
