@@ -7,26 +7,40 @@ that state can be dealt out to a new parallelism before a single state file is o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from msgspec.structs import replace
 
 from engine.messages import Kind
 from engine.state.files import METADATA_MAGIC, DamagedFile, seal, unseal
-from engine.state.snapshot import EncodedSnapshot
-from engine.state.stored import SnapshotIndex
+from engine.state.snapshot import EncodedSnapshot, LocalTable
+from engine.state.stored import SnapshotIndex, StateFile
 from engine.types.information import ENCODER
 
 
 class StateHandle(msgspec.Struct, frozen=True, array_like=True):
     """One stored file of one subtask. ``path`` is relative to the job's checkpoint directory.
 
-    ``sha256`` is that of the file's body, as its header has it too; ``index`` is by operator id.
+    ``sha256`` is that of the file's body, as its header has it too; ``index`` is by operator id; ``files``
+    are the tables of databases that belong to it.
     """
 
     path: str
     length: int
     sha256: str
     index: dict[str, SnapshotIndex]
+    files: tuple[StateFile, ...] = ()
+
+    @property
+    def paths(self) -> Sequence[str]:
+        """Where everything is that belongs to it."""
+        return (self.path, *[file.path for file in self.files]) if self.files else (self.path,)
+
+    @property
+    def total_length(self) -> int:
+        """How many bytes all of it has."""
+        return self.length + sum([file.length for file in self.files])
 
 
 class SubtaskState(msgspec.Struct, frozen=True, array_like=True):
@@ -87,8 +101,19 @@ _DECODER = msgspec.msgpack.Decoder(_Stored)
 
 
 def handle_of(path: str, encoded: EncodedSnapshot) -> StateHandle:
-    """Describe a snapshot that is stored under ``path``."""
-    return StateHandle(path, len(encoded.data), encoded.sha256, encoded.operators)
+    """Describe a snapshot that is stored under ``path``, its tables under names that begin with it."""
+    files = tuple(
+        [
+            StateFile(table.operator_id, table.name, table_path(path, table), table.length, table.sha256)
+            for table in encoded.tables
+        ]
+    )
+    return StateHandle(path, len(encoded.data), encoded.sha256, encoded.operators, files)
+
+
+def table_path(path: str, table: LocalTable) -> str:
+    """Where a table lies that belongs to a snapshot."""
+    return f"{path}.{table.operator_id[:12]}.{table.name}"
 
 
 def encode_metadata(metadata: CheckpointMetadata) -> bytes:

@@ -20,7 +20,15 @@ from engine.key_groups import key_group_range
 from engine.state.files import DamagedFile, StateError
 from engine.state.raw import RAW
 from engine.state.snapshot import decode_task_snapshot
-from engine.state.stored import BROADCAST, SPLIT_DISTRIBUTE, UNION, DecodedSnapshot, EncodedList, EncodedTable
+from engine.state.stored import (
+    BROADCAST,
+    SPLIT_DISTRIBUTE,
+    UNION,
+    DecodedSnapshot,
+    EncodedList,
+    EncodedTable,
+    NativePart,
+)
 
 
 class Vertex(NamedTuple):
@@ -59,6 +67,7 @@ class RestoredState(msgspec.Struct, frozen=True):
 
     keyed: dict[str, EncodedTable]
     operator: dict[str, EncodedList]
+    native: tuple[NativePart, ...] = ()
 
 
 class RestoreRefused(StateError):
@@ -146,7 +155,7 @@ def _deal_keyed(
         handle = state.handle
         if handle is not None:
             index = handle.index.get(operator.operator_id)
-            if index is not None and index.keyed:
+            if index is not None and (index.keyed or index.is_native):
                 low, high = key_group_range(operator.max_parallelism, operator.parallelism, subtask)
                 holders.append((handle, low, high))
     if not holders:
@@ -281,8 +290,13 @@ def read_assignment(
     """
     files: MutableMapping[str, DecodedSnapshot] = {} if decoded is None else decoded
     keyed: dict[str, EncodedTable] = {}
+    natives: list[NativePart] = []
     for handle, (low, high) in assignment.keyed:
-        for name, table in _load(handle, read, files)[assignment.operator_id].keyed.items():
+        stored = _load(handle, read, files)[assignment.operator_id]
+        if stored.native is not None:
+            tables = {file.name: file for file in handle.files if file.operator_id == assignment.operator_id}
+            natives.append(NativePart(low, high, handle.path, stored.native, tables, read))
+        for name, table in stored.keyed.items():
             part = table.within(low, high)
             found = keyed.get(name)
             keyed[name] = part if found is None else _merge(handle.path, name, found, part)
@@ -300,7 +314,7 @@ def read_assignment(
                 )
             elements.extend([item.elements[index] for index in indexes])
         lists[name] = EncodedList(mode, description, elements)
-    return RestoredState(keyed, lists)
+    return RestoredState(keyed, lists, tuple(natives))
 
 
 def _load(

@@ -6,6 +6,14 @@ yet is refused by name rather than ignored, because an ignored option is a wrong
 """
 
 from engine.configuration.alignment import AlignmentKind, CheckpointOptions, checkpoint_options
+from engine.configuration.backend_options import (
+    CHECKPOINT_STORAGE,
+    HASHMAP,
+    ROCKSDB,
+    ROCKSDB_LOCAL_DIRECTORY,
+    STATE_BACKEND,
+)
+from engine.configuration.backends import StateBackendSettings
 from engine.configuration.configuration import Configuration, ConfigurationError, find_option
 from engine.configuration.option import ConfigOption
 from engine.configuration.options import (
@@ -42,7 +50,6 @@ from engine.configuration.options import (
     RETAIN_ON_CANCELLATION,
     SPARK_MASTER,
     SPARK_TARGET,
-    STATE_BACKEND,
 )
 from engine.configuration.restart_options import RESTART_STRATEGY, UNLIMITED_RESTARTS
 from engine.configuration.restarts import (
@@ -71,6 +78,7 @@ __all__ = [
     "CHECKPOINT_MODE",
     "CHECKPOINT_NUM_RETAINED",
     "CHECKPOINT_RETENTION",
+    "CHECKPOINT_STORAGE",
     "CHECKPOINT_TIMEOUT",
     "CHECKPOINT_TOLERABLE_FAILURES",
     "CHECKPOINT_UNALIGNED",
@@ -78,6 +86,7 @@ __all__ = [
     "DELETE_ON_CANCELLATION",
     "EXACTLY_ONCE",
     "EXECUTION_TARGET",
+    "HASHMAP",
     "JOB_NAME",
     "LOCAL_TARGET",
     "MAX_PARALLELISM",
@@ -87,6 +96,8 @@ __all__ = [
     "OPTIONS",
     "RESTART_STRATEGY",
     "RETAIN_ON_CANCELLATION",
+    "ROCKSDB",
+    "ROCKSDB_LOCAL_DIRECTORY",
     "SPARK_MASTER",
     "SPARK_TARGET",
     "STATE_BACKEND",
@@ -102,6 +113,7 @@ __all__ = [
     "FixedDelayRestarts",
     "NoRestarts",
     "RestartSettings",
+    "StateBackendSettings",
     "checkpoint_options",
     "find_option",
     "job_settings",

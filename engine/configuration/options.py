@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from engine.configuration.backend_options import STATE_OPTIONS
 from engine.configuration.option import ConfigOption
 from engine.configuration.parsing import (
     at_least,
@@ -126,13 +127,6 @@ CHECKPOINTS_AFTER_TASKS_FINISH: Final[ConfigOption[bool]] = ConfigOption(
     "Whether checkpoints go on when some tasks have finished.",
     ("execution.checkpointing.checkpoints-after-tasks-finish.enabled",),
 )
-STATE_BACKEND: Final[ConfigOption[str]] = ConfigOption(
-    "state.backend.type",
-    "hashmap",
-    one_of({"hashmap": "hashmap"}, later=("rocksdb", "forst")),
-    "Where keyed state lives while the job runs.",
-    ("state.backend",),
-)
 DEFAULT_PARALLELISM: Final[ConfigOption[int]] = ConfigOption(
     "parallelism.default",
     1,
@@ -220,7 +214,7 @@ OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     CHECKPOINT_ALIGNED_TIMEOUT,
     CHECKPOINT_INCREMENTAL,
     CHECKPOINTS_AFTER_TASKS_FINISH,
-    STATE_BACKEND,
+    *STATE_OPTIONS,
     *RESTART_OPTIONS,
     DEFAULT_PARALLELISM,
     MAX_PARALLELISM,

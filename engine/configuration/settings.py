@@ -6,6 +6,11 @@ from msgspec import Struct
 
 from engine.configuration import options
 from engine.configuration.alignment import CheckpointOptions, checkpoint_options
+from engine.configuration.backends import (
+    StateBackendSettings,
+    checkpoint_directory,
+    state_backend_settings,
+)
 from engine.configuration.configuration import Configuration
 from engine.configuration.options import EXACTLY_ONCE
 from engine.configuration.restarts import NoRestarts, RestartSettings, restart_settings
@@ -22,6 +27,7 @@ class CheckpointSettings(Struct, frozen=True):
     tolerable_failures: int = 0
     num_retained: int = 1
     directory: str | None = None
+    state_backend: StateBackendSettings = StateBackendSettings()
     retention: str | None = None
     mode: str = EXACTLY_ONCE
     unaligned: bool = False
@@ -67,7 +73,8 @@ def job_settings(configuration: Configuration) -> CheckpointSettings:
         max_concurrent=get(options.CHECKPOINT_MAX_CONCURRENT),
         tolerable_failures=get(options.CHECKPOINT_TOLERABLE_FAILURES),
         num_retained=get(options.CHECKPOINT_NUM_RETAINED),
-        directory=get(options.CHECKPOINT_DIRECTORY),
+        directory=checkpoint_directory(configuration, checkpointing),
+        state_backend=state_backend_settings(configuration),
         retention=get(options.CHECKPOINT_RETENTION),
         mode=get(options.CHECKPOINT_MODE),
         unaligned=get(options.CHECKPOINT_UNALIGNED),

@@ -146,7 +146,7 @@ def read_restore(
     operators: dict[str, RestoredOperator] = {}
     for operator_id, assignment in plan.operators.items():
         restored = read_assignment(assignment, read, decoded)
-        operators[operator_id] = RestoredOperator(restored.keyed, restored.operator)
+        operators[operator_id] = RestoredOperator(restored.keyed, restored.operator, restored.native)
     return Restore(plan.checkpoint_id, operators)
 
 

@@ -13,6 +13,8 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from engine.configuration.backend_options import HASHMAP
+from engine.configuration.backends import StateBackendSettings
 from engine.elements import Record
 from engine.functions import (
     CheckpointedFunction,
@@ -78,6 +80,8 @@ class OperatorContext(Struct, kw_only=True):
     restored_checkpoint_id: int | None = None
     keyed: Any = None
     operator: Any = None
+    native: Any = ()
+    state_backend: StateBackendSettings = StateBackendSettings()
     allow_pickle: bool = False
     settled: bool = False
     downstream: Downstream | None = None
@@ -99,10 +103,19 @@ class OperatorContext(Struct, kw_only=True):
 
     def keyed_backend(self, key_type: TypeInformation | None) -> KeyedStateBackend:
         """A keyed backend over this subtask's key groups, restored where there is something to restore."""
-        backend = HashMapStateBackend(self.max_parallelism, self.key_groups, key_type, self.clock)
+        backend = self._empty_backend(key_type)
         if self.keyed is not None:
-            backend.restore(without_raw(self.keyed), allow_pickle=self.allow_pickle)
+            backend.restore(without_raw(self.keyed), self.native, allow_pickle=self.allow_pickle)
         return backend
+
+    def _empty_backend(self, key_type: TypeInformation | None) -> KeyedStateBackend:
+        settings = self.state_backend
+        if settings.kind == HASHMAP:
+            return HashMapStateBackend(self.max_parallelism, self.key_groups, key_type, self.clock)
+        # Its library is loaded where it is used, and by nobody else.
+        from engine.state.rocksdb.backend import RocksDBStateBackend
+
+        return RocksDBStateBackend(self.max_parallelism, self.key_groups, key_type, self.clock, settings)
 
     def operator_store(self) -> OperatorStateStore:
         """The operator state of this subtask, restored where there is something to restore."""
@@ -232,7 +245,7 @@ class FunctionOperator(Operator):
             context = FunctionSnapshotContext(checkpoint_id, timestamp_ms, key_groups)
             self._checkpointed.snapshot_state(context)
             operator_state = self._store.snapshot()
-        keyed_state = None if backend is None else backend.snapshot()
+        keyed_state = None if backend is None else backend.snapshot(checkpoint_id)
         if keyed_state is None and operator_state is None:
             return None
         snapshot = OperatorSnapshot(keyed_state, operator_state)
@@ -244,12 +257,16 @@ class FunctionOperator(Operator):
         return snapshot
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Pass it to the function if it listens."""
+        """Tell the state, and the function if it listens."""
+        if self._backend is not None:
+            self._backend.notify_checkpoint_complete(checkpoint_id)
         if self._listener is not None:
             self._listener.notify_checkpoint_complete(checkpoint_id)
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Pass it to the function if it listens."""
+        """Tell the state, and the function if it listens."""
+        if self._backend is not None:
+            self._backend.notify_checkpoint_aborted(checkpoint_id)
         if self._listener is not None:
             self._listener.notify_checkpoint_aborted(checkpoint_id)
 

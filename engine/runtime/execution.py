@@ -110,6 +110,7 @@ class Execution(JobDriver):
                 graph.settings.enabled,
                 self._allow_pickle,
                 self._watches_elements,
+                state_backend=graph.settings.state_backend,
             ),
         )
 

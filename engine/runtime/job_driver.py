@@ -188,7 +188,8 @@ class JobDriver(ABC):
     def _discard_handle(self, effect: DiscardHandle | DiscardSnapshot) -> None:
         handle = effect.handle
         assert isinstance(handle, StateHandle)
-        self.storage.delete(handle.path)
+        for path in handle.paths:
+            self.storage.delete(path)
 
     def _job_failed(self, effect: JobFailed) -> None:
         """The driver first; then what nobody wants to go on from is deleted, if the storage lets us."""

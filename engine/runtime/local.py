@@ -22,9 +22,9 @@ import heapq
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
@@ -37,7 +37,8 @@ from engine.checkpoint.events import (
     StoreMetadata,
     TriggerRequested,
 )
-from engine.checkpoint.metadata import encode_metadata, handle_of
+from engine.checkpoint.metadata import encode_metadata
+from engine.checkpoint.storing import delete_unstored, store_encoded
 from engine.graph import JobGraph
 from engine.job.events import Deploy, JobFailed, JobFinished, StartJob, StartRestartTimer
 from engine.job.master import JobState
@@ -286,22 +287,21 @@ class LocalExecution(Execution):
                 failure = error
                 return lambda: self._encoding_failed(task, failure)
             try:
-                self._storage.write(effect.path, encoded.data)
+                handle = store_encoded(self._storage, effect.path, encoded)
             except OSError as error:
                 reason = str(error)
                 # Where the checkpoint was given up meanwhile nobody else would delete what is there of it.
-                with suppress(OSError):
-                    self._storage.delete(effect.path)
-                return lambda: self._stored(task, effect.path, SnapshotFailed(effect.checkpoint_id, reason))
-            handle = handle_of(effect.path, encoded)
-            return lambda: self._stored(task, effect.path, SnapshotStored(effect.checkpoint_id, handle))
+                delete_unstored(self._storage, effect.path, effect.snapshot)
+                return lambda: self._stored(task, (), SnapshotFailed(effect.checkpoint_id, reason))
+            return lambda: self._stored(task, handle.paths, SnapshotStored(effect.checkpoint_id, handle))
 
         self._submit(write)
 
-    def _stored(self, task: Task, path: str, event: SnapshotStored | SnapshotFailed) -> None:
+    def _stored(self, task: Task, paths: Sequence[str], event: SnapshotStored | SnapshotFailed) -> None:
         if self.is_current(task):
             self.task_event(task, event)
-        else:
+            return
+        for path in paths:
             self._storage.delete(path)
 
     def _encoding_failed(self, task: Task, error: Exception) -> None:

@@ -115,10 +115,11 @@ def retire(storage: RecoverableStorage) -> None:
 def files_of(metadata: CheckpointMetadata) -> set[str]:
     """The files that a checkpoint's metadata refers to."""
     return {
-        subtask.handle.path
+        path
         for operator in metadata.operators
         for subtask in operator.subtasks
         if subtask.handle is not None
+        for path in subtask.handle.paths
     }
 
 

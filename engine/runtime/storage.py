@@ -35,6 +35,9 @@ _MENDS: Final = {
     errno.ENOENT: "restore another checkpoint, or another copy of this one",
     errno.EISDIR: "a folder is in the way: move it aside",
 }
+_NO_LINK: Final = frozenset((errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS))
+"""Why a file cannot have a second name, though it can be copied."""
+COPIED_AT_ONCE: Final = 1 << 20
 _OTHER_MEND: Final = "check the disk, or choose another execution.checkpointing.dir"
 
 
@@ -50,6 +53,13 @@ class CheckpointStorage(Protocol):
 
     def write(self, path: str, data: bytes) -> None:
         """Write a file durably."""
+        ...
+
+    def adopt(self, path: str, source: str, earlier: str | None) -> None:
+        """Store a local file that never changes, durably.
+
+        ``earlier`` is where a file of the same content was stored before; it may be gone.
+        """
         ...
 
     def publish(self, path: str, data: bytes) -> None:
@@ -96,6 +106,19 @@ class LocalCheckpointStorage:
         target = self._resolve(path)
         try:
             _write_file(target, data)
+            _sync_folder(os.path.dirname(target))
+        except OSError as error:
+            raise _failure("file", target, "cannot be written", error) from error
+
+    def adopt(self, path: str, source: str, earlier: str | None) -> None:
+        """Link the file, or what was stored of it before, and copy it only where neither is possible."""
+        target = self._resolve(path)
+        try:
+            if not _linked(source, target):
+                before = None if earlier is None else self._resolve(earlier)
+                if before is None or not _linked(before, target):
+                    _copy_file(source, target)
+            _sync_file(target)
             _sync_folder(os.path.dirname(target))
         except OSError as error:
             raise _failure("file", target, "cannot be written", error) from error
@@ -229,6 +252,14 @@ class MemoryCheckpointStorage:
         """Keep a file."""
         self._files[path] = data
 
+    def adopt(self, path: str, source: str, earlier: str | None) -> None:
+        """Keep the content of a file, in one copy with what was kept of it before."""
+        known = None if earlier is None else self._files.get(earlier)
+        if known is None:
+            with open(source, "rb") as file:
+                known = file.read()
+        self._files[path] = known
+
     def publish(self, path: str, data: bytes) -> None:
         """Keep a file."""
         self._files[path] = data
@@ -316,6 +347,41 @@ def _write_file(path: str, data: bytes) -> None:
         view = memoryview(data)
         while view:
             view = view[os.write(descriptor, view) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _linked(source: str, target: str) -> bool:
+    """Give a file a second name; False where the two lie on different disks, or the file is gone."""
+    for _ in range(10):
+        try:
+            os.link(source, target)
+        except FileExistsError:
+            # What an attempt of the same name had begun to store.
+            os.unlink(target)
+        except FileNotFoundError:
+            if not os.path.exists(source):
+                return False
+            _make_folder(os.path.dirname(target))
+        except OSError as error:
+            if error.errno in _NO_LINK:
+                return False
+            raise
+        else:
+            return True
+    return False
+
+
+def _copy_file(source: str, target: str) -> None:
+    descriptor = _open_in_folder(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    with open(source, "rb") as read, open(descriptor, "wb") as written:
+        shutil.copyfileobj(read, written, COPIED_AT_ONCE)
+
+
+def _sync_file(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -16,10 +16,14 @@ from engine.state.snapshot import TaskSnapshot
 
 
 class RestoredOperator(Struct, frozen=True):
-    """The state that redistribution gave one operator of a subtask; None where there is none of the kind."""
+    """The state that redistribution gave one operator of a subtask; None where there is none of the kind.
+
+    ``native`` is keyed state as the databases that a backend has stored.
+    """
 
     keyed: Any
     operator: Any
+    native: Any = ()
 
 
 class Restore(Struct, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from engine.configuration.backends import StateBackendSettings
 from engine.messages import AttemptId
 from engine.protocol_points import Probe
 
@@ -22,3 +23,4 @@ class TaskSettings(Struct, frozen=True):
     allow_pickle: bool = False
     watches_elements: bool = True
     settled: bool = False
+    state_backend: StateBackendSettings = StateBackendSettings()

@@ -441,6 +441,8 @@ class Task:
             restored_checkpoint_id=checkpoint_id,
             keyed=restored.keyed,
             operator=restored.operator,
+            native=restored.native,
+            state_backend=self.settings.state_backend,
             allow_pickle=self.settings.allow_pickle,
             settled=self.settings.settled,
             side_outputs=self._side_emits,

@@ -7,6 +7,7 @@ the schedule performs when it likes: messages, writes, restores, timers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from engine.checkpoint.events import (
@@ -18,7 +19,8 @@ from engine.checkpoint.events import (
     StartTimer,
     StoreMetadata,
 )
-from engine.checkpoint.metadata import StateHandle, encode_metadata
+from engine.checkpoint.metadata import encode_metadata
+from engine.checkpoint.storing import store_encoded, store_snapshot
 from engine.graph import JobGraph
 from engine.job.events import Deploy, JobFailed, JobFinished, MasterEvent, StartRestartTimer
 from engine.messages import (
@@ -259,32 +261,32 @@ class SimulatedProcess(Execution):
         if fault is not None and fault.kind in REFUSALS:
             if fault.kind == "tear_write":
                 self.world.storage.tear(path, encoded.data)
-            self._stored((task, path, SnapshotFailed(effect.checkpoint_id, WRITE_REFUSED)))
+            self._stored((task, (path,), SnapshotFailed(effect.checkpoint_id, WRITE_REFUSED)))
             return
-        self.world.storage.write(path, encoded.data)
-        handle = StateHandle(path, len(encoded.data), encoded.sha256, encoded.operators)
-        report = (task, path, SnapshotStored(effect.checkpoint_id, handle))
+        handle = store_encoded(self.world.storage, path, encoded)
+        report = (task, handle.paths, SnapshotStored(effect.checkpoint_id, handle))
         if fault is None:
             self._stored(report)
         else:
             label = f"store {task.name} {effect.checkpoint_id}"
             self.world.add_later(self.world.clock.now + fault.delay, _STORE, label, self._stored, report)
 
-    def _stored(self, report: tuple[Task, str, SnapshotStored | SnapshotFailed]) -> None:
-        task, path, event = report
+    def _stored(self, report: tuple[Task, Sequence[str], SnapshotStored | SnapshotFailed]) -> None:
+        task, paths, event = report
         tasks = self.tasks
         if tasks.get(task.id) is task:
             self.task_event(task, event)
-        # Gone before it was told or by being told: nobody will ever refer to the file.
+        # Gone before it was told or by being told: nobody will ever refer to what was stored.
         if tasks.get(task.id) is not task:
-            self.world.storage.delete(path)
+            for path in paths:
+                self.world.storage.delete(path)
 
     def land(self, action: Action) -> None:
         """The process has died with a write under way, which reached the storage nevertheless."""
         if action.perform == self._store:
             _, effect, fault = action.argument
             if fault is None or fault.kind == "late_write":
-                self.world.storage.write(effect.path, encode_task_snapshot(effect.snapshot).data)
+                store_snapshot(self.world.storage, effect.path, effect.snapshot)
         elif action.perform == self._publish:
             metadata, fault = action.argument
             if fault is None or fault.kind == "late_write":

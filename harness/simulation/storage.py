@@ -6,6 +6,8 @@ once, inside the step that asks for them.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 
 class FileMissing(Exception):
     """A file that should be there is not."""
@@ -29,6 +31,11 @@ class SimulatedStorage:
     def write(self, path: str, data: bytes) -> None:
         """Put a file in place, whole."""
         self.files[path] = data
+
+    def adopt(self, path: str, source: str, earlier: str | None) -> None:
+        """Put a file of the process's own disk in place; what was stored of it before is not read again."""
+        known = None if earlier is None else self.files.get(earlier)
+        self.files[path] = Path(source).read_bytes() if known is None else known
 
     def tear(self, path: str, data: bytes) -> None:
         """Put the first half of a file in place, as a crash in the middle of a write does."""

@@ -95,6 +95,7 @@ class Deployment(Struct, frozen=True, eq=False):
             allow_pickle=settings.allow_pickled_state,
             watches_elements=self.probe is not no_probe,
             settled=True,
+            state_backend=settings.state_backend,
         )
 
 

@@ -26,7 +26,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from engine.checkpoint.metadata import handle_of
+from engine.checkpoint.storing import delete_unstored, store_encoded
 from engine.elements import CheckpointBarrier
 from engine.errors import UnrecoverableError
 from engine.job.deployment import connect_task, create_task, read_restore
@@ -235,13 +235,12 @@ class SubtaskRun:
         if self.storage.list(metadata_path(effect.checkpoint_id)):
             raise EpochIsOver(f"checkpoint {effect.checkpoint_id} is complete without {self.attempt}")
         try:
-            self.storage.write(effect.path, encoded.data)
+            handle = store_encoded(self.storage, effect.path, encoded)
         except OSError as error:
-            with suppress(OSError):
-                self.storage.delete(effect.path)
+            delete_unstored(self.storage, effect.path, effect.snapshot)
             self._handle(task, SnapshotFailed(effect.checkpoint_id, str(error)))
         else:
-            self._handle(task, SnapshotStored(effect.checkpoint_id, handle_of(effect.path, encoded)))
+            self._handle(task, SnapshotStored(effect.checkpoint_id, handle))
 
     # Channels.
 

@@ -16,6 +16,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 from msgspec import Struct
@@ -26,14 +27,12 @@ from rocksdict import (
     Checkpoint,
     Options,
     Rdict,
-    ReadOptions,
     WriteBatch,
     WriteOptions,
 )
 
 from engine.configuration.backends import StateBackendSettings
 from engine.state.files import StateError
-from engine.state.rocksdb.layout import after
 
 PREFIX: Final = "onceproof-rocksdb-"
 LOCK: Final = "lock"
@@ -138,13 +137,12 @@ class DatabaseUnreadable(StateError):
 class Database:
     """One open database. ``get``, ``put`` and ``delete`` are those of rocksdict, bound once."""
 
-    __slots__ = ("_folder", "_folders", "_rdict", "delete", "get", "put")
+    __slots__ = ("__weakref__", "_finalizer", "_folders", "_rdict", "delete", "get", "put")
 
     def __init__(
         self, folders: WorkingFolders, folder: Folder, settings: StateBackendSettings, read_only: bool = False
     ) -> None:
         self._folders = folders
-        self._folder = folder
         access = AccessType.read_only(False) if read_only else AccessType.read_write()
         path = os.path.join(folder.path, "db")
         try:
@@ -153,6 +151,7 @@ class Database:
             # The binding raises what every error is: the message alone tells them apart.
             reason = " ".join(str(error).replace(path, "").split())
             raise DatabaseUnreadable(reason) from error
+        self._finalizer = weakref.finalize(self, _shut, self._rdict, folder, os.getpid())
         without_log = WriteOptions()
         without_log.disable_wal = True  # type: ignore[method-assign, assignment]
         self._rdict.set_write_options(without_log)
@@ -182,22 +181,20 @@ class Database:
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Go through all that begins with a prefix, in order, as of now."""
-        options = ReadOptions()
-        end = after(prefix)
-        if end is not None:
-            options.set_iterate_upper_bound(end)
-        return self._items(prefix, options)
+        # Bounds of ReadOptions are only heeded for as long as somebody holds the options: better none.
+        items: Any = self._rdict.items(from_key=prefix)
+        for pair in items:
+            if not pair[0].startswith(prefix):
+                return
+            yield pair
 
     def scan_range(self, begin: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Go through all from one key up to another, in order, as of now."""
-        options = ReadOptions()
-        options.set_iterate_upper_bound(end)
-        return self._items(begin, options)
-
-    def _items(self, begin: bytes, options: ReadOptions) -> Iterator[tuple[bytes, bytes]]:
-        items: Any = self._rdict.items(from_key=begin, read_opt=options)
-        found: Iterator[tuple[bytes, bytes]] = items
-        return found
+        items: Any = self._rdict.items(from_key=begin)
+        for pair in items:
+            if pair[0] >= end:
+                return
+            yield pair
 
     def first_from(self, begin: bytes) -> Any:
         """Give the first key that is not before ``begin``."""
@@ -246,8 +243,17 @@ class Database:
 
     def close(self) -> None:
         """Close the database and remove its folder."""
-        self._rdict.close()
-        self._folder.remove()
+        self._finalizer()
+
+
+def _shut(rdict: Rdict, folder: Folder, owner: int) -> None:
+    """Close first: a database whose folder is gone waits for its last writes for ever."""
+    # A forked process has the object, but neither its threads nor its folder.
+    if os.getpid() == owner:
+        # What cannot be written any more is of no use to anybody.
+        with suppress(Exception):
+            rdict.close()
+        folder.remove()
 
 
 class DatabaseCheckpoint(Struct, eq=False):

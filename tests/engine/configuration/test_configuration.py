@@ -101,7 +101,12 @@ def test_what_is_no_duration_is_refused_with_examples(text):
             "the choice is NO_EXTERNAL",
         ),
         ("execution.checkpointing.dir", " ", "a text"),
-        ("state.backend.type", "rocksdb", "not supported yet; the choice is hashmap"),
+        ("state.backend.type", "forst", "not supported yet; the choice is hashmap, rocksdb"),
+        ("state.backend.type", "disk", "the choice is hashmap, rocksdb"),
+        ("execution.checkpointing.storage", "disk", "the choice is jobmanager, filesystem"),
+        ("state.backend.rocksdb.writebuffer.size", "0 mb", "such as '64 mb'"),
+        ("state.backend.rocksdb.block.cache-size", "much", "such as '64 mb'"),
+        ("state.backend.rocksdb.writebuffer.count", "1", "at least 2"),
         (
             "restart-strategy.type",
             "often",

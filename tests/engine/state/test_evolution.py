@@ -218,8 +218,7 @@ def test_key_of_a_map_state_and_key_of_the_stream_do_not_change(backends, at, ki
     source = backends.make(key_type=Types.STRING())
     at(source, "a")
     write(source.state(DESCRIPTORS[kind](Types.LONG())), 1)
-    target = backends.make(key_type=Types.DYNAMIC())
-    target.restore(backends.stored(source.snapshot()))
+    target = backends.restored_from(source.snapshot(), key_type=Types.DYNAMIC())
     with pytest.raises(StateError, match=r"the key of state 's' was stored as STRING .* DYNAMIC"):
         target.state(DESCRIPTORS[kind](Types.LONG()))
 

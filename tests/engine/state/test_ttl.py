@@ -271,13 +271,13 @@ def keys_left(backend, kind):
 
 
 @by_kind
-def test_access_to_one_key_cleans_up_after_others(backends, at, kind):
-    backend = backends.make()
+def test_access_to_one_key_cleans_up_after_others(heap, at, kind):
+    backend = heap.make()
     state = backend.state(descriptor(kind, builder().cleanup_incrementally(3, False)))
     for key in "abcdef":
         at(backend, key)
         write(state)
-    backends.now = TTL
+    heap.now = TTL
     at(backend, "z")
     write(state)
     assert len(keys_left(backend, kind)) == 4
@@ -286,17 +286,17 @@ def test_access_to_one_key_cleans_up_after_others(backends, at, kind):
     assert keys_left(backend, kind) == ["z"]
 
 
-def test_cleanup_is_on_by_itself_and_leaves_what_lives(backends, at):
-    backend = backends.make()
+def test_cleanup_is_on_by_itself_and_leaves_what_lives(heap, at):
+    backend = heap.make()
     made = ListStateDescriptor("s", Types.LONG())
     made.enable_time_to_live(StateTtlConfig.new_builder(Time.milliseconds(TTL)).build())
     state = backend.state(made)
     for key in "abc":
         at(backend, key)
         state.add(1)
-    backends.now = 60
+    heap.now = 60
     state.add(2)
-    backends.now = TTL
+    heap.now = TTL
     for _ in range(2):
         state.add(3)
     assert keys_left(backend, "list") == ["c"]
@@ -304,18 +304,53 @@ def test_cleanup_is_on_by_itself_and_leaves_what_lives(backends, at):
 
 
 @by_kind
-def test_full_snapshot_leaves_expired_state_out_and_what_runs_as_it_is(backends, at, opened, kind):
-    backend, state = opened(kind, builder().cleanup_full_snapshot())
-    write(state)
-    backends.now = TTL
-    at(backend, "b")
-    write(state)
+def test_full_snapshot_leaves_expired_state_out_and_what_runs_as_it_is(heap, at, kind):
+    backend = heap.make()
+    made = descriptor(kind, builder().cleanup_full_snapshot())
+    state = backend.state(made)
+    for key, now in (("a", 0), ("b", TTL)):
+        heap.now = now
+        at(backend, key)
+        write(state)
     snapshot = backend.snapshot()
     assert keys_left(backend, kind) == ["a", "b"]
-    backends.now = 0
-    target = backends.restored_from(snapshot)
-    target.state(descriptor(kind, builder().cleanup_full_snapshot()))
+    heap.now = 0
+    target = heap.restored_from(snapshot)
+    target.state(made)
     assert keys_left(target, kind) == ["b"]
+
+
+@by_kind
+def test_database_cleans_up_after_so_many_accesses(database, at, kind):
+    backend = database.make()
+    state = backend.state(descriptor(kind, builder().cleanup_in_rocksdb_compact_filter(4)))
+    for key in "abcdef":
+        at(backend, key)
+        write(state)
+    database.now = TTL
+    at(backend, "z")
+    for _ in range(6):
+        assert len(keys_left(backend, kind)) > 1
+        write(state)
+    assert keys_left(backend, kind) == ["z"]
+
+
+def test_database_cleans_up_by_itself_and_keeps_expired_state_in_its_snapshots(database, at):
+    backend = database.make()
+    made = ListStateDescriptor("s", Types.LONG())
+    made.enable_time_to_live(StateTtlConfig.new_builder(Time.milliseconds(TTL)).build())
+    state = backend.state(made)
+    at(backend, "a")
+    state.add(1)
+    database.now = TTL
+    at(backend, "b")
+    copy = database.restored(backend)
+    copy.state(made)
+    assert keys_left(copy, "list") == ["a"]
+    for _ in range(1000):
+        state.add(2)
+    assert keys_left(backend, "list") == ["b"]
+    assert len(state.get()) == 1000
 
 
 def test_same_name_with_another_time_to_live_is_refused(backends):
