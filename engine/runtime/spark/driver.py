@@ -83,7 +83,7 @@ from engine.runtime.spark.job import EpochJob, JobLost
 from engine.runtime.spark.pace import Pace
 from engine.runtime.spark.stages import Stages, stages_of
 from engine.runtime.spark.subtask import SubtaskRun
-from engine.runtime.spark_session import SPARK_ERRORS
+from engine.runtime.spark_session import SPARK_ERRORS, one_line
 from engine.runtime.storage import LocalCheckpointStorage
 from engine.state.files import DamagedFile
 
@@ -412,7 +412,12 @@ class SparkExecution(JobDriver):
             self.probe,
             self._subtask_class,
         )
-        self.ship(shipment)
+        try:
+            self.ship(shipment)
+        except (*SPARK_ERRORS, OSError) as error:
+            # Nothing can be tried again without Spark; another process goes on from the checkpoints.
+            cause = f"it cannot be handed to Spark: {one_line(error)}"
+            raise JobExecutionFailed(f"job {self.graph.name!r} failed: {cause}") from error
 
     def start_tasks(self, begin_with: dict[TaskId, RestorePlan]) -> None:
         """Settle what the checkpoint lists; tasks then restore themselves in each epoch."""

@@ -23,7 +23,7 @@ from pyspark import Broadcast, InheritableThread, SparkContext
 
 from engine.runtime.spark.epoch import Deployment, Epoch, Report
 from engine.runtime.spark.worker import StageRun
-from engine.runtime.spark_session import one_line
+from engine.runtime.spark_session import SPARK_ERRORS, one_line
 
 SECONDS_TO_CALL_OFF: Final = 0.5
 ATTEMPTS_TO_CALL_OFF: Final = 60
@@ -59,11 +59,19 @@ class EpochJob:
         self._group = f"onceproof epoch {next(_groups)}"
         self._reports: list[Report] = []
         self._failure: BaseException | None = None
-        self._thread = InheritableThread(target=self._run, name=self._group, daemon=True)
-        self._thread.start()
+        self._thread: InheritableThread | None = None
+        try:
+            thread = InheritableThread(target=self._run, name=self._group, daemon=True)
+            thread.start()
+            self._thread = thread
+        except (*SPARK_ERRORS, OSError) as failure:
+            # The thread takes over what Java knows of this one.
+            self._failure = failure
 
     def wait(self, seconds: float | None) -> bool:
         """Wait for the end, so long at the most; whether it has come."""
+        if self._thread is None:
+            return True
         self._thread.join(seconds)
         return not self._thread.is_alive()
 

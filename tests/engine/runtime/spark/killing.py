@@ -1,7 +1,8 @@
 """Probes that kill the process they are called in, once each, and a driver that runs under such a probe.
 
-As a program of its own, ``killing.py FOLDER POINT CHECKPOINT``: start Spark, run the word count in FOLDER,
-and die by SIGKILL where the driver passes a point. It prints the process id of its Java first.
+As a program of its own, ``killing.py WHOM FOLDER POINT CHECKPOINT``: start Spark, run the word count in
+FOLDER, and where the driver passes a point, kill the ``driver`` or its ``java``. It prints the process id of
+its Java first, and how the job failed last.
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ class Kill(NamedTuple):
 class KillOnce:
     """Each kill strikes once, whatever process gets there first: it leaves a file before it strikes."""
 
-    def __init__(self, folder: Path, *kills: Kill) -> None:
+    def __init__(self, folder: Path, *kills: Kill, victim: int | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.kills = kills
+        self.victim = victim
+        """Whose process id: None for the one that passes the point."""
 
     def __call__(self, point: str, task: str, checkpoint_id: int) -> None:
         for number, kill in enumerate(self.kills):
@@ -47,7 +50,7 @@ class KillOnce:
             except FileExistsError:
                 continue
             os.write(token, f"{os.getpid()} {point} {task} {checkpoint_id}".encode())
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(self.victim or os.getpid(), signal.SIGKILL)
 
     def struck(self) -> list[str]:
         """What became of the kills that have struck."""
@@ -67,16 +70,22 @@ class TearingRun(SubtaskRun):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def main(folder: str, point: str, checkpoint: str) -> None:
-    """Run the job until the driver dies."""
+def main(whom: str, folder: str, point: str, checkpoint: str) -> None:
+    """Run the job until somebody dies."""
+    from engine.runtime.result import JobExecutionFailed
     from engine.runtime.spark.driver import execute_on_spark
     from engine.runtime.spark_session import spark_session
     from tests.engine.runtime.conftest import Job
 
     with spark_session() as session:
-        print(session.sparkContext._gateway.proc.pid, flush=True)
-        probe = KillOnce(Path(folder) / "kills", Kill(point, checkpoint=int(checkpoint)))
-        execute_on_spark(Job(Path(folder)).graph(), session, probe=probe)
+        java = session.sparkContext._gateway.proc.pid
+        print(java, flush=True)
+        kill = Kill(point, checkpoint=int(checkpoint))
+        probe = KillOnce(Path(folder) / "kills", kill, victim=java if whom == "java" else None)
+        try:
+            execute_on_spark(Job(Path(folder)).graph(), session, probe=probe)
+        except JobExecutionFailed as error:
+            print(error)
 
 
 if __name__ == "__main__":

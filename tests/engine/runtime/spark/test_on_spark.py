@@ -29,6 +29,7 @@ from engine.protocol_points import (
     RESTORED,
     RESTORING,
     SNAPSHOTTED,
+    TRIGGERED,
     UPLOADED,
 )
 from engine.runtime.local import execute
@@ -190,25 +191,42 @@ def test_a_checkpoint_taken_on_spark_is_restored_by_the_local_runtime(job, spark
     assert job.left_behind() == (["finished", "incarnation-2"], [])
 
 
+def killed(whom, folder, point, checkpoint):
+    """Run the program that kills its driver or its Java; gives its exit code and the lines that it said."""
+    program = Path(__file__).with_name("killing.py")
+    done = subprocess.run(
+        [sys.executable, str(program), whom, str(folder), point, str(checkpoint)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])},
+        timeout=120,
+        check=False,
+    )
+    assert len(list((folder / "kills").iterdir())) == 1, done.stderr
+    return done.returncode, done.stdout.splitlines()
+
+
 @pytest.mark.slow
 def test_a_driver_that_is_killed_is_succeeded_by_another_one_and_its_java_ends(job, spark, tmp_path):
     # Of the two sinks that commit checkpoint 3 one has.
-    program = Path(__file__).with_name("killing.py")
-    root = Path(__file__).parents[4]
-    driver = subprocess.Popen(
-        [sys.executable, str(program), str(tmp_path), COMMITTED, "3"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(root)},
-    )
-    said, _ = driver.communicate(timeout=60)
-    assert driver.returncode == -signal.SIGKILL
-    assert len(list((tmp_path / "kills").iterdir())) == 1
-    java = int(said)
+    code, [java] = killed("driver", tmp_path, COMMITTED, 3)
+    assert code == -signal.SIGKILL
     deadline = time.monotonic() + 20
     while Path(f"/proc/{java}").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not Path(f"/proc/{java}").exists(), "Java has outlived its driver"
     execute_on_spark(job.graph(3), spark)
+    assert job.rows() == job.counts
+    assert job.left_behind() == (["finished", "incarnation-2"], [])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", [TRIGGERED, SNAPSHOTTED])
+def test_a_driver_whose_java_is_killed_fails_in_a_line_and_another_one_goes_on(job, tmp_path, point):
+    code, [_, failure] = killed("java", tmp_path, point, 3)
+    assert code == 0
+    assert failure.startswith("job 'words' failed: Spark has stopped: ")
+    execute(job.graph())
     assert job.rows() == job.counts
     assert job.left_behind() == (["finished", "incarnation-2"], [])
