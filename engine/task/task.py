@@ -35,7 +35,6 @@ from engine.elements import (
     Record,
 )
 from engine.graph import JobVertex
-from engine.key_groups import key_group_range
 from engine.messages import (
     AcknowledgeCheckpoint,
     DeclineCheckpoint,
@@ -47,7 +46,7 @@ from engine.messages import (
     TaskRunning,
     TriggerCheckpoint,
 )
-from engine.operators.base import NO_SIDE_OUTPUTS, Emit, Operator, OperatorContext, close_all
+from engine.operators.base import NO_SIDE_OUTPUTS, Emit, Operator, close_all
 from engine.operators.source import SourceOperator
 from engine.protocol_points import (
     ACKNOWLEDGED,
@@ -87,6 +86,7 @@ from engine.task.events import (
 )
 from engine.task.in_hand import EventInHand
 from engine.task.input_time import InputTime
+from engine.task.opening import operator_context
 from engine.task.outputs import Output, Queue, sort_outputs
 from engine.task.settings import TaskSettings
 from engine.task.state import ALIVE, CREATED, ENDED_DATA, FINISHED, RUNNING, TaskState
@@ -416,7 +416,15 @@ class Task:
         place = len(self._chain)
         for operator, operator_id in self._tail_first:
             restored = event.operators.get(operator_id, _NOT_RESTORED)
-            context = self._operator_context(event.checkpoint_id, restored)
+            context = operator_context(
+                self.vertex,
+                self.id.subtask,
+                self.settings,
+                self._event,
+                self._side_emits,
+                event.checkpoint_id,
+                restored,
+            )
             if operator.uses_time:
                 context.downstream = self._behind(place)
                 context.auto_watermark_interval_ms = self.vertex.auto_watermark_interval_ms
@@ -425,28 +433,6 @@ class Task:
         self.state = RUNNING
         probe(RESTORED, self.name, event.checkpoint_id or 0)
         return [Send(TaskRunning(self.attempt, self.id))]
-
-    def _operator_context(self, checkpoint_id: int | None, restored: RestoredOperator) -> OperatorContext:
-        vertex = self.vertex
-        subtask = self.id.subtask
-        return OperatorContext(
-            task_name=vertex.name,
-            subtask=subtask,
-            parallelism=vertex.parallelism,
-            max_parallelism=vertex.max_parallelism,
-            key_groups=key_group_range(vertex.max_parallelism, vertex.parallelism, subtask),
-            attempt=self.attempt,
-            clock=self._event.clock,
-            probe=self._event.pass_point,
-            restored_checkpoint_id=checkpoint_id,
-            keyed=restored.keyed,
-            operator=restored.operator,
-            native=restored.native,
-            state_backend=self.settings.state_backend,
-            allow_pickle=self.settings.allow_pickle,
-            settled=self.settings.settled,
-            side_outputs=self._side_emits,
-        )
 
     def _end_data(self) -> Sequence[TaskEffect]:
         assert self.state is RUNNING, f"{self.name} ends its data in state {self.state.value}"
