@@ -100,9 +100,9 @@ def entries_of_nobody(reached: Reached) -> Iterator[None]:
             restored_backends.append(backend)
         return backend
 
-    def haunted(self: HashMapStateBackend) -> Any:
+    def haunted(self: HashMapStateBackend, checkpoint_id: int | None = None) -> Any:
         low, high = self.key_group_range
-        taken: Any = snapshot(self)
+        taken: Any = snapshot(self, checkpoint_id)
         for table in taken.tables if taken is not None else ():
             group = key_group_of("ghost", self.max_parallelism, self.key_type)
             if table.name == "count" and self in restored_backends and low <= group <= high:
