@@ -182,6 +182,23 @@ def test_each_planted_row_is_found_in_its_scenario_and_nowhere_else(spark: Spark
     assert len(planted) == len(certain) * len(PLANTS)
 
 
+@pytest.mark.parametrize("name", ["periodic_page_views", "sessions", "sliding_word_count", "window_sum"])
+def test_a_planted_row_is_no_choice_that_a_run_of_event_time_can_have_made(
+    name: str, spark: SparkSession
+) -> None:
+    family, cases = load_family(name), drawn(load_family(name))
+    full = [number for number, _, rows in cases if rows]
+    planted = []
+    for number, (plant, _, _) in zip(full[::3], PLANTS * 3, strict=False):
+        _, records, rows = cases[number]
+        rows = plant(list(rows))
+        assert Counter(family.expected(records, Declared(rows))) != Counter(rows), plant
+        cases[number] = (number, records, rows)
+        planted.append(number)
+    found = differences(spark, evidence_of(spark, family, cases))
+    assert [each.scenario for each in found] == planted
+
+
 def test_rows_that_declare_what_cannot_have_been_are_found(spark: SparkSession) -> None:
     # The watermark is at 9,999 from the second view on, so the third and the fourth may be late.
     views = {"log": [(0, "a"), (12_000, "a"), (9_999, "a"), (1, "a")]}

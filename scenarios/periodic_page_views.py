@@ -1,0 +1,185 @@
+"""Page views per user, told every ten seconds: a count in the state, and a timer of event time that tells it.
+
+The first view of a user sets a timer ten seconds after it; when the timer fires it tells how many views there
+have been by then, and the next view sets the next one. Count and timer belong together: a checkpoint that has
+one without the other, a timer that is lost with a rescale, fires twice, or under another key, gives rows that
+no run can give.
+
+How many views have come when a timer fires depends on when watermarks come. The oracles take what each row
+says, if it can be: all views before the record that moved the watermark past the timer are counted, and the
+next timer follows from the first view that is not. A user is one of a split, so his views come in order.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from random import Random
+from typing import TYPE_CHECKING, cast
+
+from engine.functions import KeyedProcessFunction, RuntimeContext
+from engine.state.descriptors import ValueStateDescriptor
+from engine.types import Types
+from harness.chance import Chance
+from harness.family import Declared, JobIO, Records, Role, Rows, Workload
+from scenarios import _lateness as lateness
+from scenarios._keyed_job import LABELLED_KEY, into_table, label_and_key, named
+from scenarios._labelled import LabelledSource
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from engine.environment import StreamExecutionEnvironment
+    from harness.scenario import InputRecord
+
+name = "periodic_page_views"
+generator_version = 1
+tasks: dict[str, Role] = {"log": "source", "views": "keyed", "table": "sink"}
+record_schema = "user STRING, page STRING"
+row_schema = "split STRING, user STRING, at BIGINT, views BIGINT"
+declares = True
+
+PERIOD_MS = 10 * lateness.SECOND_MS
+
+oracle_sql = f"""
+WITH numbered AS (
+    SELECT *,
+      row_number() OVER (PARTITION BY scenario_id, split, user ORDER BY offset) - 1 AS number,
+      count(*) OVER (PARTITION BY scenario_id, split, user) AS total,
+      max(timestamp) OVER (PARTITION BY scenario_id, split ORDER BY offset) - {lateness.BOUND_MS} - 1
+        AS watermark
+    FROM records
+  ),
+  said AS (
+    SELECT DISTINCT scenario_id, split, user, at, views FROM declared
+  ),
+  unsaid AS (
+    SELECT numbered.scenario_id, numbered.split, numbered.user, CAST(NULL AS BIGINT) AS at, total AS views
+    FROM numbered LEFT JOIN said
+    ON numbered.scenario_id = said.scenario_id AND numbered.split = said.split AND numbered.user = said.user
+    WHERE number = 0
+    GROUP BY numbered.scenario_id, numbered.split, numbered.user, total
+    HAVING coalesce(max(views), 0) < total
+  ),
+  steps AS (
+    SELECT *, coalesce(lag(views) OVER (PARTITION BY scenario_id, split, user ORDER BY views, at), 0) AS told
+    FROM (SELECT * FROM said UNION ALL SELECT * FROM unsaid)
+  ),
+  timers AS (
+    SELECT steps.*, total, timestamp + {PERIOD_MS} AS due
+    FROM steps JOIN numbered
+    ON steps.scenario_id = numbered.scenario_id AND steps.split = numbered.split
+      AND steps.user = numbered.user AND number = told
+  ),
+  passed AS (
+    SELECT timers.*, min(offset) AS offset_passed
+    FROM timers LEFT JOIN numbered
+    ON timers.scenario_id = numbered.scenario_id AND timers.split = numbered.split AND watermark >= due
+    GROUP BY ALL
+  ),
+  bounded AS (
+    SELECT passed.*,
+      greatest(told + 1, count_if(offset_passed IS NULL OR offset <= offset_passed)) AS least
+    FROM passed JOIN numbered
+    ON passed.scenario_id = numbered.scenario_id AND passed.split = numbered.split
+      AND passed.user = numbered.user
+    GROUP BY ALL
+  )
+SELECT scenario_id, split, user, due AS at,
+  if(at = due AND views BETWEEN least AND total, views, least) AS views
+FROM bounded
+"""
+
+USERS = ("ann", "bob", "cid")
+PAGES = ("home", "cart", "help")
+
+
+def generate(random: Random) -> Workload:
+    """Draw 1 to 4 splits of views of a few users."""
+    chance = Chance(random)
+    splits = chance.weighted([(1, 2), (2, 4), (3, 2), (4, 1)])
+    users = USERS[: chance.integer(1, len(USERS))]
+    longest = chance.weighted([(3, 1), (12, 4), (25, 3)])
+    pace_ms = chance.choice([500, 2000, 6000])
+    interval = lateness.draw_interval(chance)
+    records = {}
+    for split in range(splits):
+        timestamps = lateness.draw_timestamps(chance, chance.integer(0, longest), pace_ms, 0.1)
+        records[f"log-{split}"] = tuple(
+            [(timestamp, (chance.choice(users), chance.choice(PAGES))) for timestamp in timestamps]
+        )
+    return Workload(records, {lateness.INTERVAL: interval, "users": len(users), "pace_ms": pace_ms})
+
+
+class PageViews(KeyedProcessFunction):
+    """Counts the views of each user, and tells the count every ten seconds."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Bind the count, and the timer that is set."""
+        self._views = runtime_context.get_state(ValueStateDescriptor("views", Types.LONG()))
+        self._timer = runtime_context.get_state(ValueStateDescriptor("timer", Types.LONG()))
+
+    def process_element(self, value: tuple[str, str, str], ctx: KeyedProcessFunction.Context) -> None:
+        """Count the view; set the timer unless it is set."""
+        self._views.update((self._views.value() or 0) + 1)
+        if self._timer.value() is None:
+            due = cast(int, ctx.timestamp()) + PERIOD_MS
+            ctx.timer_service().register_event_time_timer(due)
+            self._timer.update(due)
+
+    def on_timer(
+        self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext
+    ) -> Iterator[tuple[str, str, int, int]]:
+        """Tell the count; the next view sets the next timer."""
+        yield *ctx.get_current_key(), timestamp, self._views.value()
+        self._timer.clear()
+
+
+def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
+    """Build log -> views -> table, both edges keyed by split and user."""
+    lateness.set_interval(env, io)
+    row = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG(), Types.LONG()])
+    log = env.from_source(LabelledSource(io.source("log")), lateness.WATERMARKS, "log").uid("log")
+    by_user = log.set_parallelism(io.source_parallelism).key_by(label_and_key, LABELLED_KEY)
+    into_table(named(by_user.process(PageViews(), row), "views", io), io)
+
+
+def expected(records: Records, declared: Declared) -> Rows:
+    """Follow each user's timers, from what his rows say to the views that set the next one."""
+    said = defaultdict(set)
+    for split, user, at, views in declared.rows:
+        said[split, user].add((views, at))
+    rows: list[tuple[str, str, int, int]] = []
+    for split, log in records.items():
+        places: dict[str, list[int]] = defaultdict(list)
+        for place, (_, value) in enumerate(log):
+            places[cast(tuple[str, str], value)[0]].append(place)
+        for user, own in places.items():
+            # Views only ever grow, so they tell the order in which the rows were given out.
+            told = _told_of(log, own, sorted(said[split, user]))
+            rows += [(split, user, at, views) for at, views in told]
+    return lateness.given_out(rows, declared)
+
+
+def _told_of(
+    log: Sequence[InputRecord], places: list[int], said: list[tuple[int, int]]
+) -> Iterator[tuple[int, int]]:
+    """Give time and number of views of each row of one user; ``places`` are those of his views in the log."""
+    told = 0
+    total = len(places)
+    while told < total:
+        due = log[places[told]][0] + PERIOD_MS
+        passed = _passed(log, due)
+        views = max(told + 1, sum(place <= passed for place in places))
+        later = next((pair for pair in said if pair[0] > told), None)
+        if later is not None and later[1] == due and views <= later[0] <= total:
+            views = later[0]
+        yield due, views
+        told = views
+
+
+def _passed(log: Sequence[InputRecord], time: int) -> int:
+    """The place of the record that moves the watermark of the split past a time, or that of the last one."""
+    for place, (timestamp, _) in enumerate(log):
+        if timestamp - lateness.BOUND_MS - 1 >= time:
+            return place
+    return len(log) - 1

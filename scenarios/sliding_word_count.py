@@ -1,0 +1,162 @@
+"""Words of the last ten seconds, counted every five: sliding windows of event time, folded as words come in.
+
+Each word is in two windows, so it is counted twice, under two namespaces of the same key, with two timers.
+A snapshot that loses a window, a timer that is lost or fires twice after a restore, a word that is added to a
+window that has been given out: each shows as a wrong count. Words that come too late for both of their
+windows are given out as they are. One that comes too late for the earlier only is counted in the later and
+nowhere told: where that may have happened, the oracles take any count that is possible.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from random import Random
+from typing import TYPE_CHECKING, cast
+
+from engine.durations import Time
+from engine.functions import AggregateFunction
+from engine.output_tag import OutputTag
+from engine.types import Types
+from engine.windows.assigners import SlidingEventTimeWindows
+from engine.windows.functions import ProcessWindowFunction, WindowContext
+from harness.chance import Chance
+from harness.family import Declared, JobIO, Records, Role, Rows, Workload
+from scenarios import _lateness as lateness
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from engine.environment import StreamExecutionEnvironment
+
+name = "sliding_word_count"
+generator_version = 1
+tasks: dict[str, Role] = {"words -> once": "source", "counts": "keyed", "late": "keyed", "table": "sink"}
+record_schema = "word STRING"
+row_schema = "kind STRING, key STRING, at BIGINT, value BIGINT"
+declares = True
+
+SIZE_MS = 10 * lateness.SECOND_MS
+SLIDE_MS = 5 * lateness.SECOND_MS
+
+LATEST = f"timestamp - pmod(timestamp, {SLIDE_MS})"
+
+oracle_sql = f"""
+WITH {lateness.arrivals_sql("word", "1", f"({LATEST} + {SIZE_MS})")},
+  members AS (
+    SELECT *, 1 AS amount,
+      start < {LATEST} AND coalesce(watermark >= start + {SIZE_MS} - 1, false) AS may_be_dropped
+    FROM (SELECT *, explode(array({LATEST}, {LATEST} - {SLIDE_MS})) AS start FROM arrivals WHERE NOT is_late)
+  ),
+{lateness.windows_sql("count", SIZE_MS)}
+"""
+
+WORDS = ("ant", "bee", "cat", "dog", "elk", "fox")
+LATE = OutputTag(lateness.LATE, Types.TUPLE([Types.STRING(), Types.LONG()]))
+"""The one row of a pair of word and number."""
+
+
+def generate(random: Random) -> Workload:
+    """Draw 1 to 3 splits of words within a minute or so."""
+    chance = Chance(random)
+    splits = chance.weighted([(1, 2), (2, 4), (3, 2)])
+    words = WORDS[: chance.weighted([(1, 1), (2, 3), (6, 3)])]
+    longest = chance.weighted([(3, 1), (12, 4), (25, 3)])
+    pace_ms = chance.choice([300, 1000, 4000])
+    late_share = lateness.draw_late_share(chance)
+    interval = lateness.draw_interval(chance)
+    records = {}
+    for split in range(splits):
+        timestamps = lateness.draw_timestamps(chance, chance.integer(0, longest), pace_ms, late_share)
+        records[f"words-{split}"] = tuple([(timestamp, chance.choice(words)) for timestamp in timestamps])
+    parameters = {lateness.INTERVAL: interval, "words": len(words), "pace_ms": pace_ms, "late": late_share}
+    return Workload(records, parameters)
+
+
+class Count(AggregateFunction):
+    """Counts."""
+
+    def create_accumulator(self) -> int:
+        """Nothing yet."""
+        return 0
+
+    def add(self, value: tuple[str, int], accumulator: int) -> int:
+        """One more."""
+        return accumulator + value[1]
+
+    def get_result(self, accumulator: int) -> int:
+        """The count."""
+        return accumulator
+
+    def merge(self, acc_a: int, acc_b: int) -> int:
+        """Both together."""
+        return acc_a + acc_b
+
+
+class Tell(ProcessWindowFunction):
+    """Says of which window and word a count is."""
+
+    def process(
+        self, key: str, context: WindowContext, elements: Iterable[int]
+    ) -> Iterator[tuple[str, str, int, int]]:
+        """One row for each window."""
+        for count in elements:
+            yield "count", key, context.window().start, count
+
+
+def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
+    """Build words -> counts in sliding windows -> table, and late words beside them."""
+    lateness.set_interval(env, io)
+    pair = Types.TUPLE([Types.STRING(), Types.LONG()])
+    row = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG(), Types.LONG()])
+    once = (
+        env.from_source(io.source("words"), lateness.WATERMARKS, "words")
+        .uid("words")
+        .set_parallelism(io.source_parallelism)
+        .map(_once, pair)
+        .name("once")
+        .uid("once")
+        .set_parallelism(io.source_parallelism)
+    )
+    counts = (
+        once.key_by(_first, Types.STRING())
+        .window(SlidingEventTimeWindows.of(Time.milliseconds(SIZE_MS), Time.milliseconds(SLIDE_MS)))
+        .side_output_late_data(LATE)
+        .aggregate(Count(), Tell(), Types.LONG(), row)
+        .name("counts")
+        .uid("counts")
+        .set_parallelism(io.parallelism)
+    )
+    late = counts.get_side_output(LATE).process(lateness.LateRow(), row).name("late").uid("late")
+    late.set_parallelism(io.parallelism)
+    table = counts.union(late).key_by(_word, Types.STRING()).add_sink(io.sink("table"))
+    table.name("table").uid("table").set_parallelism(io.sink_parallelism)
+
+
+def _once(word: str) -> tuple[str, int]:
+    return word, 1
+
+
+def _first(value: tuple[str, int]) -> str:
+    return value[0]
+
+
+def _word(row: tuple[str, str, int, int]) -> str:
+    return row[1]
+
+
+def expected(records: Records, declared: Declared) -> Rows:
+    """Count the words of each window, but for those that were late."""
+    kept, rows = lateness.in_time(
+        records,
+        declared,
+        lambda timestamp: timestamp - timestamp % SLIDE_MS + SIZE_MS,
+        lambda timestamp, word: (lateness.LATE, word, timestamp, 1),
+    )
+    windows: dict[tuple[str, int], lateness.Contents] = defaultdict(lateness.Contents)
+    for arrival in kept:
+        latest = arrival.timestamp - arrival.timestamp % SLIDE_MS
+        for start in range(latest, latest - SIZE_MS, -SLIDE_MS):
+            may_miss = arrival.may_miss(start + SIZE_MS)
+            # What misses its latest window is late, and is not here.
+            windows[cast(str, arrival.value), start].add(1, may_miss, may_miss and start < latest)
+    return lateness.given_out([*rows, *lateness.rows_of_windows("count", windows, declared)], declared)

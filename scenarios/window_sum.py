@@ -1,0 +1,131 @@
+"""The sum of all numbers of every five seconds: tumbling windows over everything, reduced as numbers come in.
+
+The windows have no key, so one subtask works them out whatever the parallelism around it: all channels meet
+there, and its watermark is the least of all of them. A reduced window is one number in the state, so a number
+that is lost or added twice is seen at once, and so is a window that is given out before its time: the numbers
+that come after it are late, though they cannot be.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from random import Random
+from typing import TYPE_CHECKING, cast
+
+from engine.durations import Time
+from engine.functions import ReduceFunction
+from engine.output_tag import OutputTag
+from engine.types import Types
+from engine.windows.assigners import TumblingEventTimeWindows
+from engine.windows.functions import AllWindowFunction
+from harness.chance import Chance
+from harness.family import Declared, JobIO, Records, Role, Rows, Workload
+from scenarios import _lateness as lateness
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from engine.environment import StreamExecutionEnvironment
+    from engine.windows.windows import TimeWindow
+
+name = "window_sum"
+generator_version = 1
+tasks: dict[str, Role] = {"numbers -> pair": "source", "sums": "keyed", "late": "keyed", "table": "sink"}
+record_schema = "number BIGINT"
+row_schema = "kind STRING, key STRING, at BIGINT, value BIGINT"
+declares = True
+
+SIZE_MS = 5 * lateness.SECOND_MS
+START = f"timestamp - pmod(timestamp, {SIZE_MS})"
+
+oracle_sql = f"""
+WITH {lateness.arrivals_sql("'all'", "number", f"({START} + {SIZE_MS})")},
+  members AS (
+    SELECT *, {START} AS start, number AS amount, false AS may_be_dropped FROM arrivals WHERE NOT is_late
+  ),
+{lateness.windows_sql("sum", SIZE_MS)}
+"""
+
+ALL = "all"
+LATE = OutputTag(lateness.LATE, Types.TUPLE([Types.STRING(), Types.LONG()]))
+
+
+def generate(random: Random) -> Workload:
+    """Draw 1 to 4 splits of numbers within a minute or so; the powers of two tell which are in a sum."""
+    chance = Chance(random)
+    splits = chance.weighted([(1, 2), (2, 4), (4, 2)])
+    longest = chance.weighted([(3, 1), (12, 4), (25, 3)])
+    pace_ms = chance.choice([200, 800, 3000])
+    late_share = lateness.draw_late_share(chance)
+    interval = lateness.draw_interval(chance)
+    records = {}
+    for split in range(splits):
+        timestamps = lateness.draw_timestamps(chance, chance.integer(0, longest), pace_ms, late_share)
+        records[f"numbers-{split}"] = tuple(
+            [(timestamp, 1 << chance.integer(0, 40)) for timestamp in timestamps]
+        )
+    return Workload(records, {lateness.INTERVAL: interval, "pace_ms": pace_ms, "late": late_share})
+
+
+class Add(ReduceFunction):
+    """Adds numbers up."""
+
+    def reduce(self, value1: tuple[str, int], value2: tuple[str, int]) -> tuple[str, int]:
+        """The sum."""
+        return value1[0], value1[1] + value2[1]
+
+
+class Tell(AllWindowFunction):
+    """Says of which window a sum is."""
+
+    def apply(
+        self, window: TimeWindow, inputs: Iterable[tuple[str, int]]
+    ) -> Iterator[tuple[str, str, int, int]]:
+        """One row for each window."""
+        for key, number in inputs:
+            yield "sum", key, window.start, number
+
+
+def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
+    """Build numbers -> sums of tumbling windows -> table, and late numbers beside them."""
+    lateness.set_interval(env, io)
+    row = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG(), Types.LONG()])
+    numbers = (
+        env.from_source(io.source("numbers"), lateness.WATERMARKS, "numbers")
+        .uid("numbers")
+        .set_parallelism(io.source_parallelism)
+        .map(_pair, Types.TUPLE([Types.STRING(), Types.LONG()]))
+        .name("pair")
+        .uid("pair")
+        .set_parallelism(io.source_parallelism)
+    )
+    sums = (
+        numbers.window_all(TumblingEventTimeWindows.of(Time.milliseconds(SIZE_MS)))
+        .side_output_late_data(LATE)
+        .reduce(Add(), Tell(), row)
+        .name("sums")
+        .uid("sums")
+    )
+    late = sums.get_side_output(LATE).process(lateness.LateRow(), row).name("late").uid("late")
+    late.set_parallelism(io.parallelism)
+    table = sums.union(late).rebalance().add_sink(io.sink("table"))
+    table.name("table").uid("table").set_parallelism(io.sink_parallelism)
+
+
+def _pair(number: int) -> tuple[str, int]:
+    return ALL, number
+
+
+def expected(records: Records, declared: Declared) -> Rows:
+    """Add up the numbers of each window, but for those that were late."""
+    kept, rows = lateness.in_time(
+        records,
+        declared,
+        lambda timestamp: timestamp - timestamp % SIZE_MS + SIZE_MS,
+        lambda timestamp, number: (lateness.LATE, ALL, timestamp, number),
+    )
+    windows: dict[tuple[str, int], lateness.Contents] = defaultdict(lateness.Contents)
+    for arrival in kept:
+        start = arrival.timestamp - arrival.timestamp % SIZE_MS
+        windows[ALL, start].add(cast(int, arrival.value), arrival.may_miss(start + SIZE_MS), False)
+    return lateness.given_out([*rows, *lateness.rows_of_windows("sum", windows, declared)], declared)

@@ -1,0 +1,193 @@
+"""The families of event time: their rows by hand, what runs may choose, and that a sound engine passes."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+
+from harness.family import NOTHING_DECLARED, Declared, load_family
+from harness.generation import generate
+from harness.trial import check_family, try_scenario
+from scenarios import periodic_page_views, sessions, sliding_word_count, window_sum
+
+GOLDEN = {
+    "periodic_page_views": "1:6f140c6129d63876",
+    "sessions": "1:80479f4ed301b10d",
+    "sliding_word_count": "1:281b291183dcd9d9",
+    "window_sum": "1:d9b4d3f75600dc2d",
+}
+EARLY, LATER = 3_000, 60_000
+"""A record at EARLY that comes behind one at LATER may be late for every window."""
+
+
+def said(*rows: tuple[Any, ...]) -> Declared:
+    return Declared(rows)
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_five_seeds_still_mean_what_they_meant(name: str) -> None:
+    family = load_family(name)
+    drawn = [family.generate(Random(seed)) for seed in (0, 1, 2, 42, 8273645120938)]
+    text = msgspec.json.encode([[workload.records, workload.parameters] for workload in drawn])
+    assert f"{family.generator_version}:{sha256(text).hexdigest()[:16]}" == GOLDEN[name]
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_it_is_a_family(name: str) -> None:
+    check_family(load_family(name))
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_a_sound_engine_passes_and_gives_rows_in_several_transactions(name: str) -> None:
+    family = load_family(name)
+    rows = transactions = rescales = 0
+    for seed in range(120):
+        trial = try_scenario(family, generate(family, seed))
+        assert trial.verdict.violations == (), seed
+        for _, kind, _, payload in trial.history.events:
+            if kind == "transaction_visible" and payload["rows"]:
+                rows += len(payload["rows"])
+                transactions += 1
+            elif kind == "attempt_started":
+                rescales += payload["parallelism"] != generate(family, seed).parallelism
+    assert rows > 300
+    assert transactions > 150
+    assert rescales > 20
+
+
+# Which rows a run may choose.
+
+ANY_SPLIT = {"words-0": [(1_000, "ant"), (4_000, "bee"), (6_000, "ant")]}
+COUNTS = [
+    ("count", "ant", -5_000, 1),
+    ("count", "ant", 0, 2),
+    ("count", "ant", 5_000, 1),
+    ("count", "bee", -5_000, 1),
+    ("count", "bee", 0, 1),
+]
+
+
+def test_words_are_counted_in_both_of_their_windows() -> None:
+    assert sorted(sliding_word_count.expected(ANY_SPLIT, NOTHING_DECLARED)) == COUNTS
+    assert sorted(sliding_word_count.expected(ANY_SPLIT, said(*COUNTS))) == COUNTS
+
+
+def test_before_the_end_of_a_run_only_rows_that_are_out_are_asked_for() -> None:
+    visible = [COUNTS[3], ("count", "ant", 0, 1)]
+    declared = Declared(visible, is_whole=False)
+    assert sliding_word_count.expected(ANY_SPLIT, declared) == [COUNTS[3]]
+
+
+def test_a_word_may_be_late_only_behind_one_that_is_much_newer() -> None:
+    late = ("late", "ant", EARLY, 1)
+    in_order = {"words-0": [(EARLY, "ant"), (LATER, "bee")]}
+    assert late not in sliding_word_count.expected(in_order, said(late))
+    other_split = {"words-0": [(LATER, "bee")], "words-1": [(EARLY, "ant")]}
+    assert late not in sliding_word_count.expected(other_split, said(late))
+    behind = {"words-0": [(LATER, "bee"), (EARLY, "ant")]}
+    rows = sliding_word_count.expected(behind, said(late))
+    assert late in rows
+    assert not [row for row in rows if row[:2] == ("count", "ant")]
+    assert ("count", "ant", 0, 1) in sliding_word_count.expected(behind, NOTHING_DECLARED)
+
+
+def test_a_word_that_may_have_missed_its_earlier_window_may_be_counted_there_or_not() -> None:
+    behind = {"words-0": [(4_000, "ant"), (13_000, "bee"), (6_000, "ant")]}
+    for count in (1, 2):
+        row = ("count", "ant", 0, count)
+        assert row in sliding_word_count.expected(behind, said(row))
+    assert ("count", "ant", 0, 3) not in sliding_word_count.expected(behind, said(("count", "ant", 0, 3)))
+    assert ("count", "ant", 0, 1) in sliding_word_count.expected(behind, NOTHING_DECLARED)
+
+
+def test_numbers_are_added_up_in_one_window_each() -> None:
+    records = {"a": [(0, 1), (4_999, 2), (LATER, 4)], "b": [(5_000, 8)], "c": [(LATER, 16), (EARLY, 32)]}
+    late = ("late", "all", EARLY, 32)
+    assert sorted(window_sum.expected(records, said(late))) == [
+        late,
+        ("sum", "all", 0, 3),
+        ("sum", "all", 5_000, 8),
+        ("sum", "all", 60_000, 20),
+    ]
+    assert ("sum", "all", 0, 35) in window_sum.expected(records, NOTHING_DECLARED)
+
+
+def test_sessions_end_after_a_silence_and_list_their_actions() -> None:
+    records = {
+        "a": [(1_000, ("ann", 1)), (11_000, ("ann", 2)), (21_001, ("ann", 3))],
+        "b": [(5_000, ("bob", 4)), (9_000, ("ann", 5))],
+    }
+    rows = [
+        ("session", "ann", 1_000, "1,2,5"),
+        ("session", "ann", 21_001, "3"),
+        ("session", "bob", 5_000, "4"),
+    ]
+    assert sorted(sessions.expected(records, NOTHING_DECLARED)) == rows
+    assert sorted(sessions.expected(records, said(*rows))) == rows
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ("session", "ann", 1_000, "1"),
+        ("session", "ann", 1_000, "1,2,3"),
+        ("session", "ann", 2_000, "1,2"),
+        ("session", "bob", 1_000, "1,2"),
+        ("session", "ann", 1_000, "1,2,9"),
+        ("late", "ann", 1_000, "1"),
+        (None, "ann", 1_000, "1,2"),
+    ],
+    ids=str,
+)
+def test_a_session_that_cannot_be_is_not_expected(row: tuple[Any, ...]) -> None:
+    records = {"a": [(1_000, ("ann", 1)), (4_000, ("ann", 2)), (50_000, ("ann", 3))]}
+    expected = sessions.expected(records, said(row, ("session", "ann", 50_000, "3")))
+    assert row not in expected
+    assert ("session", "ann", 1_000, "1,2") in expected
+
+
+def test_a_session_may_miss_one_that_it_touches_if_it_came_so_late() -> None:
+    first, second = ("session", "ann", 1_000, "1"), ("session", "ann", 8_000, "3")
+    behind = {"a": [(1_000, ("ann", 1)), (LATER, ("bob", 2)), (8_000, ("ann", 3))]}
+    together = ("session", "ann", 1_000, "1,3")
+    assert {first, second} <= set(sessions.expected(behind, said(first, second)))
+    assert together in sessions.expected(behind, said(together))
+    assert together in sessions.expected(behind, NOTHING_DECLARED)
+    in_order = {"a": [(1_000, ("ann", 1)), (8_000, ("ann", 3)), (LATER, ("bob", 2))]}
+    assert together in sessions.expected(in_order, said(first, second))
+    assert first not in sessions.expected(in_order, said(first, second))
+
+
+def test_timers_tell_the_views_so_far_and_the_next_view_sets_the_next_one() -> None:
+    log = {"log-0": [(1_000, ("ann", "home")), (5_000, ("ann", "cart")), (14_000, ("bob", "home"))]}
+    log["log-0"] += [(15_000, ("ann", "home")), (30_000, ("bob", "help"))]
+    surely = [
+        ("log-0", "ann", 11_000, 2),
+        ("log-0", "ann", 25_000, 3),
+        ("log-0", "bob", 24_000, 2),
+    ]
+    assert sorted(periodic_page_views.expected(log, said(*surely))) == surely
+    assert sorted(periodic_page_views.expected(log, NOTHING_DECLARED)) == surely
+    # The watermark may have come later: then the third view of ann was counted, too, and sets no timer.
+    slowly = [("log-0", "ann", 11_000, 3), ("log-0", "bob", 24_000, 2)]
+    assert sorted(periodic_page_views.expected(log, said(*slowly))) == slowly
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [("log-0", "ann", 11_000, 1)],
+        [("log-0", "ann", 12_000, 2)],
+        [("log-0", "ann", 11_000, 4)],
+        [("log-0", "ann", 11_000, 2), ("log-0", "ann", 24_000, 3)],
+    ],
+    ids=str,
+)
+def test_a_count_or_a_timer_that_cannot_be_is_not_expected(rows: list[tuple[Any, ...]]) -> None:
+    log = {"log-0": [(1_000, ("ann", "a")), (5_000, ("ann", "b")), (14_000, ("bob", "c"))]}
+    log["log-0"] += [(15_000, ("ann", "d"))]
+    assert rows[-1] not in periodic_page_views.expected(log, said(*rows))
