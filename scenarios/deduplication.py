@@ -57,11 +57,11 @@ FROM (
     (so_far, each) -> named_struct(
       'rows', concat(so_far.rows, array(named_struct(
         'place', cast(each.place AS BIGINT),
-        'is_new', so_far.since IS NULL OR greatest(each.seen_ms, so_far.now) >= so_far.since + 40,
+        'is_new', so_far.since IS NULL OR greatest(each.seen_ms, so_far.now) >= so_far.since + 120,
         'seen_ms', greatest(each.seen_ms, so_far.now)
       ))),
       'since', if(
-        so_far.since IS NULL OR greatest(each.seen_ms, so_far.now) >= so_far.since + 40,
+        so_far.since IS NULL OR greatest(each.seen_ms, so_far.now) >= so_far.since + 120,
         greatest(each.seen_ms, so_far.now), so_far.since
       ),
       'now', greatest(each.seen_ms, so_far.now)
@@ -73,7 +73,7 @@ FROM (
 """
 
 DEVICES = ("bell", "door", "lamp", "lock", "pump")
-TIME_TO_LIVE_MS = 40
+TIME_TO_LIVE_MS = 120
 NEVER_TOLD = -1
 
 

@@ -18,7 +18,17 @@ from typing import Final
 
 from harness.mutants.registry import Mutant, MutantError, mutants_of
 
-THEMES: Final = ("alignment", "tasks", "completion", "recovery", "sources", "state", "sinks")
+THEMES: Final = (
+    "alignment",
+    "tasks",
+    "completion",
+    "recovery",
+    "redistribution",
+    "sources",
+    "state",
+    "timers",
+    "sinks",
+)
 
 
 @cache

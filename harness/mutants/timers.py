@@ -1,0 +1,129 @@
+"""Mutants of timers and of event time: they fire twice, never, or before their time has come.
+
+A timer is state of its key that is looked for by its time. So it stands in two places, and has to stand in
+both of them or in none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from engine.elements import Watermark
+from engine.key_groups import key_group_of
+from engine.state import snapshot as snapshots
+from engine.state.timers import TimerQueue
+from engine.types import Types
+from engine.watermarks.valve import NOTHING, TimeElement, WatermarkValve
+from harness.mutants.patching import replaced
+from harness.mutants.registry import Reached, mutant
+
+
+@mutant(
+    id="timers-fire-twice",
+    breaks="exactly_once",
+    summary="a timer that is registered again for its key and time is another timer",
+)
+def timers_fire_twice(reached: Reached) -> Iterator[None]:
+    """Whoever registers one with each record, as everybody does, is called for each record."""
+    register, pop_due = TimerQueue.register, TimerQueue.pop_due
+    again: list[tuple[TimerQueue, tuple[Any, Any]]] = []
+
+    def registered(self: TimerQueue, key: Any, timer: Any) -> None:
+        if (key, timer) in self._table:
+            again.append((self, (key, timer)))
+        register(self, key, timer)
+
+    def popped(self: TimerQueue, limit: int) -> tuple[Any, Any] | None:
+        due = pop_due(self, limit)
+        if due is not None and (self, due) in again:
+            reached()
+            again.remove((self, due))
+            register(self, *due)
+        return due
+
+    with replaced(TimerQueue, "register", registered), replaced(TimerQueue, "pop_due", popped):
+        yield
+
+
+@mutant(
+    id="fired-timers-stay",
+    breaks="exactly_once",
+    summary="a timer that has fired is taken out of the queue, and not out of the state",
+)
+def fired_timers_stay(reached: Reached) -> Iterator[None]:
+    """It fires again after each restore."""
+    sound = TimerQueue.pop_due
+
+    def forgotten(self: TimerQueue, limit: int) -> tuple[Any, Any] | None:
+        due = sound(self, limit)
+        if due is not None:
+            reached()
+            self._table[due] = True
+        return due
+
+    with replaced(TimerQueue, "pop_due", forgotten):
+        yield
+
+
+@mutant(
+    id="restored-timers-are-not-queued",
+    breaks="exactly_once",
+    summary="timers are restored as state, and nobody waits for their time",
+)
+def restored_timers_are_not_queued(reached: Reached) -> Iterator[None]:
+    """What waited for them never comes, and to register them again changes nothing: they are there."""
+    sound = TimerQueue.__init__
+
+    def empty(self: TimerQueue, table: Any, has_namespaces: bool) -> None:
+        sound(self, table, has_namespaces)
+        if self._heap:
+            reached()
+            self._heap.clear()
+
+    with replaced(TimerQueue, "__init__", empty):
+        yield
+
+
+@mutant(
+    id="timers-under-the-key-group-of-their-time",
+    breaks="exactly_once",
+    summary="the snapshot sorts timers into key groups by their timestamp instead of their key",
+)
+def timers_under_the_key_group_of_their_time(reached: Reached) -> Iterator[None]:
+    """A rescale gives them to a subtask that does not have their key."""
+    sound = snapshots._group_by_key
+
+    def by_time(entries: dict[Any, Any], snapshot: Any) -> dict[int, list[tuple[Any, Any]]]:
+        if not entries or type(next(iter(entries))[1]) is not int:
+            return sound(entries, snapshot)
+        reached()
+        grouped: dict[int, list[tuple[Any, Any]]] = {}
+        for pair in entries.items():
+            group = key_group_of(pair[0][1], snapshot.max_parallelism, Types.LONG())
+            grouped.setdefault(group, []).append(pair)
+        return grouped
+
+    with replaced(snapshots, "_group_by_key", by_time):
+        yield
+
+
+@mutant(
+    id="the-furthest-channel-leads",
+    breaks="exactly_once",
+    summary="event time is that of the channel that is furthest ahead, not of the one that is behind",
+)
+def the_furthest_channel_leads(reached: Reached) -> Iterator[None]:
+    """Windows are worked out while their records are still on other channels."""
+
+    def highest(self: WatermarkValve) -> Sequence[TimeElement]:
+        counting = [mark for mark, counts in zip(self._watermarks, self._counts, strict=True) if counts]
+        if not counting or max(counting) <= self._output:
+            return NOTHING
+        if min(counting) < max(counting):
+            reached()
+        self._output = max(counting)
+        return (Watermark(self._output),)
+
+    with replaced(WatermarkValve, "_lowest", highest):
+        yield
