@@ -28,6 +28,7 @@ CACHED_HASHES = 1 << 16
 """The same keys are hashed again by every task of every attempt: remembering saves most of the time."""
 CACHED_RANGES = 4096
 _MASK = 0xFFFFFFFF
+_LEAST_INT = -0x80000000
 _NATIVE_UTF16 = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
 _CANONICAL_DOUBLE_NAN = 0x7FF8000000000000
 _CANONICAL_FLOAT_NAN = 0x7FC00000
@@ -184,24 +185,12 @@ def java_hash(value: Any, kind: str | None = None) -> int:
     return hasher(value)
 
 
-@lru_cache(maxsize=CACHED_HASHES)
 def murmur(code: int) -> int:
-    """Compute Flink's ``MathUtils.murmurHash``: never negative."""
-    code &= _MASK
-    code = (code * 0xCC9E2D51) & _MASK
-    code = ((code << 15) | (code >> 17)) & _MASK
-    code = (code * 0x1B873593) & _MASK
-    code = ((code << 13) | (code >> 19)) & _MASK
-    code = (code * 5 + 0xE6546B64) & _MASK
-    code ^= 4
-    code ^= code >> 16
-    code = (code * 0x85EBCA6B) & _MASK
-    code ^= code >> 13
-    code = (code * 0xC2B2AE35) & _MASK
-    code ^= code >> 16
-    if code < 0x80000000:
-        return code
-    return 0x100000000 - code if code != 0x80000000 else 0
+    """Compute Flink's ``MathUtils.murmurHash``: that of the code's four bytes, and never negative."""
+    found = mmh3.hash((code & _MASK).to_bytes(4, "little"))
+    if found >= 0:
+        return found
+    return -found if found != _LEAST_INT else 0
 
 
 def key_group(key_hash: int, max_parallelism: int) -> int:

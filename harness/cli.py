@@ -251,11 +251,14 @@ def bench(
         list[str] | None, typer.Argument(metavar="[NAME]...", help="All if none is named.")
     ] = None,
     as_json: AsJson = False,
+    large: Annotated[
+        bool, typer.Option("--large", help="Also what takes minutes and gigabytes of disk (state).")
+    ] = False,
 ) -> None:
     """Measure speed, beside a floor or a peer in the same run."""
     from harness.commands.listing import bench_command
 
-    raise typer.Exit(bench_command(names or (), as_json))
+    raise typer.Exit(bench_command(names or (), as_json, large))
 
 
 checkpoints = typer.Typer(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
@@ -31,11 +32,13 @@ class Measurement(msgspec.Struct, frozen=True):
     machine: str
 
 
-Benchmark: TypeAlias = Callable[[], Measurement]
+Benchmark: TypeAlias = Callable[..., Measurement]
+"""All parameters have defaults; one named ``large`` adds what takes minutes and gigabytes."""
 
 BENCHMARKS: Final[dict[str, str]] = {
     "simulate": "harness.benchmarks.simulate:measure",
     "local": "harness.benchmarks.local:measure",
+    "state": "harness.benchmarks.state:measure",
     "campaign": "harness.benchmarks.campaign:measure",
     "spark": "harness.benchmarks.spark:measure",
 }
@@ -51,3 +54,8 @@ def load_benchmark(name: str) -> Benchmark:
     module, _, function = BENCHMARKS[name].partition(":")
     benchmark: Benchmark = getattr(importlib.import_module(module), function)
     return benchmark
+
+
+def has_large_part(benchmark: Benchmark) -> bool:
+    """Whether a benchmark has a part that runs only when it is asked for."""
+    return "large" in inspect.signature(benchmark).parameters

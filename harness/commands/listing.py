@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from harness.errors import FAILED, NOTHING_RAN, PASSED
+from harness.errors import FAILED, NOTHING_RAN, PASSED, UsageError
 from harness.family import family_names, load_family
 from reports.text import number
 
@@ -116,14 +116,20 @@ def _print_mutant(result: Any, width: int, first: bool) -> None:
     )
 
 
-def bench_command(names: Sequence[str], as_json: bool) -> int:
-    """Run benchmarks, all of them if none is named."""
-    from harness.benchmarks.measurement import BENCHMARKS, load_benchmark
+def bench_command(names: Sequence[str], as_json: bool, large: bool = False) -> int:
+    """Run benchmarks, all of them if none is named; ``large`` with the parts that take minutes.
+
+    Raises UsageError where none of the named ones has such a part.
+    """
+    from harness.benchmarks.measurement import BENCHMARKS, has_large_part, load_benchmark
 
     benchmarks = [load_benchmark(name) for name in names or BENCHMARKS]
+    if large and not any(map(has_large_part, benchmarks)):
+        raise UsageError(f"--large: {', '.join(names)} measures nothing more with it: leave it out")
     measurements = []
     for benchmark in benchmarks:
-        measurement = msgspec.to_builtins(benchmark())
+        options = {"large": True} if large and has_large_part(benchmark) else {}
+        measurement = msgspec.to_builtins(benchmark(**options))
         measurements.append(measurement)
         if not as_json:
             _print_measurement(measurement)
