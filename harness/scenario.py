@@ -74,6 +74,8 @@ ActionClass: TypeAlias = Literal[
 ]
 ScheduleKind: TypeAlias = Literal["fair", "uniform", "priority", "preemptions"]
 
+StateBackend: TypeAlias = Literal["hashmap", "rocksdb"]
+
 FAULT_KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 POINTS: Final[tuple[Point, ...]] = get_args(Point)
 ACTION_CLASSES: Final[tuple[ActionClass, ...]] = get_args(ActionClass)
@@ -189,6 +191,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     step_budget: Positive
     """Steps after which a run that has not finished is stuck."""
     format_version: int = FORMAT_VERSION
+    state_backend: StateBackend | msgspec.UnsetType = msgspec.UNSET
+    """Where keyed state lives; not said, it is on the heap."""
 
     def parallelisms(self, keyed: int = 0) -> Parallelism:
         """Return the parallelism of each kind of operator, at the start or after a rescale to ``keyed``."""

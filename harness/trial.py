@@ -28,7 +28,7 @@ from harness.scenario import Scenario, ScenarioError, from_json, to_json
 from harness.seeds import is_checked_twice, is_continued
 from harness.simulation.system import SimulatedSystem
 from harness.simulation.world import World
-from harness.systems.protocol import Capability, System
+from harness.systems.protocol import Capability, Preparing, System
 from harness.verdict import Verdict, judge
 
 SIMULATED: Final[System] = SimulatedSystem()
@@ -55,6 +55,8 @@ def try_scenario(
     ``twice`` asks for the second run, or for none, whatever the seed says, and ``continued`` for the
     properties of what becomes of the checkpoints. Of a run that failed these would say nothing new.
     """
+    if isinstance(system, Preparing):
+        scenario = system.prepared(scenario)
     try:
         history = system.run(family, scenario, trace)
         verdict = judge(scenario, history, PythonOracle(family, scenario))

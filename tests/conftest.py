@@ -6,7 +6,9 @@ does so in another process.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +20,22 @@ if TYPE_CHECKING:
 
 # Before the first test module makes settings of its own: those take over what the profile of the moment says.
 register_profiles()
+
+
+@pytest.fixture(autouse=True)
+def imports_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Forget the modules that a test imported from files of its own, and where it looked for them.
+
+    Families and their packages have the same names in many tests; all else stays, for it may be imported once.
+    """
+    path, modules = list(sys.path), set(sys.modules)
+    yield
+    sys.path[:] = path
+    temporary = tmp_path_factory.getbasetemp()
+    for name in set(sys.modules) - modules:
+        file = getattr(sys.modules[name], "__file__", None)
+        if name.startswith("onceproof_family_") or (file and Path(file).is_relative_to(temporary)):
+            del sys.modules[name]
 
 
 @pytest.fixture(scope="session")

@@ -91,7 +91,10 @@ class Simulation:
     folder: Path
     """Where the Parquet files go; one that driver and executors share."""
     deadline: float | None = None
-    """Seconds since the epoch, after which no scenario is begun."""
+    """Seconds since the epoch, after which no scenario is begun but the first of each family.
+
+    A campaign says nothing of a family that it never came to, and nobody would miss it in the report.
+    """
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the verdicts on the numbers in the first column, after the trials have been written."""
@@ -99,7 +102,7 @@ class Simulation:
         tables: list[pa.RecordBatch] = []
         told: list[pa.RecordBatch] = []
         for number in _numbers(batches):
-            if self.deadline is not None and time.time() >= self.deadline:
+            if number >= self.families and self.deadline is not None and time.time() >= self.deadline:
                 break
             trials.append(self._tried(number))
             if len(trials) == BATCH:

@@ -62,6 +62,7 @@ HURRIED: Final = 4
 
 LIMIT_SECONDS: Final = 5.0
 SEEDS_A_CANDIDATE: Final = 3
+FEW_RECORDS: Final = 16
 FIRST_SMALL_SCENARIOS: Final = 150
 SMALL_SCENARIOS: Final = 450
 
@@ -96,8 +97,8 @@ def shrink(
     search = _Search(replace(scenario, seed=None), fails, signature, started + limit_seconds)
     try:
         search.leave_out_much()
-        if not draws_steps(search.best.schedule):
-            # What is left out now changes nothing else: that takes it further than looking around does.
+        if search.best.record_count() <= FEW_RECORDS and not draws_steps(search.best.schedule):
+            # What is left out now changes nothing else, and there is little to be left out.
             search.leave_out()
         search.confirm()
         search.look_nearby(started + limit_seconds * 0.3, FIRST_SMALL_SCENARIOS)
@@ -176,7 +177,7 @@ class _Search:
             self._all(plainer_settings)
             self._all(plainer_faults)
             self._leave_out_choices()
-            self._first(slower_sources)
+            self._first(slower_sources, seeds=1)
             self._first(earlier_checkpoints)
             self._first(sooner_checkpoints, seeds=1)
 

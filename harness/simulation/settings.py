@@ -2,8 +2,28 @@
 
 from __future__ import annotations
 
-from engine.configuration import UNLIMITED_RESTARTS, CheckpointSettings, FixedDelayRestarts
+import os
+from typing import Final
+
+from engine.configuration import (
+    ROCKSDB,
+    UNLIMITED_RESTARTS,
+    CheckpointSettings,
+    FixedDelayRestarts,
+    StateBackendSettings,
+)
 from harness.scenario import Scenario
+
+SHARED_MEMORY: Final = "/dev/shm"
+"""A folder in memory, where the system has one: on a disk, opening a database takes many times as long."""
+
+_ON_THE_HEAP: Final = StateBackendSettings()
+_DATABASES: Final = StateBackendSettings(
+    ROCKSDB,
+    SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None,
+    block_cache_bytes=1 << 20,
+    write_buffer_bytes=1 << 20,
+)
 
 
 def simulated_settings(scenario: Scenario) -> CheckpointSettings:
@@ -14,4 +34,5 @@ def simulated_settings(scenario: Scenario) -> CheckpointSettings:
         tolerable_failures=scenario.tolerable_failures,
         num_retained=scenario.retained,
         restarts=FixedDelayRestarts(UNLIMITED_RESTARTS, scenario.restart_delay_ms),
+        state_backend=_DATABASES if scenario.state_backend == ROCKSDB else _ON_THE_HEAP,
     )

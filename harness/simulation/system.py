@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from harness.family import Family
 from harness.history import History
 from harness.scenario import FaultKind, Point, Scenario, Schedule
@@ -13,18 +15,35 @@ from harness.simulation.world import World
 from harness.systems.protocol import Capability
 
 NAME = "simulated"
+NAME_WITH_DATABASES = "simulated-rocksdb"
 
 
 class SimulatedSystem:
     """Runs scenarios against the engine's machines in one thread."""
 
-    name = NAME
+    name: str = NAME
     capabilities = frozenset(Capability)
     missing: Final[frozenset[tuple[FaultKind, Point]]] = frozenset()
 
     def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
         """One run; with ``trace`` the history carries the full trace."""
         return World(family, scenario, tracer=Tracer() if trace else NO_TRACER).run()
+
+
+class DatabaseSystem(SimulatedSystem):
+    """The simulation with keyed state in databases, each task's in a folder of its own."""
+
+    name = NAME_WITH_DATABASES
+
+    def prepared(self, scenario: Scenario) -> Scenario:
+        """The scenario on the other backend."""
+        return replace(scenario, state_backend="rocksdb")
+
+    def close(self) -> None:
+        """Remove the folder of this process."""
+        from engine.state.rocksdb.database import remove_working_folders
+
+        remove_working_folders()
 
 
 def record_preemptions(family: Family, scenario: Scenario) -> Schedule:

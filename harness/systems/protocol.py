@@ -84,6 +84,14 @@ class Closable(Protocol):
         """End it."""
 
 
+@runtime_checkable
+class Preparing(Protocol):
+    """A system that decides something of each scenario."""
+
+    def prepared(self, scenario: Scenario) -> Scenario:
+        """Return the scenario as it is run."""
+
+
 @contextmanager
 def let_go(system: System) -> Iterator[None]:
     """End in the end what a system keeps running between two scenarios, if it does."""
@@ -100,6 +108,7 @@ class UnknownSystem(Exception):
 
 _HOMES: Final = {
     "simulated": ("harness.simulation.system", "SimulatedSystem"),
+    "simulated-rocksdb": ("harness.simulation.system", "DatabaseSystem"),
     "local": ("harness.systems.local", "LocalSystem"),
     "spark": ("harness.systems.spark", "SparkSystem"),
 }

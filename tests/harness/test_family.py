@@ -69,16 +69,6 @@ SMALL, LARGE = Larger(1), Larger(9)
 """
 
 
-@pytest.fixture(autouse=True)
-def imports_of_its_own() -> Iterator[None]:
-    """Forget what a test imported, and where from."""
-    path, modules = list(sys.path), set(sys.modules)
-    yield
-    sys.path[:] = path
-    for name in set(sys.modules) - modules:
-        del sys.modules[name]
-
-
 def write(folder: Path, text: str, name: str = "mine.py") -> str:
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)

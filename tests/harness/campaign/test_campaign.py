@@ -125,9 +125,18 @@ def test_trials_that_cannot_be_written_are_told_in_one_line(tmp_path: Path) -> N
 
 
 def test_nothing_is_begun_after_the_deadline(tmp_path: Path) -> None:
-    simulation = simulation_of(FamilySource("word_count", None), tmp_path / "trials", deadline=1.0)
+    simulation = simulation_of(
+        FamilySource("word_count", None), tmp_path / "trials", families=1, deadline=1.0
+    )
     assert list(simulation([pa.record_batch({"id": [1, 2]})])) == []
     assert not (tmp_path / "trials").exists()
+
+
+def test_the_first_scenario_of_each_family_is_run_however_late_it_is(tmp_path: Path) -> None:
+    source = FamilySource("word_count", None)
+    simulation = simulation_of(source, tmp_path / "trials", families=3, deadline=1.0)
+    [batch] = simulation([pa.record_batch({"id": [2, 5, 8]})])
+    assert batch.num_rows == 1
 
 
 def test_a_user_s_file_is_loaded_where_its_path_does_not_exist(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def test_of_a_shrunk_failure_all_that_is_left_matters_and_that_is_true() -> None
         takes = what_it_takes(family, small, signature)
         assert takes.decisions
         for weighed, decision in zip(takes.decisions, decisions_of(small), strict=True):
-            verdict = try_scenario(family, decision.without, twice=False).verdict
+            verdict = try_scenario(family, decision.without, twice=False, continued=False).verdict
             assert weighed.effect != "idle"
             assert verdict.passed == (weighed.effect == "matters")
         assert any(weighed.effect == "matters" for weighed in takes.decisions)

@@ -30,7 +30,7 @@ def test_every_system_is_found_by_its_name():
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("lokal", "did you mean local?"), ("flink", "there are simulated, local")],
+    [("lokal", "did you mean local?"), ("flink", "there are simulated, simulated-rocksdb, local")],
 )
 def test_an_unknown_system_is_one_clear_line(name, said):
     with pytest.raises(UnknownSystem, match=said) as caught:

@@ -24,16 +24,6 @@ from harness.testing.families import (
 AT_START = tuple(sys.path)
 
 
-@pytest.fixture(autouse=True)
-def imports_of_its_own() -> Iterator[None]:
-    """Forget what a test imported, and where from."""
-    path, modules = list(sys.path), set(sys.modules)
-    yield
-    sys.path[:] = path
-    for name in set(sys.modules) - modules:
-        del sys.modules[name]
-
-
 def here(family: Family, subject: int | Path, folder: Path, system: str = "simulated") -> str:
     return replay_line(family, subject, system, folder, AT_START)
 
