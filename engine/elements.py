@@ -11,6 +11,8 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
+from engine.messages import CHECKPOINT, Kind
+
 Record: TypeAlias = tuple[Any, int | None]
 """A value and its event timestamp in milliseconds, or None where the source gave none."""
 
@@ -22,6 +24,7 @@ class CheckpointBarrier(Struct, frozen=True, gc=False):
 
     checkpoint_id: int
     timestamp_ms: int
+    kind: Kind = CHECKPOINT
 
 
 class CancelCheckpointMarker(Struct, frozen=True, gc=False):

@@ -24,6 +24,14 @@ SYNC_SAVEPOINT: Final = "sync_savepoint"
 Kind: TypeAlias = Literal["checkpoint", "savepoint", "sync_savepoint"]
 """What a checkpoint is for: to recover from, for the user, or for the user and as the end of the job."""
 
+_FOLDERS: Final[dict[Kind, str]] = {CHECKPOINT: "chk", SAVEPOINT: "savepoint", SYNC_SAVEPOINT: "savepoint"}
+
+
+def checkpoint_folder(checkpoint_id: int, kind: Kind = CHECKPOINT) -> str:
+    """Where the files of a checkpoint lie in the job's storage, which may lead a savepoint's elsewhere."""
+    return f"{_FOLDERS[kind]}-{checkpoint_id}"
+
+
 DECLINED_SUBSUMED: Final = "CHECKPOINT_DECLINED_SUBSUMED"
 DECLINED_ON_CANCELLATION_BARRIER: Final = "CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER"
 DECLINED_INPUT_END_OF_STREAM: Final = "CHECKPOINT_DECLINED_INPUT_END_OF_STREAM"

@@ -71,11 +71,15 @@ TaskEvent: TypeAlias = Restore | Deliver | Poll | SnapshotStored | SnapshotFaile
 
 
 class StoreSnapshot(Struct, frozen=True):
-    """Effect: encode and store the snapshot under ``path``, relative to the job's checkpoint directory."""
+    """Effect: encode and store the snapshot under ``path``, relative to the job's checkpoint directory.
+
+    ``canonical``: in the form that every backend reads, in one file that needs no other.
+    """
 
     checkpoint_id: int
     path: str
     snapshot: TaskSnapshot
+    canonical: bool = False
 
 
 class DiscardSnapshot(Struct, frozen=True):

@@ -13,6 +13,8 @@ class TaskState(Enum):
     RUNNING = "running"
     ENDED_DATA = "ended data"
     """All input is processed; barriers are still answered."""
+    STOPPED = "stopped"
+    """It has taken the savepoint with which the job ends, and reads no more until it is complete."""
     FINISHED = "finished"
     CANCELED = "canceled"
 
@@ -20,6 +22,7 @@ class TaskState(Enum):
 CREATED: Final = TaskState.CREATED
 RUNNING: Final = TaskState.RUNNING
 ENDED_DATA: Final = TaskState.ENDED_DATA
+STOPPED: Final = TaskState.STOPPED
 FINISHED: Final = TaskState.FINISHED
-ALIVE: Final = (RUNNING, ENDED_DATA)
+ALIVE: Final = (RUNNING, ENDED_DATA, STOPPED)
 """Names of their own: reading a member off its enumeration costs more than a function call."""

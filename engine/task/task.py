@@ -9,6 +9,8 @@ The rules it lives by:
   checkpoint not yet begun makes the task answer its barrier with a cancellation marker.
 - At the end of its data a task goes on answering barriers. It finishes when a checkpoint that it took after
   that end is complete, for only then are its last records committed.
+- With a synchronous savepoint the job ends: whoever has taken it reads nothing more and fires no timer, and
+  closes when it is complete. Where the job is drained, its data have ended before.
 - A snapshot that becomes durable after its checkpoint was aborted is thrown away: nobody will refer to it.
 - A finished task drops what still arrives (barriers of checkpoints that it missed), also if it was aligning
   one: left in its queues, it would stop the upstream tasks that live on.
@@ -36,6 +38,7 @@ from engine.elements import (
 )
 from engine.graph import JobVertex
 from engine.messages import (
+    SYNC_SAVEPOINT,
     AcknowledgeCheckpoint,
     DeclineCheckpoint,
     NotifyCheckpointAborted,
@@ -60,7 +63,7 @@ from engine.protocol_points import (
     UPLOADED,
 )
 from engine.protocol_points import END_OF_DATA as END_OF_DATA_POINT
-from engine.state.snapshot import OperatorSnapshot, TaskSnapshot
+from engine.state.snapshot import OperatorSnapshot
 from engine.task.barriers.aligned import AlignedBarrierHandler
 from engine.task.barriers.events import (
     BarrierArrived,
@@ -79,7 +82,6 @@ from engine.task.events import (
     RestoredOperator,
     SnapshotFailed,
     SnapshotStored,
-    StoreSnapshot,
     TaskEffect,
     TaskEvent,
     TimerDue,
@@ -89,7 +91,8 @@ from engine.task.input_time import InputTime
 from engine.task.opening import operator_context
 from engine.task.outputs import Output, Queue, sort_outputs
 from engine.task.settings import TaskSettings
-from engine.task.state import ALIVE, CREATED, ENDED_DATA, FINISHED, RUNNING, TaskState
+from engine.task.state import ALIVE, CREATED, ENDED_DATA, FINISHED, RUNNING, STOPPED, TaskState
+from engine.task.storing import storing
 
 NOTHING: Final[tuple[TaskEffect, ...]] = ()
 REMEMBERED_ABORTED_CHECKPOINTS = 16
@@ -329,8 +332,9 @@ class Task:
         """The job master speaks to sources, and to tasks whose upstreams have all finished."""
         if message.attempt != self.attempt or self.state not in ALIVE:
             return NOTHING
-        barrier = CheckpointBarrier(message.checkpoint_id, message.timestamp_ms)
-        return self._barrier_effects(self.barriers.trigger(barrier))
+        barrier = CheckpointBarrier(message.checkpoint_id, message.timestamp_ms, message.kind)
+        drained = self._end_data() if message.drains and self.state is RUNNING else NOTHING
+        return [*drained, *self._barrier_effects(self.barriers.trigger(barrier))]
 
     def _checkpoint(self, barrier: CheckpointBarrier, effects: list[TaskEffect]) -> None:
         checkpoint_id = barrier.checkpoint_id
@@ -346,6 +350,8 @@ class Task:
         ended = self.state is ENDED_DATA
         if ended and self._first_final_checkpoint_id is None:
             self._first_final_checkpoint_id = checkpoint_id
+        elif barrier.kind == SYNC_SAVEPOINT and not ended:
+            self._stop(checkpoint_id)
         self._in_flight[checkpoint_id] = ended
         snapshots: dict[str, OperatorSnapshot] = {}
         for operator, operator_id in self._tail_first:
@@ -356,10 +362,15 @@ class Task:
         probe(SNAPSHOTTED, self.name, checkpoint_id)
         if snapshots:
             head = self._tail_first[-1][1]
-            path = f"chk-{checkpoint_id}/{head[:12]}-{self.id.subtask}-{self.attempt}"
-            effects.append(StoreSnapshot(checkpoint_id, path, TaskSnapshot(snapshots)))
+            effects.append(storing(barrier, self.id, self.attempt, head, snapshots))
         else:
             effects.append(self._acknowledge(checkpoint_id, None))
+
+    def _stop(self, checkpoint_id: int) -> None:
+        """Nothing is read behind the savepoint with which the job ends."""
+        self.state = STOPPED
+        self.unread.clear()
+        self._first_final_checkpoint_id = checkpoint_id
 
     def _acknowledge(self, checkpoint_id: int, handle: object | None) -> Send:
         ended = self._in_flight.pop(checkpoint_id)

@@ -1,0 +1,29 @@
+"""Under which name a task has its snapshot stored, and in which form.
+
+- The name is the subtask's and the attempt's own: what a zombie stores late cannot replace what the living
+  have stored.
+- A savepoint is written in the canonical form, which every backend reads, for it is its user's to take along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from engine.elements import CheckpointBarrier
+from engine.messages import CHECKPOINT, AttemptId, TaskId, checkpoint_folder
+from engine.state.snapshot import OperatorSnapshot, TaskSnapshot
+from engine.task.events import StoreSnapshot
+
+
+def storing(
+    barrier: CheckpointBarrier,
+    task: TaskId,
+    attempt: AttemptId,
+    head: str,
+    snapshots: Mapping[str, OperatorSnapshot],
+) -> StoreSnapshot:
+    """The effect that has the snapshots of a task's operators stored; ``head`` is the id of its first one."""
+    folder = checkpoint_folder(barrier.checkpoint_id, barrier.kind)
+    path = f"{folder}/{head[:12]}-{task.subtask}-{attempt}"
+    canonical = barrier.kind != CHECKPOINT
+    return StoreSnapshot(barrier.checkpoint_id, path, TaskSnapshot(dict(snapshots)), canonical)
