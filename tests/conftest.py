@@ -26,7 +26,7 @@ register_profiles()
 def imports_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Forget the modules that a test imported from files of its own, and where it looked for them.
 
-    Families and their packages have the same names in many tests; all else stays, for it may be imported once.
+    Families and their packages have the same names in many tests; what else was imported stays.
     """
     path, modules = list(sys.path), set(sys.modules)
     yield
