@@ -87,6 +87,17 @@ class WorkingFolders:
         """Make a folder."""
         return Folder(tempfile.mkdtemp(dir=self._root.path))
 
+    def close(self) -> None:
+        """Remove them all, whatever they hold."""
+        self._root.remove()
+        os.close(self._lock)
+
+
+def remove_working_folders() -> None:
+    """Remove the folders of this process, for one that ends without a word to its objects, as forked ones do."""
+    for key in [key for key in WorkingFolders._of_base if key[0] == os.getpid()]:
+        WorkingFolders._of_base.pop(key).close()
+
 
 def _remove_abandoned(base: str) -> None:
     """Remove what processes left behind that no longer live; whoever lives holds his lock."""

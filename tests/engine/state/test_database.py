@@ -1,0 +1,118 @@
+"""Databases and the folders they live in."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.configuration.backends import StateBackendSettings
+from engine.state.rocksdb.database import (
+    Database,
+    DatabaseUnreadable,
+    WorkingFolders,
+    remove_working_folders,
+)
+
+LEAVES_A_DATABASE = """
+import os, signal, sys
+from engine.configuration.backends import StateBackendSettings
+from engine.state.rocksdb.database import Database
+database = Database.fresh(StateBackendSettings("rocksdb", sys.argv[1]))
+database.put(b"a", b"1")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Iterator[Path]:
+    """A folder for databases; what this process has below it is gone in the end."""
+    yield tmp_path / "databases"
+    remove_working_folders()
+
+
+@pytest.fixture
+def settings(base: Path) -> StateBackendSettings:
+    return StateBackendSettings("rocksdb", str(base))
+
+
+def roots(base: Path) -> list[Path]:
+    return sorted(base.iterdir())
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next(
+    base: Path, settings: StateBackendSettings
+) -> None:
+    died = subprocess.run([sys.executable, "-c", LEAVES_A_DATABASE, str(base)], check=False)
+    assert died.returncode == -signal.SIGKILL
+    [left] = roots(base)
+    database = Database.fresh(settings)
+    assert left not in roots(base)
+    database.close()
+
+
+def test_folders_of_a_process_that_lives_stay(base: Path) -> None:
+    WorkingFolders.below(str(base))
+    [mine] = roots(base)
+    program = (
+        "import sys; from engine.state.rocksdb.database import WorkingFolders; WorkingFolders(sys.argv[1])"
+    )
+    subprocess.run([sys.executable, "-c", program, str(base)], check=True)
+    assert roots(base) == [mine]
+
+
+def test_a_closed_database_leaves_nothing(base: Path, settings: StateBackendSettings) -> None:
+    database = Database.fresh(settings)
+    database.put(b"a", b"1")
+    [root] = roots(base)
+    database.close()
+    assert os.listdir(root) == ["lock"]
+
+
+def test_a_process_that_goes_without_a_word_removes_its_folders_itself(
+    base: Path, settings: StateBackendSettings
+) -> None:
+    Database.fresh(settings).close()
+    remove_working_folders()
+    assert roots(base) == []
+    # It may begin again.
+    Database.fresh(settings).close()
+    assert len(roots(base)) == 1
+
+
+def test_a_scan_ends_where_its_prefix_ends(settings: StateBackendSettings) -> None:
+    database = Database.fresh(settings)
+    database.write((key, b"") for key in (b"a", b"ab", b"b", b"b\xff", b"b\xff\xff", b"c"))
+    assert [key for key, _ in database.scan(b"b")] == [b"b", b"b\xff", b"b\xff\xff"]
+    assert [key for key, _ in database.scan_range(b"ab", b"b\xff")] == [b"ab", b"b"]
+    database.delete_range(b"ab", b"c")
+    assert [key for key, _ in database.scan(b"")] == [b"a", b"c"]
+    database.close()
+
+
+def test_a_checkpoint_does_not_see_what_is_written_later(settings: StateBackendSettings) -> None:
+    database = Database.fresh(settings)
+    database.put(b"a", b"1")
+    taken = database.checkpoint()
+    database.put(b"a", b"2")
+    database.close()
+    files = [(name, Path(taken.path, name).read_bytes()) for name in taken.tables]
+    again = Database.of_files([*files, *taken.small.items()], settings)
+    assert again.get(b"a") == b"1"
+    again.close()
+
+
+def test_a_database_that_lacks_a_file_is_told_in_a_line(settings: StateBackendSettings) -> None:
+    database = Database.fresh(settings)
+    database.put(b"a", b"1")
+    taken = database.checkpoint()
+    database.close()
+    with pytest.raises(DatabaseUnreadable) as refused:
+        Database.of_files(taken.small.items(), settings, read_only=True)
+    assert taken.tables[0] in str(refused.value)
+    assert "\n" not in str(refused.value)
