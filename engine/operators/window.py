@@ -11,6 +11,10 @@ The rules this module lives by, all of them Flink's:
 - Windows of processing time know no lateness and are cleaned up at their last timestamp.
 - Windows that merge keep their contents under one of those they are made of (``engine.windows.merging``).
 - Results carry the last timestamp of their window.
+
+Where nothing but the watermark can work a window out, only the first record of a key and window has anything
+to say to trigger and timers. Those that follow are added to the contents, and that is all that Flink would
+do with them: this is what makes an ordinary window quick.
 """
 
 from __future__ import annotations
@@ -43,9 +47,11 @@ from engine.types import Types
 from engine.windows.assigners import AssignerContext, MergingWindowAssigner
 from engine.windows.functions import ProcessAllWindowFunction, ProcessWindowFunction
 from engine.windows.merging import MergingWindowSet
-from engine.windows.triggers import TriggerResult
+from engine.windows.triggers import EventTimeTrigger, TriggerResult
 
 CONTINUE = TriggerResult.CONTINUE
+REMEMBERED_WINDOWS = 1 << 17
+"""So many pairs of key and window are known to have their timers; then all are forgotten."""
 
 
 class MergedTooLate(RuntimeError):
@@ -111,6 +117,7 @@ class WindowOperator(FunctionOperator):
         descriptor = contents_descriptor(settings, functions)
         self._contents = backend.state(descriptor, window_type)
         self._keeps_all = descriptor.kind == LIST
+        self._keeps_times = settings.evictor is not None
         if merging:
             pair_type = Types.TUPLE([window_type, window_type])
             self._window_set = backend.list_state(ListStateDescriptor(MERGING_WINDOWS, pair_type))
@@ -122,6 +129,10 @@ class WindowOperator(FunctionOperator):
         self._by_event_time = assigner.is_event_time()
         self._lateness_ms = settings.allowed_lateness_ms
         self._side_outputs = context.side_outputs
+        self._fires_by_watermark = type(self._trigger) is EventTimeTrigger and self._by_event_time
+        self._standing: dict[Any, tuple[Any, set[Any]]] = {}
+        """Windows that the watermark has not reached: as data, and the keys whose timers for it are there."""
+        self._standing_count = 0
 
     # Records.
 
@@ -149,15 +160,39 @@ class WindowOperator(FunctionOperator):
     def _add(self, value: Any, timestamp: int | None, windows: Any, results: list[Record]) -> bool:
         """Add a record to those of its windows that are not late; whether there was one."""
         was_added = False
+        key, contents, keeps_times = self._keyed.current_key, self._contents, self._keeps_times
         for window in windows:
+            standing = self._standing.get(window)
+            if standing is not None and key in standing[1]:
+                was_added = True
+                contents.set_current_namespace(standing[0])
+                contents.add((value, timestamp) if keeps_times else value)
+                continue
             cleanup_ms = self._cleanup_ms(window)
             if self._by_event_time and cleanup_ms <= self._timers.watermark:
                 continue
             was_added = True
             namespace = self._to_data(window)
-            self._contents.set_current_namespace(namespace)
+            contents.set_current_namespace(namespace)
             self._add_to(window, namespace, cleanup_ms, value, timestamp, results)
+            if self._fires_by_watermark:
+                self._remember(window, namespace, key)
         return was_added
+
+    def _remember(self, window: Any, namespace: Any, key: Any) -> None:
+        """The timers of a key and window are there, until the watermark reaches them."""
+        if window.max_timestamp() <= self._timers.watermark:
+            return
+        if self._standing_count >= REMEMBERED_WINDOWS:
+            self._standing.clear()
+            self._standing_count = 0
+        self._standing.setdefault(window, (namespace, set()))[1].add(key)
+        self._standing_count += 1
+
+    def _forget_reached(self, watermark: int) -> None:
+        """Windows that the watermark reaches fire, and have other things to do from now on."""
+        for window in [window for window in self._standing if window.max_timestamp() <= watermark]:
+            self._standing_count -= len(self._standing.pop(window)[1])
 
     def _add_and_merge(self, value: Any, timestamp: int | None, windows: Any, results: list[Record]) -> bool:
         """As ``_add``, where windows that overlap or touch become one."""
@@ -185,7 +220,7 @@ class WindowOperator(FunctionOperator):
         results: list[Record],
     ) -> None:
         """Add a record to the contents in hand, and do as the trigger of the window says."""
-        self._contents.add(value if self._settings.evictor is None else (value, timestamp))
+        self._contents.add((value, timestamp) if self._keeps_times else value)
         context = self._context
         context.namespace = namespace
         known = MIN_WATERMARK if timestamp is None else timestamp
@@ -217,6 +252,8 @@ class WindowOperator(FunctionOperator):
         """Windows whose time has come in event time."""
         timers, trigger = self._timers, self._trigger
         timers.watermark = timestamp
+        if self._standing:
+            self._forget_reached(timestamp)
         results: list[Record] = []
         while (due := timers.event.pop_due(timestamp)) is not None:
             self._keyed.current_key, timer = due

@@ -122,7 +122,9 @@ class _Tumbling(_TimeWindows):
         self, element: Any, timestamp: int | None, context: AssignerContext
     ) -> Collection[TimeWindow]:
         """The one in which the record falls."""
-        time = self._time(timestamp, context)
+        time = timestamp
+        if time is None or time == MIN_WATERMARK or not self._by_event_time:
+            time = self._time(timestamp, context)
         start = time - (time - self._offset) % self._size
         return (TimeWindow(start, start + self._size),)
 

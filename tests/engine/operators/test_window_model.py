@@ -12,6 +12,7 @@ from engine.adapters import CallableReduce
 from engine.elements import MAX_WATERMARK
 from engine.functions import AggregateFunction
 from engine.key_groups import key_group_of, operator_index
+from engine.operators import window as window_module
 from engine.operators.window import WindowOperator
 from engine.operators.window_parts import WindowFunctions, WindowSettings
 from engine.types import Types
@@ -171,8 +172,29 @@ def test_windows_are_those_of_the_model_through_restores_at_any_parallelism(
         emitted += subtask.process_watermark(MAX_WATERMARK)
     model.advance(MAX_WATERMARK)
     assert Counter(value for value, _ in emitted) == Counter(model.emitted)
+    assert all(subtask._standing_count == 0 for subtask in subtasks)
     assert all(timestamp == span[1] - 1 for (_, span, _), timestamp in emitted)
     assert Counter(value for value, _ in bench.side[LATE]) == Counter(model.late)
     for subtask in subtasks:
         for registered in subtask._keyed._registered.values():
             assert not list(registered.table), f"{registered.name} is left behind"
+
+
+def test_windows_are_the_same_where_too_many_stand_to_remember_all_of_them(new_bench, monkeypatch):
+    monkeypatch.setattr(window_module, "REMEMBERED_WINDOWS", 2)
+    bench = new_bench()
+    settings = WindowSettings(
+        assigner=SlidingEventTimeWindows(10, 5),
+        trigger=SlidingEventTimeWindows(10, 5).get_default_trigger(None),
+        key_selector=lambda value: value[0],
+        key_type=Types.STRING(),
+        value_type=None,
+        accumulator_type=Types.LONG(),
+    )
+    (operator,) = bench.open_all(lambda: WindowOperator(WindowFunctions(Total(), Told()), settings), 1)
+    for key in "abcabc":
+        operator.process_batch([((key, 1), 7)], 0)
+        assert operator._standing_count <= 2
+    assert sorted(value for value, _ in operator.process_watermark(14)) == [
+        (key, (start, start + 10), 2) for key in "abc" for start in (0, 5)
+    ]
