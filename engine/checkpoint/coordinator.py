@@ -13,6 +13,7 @@ The rules it lives by:
   the older one behind although the newer one, which is complete, had already deleted its files.
 - A savepoint is its user's: it is not restored by itself, replaces nothing, and nobody is told of it. Only a
   synchronous one, with which the job ends, is told to the tasks, and gives up what is pending before it.
+  Since sinks commit what it lists, nothing older may be restored from then on: it is the ``latest``.
 - An answer of another attempt, or for a checkpoint that is not pending, is dropped and its state discarded.
 - Ids rise without gaps to be filled: a restored coordinator goes on after the highest completed id. Ids of
   checkpoints that were never completed may be used again by a later process, which is why attempts count.
@@ -57,6 +58,7 @@ from engine.checkpoint.failures import (
     SUSPENDED,
     FailureCounter,
 )
+from engine.checkpoint.metadata import CheckpointMetadata
 from engine.checkpoint.pending import DUPLICATE, UNKNOWN, PartlyFinished, PendingCheckpoint
 from engine.checkpoint.requests import CheckpointRequest
 from engine.checkpoint.store import CompletedCheckpointStore, is_discardable
@@ -81,22 +83,50 @@ REMEMBERED_EXPIRED_CHECKPOINTS: Final = 16
 class CheckpointCoordinator(CheckpointTriggering):
     """The checkpoints of one job over all its attempts in this process."""
 
-    __slots__ = ("_expired_ids", "_failures", "_job_id", "_job_name", "store")
+    __slots__ = (
+        "_expired_ids",
+        "_failures",
+        "_job_id",
+        "_job_name",
+        "_savepoints",
+        "stopped_with",
+        "store",
+    )
 
     def __init__(
-        self, job_id: str, job_name: str, settings: CheckpointSettings, store: CompletedCheckpointStore
+        self,
+        job_id: str,
+        job_name: str,
+        settings: CheckpointSettings,
+        store: CompletedCheckpointStore,
+        next_id: int = 1,
     ) -> None:
-        super().__init__(settings, 1 if store.latest is None else store.latest.checkpoint_id + 1)
+        latest = store.latest
+        super().__init__(settings, next_id if latest is None else max(next_id, latest.checkpoint_id + 1))
         self._job_id = job_id
         self._job_name = job_name
         self.store = store
         self._failures = FailureCounter(settings.tolerable_failures)
         self._expired_ids: deque[int] = deque(maxlen=REMEMBERED_EXPIRED_CHECKPOINTS)
+        self._savepoints: dict[int, str] = {}
+        """Those that are complete, and the attempt of each."""
+        self.stopped_with: CheckpointMetadata | None = None
+        """The synchronous savepoint, once it is complete."""
 
     def handle(self, event: CoordinatorEvent, now: int) -> Sequence[CoordinatorEffect]:
         """Take one event at ``now`` (milliseconds)."""
         self._now = now
         return getattr(self, _METHODS[type(event)])(event)  # type: ignore[no-any-return]
+
+    @property
+    def latest(self) -> CheckpointMetadata | None:
+        """What is restored now."""
+        return self.store.latest if self.stopped_with is None else self.stopped_with
+
+    @property
+    def all_run(self) -> bool:
+        """Whether every task of the attempt has reported that it runs."""
+        return self._plan is not None and len(self._running) == len(self._plan.upstreams)
 
     @property
     def is_finalizing(self) -> bool:
@@ -226,9 +256,11 @@ class CheckpointCoordinator(CheckpointTriggering):
                 return
 
     def _discard_unless_used(self, message: AcknowledgeCheckpoint) -> Sequence[CoordinatorEffect]:
-        """A repeated answer names files that a completed checkpoint may live on."""
+        """A repeated answer names files that a completed checkpoint or savepoint may live on."""
         handle = message.handle
         if handle is None:
+            return ()
+        if self._savepoints.get(message.checkpoint_id) == message.attempt:
             return ()
         for metadata in self.store.retained:
             if metadata.checkpoint_id == message.checkpoint_id and metadata.attempt == message.attempt:
@@ -306,7 +338,7 @@ class CheckpointCoordinator(CheckpointTriggering):
                 if task not in self._finished:
                     told = NotifyCheckpointAborted(pending.attempt, task, checkpoint_id, latest_id)
                     effects.append(Send(told))
-        effects.append(DiscardCheckpoint(checkpoint_id))
+        effects.append(DiscardCheckpoint(checkpoint_id, pending.kind))
         if pending.number:
             effects.append(RequestResolved(pending.number, None, reason))
 
@@ -329,6 +361,10 @@ class CheckpointCoordinator(CheckpointTriggering):
                 if is_discardable(each):
                     subsumed_id = each.checkpoint_id
                     effects.append(DiscardCheckpoint(subsumed_id))
+        else:
+            self._savepoints[checkpoint_id] = pending.attempt
+            if pending.kind == SYNC_SAVEPOINT:
+                self.stopped_with = pending.published
         if pending.kind in (CHECKPOINT, SYNC_SAVEPOINT):
             for older in [each for each in self.pending.values() if each.checkpoint_id < checkpoint_id]:
                 if older.kind == CHECKPOINT:

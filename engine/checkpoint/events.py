@@ -134,7 +134,11 @@ class StartTimer(Struct, frozen=True):
 
 
 class StoreMetadata(Struct, frozen=True):
-    """Effect: publish the metadata atomically under ``chk-<id>/_metadata``; nothing is written after it."""
+    """Effect: publish the metadata atomically in the checkpoint's folder; nothing is written after it.
+
+    With a synchronous savepoint the job ends, and its output will be committed: before that is reported as
+    stored, it must also be certain that every later process goes on from it.
+    """
 
     metadata: CheckpointMetadata
 
@@ -143,6 +147,7 @@ class DiscardCheckpoint(Struct, frozen=True):
     """Effect: delete all files of a checkpoint that was subsumed or aborted."""
 
     checkpoint_id: int
+    kind: Kind = CHECKPOINT
 
 
 class DiscardHandle(Struct, frozen=True):
@@ -152,9 +157,11 @@ class DiscardHandle(Struct, frozen=True):
 
 
 class CheckpointTriggered(Struct, frozen=True):
-    """Effect for whoever watches: a checkpoint begins."""
+    """Effect for whoever watches: a checkpoint begins; ``number`` is that of the request, if it has one."""
 
     checkpoint_id: int
+    kind: Kind = CHECKPOINT
+    number: int = 0
 
 
 class CheckpointCompleted(Struct, frozen=True):

@@ -149,7 +149,7 @@ class CheckpointTriggering:
         self.pending[checkpoint_id] = PendingCheckpoint(
             checkpoint_id, now, plan.attempt, tasks.answering, self._finished, kind, request.number
         )
-        effects.append(CheckpointTriggered(checkpoint_id))
+        effects.append(CheckpointTriggered(checkpoint_id, kind, request.number))
         expiry = CheckpointExpired(plan.attempt, checkpoint_id)
         effects.append(StartTimer(now + self._settings.timeout_ms, expiry))
         drains = request.drains

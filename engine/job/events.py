@@ -33,6 +33,31 @@ class RestartDue(Struct, frozen=True):
     attempt: AttemptId
 
 
+class StopRequested(Struct, frozen=True):
+    """The job shall end with a savepoint, as if its input had ended where it ``drains``.
+
+    RequestResolved tells of the savepoint under ``number``; JobFinished of the end.
+    """
+
+    number: int
+    drains: bool = False
+
+
+class StopOverdue(Struct, frozen=True):
+    """The savepoint with which the job ends is long complete, and tasks of ``attempt`` still live."""
+
+    attempt: AttemptId
+
+
+class CancelRequested(Struct, frozen=True):
+    """The job shall end at once: nothing that is under way is waited for.
+
+    With a ``number`` it ends when a savepoint is complete, of which RequestResolved tells under it.
+    """
+
+    number: int = 0
+
+
 class RescaleRequested(Struct, frozen=True):
     """The job shall go on with another graph: from its latest checkpoint, in a new attempt, at once."""
 
@@ -42,6 +67,9 @@ MasterEvent: TypeAlias = (
     | AttemptDeployed
     | DeploymentFailed
     | RestartDue
+    | StopRequested
+    | StopOverdue
+    | CancelRequested
     | RescaleRequested
     | TaskFailed
     | CoordinatorEvent
@@ -68,11 +96,20 @@ class StartRestartTimer(Struct, frozen=True):
     """Effect: hand ``event`` back at ``due_ms``."""
 
     due_ms: int
-    event: RestartDue
+    event: RestartDue | StopOverdue
 
 
 class JobFinished(Struct, frozen=True):
-    """Effect: every task has finished, all output is committed."""
+    """Effect: every task has finished, all output is committed.
+
+    ``stopped``: not because its input had ended, but with the savepoint from which it can go on.
+    """
+
+    stopped: bool = False
+
+
+class JobCanceled(Struct, frozen=True):
+    """Effect: the job has ended because somebody wanted it to."""
 
 
 class JobFailed(Struct, frozen=True):
@@ -82,5 +119,5 @@ class JobFailed(Struct, frozen=True):
 
 
 MasterEffect: TypeAlias = (
-    CoordinatorEffect | Deploy | CancelTasks | StartRestartTimer | JobFinished | JobFailed
+    CoordinatorEffect | Deploy | CancelTasks | StartRestartTimer | JobFinished | JobFailed | JobCanceled
 )

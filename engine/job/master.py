@@ -10,6 +10,9 @@ The rules it lives by:
 - Where every task has finished, all output is committed: whatever becomes of a checkpoint still under way,
   the job has finished.
 - Only what the job can survive by trying again is tried again; a checkpoint that cannot be read is not.
+- While the job ends with a savepoint (ending.py) nobody else gets a checkpoint. When a stop has failed, tasks
+  that read no more are left behind, so a new attempt takes over; when it has succeeded, an attempt that fails
+  before all is committed is followed by one that does nothing but commit.
 """
 
 from __future__ import annotations
@@ -19,12 +22,24 @@ from enum import Enum
 from typing import Final
 
 from engine.checkpoint.coordinator import CheckpointCoordinator
-from engine.checkpoint.events import AttemptEnded, AttemptStarted, Shutdown, TooManyFailures
+from engine.checkpoint.events import (
+    AttemptEnded,
+    AttemptStarted,
+    RequestResolved,
+    Shutdown,
+    StartScheduler,
+    StopScheduler,
+    TooManyFailures,
+    TriggerRequested,
+)
+from engine.job.ending import JOB_IS_ENDING, JOB_IS_NOT_RUNNING, Ending
 from engine.job.events import (
     AttemptDeployed,
+    CancelRequested,
     CancelTasks,
     Deploy,
     DeploymentFailed,
+    JobCanceled,
     JobFailed,
     JobFinished,
     MasterEffect,
@@ -33,9 +48,11 @@ from engine.job.events import (
     RestartDue,
     StartJob,
     StartRestartTimer,
+    StopOverdue,
+    StopRequested,
 )
 from engine.job.restart import RestartStrategy
-from engine.messages import AttemptId, TaskFailed, TaskFinished, TaskId
+from engine.messages import SAVEPOINT, SYNC_SAVEPOINT, AttemptId, TaskFailed, TaskFinished, TaskId
 
 
 class JobState(Enum):
@@ -46,13 +63,22 @@ class JobState(Enum):
     FAILING = "failing"
     """The attempt is over, but the outcome of a checkpoint is open."""
     RESTARTING = "restarting"
+    CANCELLING = "cancelling"
+    """As failing, and no attempt follows."""
     FINISHED = "finished"
     FAILED = "failed"
+    CANCELED = "canceled"
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the job is over."""
+        return self in (JobState.FINISHED, JobState.FAILED, JobState.CANCELED)
 
 
 _RUNNING: Final = JobState.RUNNING
 _FAILING: Final = JobState.FAILING
 _RESTARTING: Final = JobState.RESTARTING
+_CANCELLING: Final = JobState.CANCELLING
 """Names of their own: reading a member off its enumeration costs more than a function call."""
 
 
@@ -64,21 +90,30 @@ class JobMaster:
         "_finished",
         "_incarnation",
         "_restart",
+        "_stop_timeout_ms",
         "_tasks",
         "attempt",
         "coordinator",
+        "ending",
         "state",
     )
 
     def __init__(
-        self, coordinator: CheckpointCoordinator, restart: RestartStrategy, incarnation: int
+        self,
+        coordinator: CheckpointCoordinator,
+        restart: RestartStrategy,
+        incarnation: int,
+        stop_timeout_ms: int = 600_000,
     ) -> None:
         self.coordinator = coordinator
         self._restart = restart
         self._incarnation = incarnation
+        self._stop_timeout_ms = stop_timeout_ms
         self._attempt_number = 0
         self.attempt: AttemptId | None = None
         self.state = JobState.CREATED
+        self.ending: Ending | None = None
+        """How the job is being ended, if somebody wants it to."""
         self._tasks = 0
         self._finished: set[TaskId] = set()
 
@@ -89,17 +124,27 @@ class JobMaster:
             return getattr(self, own)(event, now)  # type: ignore[no-any-return]
         # The coordinator's business, and what follows from it for the job.
         effects = self.coordinator.handle(event, now)  # type: ignore[arg-type]
+        if self.ending is not None:
+            return self._while_ending(self.ending, event, effects, now)
+        return self._follow(event, effects, now)
+
+    def _follow(
+        self, event: MasterEvent, effects: Sequence[MasterEffect], now: int
+    ) -> Sequence[MasterEffect]:
+        """What the job makes of an event that the coordinator has had."""
         state = self.state
         if state is _RUNNING:
             if type(event) is TaskFinished and event.attempt == self.attempt:
                 self._finished.add(event.task)
             if len(self._finished) == self._tasks and self._tasks and not self.coordinator.is_finalizing:
                 self.state = JobState.FINISHED
-                return [*effects, JobFinished()]
+                return [*effects, JobFinished(self.coordinator.stopped_with is not None)]
             if effects and type(effects[-1]) is TooManyFailures:
                 return [*effects, *self._end_attempt(effects[-1].reason, now)]
         elif state is _FAILING and not self.coordinator.is_finalizing:
             return [*effects, *self._schedule_restart(now)]
+        elif state is _CANCELLING and not self.coordinator.is_finalizing:
+            return [*effects, *self._canceled(now)]
         return effects
 
     def _start(self, event: StartJob, now: int) -> Sequence[MasterEffect]:
@@ -108,7 +153,10 @@ class JobMaster:
     def _attempt_deployed(self, event: AttemptDeployed, now: int) -> Sequence[MasterEffect]:
         self._tasks = len(event.plan.upstreams)
         self._finished.clear()
-        return self.coordinator.handle(AttemptStarted(event.plan), now)
+        effects = self.coordinator.handle(AttemptStarted(event.plan), now)
+        if self.ending is not None and self.ending.is_complete:
+            return [*effects, *self.coordinator.handle(StopScheduler(), now)]
+        return effects
 
     def _deployment_failed(self, event: DeploymentFailed, now: int) -> Sequence[MasterEffect]:
         self.state = JobState.FAILED
@@ -121,8 +169,11 @@ class JobMaster:
 
     def _rescale_requested(self, event: RescaleRequested, now: int) -> Sequence[MasterEffect]:
         """No failure: the restart strategy is not asked. Not while the outcome of a checkpoint is open."""
-        if self.state is not _RUNNING or self.coordinator.is_finalizing:
+        if self.state is not _RUNNING or self.coordinator.is_finalizing or self.ending is not None:
             return ()
+        return self._redeploy(now)
+
+    def _redeploy(self, now: int) -> Sequence[MasterEffect]:
         assert self.attempt is not None
         return (CancelTasks(self.attempt), *self.coordinator.handle(AttemptEnded(), now), *self._deploy())
 
@@ -136,12 +187,18 @@ class JobMaster:
         self.attempt = AttemptId(f"{self._incarnation}.{self._attempt_number}")
         self.state = JobState.RUNNING
         self._tasks = 0
-        return (Deploy(self.attempt, self.coordinator.store.latest),)
+        return (Deploy(self.attempt, self.coordinator.latest),)
 
     def _end_attempt(self, cause: str, now: int, *, unrecoverable: bool = False) -> Sequence[MasterEffect]:
         assert self.attempt is not None
         effects: list[MasterEffect] = [CancelTasks(self.attempt)]
         effects.extend(self.coordinator.handle(AttemptEnded(), now))
+        if self.ending is not None:
+            if self.ending.outcome_in(effects) is not None:
+                # Its savepoint was given up with the attempt: the next one knows nothing of the end.
+                self.ending = None
+            else:
+                self.ending.only_commits = self.ending.is_complete
         self._restart.notify_failure(now)
         if unrecoverable or not self._restart.can_restart(now):
             self.state = JobState.FAILED
@@ -157,6 +214,93 @@ class JobMaster:
         assert self.attempt is not None
         self.state = JobState.RESTARTING
         return (StartRestartTimer(now + self._restart.backoff_ms(now), RestartDue(self.attempt)),)
+
+    # The end that somebody wants.
+
+    def _trigger_requested(self, event: TriggerRequested, now: int) -> Sequence[MasterEffect]:
+        """What tasks do that have stopped already would be no checkpoint of the job."""
+        if self.ending is None:
+            return self._follow(event, self.coordinator.handle(event, now), now)
+        return (RequestResolved(event.number, None, JOB_IS_ENDING),) if event.number else ()
+
+    def _stop_requested(self, event: StopRequested, now: int) -> Sequence[MasterEffect]:
+        request = TriggerRequested(SYNC_SAVEPOINT, event.number, event.drains)
+        return self._begin_ending(Ending(event.number, stops=True), request, now)
+
+    def _cancel_requested(self, event: CancelRequested, now: int) -> Sequence[MasterEffect]:
+        if event.number:
+            request = TriggerRequested(SAVEPOINT, event.number)
+            return self._begin_ending(Ending(event.number, stops=False), request, now)
+        return () if self.state is _CANCELLING or self.state.is_terminal else self._cancel(now)
+
+    def _begin_ending(self, ending: Ending, request: TriggerRequested, now: int) -> Sequence[MasterEffect]:
+        """Ask for the savepoint; until its outcome is known no other checkpoint begins."""
+        if self.state is not _RUNNING or self.ending is not None:
+            reason = JOB_IS_NOT_RUNNING if self.ending is None else JOB_IS_ENDING
+            return (RequestResolved(ending.number, None, reason),)
+        effects = [*self.coordinator.handle(StopScheduler(), now), *self.coordinator.handle(request, now)]
+        if ending.outcome_in(effects) is not None:
+            return [*effects, *self.coordinator.handle(StartScheduler(), now)]
+        self.ending = ending
+        return effects
+
+    def _while_ending(
+        self, ending: Ending, event: MasterEvent, effects: Sequence[MasterEffect], now: int
+    ) -> Sequence[MasterEffect]:
+        if ending.is_complete:
+            if self.state is _RUNNING and ending.only_commits and self.coordinator.all_run:
+                return [*effects, *self._stopped(now)]
+            return self._follow(event, effects, now)
+        outcome = ending.outcome_in(effects)
+        if outcome is None:
+            return self._follow(event, effects, now)
+        if outcome.checkpoint_id is None:
+            self.ending = None
+            if self.state is not _RUNNING:
+                return self._follow(event, effects, now)
+            if ending.stops:
+                cause = f"the savepoint to stop with failed: {outcome.reason}"
+                return [*effects, *self._end_attempt(cause, now)]
+            return [*effects, *self.coordinator.handle(StartScheduler(), now)]
+        ending.is_complete = True
+        if not ending.stops:
+            return [*effects, *self._cancel(now)]
+        assert self.attempt is not None
+        overdue = StartRestartTimer(now + self._stop_timeout_ms, StopOverdue(self.attempt))
+        if self.state is _FAILING:
+            ending.only_commits = True
+        return [*self._follow(event, effects, now), overdue]
+
+    def _stop_overdue(self, event: StopOverdue, now: int) -> Sequence[MasterEffect]:
+        """Some task has not heard that the savepoint is complete: an attempt restored from it commits."""
+        if self.state is not _RUNNING or event.attempt != self.attempt or self.ending is None:
+            return ()
+        self.ending.only_commits = True
+        return self._redeploy(now)
+
+    def _stopped(self, now: int) -> Sequence[MasterEffect]:
+        """All tasks are restored, and with that the savepoint's output is committed."""
+        assert self.attempt is not None
+        self.state = JobState.FINISHED
+        return (
+            CancelTasks(self.attempt),
+            *self.coordinator.handle(Shutdown(), now),
+            JobFinished(stopped=True),
+        )
+
+    def _cancel(self, now: int) -> Sequence[MasterEffect]:
+        effects: list[MasterEffect] = []
+        if self.attempt is not None:
+            effects.append(CancelTasks(self.attempt))
+        effects.extend(self.coordinator.handle(AttemptEnded(), now))
+        if self.coordinator.is_finalizing:
+            self.state = _CANCELLING
+            return effects
+        return [*effects, *self._canceled(now)]
+
+    def _canceled(self, now: int) -> Sequence[MasterEffect]:
+        self.state = JobState.CANCELED
+        return (*self.coordinator.handle(Shutdown(), now), JobCanceled())
 
     def validate(self) -> None:
         """What must hold between any two events.
@@ -176,5 +320,9 @@ _METHODS: Final[dict[type, str]] = {
     RestartDue: "_restart_due",
     RescaleRequested: "_rescale_requested",
     TaskFailed: "_task_failed",
+    TriggerRequested: "_trigger_requested",
+    StopRequested: "_stop_requested",
+    StopOverdue: "_stop_overdue",
+    CancelRequested: "_cancel_requested",
 }
 """What is the master's own business; everything else is the coordinator's first."""
