@@ -9,8 +9,26 @@ A job is described in a StreamExecutionEnvironment and executed by it::
     env.execute("word count")
 """
 
+from engine.broadcast_functions import (
+    BaseBroadcastProcessFunction,
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedStateFunction,
+)
 from engine.checkpoint_config import CheckpointConfig, CheckpointingMode, ExternalizedCheckpointRetention
 from engine.configuration import Configuration, ConfigurationError
+from engine.connected_functions import (
+    CoFlatMapFunction,
+    CoGroupFunction,
+    CoMapFunction,
+    CoProcessFunction,
+    FlatJoinFunction,
+    JoinFunction,
+    KeyedCoProcessFunction,
+    ProcessJoinFunction,
+)
+from engine.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
+from engine.connectors.collect import CloseableIterator
 from engine.connectors.collection import CollectionSource
 from engine.connectors.encoders import Encoder
 from engine.connectors.file_sink import FileSink, OutputFileConfig
@@ -31,7 +49,7 @@ from engine.connectors.source import Source, SplitReader
 from engine.connectors.sqlite import SqliteUpsertSink
 from engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
 from engine.connectors.write_ahead import CheckpointCommitter, GenericWriteAheadSink
-from engine.datastream import CloseableIterator, DataStream, DataStreamSink, KeyedStream
+from engine.datastream import DataStream, DataStreamSink, KeyedStream
 from engine.durations import Duration, Time
 from engine.elements import Watermark
 from engine.environment import StreamExecutionEnvironment
@@ -129,13 +147,21 @@ __all__ = [
     "AllWindowFunction",
     "AllWindowedStream",
     "AppendingState",
+    "BaseBroadcastProcessFunction",
+    "BroadcastConnectedStream",
+    "BroadcastProcessFunction",
     "BroadcastState",
+    "BroadcastStream",
     "CheckpointCommitter",
     "CheckpointConfig",
     "CheckpointListener",
     "CheckpointedFunction",
     "CheckpointingMode",
     "CloseableIterator",
+    "CoFlatMapFunction",
+    "CoGroupFunction",
+    "CoMapFunction",
+    "CoProcessFunction",
     "CollectionSource",
     "CommitRequest",
     "Committer",
@@ -143,6 +169,7 @@ __all__ = [
     "CommittingSinkWriter",
     "Configuration",
     "ConfigurationError",
+    "ConnectedStreams",
     "ContinuousEventTimeTrigger",
     "ContinuousProcessingTimeTrigger",
     "CountEvictor",
@@ -162,6 +189,7 @@ __all__ = [
     "ExternalizedCheckpointRetention",
     "FileSink",
     "FilterFunction",
+    "FlatJoinFunction",
     "FlatMapFunction",
     "Function",
     "FunctionInitializationContext",
@@ -171,9 +199,13 @@ __all__ = [
     "GlobalWindowSerializer",
     "GlobalWindows",
     "InvalidJob",
+    "JoinFunction",
     "JsonLinesSource",
     "KeySelector",
+    "KeyedBroadcastProcessFunction",
+    "KeyedCoProcessFunction",
     "KeyedProcessFunction",
+    "KeyedStateFunction",
     "KeyedStream",
     "ListState",
     "ListStateDescriptor",
@@ -189,6 +221,7 @@ __all__ = [
     "PrintSinkFunction",
     "ProcessAllWindowFunction",
     "ProcessFunction",
+    "ProcessJoinFunction",
     "ProcessWindowFunction",
     "ProcessingTimeSessionWindows",
     "ProcessingTimeTrigger",

@@ -12,9 +12,9 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self, overload
 
 from engine.adapters import (
     CallableFilter,
@@ -26,6 +26,8 @@ from engine.adapters import (
 )
 from engine.aggregations import ExtremeElement, FieldAggregation, Position, add
 from engine.configuration.options import SINK_COMMITTER_RETRIES
+from engine.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
+from engine.connectors.collect import CloseableIterator
 from engine.connectors.committing import WriterSinkFunction
 from engine.connectors.print import PrintSinkFunction
 from engine.connectors.sink import Sink
@@ -55,6 +57,8 @@ from engine.graph import (
     check_max_parallelism,
     check_parallelism,
 )
+from engine.interval_join import IntervalJoin
+from engine.joined_streams import CoGroupedStreams, JoinedStreams
 from engine.operators.event_time import TimestampsAndWatermarksOperator
 from engine.operators.process import (
     KeyedProcessOperator,
@@ -66,6 +70,7 @@ from engine.operators.reduce import KeyedReduceOperator
 from engine.operators.sink import SinkOperator
 from engine.operators.stateless import FilterOperator, FlatMapOperator, MapOperator
 from engine.output_tag import OutputTag
+from engine.state.descriptors import MapStateDescriptor
 from engine.watermarks.strategy import WatermarkStrategy
 from engine.windowed_stream import AllWindowedStream, WindowedStream
 from engine.windows.assigners import GlobalWindows, WindowAssigner
@@ -78,29 +83,6 @@ if TYPE_CHECKING:
     from engine.types import TypeInformation
 
 Upstreams = tuple[Upstream, ...]
-
-
-class CloseableIterator:
-    """The rows of ``execute_and_collect``; usable in a ``with`` statement."""
-
-    def __init__(self, rows: Iterator[Any]) -> None:
-        self._rows = rows
-
-    def __iter__(self) -> CloseableIterator:
-        return self
-
-    def __next__(self) -> Any:
-        return next(self._rows)
-
-    def __enter__(self) -> CloseableIterator:
-        return self
-
-    def __exit__(self, *details: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Let go of what has not been read."""
-        self._rows = iter(())
 
 
 class DataStream:
@@ -204,9 +186,25 @@ class DataStream:
         """In turn to a part of the subtasks, so that few channels are needed."""
         return self._partitioned(RESCALE)
 
-    def broadcast(self) -> DataStream:
-        """Every record to every subtask."""
-        return self._partitioned(BROADCAST)
+    @overload
+    def broadcast(self) -> DataStream: ...
+
+    @overload
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> BroadcastStream: ...
+
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor | None = None,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> DataStream | BroadcastStream:
+        """Every record to every subtask; with descriptors of the state that another stream is to read."""
+        if broadcast_state_descriptor is None:
+            return self._partitioned(BROADCAST)
+        return BroadcastStream(self, (broadcast_state_descriptor, *other_broadcast_state_descriptors))
 
     def global_(self) -> DataStream:
         """Everything to the first subtask (Flink: global, a reserved word in Python)."""
@@ -222,6 +220,28 @@ class DataStream:
             upstreams.extend(stream._upstreams)
         return DataStream(self._environment, tuple(upstreams), self._type)
 
+    @overload
+    def connect(self, ds: DataStream) -> ConnectedStreams: ...
+
+    @overload
+    def connect(self, ds: BroadcastStream) -> BroadcastConnectedStream: ...
+
+    def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
+        """Take this stream and another one as the two inputs of an operator."""
+        if isinstance(ds, BroadcastStream):
+            return BroadcastConnectedStream(self, ds)
+        if not isinstance(ds, DataStream):
+            raise InvalidJob(f"connect takes a DataStream or a BroadcastStream, not {ds!r}")
+        return ConnectedStreams(self, ds)
+
+    def join(self, other: DataStream) -> JoinedStreams:
+        """Pair the values of two streams by key and window (Flink: DataStream.join)."""
+        return JoinedStreams(self, other)
+
+    def co_group(self, other: DataStream) -> CoGroupedStreams:
+        """Work out what two streams have for each key and window (Flink: DataStream.coGroup)."""
+        return CoGroupedStreams(self, other)
+
     def key_by(
         self, key_selector: Callable[[Any], Any] | KeySelector, key_type: TypeInformation | None = None
     ) -> KeyedStream:
@@ -231,9 +251,13 @@ class DataStream:
     # ---- transformations
 
     def _transform(
-        self, name: str, create: Callable[[], Operator], output_type: TypeInformation | None
+        self,
+        name: str,
+        create: Callable[[], Operator],
+        output_type: TypeInformation | None,
+        upstreams: Upstreams | None = None,
     ) -> DataStream:
-        node = self._environment._add_node(name, create, self._upstreams)
+        node = self._environment._add_node(name, create, upstreams or self._upstreams)
         return DataStream(self._environment, (Upstream(node),), output_type)
 
     def map(
@@ -354,6 +378,14 @@ class KeyedStream(DataStream):
         if not slide:
             return windowed.trigger(PurgingTrigger.of(CountTrigger.of(size)))
         return windowed.evictor(CountEvictor.of(size)).trigger(CountTrigger.of(slide))
+
+    def interval_join(self, other_stream: KeyedStream) -> IntervalJoin:
+        """Pair the values of two keyed streams whose times are near (Flink: KeyedStream.intervalJoin)."""
+        return IntervalJoin(self, other_stream)
+
+    def broadcast(self, *args: Any) -> NoReturn:
+        """Refused, as in PyFlink: a keyed stream goes where its keys are."""
+        self._partitioned(BROADCAST)
 
     def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction) -> DataStream:
         """The values of a key reduced to one, given out after each value."""

@@ -39,7 +39,7 @@ ROOMS = (
         "output_tag",
     ),
     ("state",),
-    ("functions", "timer_service", "watermarks"),
+    ("functions", "broadcast_functions", "connected_functions", "timer_service", "watermarks"),
     ("operators", "windows", "connectors"),
     (
         "graph",
@@ -48,6 +48,9 @@ ROOMS = (
         "adapters",
         "aggregations",
         "windowed_stream",
+        "connected_streams",
+        "interval_join",
+        "joined_streams",
         "checkpoint_config",
         "execution_config",
     ),

@@ -7,6 +7,7 @@ exactly once; without, there is nothing to commit with, and rows come back as th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from engine.connectors.sink import Sink
@@ -95,3 +96,26 @@ class CollectSink(Sink):
         if self._transactional:
             return TransactionalCollectSinkFunction(self._rows)
         return CollectSinkFunction(self._rows)
+
+
+class CloseableIterator:
+    """The rows of ``execute_and_collect``; usable in a ``with`` statement."""
+
+    def __init__(self, rows: Iterator[Any]) -> None:
+        self._rows = rows
+
+    def __iter__(self) -> CloseableIterator:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._rows)
+
+    def __enter__(self) -> CloseableIterator:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of what has not been read."""
+        self._rows = iter(())

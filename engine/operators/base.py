@@ -226,7 +226,8 @@ class FunctionOperator(Operator):
         self._listener = function if isinstance(function, CheckpointListener) else None
         if _is_checkpointed(function.__class__):
             self._checkpointed = function
-            self._store = context.operator_store()
+            if self._store is None:
+                self._store = context.operator_store()
             function.initialize_state(context.initialization_context(self._store, runtime_context))
         function.open(runtime_context)
 
@@ -239,11 +240,11 @@ class FunctionOperator(Operator):
         operator_state = None
         context = None
         backend = self._backend
-        if self._store is not None:
-            assert self._checkpointed is not None
+        if self._checkpointed is not None:
             key_groups = None if backend is None else backend.key_group_range
             context = FunctionSnapshotContext(checkpoint_id, timestamp_ms, key_groups)
             self._checkpointed.snapshot_state(context)
+        if self._store is not None:
             operator_state = self._store.snapshot()
         keyed_state = None if backend is None else backend.snapshot(checkpoint_id)
         if keyed_state is None and operator_state is None:

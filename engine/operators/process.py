@@ -4,25 +4,22 @@ The rules this module lives by:
 
 - One context object serves every record of a subtask: it only holds what is true of the record in hand.
 - A function is called under one key at a time, for a record or for a timer, never for two things at once.
-- Timers of event time fire as a watermark arrives, in ascending order, and before it goes on; what they give
-  carries the timestamp of the timer. What timers of processing time give carries none, as in Flink.
-- A timer that is registered while others fire, and is due already, fires with them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from engine.elements import Record
 from engine.functions import KeyedProcessFunction, ProcessFunction
 from engine.operators.base import FunctionOperator, OperatorContext
+from engine.operators.firing import TimedOperator, overrides_on_timer
 from engine.operators.side_outputs import sort_out
-from engine.operators.time_services import NO_ON_TIMER, NOT_KEYED, USER_TIMERS, KeyTimers, NoTimers
+from engine.operators.time_services import NO_ON_TIMER, NOT_KEYED, NoTimers
 from engine.output_tag import OutputTag
 from engine.state.keyed import KeyedStateBackend
-from engine.state.timers import TimerQueue, Timers
-from engine.timer_service import TimeDomain, TimerService
+from engine.timer_service import TimerService
 from engine.types import TypeInformation
 
 
@@ -115,77 +112,14 @@ class KeyedProcessOperator(FunctionOperator):
         return []
 
 
-class TimedProcessOperator(KeyedProcessOperator):
+class TimedProcessOperator(TimedOperator, KeyedProcessOperator):
     """Applies a KeyedProcessFunction with ``on_timer`` (Flink: KeyedProcessOperator)."""
 
-    uses_time = True
-
-    def open(self, context: OperatorContext) -> None:
-        """As every keyed process operator, and the timers' context."""
-        super().open(context)
-        self._firing = Firing(self.function.on_timer, self._timers, self._keyed, self._context._service)
-
-    def create_service(self, context: OperatorContext) -> TimerService:
-        """Timers of this subtask's key groups, restored where there is something to restore."""
-        assert self._backend is not None
-        assert context.downstream is not None
-        self._timers = Timers(self._backend, USER_TIMERS, context.downstream.wake_at)
-        return KeyTimers(self._backend, self._timers, context.clock)
-
-    def process_watermark(self, timestamp: int) -> list[Record]:
-        """Fire the timers of event time that are due."""
-        results = self._firing.advance(timestamp)
-        return sort_out(results, self._side_outputs) if OutputTag.exist else results
-
-    def process_time(self, now: int) -> list[Record]:
-        """Fire the timers of processing time that are due."""
-        results = self._firing.at_processing_time(now)
-        return sort_out(results, self._side_outputs) if OutputTag.exist else results
-
-
-class Firing:
-    """Calls ``on_timer`` for the timers of a process function, one after another."""
-
-    __slots__ = ("_backend", "_context", "_on_timer", "_timers")
-
-    def __init__(
-        self,
-        on_timer: Callable[[int, Any], Iterable[Any] | None],
-        timers: Timers,
-        backend: KeyedStateBackend,
-        service: TimerService,
-    ) -> None:
-        self._on_timer = on_timer
-        self._timers = timers
-        self._backend = backend
-        self._context = KeyedProcessFunction.OnTimerContext(service, backend)
-
-    def advance(self, watermark: int) -> list[Record]:
-        """Event time has reached ``watermark``, which the function can see from now on."""
-        self._timers.watermark = watermark
-        return self._fire(self._timers.event, watermark, TimeDomain.EVENT_TIME)
-
-    def at_processing_time(self, now: int) -> list[Record]:
-        """Processing time has reached ``now``."""
-        results = self._fire(self._timers.processing, now, TimeDomain.PROCESSING_TIME)
-        self._timers.ask_to_be_woken()
-        return results
-
-    def _fire(self, queue: TimerQueue, limit: int, domain: TimeDomain) -> list[Record]:
-        context, backend, on_timer = self._context, self._backend, self._on_timer
-        context._domain = domain
-        carries_timestamp = domain is TimeDomain.EVENT_TIME
-        results: list[Record] = []
-        while (due := queue.pop_due(limit)) is not None:
-            backend.current_key, timestamp = due
-            context._timestamp = timestamp
-            emitted = on_timer(timestamp, context)
-            if emitted is not None:
-                for result in emitted:
-                    results.append((result, timestamp if carries_timestamp else None))
-        return results
+    def timer_context(self) -> KeyedProcessFunction.OnTimerContext:
+        """As that of records, with the kind of time."""
+        return KeyedProcessFunction.OnTimerContext(self._context._service, self._keyed)
 
 
 def has_timers(function: KeyedProcessFunction) -> bool:
     """Whether a function says what is to happen when a timer fires."""
-    return getattr(function.on_timer, "__func__", None) is not KeyedProcessFunction.on_timer
+    return overrides_on_timer(function, KeyedProcessFunction)

@@ -22,8 +22,13 @@ OURS = "has no counterpart in Flink"
 EXTRA = {
     ("StreamExecutionEnvironment", "get_configuration"): JAVA,
     ("StreamExecutionEnvironment", "get_job_graph"): JAVA,
+    ("DataStream", "co_group"): JAVA,
     ("DataStream", "global_"): JAVA,
+    ("DataStream", "join"): JAVA,
+    ("KeyedStream", "co_group"): JAVA,
     ("KeyedStream", "global_"): JAVA,
+    ("KeyedStream", "interval_join"): JAVA,
+    ("KeyedStream", "join"): JAVA,
     ("DataStreamSink", "set_max_parallelism"): JAVA,
     ("Configuration", "get"): JAVA,
     ("Configuration", "set"): JAVA,

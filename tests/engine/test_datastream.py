@@ -24,7 +24,7 @@ from engine import (
     Types,
 )
 from engine.adapters import copy_function
-from engine.datastream import CloseableIterator
+from engine.connectors.collect import CloseableIterator
 
 
 class Nowhere(SinkFunction):

@@ -1,0 +1,137 @@
+"""Pairs of two keyed streams whose timestamps are near each other (Flink: IntervalJoinOperator).
+
+The rules this module lives by, all of them Flink's:
+
+- A left record at ``t`` and a right one of its key make a pair if the right one lies from ``t + lower`` to
+  ``t + upper``, bounds included. Both sides keep their records by timestamp in a map of the key; each record
+  looks for its partners among those that are there, so a pair is found once, whichever came first.
+- A record is kept until the watermark has passed whatever could still be its partner; a timer of event time
+  forgets it. One that comes behind the watermark is late: its partners may be gone, so it has none, and goes
+  to the side output of its side, or is dropped and counted.
+- What a pair gives carries the later of its two timestamps.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec import Struct
+
+from engine.connected_functions import ProcessJoinFunction
+from engine.elements import Record
+from engine.operators.base import OperatorContext
+from engine.operators.co_process import InputKeys, TwoInputOperator
+from engine.operators.side_outputs import sort_out
+from engine.output_tag import OutputTag
+from engine.state.descriptors import MapStateDescriptor
+from engine.state.interfaces import MapState
+from engine.state.timers import Timers
+from engine.types import TypeInformation, Types
+from engine.types.composite import list_type
+from engine.types.wrapped import nullable
+
+BUFFERS: Final = ("LEFT_BUFFER", "RIGHT_BUFFER")
+CLEANUP_TIMERS: Final = "CLEANUP_TIMER"
+"""The names of Flink's states and timers."""
+
+LEFT: Final = 0
+RIGHT: Final = 1
+
+
+class IntervalJoinSettings(Struct, frozen=True, kw_only=True):
+    """Which pairs are made, of what, and where late records go, by side."""
+
+    lower_ms: int
+    upper_ms: int
+    """Both are inclusive."""
+    types: tuple[TypeInformation | None, TypeInformation | None]
+    late_tags: tuple[OutputTag | None, OutputTag | None]
+
+
+class IntervalJoinOperator(TwoInputOperator):
+    """Applies a ProcessJoinFunction to pairs."""
+
+    uses_time = True
+    function: ProcessJoinFunction
+
+    def __init__(
+        self, function: ProcessJoinFunction, keys: InputKeys, settings: IntervalJoinSettings
+    ) -> None:
+        super().__init__(function, keys)
+        self._settings = settings
+        lower, upper = settings.lower_ms, settings.upper_ms
+        self._ranges = ((lower, upper), (-upper, -lower))
+        """By side, where its partners lie, from its own timestamp."""
+        self._waits = (max(upper, 0), max(-lower, 0))
+        """By side, for how long after its own timestamp a partner may be waited for."""
+        self.late_records_dropped = 0
+        """By this subtask in this attempt."""
+
+    def open(self, context: OperatorContext) -> None:
+        """As every function operator; then the records that wait, by side, and the timers that end it."""
+        super().open(context)
+        assert self._backend is not None
+        assert context.downstream is not None
+        self._keyed = backend = self._backend
+        self._buffers: list[MapState] = [
+            backend.map_state(MapStateDescriptor(name, Types.LONG(), _list_of(value_type)))
+            for name, value_type in zip(BUFFERS, self._settings.types, strict=True)
+        ]
+        self._timers = Timers(backend, CLEANUP_TIMERS, context.downstream.wake_at, Types.BYTE())
+        self._context = ProcessJoinFunction.Context()
+        self._side_outputs = context.side_outputs
+
+    def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
+        """The values of all pairs that the records complete."""
+        results: list[Record] = []
+        timers, wait, late_tag = self._timers, self._waits[input_index], self._settings.late_tags[input_index]
+        for value, timestamp in self.under_keys(records, input_index):
+            if timestamp is None:
+                raise TypeError(
+                    "an interval join needs records with timestamps: give both of its streams a watermark"
+                    " strategy"
+                )
+            if timestamp < timers.watermark:
+                if late_tag is None:
+                    self.late_records_dropped += 1
+                else:
+                    results.append(((late_tag, value), timestamp))
+                continue
+            _append(self._buffers[input_index], timestamp, value)
+            timers.event.register(self._keyed.current_key, (timestamp + wait, input_index))
+            self._join(value, timestamp, input_index, results)
+        return sort_out(results, self._side_outputs) if OutputTag.exist else results
+
+    def process_watermark(self, timestamp: int) -> list[Record]:
+        """Forget the records that have no partner to wait for any more."""
+        self._timers.watermark = timestamp
+        backend, pop_due = self._keyed, self._timers.event.pop_due
+        while (due := pop_due(timestamp)) is not None:
+            backend.current_key, (due_ms, side) = due
+            self._buffers[side].remove(due_ms - self._waits[side])
+        return []
+
+    def _join(self, value: Any, timestamp: int, side: int, results: list[Record]) -> None:
+        lower, upper = self._ranges[side]
+        lower, upper = timestamp + lower, timestamp + upper
+        partners = self._buffers[RIGHT - side]
+        process, context = self.function.process_element, self._context
+        # In the order of time: that of a map is the backend's own.
+        for other in sorted([each for each in partners if lower <= each <= upper]):
+            left_at, right_at = (timestamp, other) if side == LEFT else (other, timestamp)
+            context._left_timestamp, context._right_timestamp = left_at, right_at
+            for partner in partners.get(other):
+                pair = (value, partner) if side == LEFT else (partner, value)
+                for result in process(*pair, context) or ():
+                    results.append((result, max(left_at, right_at)))
+
+
+def _list_of(value_type: TypeInformation | None) -> TypeInformation:
+    return list_type("LIST", nullable(Types.DYNAMIC() if value_type is None else value_type))
+
+
+def _append(buffer: MapState, timestamp: int, value: Any) -> None:
+    """Keep a value with others of its timestamp, in the order in which they came."""
+    kept = buffer.get(timestamp) or []
+    kept.append(value)
+    buffer.put(timestamp, kept)
