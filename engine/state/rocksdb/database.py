@@ -94,7 +94,7 @@ class WorkingFolders:
 
 
 def remove_working_folders() -> None:
-    """Remove the folders of this process, for one that ends without a word to its objects, as forked ones do."""
+    """Remove the folders of this process, for one that ends without a word to its objects."""
     for key in [key for key in WorkingFolders._of_base if key[0] == os.getpid()]:
         WorkingFolders._of_base.pop(key).close()
 
