@@ -9,7 +9,7 @@ the job no longer registers is carried along in its encoded form.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import file_digest, sha256
 from os.path import getsize
 from typing import Any
@@ -73,13 +73,14 @@ class NativeSnapshot(msgspec.Struct, eq=False):
 
     ``checkpoint`` has its files: ``path``, ``tables`` (names below it) and ``small`` (name -> content). They
     are there for as long as it is referred to. ``known`` are tables that an earlier checkpoint has stored, by
-    name. Whoever stores the snapshot tells it by ``stored``.
+    name. Whoever stores the snapshot tells it by ``stored``. ``exported`` reads it into the canonical form.
     """
 
     descriptions: dict[str, TableDescription]
     next_sequence: int
     checkpoint: Any
     known: Mapping[str, StateFile]
+    exported: Callable[[], dict[str, EncodedTable]]
     stored: dict[str, StateFile] = {}
 
     def tables(self, operator_id: str) -> list[LocalTable]:
@@ -155,8 +156,11 @@ class EncodedSnapshot(msgspec.Struct, frozen=True):
 _BODY_DECODER = msgspec.msgpack.Decoder(DecodedSnapshot)
 
 
-def encode_task_snapshot(snapshot: TaskSnapshot) -> EncodedSnapshot:
-    """Check and encode a snapshot: the asynchronous part."""
+def encode_task_snapshot(snapshot: TaskSnapshot, canonical: bool = False) -> EncodedSnapshot:
+    """Check and encode a snapshot: the asynchronous part.
+
+    ``canonical``: databases, too, in the form in which a hashmap backend stores its state.
+    """
     body: DecodedSnapshot = {}
     indexes: dict[str, SnapshotIndex] = {}
     natives: dict[str, NativeSnapshot] = {}
@@ -167,7 +171,9 @@ def encode_task_snapshot(snapshot: TaskSnapshot) -> EncodedSnapshot:
         counts: dict[str, dict[int, int]] = {}
         lengths: dict[str, tuple[str, int]] = {}
         native = None
-        if isinstance(operator.keyed, NativeSnapshot):
+        if isinstance(operator.keyed, NativeSnapshot) and canonical:
+            keyed = operator.keyed.exported()
+        elif isinstance(operator.keyed, NativeSnapshot):
             taken = natives[operator_id] = operator.keyed
             tables += taken.tables(operator_id)
             native = NativeState(taken.descriptions, taken.next_sequence, taken.checkpoint.small)

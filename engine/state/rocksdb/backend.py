@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Items
+from functools import partial
 from typing import Any
 
 from engine.configuration.backends import StateBackendSettings
@@ -29,7 +30,7 @@ from engine.state.rocksdb.tables import (
     Sequence,
     ValueTable,
 )
-from engine.state.rocksdb.transfer import clip, import_table, merge, open_part
+from engine.state.rocksdb.transfer import clip, export_checkpoint, import_table, merge, open_part
 from engine.state.snapshot import KeyedSnapshot, NativeSnapshot
 from engine.state.stored import EncodedTable, NativePart, TableDescription
 from engine.state.ttl_states import Cleanup, TtlState
@@ -95,7 +96,11 @@ class RocksDBStateBackend(KeyedStateBackend):
         if database is None or database.is_empty:
             return KeyedSnapshot(self.max_parallelism, self.key_type, [], {}, {})
         descriptions = dict(self._descriptions)
-        taken = NativeSnapshot(descriptions, self._sequence.next, database.checkpoint(), self._stored_files)
+        files = database.checkpoint()
+        exported = partial(
+            export_checkpoint, files, descriptions, self.key_group_range, self.max_parallelism, self._settings
+        )
+        taken = NativeSnapshot(descriptions, self._sequence.next, files, self._stored_files, exported)
         if checkpoint_id is not None:
             self._snapshots[checkpoint_id] = taken
         return taken

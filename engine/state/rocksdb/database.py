@@ -190,6 +190,20 @@ class Database:
                 file.write(content)
         return cls(folders, folder, settings, read_only)
 
+    @classmethod
+    def of_checkpoint(cls, taken: DatabaseCheckpoint, settings: StateBackendSettings) -> Database:
+        """Open a database as it was taken, to be read."""
+        folders = WorkingFolders.below(settings.local_directory)
+        folder = folders.make()
+        path = os.path.join(folder.path, "db")
+        os.mkdir(path)
+        for name in taken.tables:
+            os.link(os.path.join(taken.path, name), os.path.join(path, name))
+        for name, content in taken.small.items():
+            with open(os.path.join(path, name), "wb") as file:
+                file.write(content)
+        return cls(folders, folder, settings, read_only=True)
+
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Go through all that begins with a prefix, in order, as of now."""
         # Bounds of ReadOptions are only heeded for as long as somebody holds the options: better none.

@@ -7,7 +7,7 @@ keys that may be equal without being alike are read and written anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
 from itertools import groupby
 from typing import Any, Final
@@ -17,7 +17,7 @@ import msgspec
 from engine.configuration.backends import StateBackendSettings
 from engine.state.descriptors import LIST, MAP
 from engine.state.files import DamagedFile, StateError
-from engine.state.rocksdb.database import Database, DatabaseUnreadable
+from engine.state.rocksdb.database import Database, DatabaseCheckpoint, DatabaseUnreadable
 from engine.state.rocksdb.layout import (
     GROUP_BYTES,
     EntryLayout,
@@ -184,6 +184,26 @@ def export_part(part: NativePart, max_parallelism: int) -> dict[str, EncodedTabl
         return {
             name: export_table(database, name, table, key_groups, max_parallelism)
             for name, table in part.state.tables.items()
+        }
+    finally:
+        database.close()
+
+
+def export_checkpoint(
+    taken: DatabaseCheckpoint,
+    tables: Mapping[str, TableDescription],
+    own_groups: tuple[int, int],
+    max_parallelism: int,
+    settings: StateBackendSettings,
+) -> dict[str, EncodedTable]:
+    """Read a database as it was taken into the canonical form, for a savepoint."""
+    database = Database.of_checkpoint(taken, settings)
+    try:
+        low, high = own_groups
+        key_groups = range(low, high + 1)
+        return {
+            name: export_table(database, name, table, key_groups, max_parallelism)
+            for name, table in tables.items()
         }
     finally:
         database.close()
