@@ -14,7 +14,7 @@ from os import PathLike
 from typing import Any, Final, NamedTuple
 
 from engine.configuration.option import ConfigOption, T
-from engine.configuration.options import NOT_SUPPORTED_YET, OPTIONS
+from engine.configuration.options import OPTIONS
 
 
 class ConfigurationError(ValueError):
@@ -50,8 +50,6 @@ def find_option(key: str, place: str = "") -> ConfigOption[Any]:
             _warned.add(key)
             warnings.warn(f"{before}option {key!r} is now {option.key!r}", FutureWarning, stacklevel=3)
         return option
-    if key in NOT_SUPPORTED_YET:
-        raise ConfigurationError(f"{before}option {key!r} is not supported yet: remove it")
     near = difflib.get_close_matches(key, [*_BY_KEY, *_BY_DEPRECATED_KEY], n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else "engine.configuration.OPTIONS lists all"
     raise ConfigurationError(f"{before}unknown option {key!r}: {hint}")

@@ -21,6 +21,7 @@ from engine.configuration.parsing import (
     parse_on_for_now,
     parse_text,
 )
+from engine.configuration.recovery_options import RECOVERY_OPTIONS
 from engine.configuration.restart_options import RESTART_OPTIONS
 
 LOCAL_TARGET: Final = "local"
@@ -215,6 +216,7 @@ OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     CHECKPOINT_INCREMENTAL,
     CHECKPOINTS_AFTER_TASKS_FINISH,
     *STATE_OPTIONS,
+    *RECOVERY_OPTIONS,
     *RESTART_OPTIONS,
     DEFAULT_PARALLELISM,
     MAX_PARALLELISM,
@@ -228,12 +230,3 @@ OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     CHANNEL_BUFFERS,
     ALLOW_PICKLED_STATE,
 )
-
-NOT_SUPPORTED_YET: Final = (
-    "execution.checkpointing.savepoint-dir",
-    "execution.state-recovery.path",
-    "execution.state-recovery.claim-mode",
-    "execution.state-recovery.ignore-unclaimed-state",
-    "state.savepoints.dir",
-)
-"""Options of Flink that are refused by name until they exist here."""

@@ -13,6 +13,13 @@ from engine.configuration.backends import (
 )
 from engine.configuration.configuration import Configuration
 from engine.configuration.options import EXACTLY_ONCE
+from engine.configuration.recovery_options import (
+    RECOVERY_CLAIM_MODE,
+    RECOVERY_IGNORE_UNCLAIMED,
+    RECOVERY_PATH,
+    SAVEPOINT_DIRECTORY,
+    RecoverySettings,
+)
 from engine.configuration.restarts import NoRestarts, RestartSettings, restart_settings
 
 
@@ -27,6 +34,8 @@ class CheckpointSettings(Struct, frozen=True):
     tolerable_failures: int = 0
     num_retained: int = 1
     directory: str | None = None
+    savepoint_directory: str | None = None
+    recovery: RecoverySettings = RecoverySettings()
     state_backend: StateBackendSettings = StateBackendSettings()
     retention: str | None = None
     mode: str = EXACTLY_ONCE
@@ -74,6 +83,10 @@ def job_settings(configuration: Configuration) -> CheckpointSettings:
         tolerable_failures=get(options.CHECKPOINT_TOLERABLE_FAILURES),
         num_retained=get(options.CHECKPOINT_NUM_RETAINED),
         directory=checkpoint_directory(configuration, checkpointing),
+        savepoint_directory=get(SAVEPOINT_DIRECTORY),
+        recovery=RecoverySettings(
+            get(RECOVERY_PATH), get(RECOVERY_CLAIM_MODE), get(RECOVERY_IGNORE_UNCLAIMED)
+        ),
         state_backend=state_backend_settings(configuration),
         retention=get(options.CHECKPOINT_RETENTION),
         mode=get(options.CHECKPOINT_MODE),

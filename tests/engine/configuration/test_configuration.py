@@ -7,7 +7,7 @@ import pytest
 from engine.configuration import (
     CHECKPOINT_INTERVAL,
     CHECKPOINT_NUM_RETAINED,
-    NOT_SUPPORTED_YET,
+    CLAIM,
     OPTIONS,
     Configuration,
     ConfigurationError,
@@ -15,6 +15,7 @@ from engine.configuration import (
     FailureRateRestarts,
     FixedDelayRestarts,
     NoRestarts,
+    RecoverySettings,
     job_settings,
 )
 from engine.configuration import configuration as module
@@ -141,9 +142,31 @@ def test_unknown_option_is_refused_when_read_too(read):
         read(Configuration(), *arguments)
 
 
-@pytest.mark.parametrize("key", NOT_SUPPORTED_YET)
-def test_option_of_flink_that_does_not_exist_yet_is_not_called_unknown(key):
-    assert "not supported yet" in refused(key, "x")
+def test_recovery_is_read_under_todays_names_and_under_those_before():
+    today = job_settings(
+        Configuration.from_mapping(
+            {
+                "execution.state-recovery.path": "file:///s",
+                "execution.state-recovery.claim-mode": "claim",
+                "execution.state-recovery.ignore-unclaimed-state": True,
+                "execution.checkpointing.savepoint-dir": "d",
+            }
+        )
+    )
+    with pytest.warns(FutureWarning):
+        before = job_settings(
+            Configuration.from_mapping(
+                {
+                    "execution.savepoint.path": "file:///s",
+                    "execution.savepoint-restore-mode": "CLAIM",
+                    "execution.savepoint.ignore-unclaimed-state": "true",
+                    "state.savepoints.dir": "d",
+                }
+            )
+        )
+    assert today == before
+    assert today.recovery == RecoverySettings("file:///s", CLAIM, True)
+    assert today.savepoint_directory == "d"
 
 
 def test_deprecated_spelling_is_accepted_and_warned_of_once():

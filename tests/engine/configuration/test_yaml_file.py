@@ -97,7 +97,6 @@ def test_spelling_of_the_tutorials_is_accepted_and_warned_of_with_its_place(writ
             3,
             "'execution.checkpointing.intervall': did you mean 'execution.checkpointing.interval'?",
         ),
-        ("state.savepoints.dir: x\n", 1, "option 'state.savepoints.dir' is not supported yet: remove it"),
         ("\nparallelism.default: many\n", 2, "option 'parallelism.default' cannot be 'many': a whole number"),
         ("execution.checkpointing.unaligned.enabled: true\n", 1, "not supported yet; leave it false"),
         ("parallelism.default:\n", 1, "option 'parallelism.default' has no value"),
