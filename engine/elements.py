@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
+from engine.configuration.alignment import ALIGNED, UNALIGNED, CheckpointOptions
 from engine.messages import CHECKPOINT, Kind
 
 Record: TypeAlias = tuple[Any, int | None]
@@ -25,6 +26,17 @@ class CheckpointBarrier(Struct, frozen=True, gc=False):
     checkpoint_id: int
     timestamp_ms: int
     kind: Kind = CHECKPOINT
+    options: CheckpointOptions = ALIGNED
+
+    def overtaking(self) -> CheckpointBarrier:
+        """The barrier of the same checkpoint that waits for nobody."""
+        return CheckpointBarrier(self.checkpoint_id, self.timestamp_ms, self.kind, UNALIGNED)
+
+
+class BarrierAnnouncement(Struct, frozen=True, gc=False):
+    """Tells ahead of all records that ``barrier`` is on its way behind them, and may have to overtake."""
+
+    barrier: CheckpointBarrier
 
 
 class CancelCheckpointMarker(Struct, frozen=True, gc=False):
@@ -59,6 +71,7 @@ class EndOfPartition(Struct, frozen=True, gc=False):
 Element: TypeAlias = (
     Buffer
     | CheckpointBarrier
+    | BarrierAnnouncement
     | CancelCheckpointMarker
     | Watermark
     | WatermarkStatus

@@ -14,8 +14,9 @@ from msgspec.structs import replace
 
 from engine.messages import Kind
 from engine.state.files import METADATA_MAGIC, DamagedFile, seal, unseal
+from engine.state.in_flight import ChannelIndex
 from engine.state.snapshot import EncodedSnapshot, LocalTable
-from engine.state.stored import SnapshotIndex, StateFile
+from engine.state.stored import SHARED, SnapshotIndex, StateFile
 from engine.types.information import ENCODER
 
 
@@ -31,16 +32,23 @@ class StateHandle(msgspec.Struct, frozen=True, array_like=True):
     sha256: str
     index: dict[str, SnapshotIndex]
     files: tuple[StateFile, ...] = ()
+    channels: ChannelIndex | None = None
+    """What is at the end of the file of records in flight."""
 
     @property
     def paths(self) -> Sequence[str]:
-        """Where everything is that belongs to it."""
-        return (self.path, *[file.path for file in self.files]) if self.files else (self.path,)
+        """Where everything is that was stored for it, or that its metadata list."""
+        return (self.path, *[file.path for file in self.files if file.path]) if self.files else (self.path,)
 
     @property
     def total_length(self) -> int:
         """How many bytes all of it has."""
         return self.length + sum([file.length for file in self.files])
+
+    @property
+    def stored_length(self) -> int:
+        """How many bytes were stored for it, as its task tells."""
+        return self.length + sum([file.length for file in self.files if file.path])
 
 
 class SubtaskState(msgspec.Struct, frozen=True, array_like=True):
@@ -101,19 +109,27 @@ _DECODER = msgspec.msgpack.Decoder(_Stored)
 
 
 def handle_of(path: str, encoded: EncodedSnapshot) -> StateHandle:
-    """Describe a snapshot that is stored under ``path``, its tables under names that begin with it."""
+    """Describe a snapshot that is stored under ``path``, its tables under names that follow from it."""
     files = tuple(
         [
             StateFile(table.operator_id, table.name, table_path(path, table), table.length, table.sha256)
             for table in encoded.tables
         ]
     )
-    return StateHandle(path, len(encoded.data), encoded.sha256, encoded.operators, files)
+    return StateHandle(path, len(encoded.data), encoded.sha256, encoded.operators, files, encoded.channels)
 
 
 def table_path(path: str, table: LocalTable) -> str:
-    """Where a table lies that belongs to a snapshot."""
-    return f"{path}.{table.operator_id[:12]}.{table.name}"
+    """Where a table is stored that belongs to a snapshot; "" where that has been done before."""
+    name = f"{table.operator_id[:12]}.{table.name}"
+    if not table.is_shared:
+        return f"{path}.{name}"
+    return "" if table.earlier is not None else shared_beginning(path) + name
+
+
+def shared_beginning(path: str) -> str:
+    """What the paths of shared files begin with that are stored for a snapshot."""
+    return f"{SHARED}{path.replace('/', '.')}."
 
 
 def encode_metadata(metadata: CheckpointMetadata) -> bytes:

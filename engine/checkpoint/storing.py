@@ -1,8 +1,9 @@
 """How the snapshot of a subtask becomes files, and how they are deleted again: the same for all drivers.
 
 A snapshot is one file, named by the task, and beside it the tables of a database where a backend keeps its
-state in one; their names begin with the name of that file. The tables are stored first: what is told of a
-file is true of everything that it needs.
+state in one; their names begin with the name of that file. Tables that other checkpoints may have, too, lie
+in the folder ``shared``, and those that earlier ones have are not stored again. The tables are stored first:
+what is told of a file is true of everything that it needs.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Protocol
 
-from engine.checkpoint.metadata import StateHandle, handle_of
+from engine.checkpoint.metadata import StateHandle, handle_of, shared_beginning
 from engine.state.snapshot import EncodedSnapshot, TaskSnapshot, encode_task_snapshot
 
 
@@ -50,10 +51,11 @@ def store_encoded(storage: SnapshotStorage, path: str, encoded: EncodedSnapshot)
     if not encoded.tables:
         # Nearly always, and of what happens for every checkpoint of every task the most often.
         storage.write(path, encoded.data)
-        return StateHandle(path, len(encoded.data), encoded.sha256, encoded.operators)
+        return StateHandle(path, len(encoded.data), encoded.sha256, encoded.operators, (), encoded.channels)
     handle = handle_of(path, encoded)
     for table, file in zip(encoded.tables, handle.files, strict=True):
-        storage.adopt(file.path, table.source, table.earlier)
+        if file.path:
+            storage.adopt(file.path, table.source, table.earlier)
     storage.write(path, encoded.data)
     for operator_id, native in encoded.natives.items():
         native.stored = {file.name: file for file in handle.files if file.operator_id == operator_id}
@@ -65,5 +67,6 @@ def delete_unstored(storage: SnapshotStorage, path: str, snapshot: TaskSnapshot)
     with suppress(OSError):
         storage.delete(path)
         if snapshot.has_tables:
-            for table in storage.list(f"{path}."):
-                storage.delete(table)
+            for beginning in (f"{path}.", shared_beginning(path)):
+                for table in storage.list(beginning):
+                    storage.delete(table)

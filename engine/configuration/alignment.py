@@ -8,6 +8,7 @@ unaligned checkpoints does not matter to it.
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
 from msgspec import Struct
 
@@ -55,15 +56,28 @@ class CheckpointOptions(Struct, frozen=True):
             return CheckpointOptions(AlignmentKind.FORCED_ALIGNED, self.aligned_timeout_ms)
         return self
 
+    def behind_such_an_edge(self) -> CheckpointOptions:
+        """The options with which the tasks behind an edge without unaligned support go on."""
+        if self.alignment is not AlignmentKind.FORCED_ALIGNED:
+            return self
+        if self.aligned_timeout_ms is None:
+            return UNALIGNED
+        return CheckpointOptions(AlignmentKind.ALIGNED, self.aligned_timeout_ms)
+
+
+ALIGNED: Final = CheckpointOptions(AlignmentKind.ALIGNED)
+UNALIGNED: Final = CheckpointOptions(AlignmentKind.UNALIGNED)
+AT_LEAST_ONCE: Final = CheckpointOptions(AlignmentKind.AT_LEAST_ONCE)
+
 
 def checkpoint_options(
     *, is_savepoint: bool, exactly_once: bool, unaligned: bool, aligned_timeout_ms: int | None
 ) -> CheckpointOptions:
     """The options of a snapshot under a job's settings; a time-out of 0 or None means unaligned at once."""
     if not exactly_once:
-        return CheckpointOptions(AlignmentKind.AT_LEAST_ONCE)
+        return AT_LEAST_ONCE
     if is_savepoint or not unaligned:
-        return CheckpointOptions(AlignmentKind.ALIGNED)
+        return ALIGNED
     if not aligned_timeout_ms:
-        return CheckpointOptions(AlignmentKind.UNALIGNED)
+        return UNALIGNED
     return CheckpointOptions(AlignmentKind.ALIGNED, aligned_timeout_ms)

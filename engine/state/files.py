@@ -14,16 +14,25 @@ from engine.errors import UnrecoverableError
 
 SNAPSHOT_MAGIC = b"\x89OPSTATE"
 METADATA_MAGIC = b"\x89OPMETA\n"
+CHANNELS_MAGIC = b"\x89OPFLOW\n"
 FORMAT_VERSION = 1
 
 _HEADER = struct.Struct(">8sHQ32s")
 HEADER_BYTES = _HEADER.size
-_NAMES = {SNAPSHOT_MAGIC: "state file", METADATA_MAGIC: "checkpoint metadata file"}
+_NAMES = {
+    SNAPSHOT_MAGIC: "state file",
+    METADATA_MAGIC: "checkpoint metadata file",
+    CHANNELS_MAGIC: "part with records in flight",
+}
 _OTHER_COPY = "restore an older checkpoint or another copy of this one"
 
 
 class StateError(UnrecoverableError):
     """State cannot be used as the job wants to use it. The message is one line."""
+
+
+class PickleRefused(StateError):
+    """Pickled state in a checkpoint, and the job does not allow reading it."""
 
 
 class DamagedFile(StateError):
@@ -43,6 +52,15 @@ def seal(magic: bytes, body: bytes) -> tuple[bytes, str]:
     """Put a body into its envelope; also give the body's SHA-256 in hex."""
     digest = sha256(body).digest()
     return _HEADER.pack(magic, FORMAT_VERSION, len(body), digest) + body, digest.hex()
+
+
+def first_part(data: bytes) -> bytes:
+    """Give a file without the part of records in flight that may stand behind the first."""
+    if len(data) > HEADER_BYTES:
+        end = HEADER_BYTES + int(_HEADER.unpack_from(data)[2])
+        if data[end : end + len(CHANNELS_MAGIC)] == CHANNELS_MAGIC:
+            return data[:end]
+    return data
 
 
 def unseal(magic: bytes, data: bytes, path: str) -> tuple[memoryview, str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from engine.state.files import StateError
+from engine.state.files import PickleRefused, StateError
 from engine.state.snapshot import entry_type
 from engine.state.stored import EncodedTable, TableDescription
 from engine.types import TypeInformation, from_descriptor
@@ -45,10 +45,6 @@ def other_type(what: str, stored: Descriptor, declared: TypeInformation, why: st
         f"{what} was stored as {describe(stored)} but the job declares {declared.name}"
         f"{f' ({why})' if why else ''}: declare the stored type, or start without this state"
     )
-
-
-class PickleRefused(StateError):
-    """Pickled state in a checkpoint, and the job does not allow reading it."""
 
 
 def describe(descriptor: Descriptor) -> str:

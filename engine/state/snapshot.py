@@ -17,7 +17,8 @@ from typing import Any
 import msgspec
 
 from engine.key_groups import InvalidKey, key_group_of
-from engine.state.files import SNAPSHOT_MAGIC, DamagedFile, StateError, seal, unseal
+from engine.state.files import SNAPSHOT_MAGIC, DamagedFile, StateError, first_part, seal, unseal
+from engine.state.in_flight import NO_RECORDS, ChannelIndex, ChannelRecords, encode_channels
 from engine.state.raw import RAW, RAW_KIND
 from engine.state.stored import (
     SPLIT_DISTRIBUTE,
@@ -58,7 +59,10 @@ class KeyedSnapshot(msgspec.Struct):
 
 
 class LocalTable(msgspec.Struct, frozen=True):
-    """A table of a database that is to be stored: where it lies, and perhaps where it was stored before."""
+    """A table of a database that is to be stored: where it lies, and perhaps where it was stored before.
+
+    ``is_shared``: what was stored before is not stored again.
+    """
 
     operator_id: str
     name: str
@@ -66,6 +70,7 @@ class LocalTable(msgspec.Struct, frozen=True):
     length: int
     sha256: str
     earlier: str | None
+    is_shared: bool = False
 
 
 class NativeSnapshot(msgspec.Struct, eq=False):
@@ -73,7 +78,8 @@ class NativeSnapshot(msgspec.Struct, eq=False):
 
     ``checkpoint`` has its files: ``path``, ``tables`` (names below it) and ``small`` (name -> content). They
     are there for as long as it is referred to. ``known`` are tables that an earlier checkpoint has stored, by
-    name. Whoever stores the snapshot tells it by ``stored``. ``exported`` reads it into the canonical form.
+    name; where it ``is_incremental`` these are not stored again. Whoever stores the snapshot tells it by
+    ``stored``. ``exported`` reads it into the canonical form.
     """
 
     descriptions: dict[str, TableDescription]
@@ -81,20 +87,22 @@ class NativeSnapshot(msgspec.Struct, eq=False):
     checkpoint: Any
     known: Mapping[str, StateFile]
     exported: Callable[[], dict[str, EncodedTable]]
+    is_incremental: bool = False
     stored: dict[str, StateFile] = {}
 
     def tables(self, operator_id: str) -> list[LocalTable]:
         """List the tables; those that are not known are read for their checksum."""
         listed = []
+        shared = self.is_incremental
         for name in self.checkpoint.tables:
             source = f"{self.checkpoint.path}/{name}"
             known = self.known.get(name)
             if known is None:
                 with open(source, "rb") as file:
                     digest = file_digest(file, sha256).hexdigest()
-                table = LocalTable(operator_id, name, source, getsize(source), digest, None)
+                table = LocalTable(operator_id, name, source, getsize(source), digest, None, shared)
             else:
-                table = LocalTable(operator_id, name, source, known.length, known.sha256, known.path)
+                table = LocalTable(operator_id, name, source, known.length, known.sha256, known.path, shared)
             listed.append(table)
         return listed
 
@@ -125,9 +133,12 @@ class OperatorSnapshot(msgspec.Struct):
 
 
 class TaskSnapshot(msgspec.Struct):
-    """The synchronous part of a task's snapshot: operator id -> its state."""
+    """The synchronous part of a task's snapshot: operator id -> its state, and what was in flight."""
 
     operators: dict[str, OperatorSnapshot]
+    channels: ChannelRecords = NO_RECORDS
+    allow_pickle: bool = False
+    """Whether records in flight may be pickled."""
 
     @property
     def has_tables(self) -> bool:
@@ -138,7 +149,8 @@ class TaskSnapshot(msgspec.Struct):
 class EncodedSnapshot(msgspec.Struct, frozen=True):
     """A snapshot as a file: its bytes, the SHA-256 of their body, and what they hold by operator id.
 
-    ``tables`` are files that are stored beside it, those of ``natives`` by operator id.
+    ``tables`` are files that are stored beside it, those of ``natives`` by operator id. ``channels``: what
+    the last part of the file has of records in flight.
     """
 
     data: bytes
@@ -146,6 +158,7 @@ class EncodedSnapshot(msgspec.Struct, frozen=True):
     operators: dict[str, SnapshotIndex]
     tables: list[LocalTable] = []
     natives: dict[str, NativeSnapshot] = {}
+    channels: ChannelIndex | None = None
 
     @property
     def has_state(self) -> bool:
@@ -193,7 +206,11 @@ def encode_task_snapshot(snapshot: TaskSnapshot, canonical: bool = False) -> Enc
         body[operator_id] = EncodedOperator(keyed, lists, native)
         indexes[operator_id] = SnapshotIndex(counts, lengths, native is not None)
     data, digest = seal(SNAPSHOT_MAGIC, ENCODE(body))
-    return EncodedSnapshot(data, digest, indexes, tables, natives)
+    channels = None
+    if snapshot.channels:
+        part, channels = encode_channels(snapshot.channels, allow_pickle=snapshot.allow_pickle)
+        data += part
+    return EncodedSnapshot(data, digest, indexes, tables, natives, channels)
 
 
 def _table_of_raw(groups: dict[int, bytes]) -> EncodedTable:
@@ -203,7 +220,7 @@ def _table_of_raw(groups: dict[int, bytes]) -> EncodedTable:
 
 def decode_task_snapshot(data: bytes, path: str, expected_sha256: str | None = None) -> DecodedSnapshot:
     """Read a file written by ``encode_task_snapshot``; ``expected_sha256`` is what the metadata lists."""
-    body, digest = unseal(SNAPSHOT_MAGIC, data, path)
+    body, digest = unseal(SNAPSHOT_MAGIC, first_part(data), path)
     if expected_sha256 is not None and digest != expected_sha256:
         raise DamagedFile(path, "another file than the one that the checkpoint's metadata lists")
     try:

@@ -6,11 +6,12 @@ used for every buffer, since it only says whose turn it is: the buffer waits in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from msgspec import Struct
 
+from engine.elements import Buffer
 from engine.messages import Send, ToTask
 from engine.state.snapshot import TaskSnapshot
 
@@ -31,6 +32,8 @@ class Restore(Struct, frozen=True):
 
     checkpoint_id: int | None
     operators: Mapping[str, RestoredOperator]
+    in_flight: Sequence[tuple[int, Buffer]] = ()
+    """Records that were under way: by input channel, to be processed before anything else."""
 
 
 class Deliver(Struct, frozen=True):
@@ -82,6 +85,12 @@ class StoreSnapshot(Struct, frozen=True):
     canonical: bool = False
 
 
+class HoldSnapshot(Struct, frozen=True):
+    """Effect for whoever watches: the task has taken ``store.snapshot``, and holds it until it is whole."""
+
+    store: StoreSnapshot
+
+
 class DiscardSnapshot(Struct, frozen=True):
     """Effect: delete what was stored under ``handle``; its checkpoint will never refer to it."""
 
@@ -94,7 +103,7 @@ class StartTaskTimer(Struct, frozen=True):
     due_ms: int
 
 
-TaskEffect: TypeAlias = Send | StoreSnapshot | DiscardSnapshot | StartTaskTimer
+TaskEffect: TypeAlias = Send | StoreSnapshot | HoldSnapshot | DiscardSnapshot | StartTaskTimer
 
 POLL = Poll()
 CANCEL = Cancel()

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from engine.elements import Element, Record
+from engine.elements import BarrierAnnouncement, Buffer, CheckpointBarrier, Element, Record
 from engine.graph import JobEdge, PartitionerKind
 from engine.key_groups import key_group_of, operator_index
 from engine.operators.base import Emit
@@ -41,6 +41,38 @@ class Output:
         """Append a control element to every queue."""
         for queue in self.queues:
             queue.append(element)
+
+    def overtake(self, barrier: CheckpointBarrier) -> list[list[Buffer]]:
+        """Put a barrier ahead of all records; give what it overtook, by queue."""
+        overtaken: list[list[Buffer]] = []
+        for queue in self.queues:
+            overtaken.append([element for element in queue if type(element) is list])
+            ahead_of_all(queue, barrier)
+        return overtaken
+
+    def send_ahead(self, announcement: BarrierAnnouncement) -> None:
+        """Tell every receiver ahead of all records that a barrier waits behind them."""
+        for queue in self.queues:
+            ahead_of_all(queue, announcement)
+
+
+def ahead_of_all(queue: Queue, element: Element) -> None:
+    """Insert ``element`` ahead of all records, behind what is ahead of them already."""
+    place = 0
+    for queued in queue:
+        kind = type(queued)
+        if kind is not BarrierAnnouncement and kind is not CheckpointBarrier:
+            break
+        place += 1
+    queue.insert(place, element)
+
+
+def behind_records(queue: Queue, barrier: CheckpointBarrier) -> None:
+    """Insert ``barrier`` behind the last records, ahead of the ends that follow them."""
+    place = len(queue)
+    while place and type(queue[place - 1]) is not list:
+        place -= 1
+    queue.insert(place, barrier)
 
 
 class SingleOutput(Output):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from engine.configuration.alignment import ALIGNED, CheckpointOptions
 from engine.configuration.backends import StateBackendSettings
 from engine.messages import AttemptId
 from engine.protocol_points import Probe
@@ -24,3 +25,5 @@ class TaskSettings(Struct, frozen=True):
     watches_elements: bool = True
     settled: bool = False
     state_backend: StateBackendSettings = StateBackendSettings()
+    options: CheckpointOptions = ALIGNED
+    """How barriers of checkpoints travel; those of savepoints are always aligned."""

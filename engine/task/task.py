@@ -26,6 +26,7 @@ from itertools import chain, repeat
 from operator import attrgetter
 from typing import Final
 
+from engine.configuration.alignment import ALIGNED as ALIGNED_OPTIONS
 from engine.elements import (
     END_OF_DATA,
     END_OF_PARTITION,
@@ -38,6 +39,7 @@ from engine.elements import (
 )
 from engine.graph import JobVertex
 from engine.messages import (
+    CHECKPOINT,
     SYNC_SAVEPOINT,
     AcknowledgeCheckpoint,
     DeclineCheckpoint,
@@ -64,8 +66,9 @@ from engine.protocol_points import (
 )
 from engine.protocol_points import END_OF_DATA as END_OF_DATA_POINT
 from engine.state.snapshot import OperatorSnapshot
-from engine.task.barriers.aligned import AlignedBarrierHandler
+from engine.task.barriers.choice import barrier_handler
 from engine.task.barriers.events import (
+    AbortCheckpoint,
     BarrierArrived,
     BarrierEffect,
     CancellationArrived,
@@ -79,7 +82,6 @@ from engine.task.events import (
     DiscardSnapshot,
     Poll,
     Restore,
-    RestoredOperator,
     SnapshotFailed,
     SnapshotStored,
     TaskEffect,
@@ -88,7 +90,7 @@ from engine.task.events import (
 )
 from engine.task.in_hand import EventInHand
 from engine.task.input_time import InputTime
-from engine.task.opening import operator_context
+from engine.task.opening import Opening
 from engine.task.outputs import Output, Queue, sort_outputs
 from engine.task.settings import TaskSettings
 from engine.task.state import ALIVE, CREATED, ENDED_DATA, FINISHED, RUNNING, STOPPED, TaskState
@@ -101,7 +103,6 @@ _ID_OF: Final = attrgetter("operator_id")
 _PROCESS_OF: Final = attrgetter("process_batch")
 _EMIT_OF: Final = attrgetter("emit")
 _QUEUES_OF: Final = attrgetter("queues")
-_NOT_RESTORED: Final = RestoredOperator(None, None)
 
 _METHODS: Final[dict[type, str]] = {
     TriggerCheckpoint: "_trigger",
@@ -172,7 +173,7 @@ class Task:
         self.outputs: list[Output] = []
         self.output_queues: list[Queue] = []
         channels = len(queue_input)
-        self.barriers = AlignedBarrierHandler(channels)
+        self.barriers = barrier_handler(settings.options, channels)
         self.state = CREATED
         self._event = EventInHand(self.name, settings.probe)
         self._probe = settings.probe
@@ -266,12 +267,12 @@ class Task:
             emit(records)
         return NOTHING
 
-    def _emit(self, records: list[Record], first_operator: int) -> None:
+    def _emit(self, records: list[Record], first_operator: int, input_index: int = 0) -> None:
         """Send records that operator ``first_operator - 1`` of the chain gave of itself through the rest."""
         for process in self._processes[first_operator:]:
             if not records:
                 return
-            records = process(records, 0)
+            records = process(records, input_index)
         if records:
             for emit in self._emits:
                 emit(records)
@@ -316,7 +317,7 @@ class Task:
             if isinstance(decision, StartCheckpoint):
                 self._event.pass_point(ALIGNED, decision.barrier.checkpoint_id)
                 self._checkpoint(decision.barrier, effects)
-            else:
+            elif isinstance(decision, AbortCheckpoint):
                 self._decline(decision.checkpoint_id, decision.reason, effects)
         return effects
 
@@ -332,9 +333,13 @@ class Task:
         """The job master speaks to sources, and to tasks whose upstreams have all finished."""
         if message.attempt != self.attempt or self.state not in ALIVE:
             return NOTHING
-        barrier = CheckpointBarrier(message.checkpoint_id, message.timestamp_ms, message.kind)
+        options = self.settings.options if message.kind == CHECKPOINT else ALIGNED_OPTIONS
+        barrier = CheckpointBarrier(message.checkpoint_id, message.timestamp_ms, message.kind, options)
         drained = self._end_data() if message.drains and self.state is RUNNING else NOTHING
-        return [*drained, *self._barrier_effects(self.barriers.trigger(barrier))]
+        return [*drained, *self._barrier_effects(self._take_trigger(barrier))]
+
+    def _take_trigger(self, barrier: CheckpointBarrier) -> Sequence[BarrierEffect]:
+        return self.barriers.trigger(barrier, self._event.now)
 
     def _checkpoint(self, barrier: CheckpointBarrier, effects: list[TaskEffect]) -> None:
         checkpoint_id = barrier.checkpoint_id
@@ -345,8 +350,7 @@ class Task:
             records = operator.prepare_snapshot(checkpoint_id)
             if records:
                 self._emit(records, position + 1)
-        for output in self.outputs:
-            output.broadcast(barrier)
+        self._send_barrier(barrier)
         ended = self.state is ENDED_DATA
         if ended and self._first_final_checkpoint_id is None:
             self._first_final_checkpoint_id = checkpoint_id
@@ -360,11 +364,20 @@ class Task:
                 snapshots[operator_id] = snapshot
         probe = self._probe
         probe(SNAPSHOTTED, self.name, checkpoint_id)
+        self._have_stored(barrier, snapshots, effects)
+
+    def _send_barrier(self, barrier: CheckpointBarrier) -> None:
+        for output in self.outputs:
+            output.broadcast(barrier)
+
+    def _have_stored(
+        self, barrier: CheckpointBarrier, snapshots: dict[str, OperatorSnapshot], effects: list[TaskEffect]
+    ) -> None:
         if snapshots:
             head = self._tail_first[-1][1]
             effects.append(storing(barrier, self.id, self.attempt, head, snapshots))
         else:
-            effects.append(self._acknowledge(checkpoint_id, None))
+            effects.append(self._acknowledge(barrier.checkpoint_id, None))
 
     def _stop(self, checkpoint_id: int) -> None:
         """Nothing is read behind the savepoint with which the job ends."""
@@ -424,23 +437,12 @@ class Task:
         probe = self._probe
         probe(RESTORING, self.name, event.checkpoint_id or 0)
         self._last_notified = event.checkpoint_id or 0
-        place = len(self._chain)
-        for operator, operator_id in self._tail_first:
-            restored = event.operators.get(operator_id, _NOT_RESTORED)
-            context = operator_context(
-                self.vertex,
-                self.id.subtask,
-                self.settings,
-                self._event,
-                self._side_emits,
-                event.checkpoint_id,
-                restored,
-            )
-            if operator.uses_time:
-                context.downstream = self._behind(place)
-                context.auto_watermark_interval_ms = self.vertex.auto_watermark_interval_ms
-            place -= 1
-            operator.open(context)
+        opening = Opening(self.vertex, self.id.subtask, self.settings, self._event, self._side_emits)
+        opening.open_all(self._tail_first, len(self._chain), event, self._behind)
+        for channel, records in event.in_flight:
+            if self._watches_elements:
+                probe(ELEMENT, self.name, 0)
+            self._emit(records, 0, self.queue_input[channel])
         self.state = RUNNING
         probe(RESTORED, self.name, event.checkpoint_id or 0)
         return [Send(TaskRunning(self.attempt, self.id))]

@@ -23,6 +23,7 @@ from engine.task.barriers.events import (
     BarrierEffect,
     BarrierEvent,
     CancellationArrived,
+    ChannelEnded,
     StartCheckpoint,
 )
 
@@ -72,9 +73,10 @@ class AlignedBarrierHandler:
             return self._barrier_arrived(event.channel, event.barrier)
         if type(event) is CancellationArrived:
             return self._cancelled(event.checkpoint_id)
+        assert type(event) is ChannelEnded, f"{type(event).__name__} where all barriers are aligned"
         return self._channel_ended(event.channel)
 
-    def trigger(self, barrier: CheckpointBarrier) -> list[BarrierEffect]:
+    def trigger(self, barrier: CheckpointBarrier, now: int = 0) -> list[BarrierEffect]:
         """The coordinator triggers this task itself, because it has no running upstream.
 
         The trigger stands for a barrier on every channel that has not ended; behind it there are only ends.

@@ -6,7 +6,7 @@ withholds what is queued on the channels that ``blocked`` names.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -33,7 +33,22 @@ class ChannelEnded(Struct, frozen=True):
     channel: int
 
 
-BarrierEvent: TypeAlias = BarrierArrived | CancellationArrived | ChannelEnded
+class BarrierAnnounced(Struct, frozen=True):
+    """``barrier`` waits behind what is queued on ``channel``."""
+
+    channel: int
+    barrier: CheckpointBarrier
+
+
+class AlignmentTimeOut(Struct, frozen=True):
+    """The time that StartAlignmentTimer asked for has come."""
+
+    checkpoint_id: int
+
+
+BarrierEvent: TypeAlias = (
+    BarrierArrived | CancellationArrived | ChannelEnded | BarrierAnnounced | AlignmentTimeOut
+)
 
 
 class StartCheckpoint(Struct, frozen=True):
@@ -49,4 +64,58 @@ class AbortCheckpoint(Struct, frozen=True):
     reason: str
 
 
-BarrierEffect: TypeAlias = StartCheckpoint | AbortCheckpoint
+class StartAlignmentTimer(Struct, frozen=True):
+    """Effect: hand AlignmentTimeOut back at ``due_ms``. It is never cancelled; stale, it is ignored."""
+
+    due_ms: int
+    checkpoint_id: int
+
+
+class TakeInFlight(Struct, frozen=True):
+    """Effect: what is queued on ``channels`` ahead of the barrier belongs to the checkpoint.
+
+    Where the barrier is queued there it overtakes; where it is not, everything is ahead of it.
+    """
+
+    checkpoint_id: int
+    channels: tuple[int, ...]
+
+
+class InFlightComplete(Struct, frozen=True):
+    """Effect: every channel has delivered its barrier, nothing more is in flight for the checkpoint."""
+
+    checkpoint_id: int
+
+
+BarrierEffect: TypeAlias = (
+    StartCheckpoint | AbortCheckpoint | StartAlignmentTimer | TakeInFlight | InFlightComplete
+)
+
+
+class BarrierHandler(Protocol):
+    """Decides when a task with several channels takes its snapshot.
+
+    ``blocked[channel]`` tells whether the channel must wait; ``holds_channels`` are those that are blocked.
+    """
+
+    blocked: list[bool]
+    holds_channels: list[int]
+
+    def handle(self, event: BarrierEvent, now: int) -> list[BarrierEffect]:
+        """Take one event at ``now`` (milliseconds)."""
+        ...
+
+    def trigger(self, barrier: CheckpointBarrier, now: int = 0) -> list[BarrierEffect]:
+        """The coordinator triggers the task itself, because it has no running upstream.
+
+        The trigger stands for a barrier on every channel that has not ended.
+        """
+        ...
+
+    def close(self) -> None:
+        """The task has finished: no channel waits any more."""
+        ...
+
+    def validate(self) -> None:
+        """What must hold between any two events. Raises AssertionError naming what does not."""
+        ...

@@ -1,0 +1,129 @@
+"""Records that were under way when a checkpoint was taken, and their stored form (Flink: channel state).
+
+The rules this module lives by:
+
+- A record in flight has no declared type. What describes itself is stored as it is; anything else only where
+  the job allows pickled state, since no checkpoint shall be written that the job may not read.
+- They are a part of their task's file with a checksum of its own, behind its state: a restore that needs the
+  one does not read the other.
+- Only records are stored. Watermarks are not, as in any checkpoint; barriers are those of one run.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from engine.elements import Buffer, Record
+from engine.state.files import CHANNELS_MAGIC, DamagedFile, PickleRefused, StateError, seal, unseal
+from engine.types.dynamic import NotDescribable, decode_extension, pack
+
+INPUT: Final = "input"
+OUTPUT: Final = "output"
+_PICKLED: Final = 100
+
+
+class ChannelId(msgspec.Struct, frozen=True, array_like=True):
+    """One channel as a checkpoint knows it, and from which end of it records were stored.
+
+    ``source`` and ``target`` are the ids of the operators that it connects, ``number`` is the place of its
+    edge among those between the two; ``sender`` and ``receiver`` are subtasks.
+    """
+
+    side: Literal["input", "output"]
+    source: str
+    target: str
+    number: int
+    sender: int
+    receiver: int
+
+
+ChannelRecords: TypeAlias = Mapping[ChannelId, Sequence[Buffer]]
+"""By channel, the buffers that were under way in it, in order."""
+
+NO_RECORDS: Final[ChannelRecords] = {}
+
+
+class ChannelIndex(msgspec.Struct, frozen=True, array_like=True):
+    """What a file holds of records in flight: ``length`` bytes at its end, how many records by channel."""
+
+    length: int
+    sha256: str
+    channels: tuple[tuple[ChannelId, int], ...]
+
+    @property
+    def records(self) -> int:
+        """How many records they are."""
+        return sum([count for _, count in self.channels])
+
+
+class _StoredChannel(msgspec.Struct, frozen=True, array_like=True):
+    channel: ChannelId
+    records: bytes
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(list[_StoredChannel])
+
+
+def encode_channels(records: ChannelRecords, *, allow_pickle: bool) -> tuple[bytes, ChannelIndex]:
+    """Give the part of a file that holds records in flight, and what its metadata says of it.
+
+    Raises StateError naming the operators where a record cannot be stored.
+    """
+    stored: list[_StoredChannel] = []
+    counts: list[tuple[ChannelId, int]] = []
+    for channel, buffers in records.items():
+        packed = [
+            (_pack(value, channel, allow_pickle), timestamp)
+            for buffer in buffers
+            for value, timestamp in buffer
+        ]
+        stored.append(_StoredChannel(channel, _ENCODER.encode(packed)))
+        counts.append((channel, len(packed)))
+    data, digest = seal(CHANNELS_MAGIC, _ENCODER.encode(stored))
+    return data, ChannelIndex(len(data), digest, tuple(counts))
+
+
+def _pack(value: Any, channel: ChannelId, allow_pickle: bool) -> Any:
+    try:
+        return pack(value)
+    except NotDescribable as error:
+        if allow_pickle:
+            return msgspec.msgpack.Ext(_PICKLED, pickle.dumps(value, protocol=4))
+        raise StateError(
+            f"a record in flight is a {type(error.value).__qualname__}, which has no typed form: let the job"
+            " exchange tuples, lists, dicts and plain values, set pipeline.allow-pickled-state to true, or"
+            " leave execution.checkpointing.unaligned.enabled off"
+        ) from error
+
+
+def decode_channels(
+    data: bytes, index: ChannelIndex, path: str, *, allow_pickle: bool
+) -> dict[ChannelId, list[Record]]:
+    """Read the records in flight at the end of the file ``data``; ``index`` is what the metadata lists.
+
+    Raises DamagedFile, and PickleRefused.
+    """
+    body, digest = unseal(CHANNELS_MAGIC, data[len(data) - index.length :], path)
+    if digest != index.sha256:
+        raise DamagedFile(path, "its records in flight are others than those that the metadata lists")
+
+    def extension(code: int, content: memoryview) -> Any:
+        if code != _PICKLED:
+            return decode_extension(code, content)
+        if not allow_pickle:
+            raise PickleRefused(
+                f"{path}: records in flight are pickled objects, and reading pickle runs code: "
+                "set pipeline.allow-pickled-state to true if you trust the checkpoint"
+            )
+        return pickle.loads(content)
+
+    try:
+        decoder = msgspec.msgpack.Decoder(list[tuple[Any, int | None]], ext_hook=extension)
+        return {stored.channel: decoder.decode(stored.records) for stored in _DECODER.decode(body)}
+    except msgspec.DecodeError as error:
+        raise DamagedFile(path, f"its records in flight cannot be read ({error})") from error

@@ -1,0 +1,18 @@
+"""Which barrier handler a task has: by how the job's checkpoints are taken."""
+
+from __future__ import annotations
+
+from engine.configuration.alignment import AlignmentKind, CheckpointOptions
+from engine.task.barriers.aligned import AlignedBarrierHandler
+from engine.task.barriers.events import BarrierHandler
+from engine.task.barriers.tracker import BarrierTracker
+from engine.task.barriers.unaligned import UnalignedBarrierHandler
+
+
+def barrier_handler(options: CheckpointOptions, channels: int) -> BarrierHandler:
+    """A handler over ``channels`` input channels; ``options`` are those of the job's checkpoints."""
+    if options.needs_channel_state:
+        return UnalignedBarrierHandler(channels)
+    if options.alignment is AlignmentKind.AT_LEAST_ONCE:
+        return BarrierTracker(channels)
+    return AlignedBarrierHandler(channels)

@@ -1,0 +1,182 @@
+"""At-least-once: barriers are counted, and no channel is ever blocked (Flink: CheckpointBarrierTracker).
+
+What follows a barrier on one channel while another channel's is still to come gets into the snapshot, and is
+read again after a restore. The rules are Flink's:
+
+- Several checkpoints may be under way at a time. Completing one drops all older ones; of more than
+  TRACKED_CHECKPOINTS the oldest is dropped.
+- A cancellation marker aborts its checkpoint, and those before it, once. What is aborted goes on being
+  counted, so that its late barriers begin nothing.
+- The end of a channel stands for its barrier of every checkpoint under way: the newest that is complete by it
+  is taken, unless checkpoints after the end of tasks are switched off. Then all are aborted.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from engine.elements import CheckpointBarrier
+from engine.messages import DECLINED_INPUT_END_OF_STREAM, DECLINED_ON_CANCELLATION_BARRIER
+from engine.task.barriers.aligned import NO_CHECKPOINT
+from engine.task.barriers.events import (
+    AbortCheckpoint,
+    BarrierArrived,
+    BarrierEffect,
+    BarrierEvent,
+    CancellationArrived,
+    ChannelEnded,
+    StartCheckpoint,
+)
+
+TRACKED_CHECKPOINTS: Final = 50
+
+
+class BarrierCount:
+    """The barriers of one checkpoint; ``barrier`` is None where only its cancellation has come."""
+
+    __slots__ = ("barrier", "channels", "checkpoint_id", "is_aborted", "target")
+
+    def __init__(self, checkpoint_id: int, barrier: CheckpointBarrier | None, target: int) -> None:
+        self.checkpoint_id = checkpoint_id
+        self.barrier = barrier
+        self.target = target
+        self.is_aborted = barrier is None
+        self.channels: set[int] = set()
+
+    def count(self, channel: int) -> bool:
+        """Count a channel, once; whether all are there."""
+        self.channels.add(channel)
+        return len(self.channels) == self.target
+
+
+class BarrierTracker:
+    """Counts the barriers of one task over ``channels`` input channels."""
+
+    __slots__ = (
+        "_counts_ended_channels",
+        "_newest_id",
+        "_open_channels",
+        "_tracked",
+        "blocked",
+        "ended",
+        "holds_channels",
+    )
+
+    def __init__(self, channels: int, *, checkpoints_after_tasks_finish: bool = True) -> None:
+        self.blocked = [False] * channels
+        self.holds_channels: list[int] = []
+        self.ended = [False] * channels
+        self._open_channels = channels
+        self._newest_id = NO_CHECKPOINT
+        self._tracked: list[BarrierCount] = []
+        self._counts_ended_channels = checkpoints_after_tasks_finish
+
+    @property
+    def pending(self) -> bool:
+        """Whether barriers of a checkpoint are still to come."""
+        return bool(self._tracked)
+
+    @property
+    def latest_checkpoint_id(self) -> int:
+        """The newest checkpoint under way, or NO_CHECKPOINT."""
+        return self._tracked[-1].checkpoint_id if self._tracked else NO_CHECKPOINT
+
+    def handle(self, event: BarrierEvent, now: int) -> list[BarrierEffect]:
+        """Take one event; ``now`` is unused here, counting has no clock."""
+        if type(event) is BarrierArrived:
+            return self._barrier_arrived(event.channel, event.barrier)
+        if type(event) is CancellationArrived:
+            return self._cancelled(event.channel, event.checkpoint_id)
+        assert type(event) is ChannelEnded, f"{type(event).__name__} where barriers are only counted"
+        return self._channel_ended(event.channel)
+
+    def trigger(self, barrier: CheckpointBarrier, now: int = 0) -> list[BarrierEffect]:
+        """The coordinator triggers this task itself, because it has no running upstream."""
+        open_channels = [channel for channel, ended in enumerate(self.ended) if not ended]
+        if len(open_channels) <= 1:
+            self._tracked.clear()
+            return [StartCheckpoint(barrier)]
+        effects: list[BarrierEffect] = []
+        for channel in open_channels:
+            effects.extend(self._barrier_arrived(channel, barrier))
+        return effects
+
+    def close(self) -> None:
+        """The task has finished: it counts no more."""
+        self._tracked.clear()
+
+    def _barrier_arrived(self, channel: int, barrier: CheckpointBarrier) -> list[BarrierEffect]:
+        tracked = self._tracked
+        if not tracked and self._open_channels == 1:
+            return [StartCheckpoint(barrier)]
+        checkpoint_id = barrier.checkpoint_id
+        for place, known in enumerate(tracked):
+            if known.checkpoint_id == checkpoint_id:
+                if not known.count(channel):
+                    return []
+                del tracked[: place + 1]
+                return [] if known.is_aborted else [StartCheckpoint(barrier)]
+        if checkpoint_id > self._newest_id:
+            self._newest_id = checkpoint_id
+            begun = BarrierCount(checkpoint_id, barrier, self._open_channels)
+            begun.count(channel)
+            tracked.append(begun)
+            del tracked[:-TRACKED_CHECKPOINTS]
+        return []
+
+    def _cancelled(self, channel: int, checkpoint_id: int) -> list[BarrierEffect]:
+        tracked = self._tracked
+        if not tracked and self._open_channels == 1:
+            return [AbortCheckpoint(checkpoint_id, DECLINED_ON_CANCELLATION_BARRIER)]
+        effects: list[BarrierEffect] = []
+        while tracked and tracked[0].checkpoint_id < checkpoint_id:
+            self._abort(tracked.pop(0), DECLINED_ON_CANCELLATION_BARRIER, effects)
+        if tracked and tracked[0].checkpoint_id == checkpoint_id:
+            self._abort(tracked[0], DECLINED_ON_CANCELLATION_BARRIER, effects)
+            if tracked[0].count(channel):
+                tracked.pop(0)
+        elif checkpoint_id > self._newest_id:
+            self._newest_id = checkpoint_id
+            effects.append(AbortCheckpoint(checkpoint_id, DECLINED_ON_CANCELLATION_BARRIER))
+            cancelled = BarrierCount(checkpoint_id, None, self._open_channels)
+            cancelled.count(channel)
+            tracked.insert(0, cancelled)
+        return effects
+
+    def _channel_ended(self, channel: int) -> list[BarrierEffect]:
+        self._open_channels -= 1
+        self.ended[channel] = True
+        effects: list[BarrierEffect] = []
+        tracked = self._tracked
+        if not self._counts_ended_channels:
+            for known in tracked:
+                self._abort(known, DECLINED_INPUT_END_OF_STREAM, effects)
+            tracked.clear()
+            return effects
+        newest = -1
+        for place, known in enumerate(tracked):
+            if known.count(channel):
+                newest = place
+        if newest >= 0:
+            completed = tracked[newest]
+            del tracked[: newest + 1]
+            if not completed.is_aborted and completed.barrier is not None:
+                effects.append(StartCheckpoint(completed.barrier))
+        return effects
+
+    def _abort(self, count: BarrierCount, reason: str, effects: list[BarrierEffect]) -> None:
+        if not count.is_aborted:
+            count.is_aborted = True
+            effects.append(AbortCheckpoint(count.checkpoint_id, reason))
+
+    def validate(self) -> None:
+        """What must hold between any two events.
+
+        Raises AssertionError naming what does not.
+        """
+        ids = [known.checkpoint_id for known in self._tracked]
+        assert ids == sorted(ids), f"checkpoints are tracked out of order: {ids}"
+        for known in self._tracked:
+            assert len(known.channels) < known.target, (
+                f"all barriers of checkpoint {known.checkpoint_id} are there, and nothing follows"
+            )

@@ -1,0 +1,76 @@
+"""What a task collects for one checkpoint of the records that are under way.
+
+A record was sent by one task and is read by another. For a checkpoint whose barrier overtakes it belongs to
+
+- the sender, where the barrier overtook it in the queue: it was sent, and not read by then;
+- the reader, where he read it behind his own snapshot and ahead of the channel's barrier, or where he let an
+  announced barrier overtake it, which the sender had queued behind it.
+
+So each record in flight is stored once, whoever comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from engine.elements import Buffer, CheckpointBarrier, Element
+from engine.state.in_flight import ChannelId
+from engine.task.outputs import Queue, ahead_of_all
+
+
+class InFlightRecorder:
+    """The records in flight of one task and one checkpoint; ``inputs`` are the names of its channels."""
+
+    __slots__ = ("_expected", "_inputs", "_records", "checkpoint_id")
+
+    def __init__(self, checkpoint_id: int, inputs: tuple[ChannelId, ...]) -> None:
+        self.checkpoint_id = checkpoint_id
+        self._inputs = inputs
+        self._expected: set[int] = set()
+        """The channels whose barrier is still to come."""
+        self._records: dict[ChannelId, list[Buffer]] = {}
+
+    def expect(self, channels: Iterable[int]) -> None:
+        """From now on, what is read on these channels is in flight, until the barrier comes."""
+        self._expected.update(channels)
+
+    def reading(self, channel: int, element: Element) -> None:
+        """``element`` is about to be read."""
+        if channel not in self._expected:
+            return
+        if type(element) is list:
+            self._add(self._inputs[channel], [element])
+        elif type(element) is CheckpointBarrier and element.checkpoint_id == self.checkpoint_id:
+            self._expected.discard(channel)
+
+    def overtake(self, channel: int, queue: Queue) -> None:
+        """Let the barrier in ``queue`` overtake, if there is one; what is ahead of it is in flight."""
+        overtaken: list[Element] = []
+        barrier: CheckpointBarrier | None = None
+        while queue and barrier is None:
+            element = queue.popleft()
+            if type(element) is CheckpointBarrier and element.checkpoint_id == self.checkpoint_id:
+                barrier = element
+            else:
+                overtaken.append(element)
+        queue.extendleft(reversed(overtaken))
+        if barrier is not None:
+            ahead_of_all(queue, barrier.overtaking())
+        self._add(self._inputs[channel], buffers_of(overtaken))
+
+    def sent(self, channel: ChannelId, buffers: list[Buffer]) -> None:
+        """The barrier has overtaken what was sent on an output."""
+        self._add(channel, buffers)
+
+    def records(self) -> dict[ChannelId, list[Buffer]]:
+        """Everything, by channel."""
+        return self._records
+
+    def _add(self, channel: ChannelId, buffers: list[Buffer]) -> None:
+        if buffers:
+            self._records.setdefault(channel, []).extend(buffers)
+
+
+def buffers_of(elements: Iterable[Element]) -> list[Buffer]:
+    """The records among elements of a channel."""
+    return [element for element in elements if type(element) is list]

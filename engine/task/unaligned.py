@@ -1,0 +1,238 @@
+"""A task whose barriers may overtake records (Flink: the unaligned path of SubtaskCheckpointCoordinator).
+
+The rules it lives by:
+
+- The snapshot is taken at the first barrier and held until the last one, because what arrives between them
+  belongs to it. Only then it is stored and acknowledged.
+- A barrier that overtakes goes ahead of all records in the queues of the outputs; what it overtook there is
+  stored by this task. It never goes ahead of what was ahead of all records before it.
+- An edge whose records must stay on their side of the barrier carries it behind them; so do all edges into
+  the same vertex. The tasks behind that vertex go on unaligned.
+- Savepoints are aligned. Where the coordinator triggers a task with records of finished upstreams in its
+  queues, an aligned barrier takes its place behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from engine.configuration.alignment import AlignmentKind
+from engine.elements import BarrierAnnouncement, CheckpointBarrier
+from engine.graph import JobVertex
+from engine.messages import NotifyCheckpointAborted, TaskId
+from engine.operators.base import Operator
+from engine.protocol_points import ALIGNED
+from engine.state.in_flight import ChannelId
+from engine.state.snapshot import OperatorSnapshot, TaskSnapshot
+from engine.task.barriers.events import (
+    AbortCheckpoint,
+    AlignmentTimeOut,
+    BarrierAnnounced,
+    BarrierArrived,
+    BarrierEffect,
+    InFlightComplete,
+    StartAlignmentTimer,
+    StartCheckpoint,
+    TakeInFlight,
+)
+from engine.task.barriers.unaligned import UnalignedBarrierHandler
+from engine.task.events import Deliver, HoldSnapshot, StoreSnapshot, TaskEffect, TaskEvent, TimerDue
+from engine.task.in_flight import InFlightRecorder
+from engine.task.outputs import behind_records
+from engine.task.settings import TaskSettings
+from engine.task.state import RUNNING
+from engine.task.storing import storing
+from engine.task.task import NOTHING
+from engine.task.timed import TimedTask
+
+
+class UnalignedTask(TimedTask):
+    """A task of a job with unaligned checkpoints."""
+
+    __slots__ = ("_alignment_due", "_handler", "_held", "_holds", "_inputs", "_outputs", "_recorder")
+
+    def __init__(
+        self,
+        task_id: TaskId,
+        vertex: JobVertex,
+        settings: TaskSettings,
+        queue_input: Sequence[int],
+        operators: Sequence[Operator],
+    ) -> None:
+        super().__init__(task_id, vertex, settings, queue_input, operators)
+        assert isinstance(self.barriers, UnalignedBarrierHandler)
+        self._handler: UnalignedBarrierHandler = self.barriers
+        self._inputs: tuple[ChannelId, ...] = ()
+        self._outputs: tuple[tuple[ChannelId, ...] | None, ...] = ()
+        self._recorder: InFlightRecorder | None = None
+        self._holds = False
+        """Whether the snapshot in hand is not yet whole."""
+        self._held: StoreSnapshot | None = None
+        self._alignment_due: tuple[int, int] | None = None
+        """When the current alignment has no more time, and its checkpoint."""
+
+    def name_channels(
+        self, inputs: tuple[ChannelId, ...], outputs: tuple[tuple[ChannelId, ...] | None, ...]
+    ) -> None:
+        """Say under which names records in flight are stored: by input channel, and by output and queue.
+
+        An output without names is one on which no barrier may overtake.
+        """
+        self._inputs = inputs
+        self._outputs = outputs
+
+    def handle(self, event: TaskEvent, now: int) -> Sequence[TaskEffect]:
+        """As every task with timers; and look at what is read while a checkpoint collects it."""
+        recorder = self._recorder
+        if recorder is not None and type(event) is Deliver:
+            recorder.reading(event.channel, self.queues[event.channel][0])
+        return super().handle(event, now)
+
+    # Barriers.
+
+    def _control(self, channel: int, element: object) -> Sequence[TaskEffect]:
+        if type(element) is BarrierAnnouncement:
+            announced = BarrierAnnounced(channel, element.barrier)
+            return self._barrier_effects(self._handler.handle(announced, self._event.now))
+        return super()._control(channel, element)
+
+    def _take_trigger(self, barrier: CheckpointBarrier) -> Sequence[BarrierEffect]:
+        """Behind records that are still queued an aligned barrier waits for its turn."""
+        handler, now = self._handler, self._event.now
+        open_channels = [channel for channel, ended in enumerate(handler.ended) if not ended]
+        waiting = {channel for channel in open_channels if list in map(type, self.queues[channel])}
+        if not waiting or barrier.options.alignment is AlignmentKind.UNALIGNED:
+            return handler.trigger(barrier, now)
+        decisions: list[BarrierEffect] = []
+        for channel in waiting:
+            behind_records(self.queues[channel], barrier)
+        for channel in open_channels:
+            event = BarrierAnnounced if channel in waiting else BarrierArrived
+            if channel not in waiting or barrier.options.is_timeoutable:
+                decisions += handler.handle(event(channel, barrier), now)
+        return decisions
+
+    def _barrier_effects(self, decisions: Sequence[BarrierEffect]) -> Sequence[TaskEffect]:
+        effects: list[TaskEffect] = []
+        for decision in decisions:
+            if isinstance(decision, StartCheckpoint):
+                self._event.pass_point(ALIGNED, decision.barrier.checkpoint_id)
+                self._start_checkpoint(decision.barrier, effects)
+            elif isinstance(decision, AbortCheckpoint):
+                self._let_go(decision.checkpoint_id)
+                self._decline(decision.checkpoint_id, decision.reason, effects)
+            elif isinstance(decision, TakeInFlight):
+                recorder = self._recorder_of(decision.checkpoint_id)
+                for channel in decision.channels:
+                    recorder.overtake(channel, self.queues[channel])
+            elif isinstance(decision, InFlightComplete):
+                self._in_flight_complete(decision.checkpoint_id, effects)
+            else:
+                assert isinstance(decision, StartAlignmentTimer)
+                self._alignment_due = (decision.due_ms, decision.checkpoint_id)
+                self._event.wake_at(decision.due_ms)
+        return effects
+
+    def _timer_due(self, event: TimerDue) -> Sequence[TaskEffect]:
+        effects: Sequence[TaskEffect] = NOTHING
+        if self._alignment_due is not None:
+            due_ms, checkpoint_id = self._alignment_due
+            if due_ms > self._event.now:
+                self._event.wake_at(due_ms)
+            else:
+                self._alignment_due = None
+                timeout = AlignmentTimeOut(checkpoint_id)
+                effects = self._barrier_effects(self._handler.handle(timeout, self._event.now))
+        return [*effects, *super()._timer_due(event)]
+
+    # The snapshot, and what is in flight.
+
+    def _recorder_of(self, checkpoint_id: int) -> InFlightRecorder:
+        recorder = self._recorder
+        if recorder is None or recorder.checkpoint_id != checkpoint_id:
+            recorder = self._recorder = InFlightRecorder(checkpoint_id, self._inputs)
+        return recorder
+
+    def _start_checkpoint(self, barrier: CheckpointBarrier, effects: list[TaskEffect]) -> None:
+        recorder = self._recorder_of(barrier.checkpoint_id)
+        self._held = None
+        self._holds = barrier.options.alignment is AlignmentKind.UNALIGNED
+        if self._handler.pending:
+            recorder.expect(self._handler.undelivered)
+        self._checkpoint(barrier, effects)
+        if self._held is None:
+            self._recorder = None
+
+    def _send_barrier(self, barrier: CheckpointBarrier) -> None:
+        recorder = self._recorder_of(barrier.checkpoint_id)
+        onward = replace(barrier, options=barrier.options.behind_such_an_edge())
+        held_back = replace(barrier, options=onward.options.on_edge_without_unaligned_support())
+        for output, names in zip(self.outputs, self._outputs, strict=True):
+            if names is None:
+                output.broadcast(held_back)
+            elif onward.options.alignment is AlignmentKind.UNALIGNED:
+                for name, overtaken in zip(names, output.overtake(onward), strict=True):
+                    recorder.sent(name, overtaken)
+            else:
+                output.broadcast(onward)
+                if onward.options.is_timeoutable:
+                    output.send_ahead(BarrierAnnouncement(onward))
+
+    def _have_stored(
+        self,
+        barrier: CheckpointBarrier,
+        snapshots: dict[str, OperatorSnapshot],
+        effects: list[TaskEffect],
+    ) -> None:
+        """As every task; but a snapshot that is not yet whole is held, and shown to whoever watches."""
+        recorder = self._recorder_of(barrier.checkpoint_id)
+        head = self._tail_first[-1][1]
+        store = storing(barrier, self.id, self.attempt, head, snapshots)
+        if self._holds:
+            self._held = store
+            effects.append(HoldSnapshot(store))
+        else:
+            self._store(store, recorder, effects)
+
+    def _in_flight_complete(self, checkpoint_id: int, effects: list[TaskEffect]) -> None:
+        held, recorder = self._held, self._recorder
+        self._held = self._recorder = None
+        if held is not None and recorder is not None and checkpoint_id in self._in_flight:
+            self._store(held, recorder, effects)
+
+    def _store(self, store: StoreSnapshot, recorder: InFlightRecorder, effects: list[TaskEffect]) -> None:
+        records = recorder.records()
+        operators = store.snapshot.operators
+        if records:
+            snapshot = TaskSnapshot(operators, records, self.settings.allow_pickle)
+            effects.append(replace(store, snapshot=snapshot))
+        elif operators:
+            effects.append(store)
+        else:
+            effects.append(self._acknowledge(store.checkpoint_id, None))
+
+    def _let_go(self, checkpoint_id: int) -> None:
+        """Nothing more is collected for a checkpoint that is aborted."""
+        if self._recorder is not None and self._recorder.checkpoint_id <= checkpoint_id:
+            self._recorder = self._held = None
+
+    def _aborted(self, message: NotifyCheckpointAborted) -> Sequence[TaskEffect]:
+        if message.attempt == self.attempt and message.checkpoint_id in self._in_flight:
+            self._let_go(message.checkpoint_id)
+        return super()._aborted(message)
+
+    def _finish(self) -> Sequence[TaskEffect]:
+        self._recorder = self._held = None
+        return super()._finish()
+
+    def validate(self) -> None:
+        """As every task with timers; and what is held waits for barriers of its own checkpoint."""
+        super().validate()
+        if self._held is not None and self.state is RUNNING:
+            assert self._handler.pending, f"{self.name} holds a snapshot though no barrier is awaited"
+            assert self._held.checkpoint_id == self._handler.latest_checkpoint_id, (
+                f"{self.name} holds a snapshot of checkpoint {self._held.checkpoint_id} though barriers of"
+                f" {self._handler.latest_checkpoint_id} are awaited"
+            )
