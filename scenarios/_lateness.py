@@ -108,14 +108,18 @@ class Arrival(NamedTuple):
         return self.watermark >= end - 1
 
 
-def arrivals(records: Records) -> Iterator[Arrival]:
-    """Give all records."""
-    for timestamp, value, watermark in with_progress(records, BOUND_MS):
+def arrivals(records: Records, bound_ms: int = BOUND_MS) -> Iterator[Arrival]:
+    """Give all records; ``bound_ms`` is that of the watermarks."""
+    for timestamp, value, watermark in with_progress(records, bound_ms):
         yield Arrival(timestamp, value, watermark)
 
 
 def in_time(
-    records: Records, declared: Declared, end_of: Callable[[int], int], row_of: Callable[[int, Any], Any]
+    records: Records,
+    declared: Declared,
+    end_of: Callable[[int], int],
+    row_of: Callable[[int, Any], Any],
+    bound_ms: int = BOUND_MS,
 ) -> tuple[list[Arrival], list[Any]]:
     """Tell records that were in time from late ones; give the former, and the rows of the latter.
 
@@ -123,7 +127,7 @@ def in_time(
     """
     said = Counter([row for row in declared.rows if row[0] == LATE])
     kept, late = [], []
-    for arrival in arrivals(records):
+    for arrival in arrivals(records, bound_ms):
         row = row_of(arrival.timestamp, arrival.value)
         if said[row] and arrival.may_miss(end_of(arrival.timestamp)):
             said[row] -= 1
@@ -180,7 +184,7 @@ def rows_of_windows(
     ]
 
 
-def arrivals_sql(key: str, value: str, end: str) -> str:
+def arrivals_sql(key: str, value: str, end: str, bound_ms: int = BOUND_MS) -> str:
     """Give common table expressions: ``arrivals``, the records with ``watermark`` and ``is_late``.
 
     ``key`` and ``value`` say what the late row of a record holds, ``end`` is the end of its last window.
@@ -189,7 +193,7 @@ def arrivals_sql(key: str, value: str, end: str) -> str:
   told AS (
     SELECT *, {key} AS key, {value} AS value, max(timestamp) OVER (
       PARTITION BY scenario_id, split ORDER BY offset ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    ) - {BOUND_MS} - 1 AS watermark
+    ) - {bound_ms} - 1 AS watermark
     FROM records
   ),
   possible AS (SELECT *, coalesce(watermark >= {end} - 1, false) AS may_be_late FROM told),

@@ -1,0 +1,215 @@
+"""An interval join: each order with the clicks of its user from five seconds before it to two after it.
+
+Both sides wait in a map of the user, by timestamp, until the watermark has passed whatever could still be
+their partner; a timer then forgets them. So a pair is found by whoever comes second, and a checkpoint has to
+have the waiting records of both sides together with the timers that end their waiting. The result carries the
+later of the two timestamps.
+
+A record behind the watermark is late, and gives a row of its own. Which ones are, the run declares: it can be
+only who comes behind a much newer record of his own split. Such a record may also miss partners without being
+late: after a restore time begins anew, and they may have been forgotten. All other pairs have to be there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from engine.connected_functions import ProcessJoinFunction
+from engine.durations import Time
+from engine.functions import ProcessFunction
+from engine.output_tag import OutputTag
+from engine.types import Types
+from harness.chance import Chance
+from harness.family import Declared, JobIO, Records, Role, Rows, Workload
+from scenarios import _lateness as lateness
+from scenarios._streams import StreamSource, part_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.datastream import DataStream, KeyedStream
+    from engine.environment import StreamExecutionEnvironment
+    from harness.scenario import InputRecord
+
+name = "interval_join"
+generator_version = 1
+declares = True
+tasks: dict[str, Role] = {
+    "orders": "source",
+    "clicks": "source",
+    "join": "keyed",
+    "late orders": "keyed",
+    "late clicks": "keyed",
+    "table": "sink",
+}
+record_schema = "user STRING, number BIGINT"
+row_schema = "kind STRING, key STRING, at BIGINT, value BIGINT, click BIGINT"
+
+BEFORE_MS = 5 * lateness.SECOND_MS
+AFTER_MS = 2 * lateness.SECOND_MS
+"""A click is a partner of an order at ``t`` from ``t - BEFORE_MS`` to ``t + AFTER_MS``."""
+
+oracle_sql = f"""
+WITH {lateness.arrivals_sql("user", "number", "(timestamp + 2)")},
+  in_time AS (
+    SELECT * FROM arrivals WHERE NOT is_late
+  ),
+  pairs AS (
+    SELECT orders.scenario_id, orders.user AS key, greatest(orders.timestamp, clicks.timestamp) AS at,
+      orders.number AS value, clicks.number AS click,
+      count_if(
+        NOT coalesce(clicks.watermark >= orders.timestamp + {AFTER_MS}, false)
+        AND NOT coalesce(orders.watermark >= clicks.timestamp + {BEFORE_MS}, false)
+      ) AS least,
+      count(*) AS most
+    FROM in_time AS orders JOIN in_time AS clicks
+    ON orders.scenario_id = clicks.scenario_id AND orders.user = clicks.user
+      AND clicks.timestamp BETWEEN orders.timestamp - {BEFORE_MS} AND orders.timestamp + {AFTER_MS}
+    WHERE startswith(orders.split, 'orders-') AND startswith(clicks.split, 'clicks-')
+    GROUP BY ALL
+  ),
+  said AS (
+    SELECT scenario_id, key, at, value, click, count(*) AS copies
+    FROM declared WHERE kind = 'pair' GROUP BY ALL
+  )
+SELECT scenario_id, '{lateness.LATE}' AS kind, key, timestamp AS at, value, 0L AS click
+FROM arrivals WHERE is_late
+UNION ALL
+SELECT scenario_id, 'pair', key, at, value, click
+FROM (
+  SELECT *, explode(array_repeat(0, cast(
+    if(coalesce(copies, 0) BETWEEN least AND most, coalesce(copies, 0), least) AS INT
+  )))
+  FROM pairs LEFT JOIN said USING (scenario_id, key, at, value, click)
+)
+"""
+
+PAIR = "pair"
+USERS = ("ann", "bob", "cid", "dora")
+ORDERS, CLICKS = "orders", "clicks"
+EVENT = Types.TUPLE([Types.STRING(), Types.LONG()])
+ROW = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG(), Types.LONG(), Types.LONG()])
+LATE = {stream: OutputTag(f"late-{stream}", EVENT) for stream in (ORDERS, CLICKS)}
+
+
+def generate(random: Random) -> Workload:
+    """Draw up to two splits of each stream, in and out of order, and on the bounds of the interval."""
+    chance = Chance(random)
+    users = USERS[: chance.weighted([(1, 3), (2, 3), (4, 2)])]
+    pace_ms = chance.choice([300, 1000, 3000])
+    late_share = lateness.draw_late_share(chance)
+    interval = lateness.draw_interval(chance)
+    number = 0
+    records: dict[str, tuple[InputRecord, ...]] = {}
+    for stream in (ORDERS, CLICKS):
+        longest = chance.weighted([(2, 1), (10, 4), (18, 3)])
+        for split in range(chance.integer(1, 2)):
+            drawn: list[InputRecord] = []
+            count = chance.integer(0, longest)
+            for timestamp in lateness.draw_timestamps(chance, count, pace_ms, late_share):
+                number += 1
+                # Whole seconds meet the bounds of the interval, where mistakes are made.
+                at = timestamp - timestamp % lateness.SECOND_MS if chance.chance(0.5) else timestamp
+                drawn.append((at, (chance.choice(users), number)))
+            records[f"{stream}-{split}"] = tuple(drawn)
+    parameters = {lateness.INTERVAL: interval, "users": len(users), "pace_ms": pace_ms, "late": late_share}
+    return Workload(records, parameters)
+
+
+class Pair(ProcessJoinFunction):
+    """Tells each pair, with the time of the result."""
+
+    def process_element(
+        self, left: tuple[str, int], right: tuple[str, int], ctx: ProcessJoinFunction.Context
+    ) -> Iterator[tuple[str, str, int, int, int]]:
+        """One row."""
+        yield PAIR, left[0], ctx.get_timestamp(), left[1], right[1]
+
+
+class LateEvent(ProcessFunction):
+    """Gives a late order or click out as a row."""
+
+    def process_element(
+        self, value: tuple[str, int], ctx: ProcessFunction.Context
+    ) -> Iterator[tuple[str, str, int | None, int, int]]:
+        """One row."""
+        yield lateness.LATE, value[0], ctx.timestamp(), value[1], 0
+
+
+def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
+    """Build orders and clicks -> join -> table, and the late ones of both beside it."""
+    lateness.set_interval(env, io)
+    pairs = (
+        _by_user(env, io, ORDERS)
+        .interval_join(_by_user(env, io, CLICKS))
+        .between(Time.milliseconds(-BEFORE_MS), Time.milliseconds(AFTER_MS))
+        .side_output_left_late_data(LATE[ORDERS])
+        .side_output_right_late_data(LATE[CLICKS])
+        .process(Pair(), ROW)
+        .name("join")
+        .uid("join")
+        .set_parallelism(io.parallelism)
+    )
+    rows = pairs.union(*[_late(pairs, stream, io) for stream in LATE])
+    table = rows.key_by(_user_of_row, Types.STRING()).add_sink(io.sink("table"))
+    table.name("table").uid("table").set_parallelism(io.sink_parallelism)
+
+
+def _by_user(env: StreamExecutionEnvironment, io: JobIO, stream: str) -> KeyedStream:
+    source = StreamSource(io.source(stream), stream)
+    events = env.from_source(source, lateness.WATERMARKS, stream, EVENT).uid(stream)
+    return events.set_parallelism(io.source_parallelism).key_by(_user, Types.STRING())
+
+
+def _late(pairs: DataStream, stream: str, io: JobIO) -> DataStream:
+    late = pairs.get_side_output(LATE[stream]).process(LateEvent(), ROW)
+    return late.name(f"late {stream}").uid(f"late {stream}").set_parallelism(io.parallelism)
+
+
+def _user(value: tuple[str, int]) -> str:
+    return value[0]
+
+
+def _user_of_row(row: tuple[str, ...]) -> str:
+    return row[1]
+
+
+def expected(records: Records, declared: Declared) -> Rows:
+    """Pair what was in time, and take the pairs that may be missing as the run says."""
+    orders, late_orders = _in_time(records, ORDERS, declared)
+    clicks, late_clicks = _in_time(records, CLICKS, declared)
+    least: Counter[tuple[Any, ...]] = Counter()
+    most: Counter[tuple[Any, ...]] = Counter()
+    for order in orders:
+        for click in clicks:
+            apart = click.timestamp - order.timestamp
+            if order.value[0] == click.value[0] and -BEFORE_MS <= apart <= AFTER_MS:
+                row = (PAIR, *order.value[:1], max(order[0], click[0]), order.value[1], click.value[1])
+                most[row] += 1
+                # Whoever came second may have come when the first was forgotten.
+                least[row] += not (
+                    click.watermark >= order.timestamp + AFTER_MS
+                    or order.watermark >= click.timestamp + BEFORE_MS
+                )
+    said = Counter(declared.rows)
+    rows = [*late_orders, *late_clicks]
+    for row, number in most.items():
+        rows += [row] * (said[row] if least[row] <= said[row] <= number else least[row])
+    return rows
+
+
+def _in_time(
+    records: Records, stream: str, declared: Declared
+) -> tuple[list[lateness.Arrival], list[tuple[Any, ...]]]:
+    """Tell the records of a stream that were in time from late ones, which come behind their own time."""
+    return lateness.in_time(part_of(records, stream), declared, _end_of, _late_row)
+
+
+def _end_of(timestamp: int) -> int:
+    return timestamp + 2
+
+
+def _late_row(timestamp: int, value: tuple[str, int]) -> tuple[str, str, int, int, int]:
+    return lateness.LATE, value[0], timestamp, value[1], 0
