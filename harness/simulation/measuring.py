@@ -16,6 +16,7 @@ from harness.simulation.schedule import Chooser
 from harness.simulation.system import SimulatedSystem
 from harness.simulation.tracing import NO_TRACER, Tracer
 from harness.simulation.world import World
+from harness.systems.protocol import Capability
 
 
 class MeasuringWorld(World):
@@ -49,7 +50,12 @@ class MeasuringWorld(World):
 
 
 class MeasuredSystem(SimulatedSystem):
-    """The simulation as a system on trial, measured."""
+    """The simulation as a system on trial, measured.
+
+    A run says what it costs once: nothing is run again or gone on from, which would take many times as long.
+    """
+
+    capabilities = frozenset(Capability) - {Capability.CONTINUATIONS, Capability.DETERMINISM}
 
     def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
         """One run; the same as without the meter, with more statistics."""

@@ -222,7 +222,7 @@ def test_a_good_night_looks_like_one(reports):
     assert 'id="failures"' not in text
     results = text[text.index('id="results"') : text.index('id="real"')]
     assert "bad" not in results
-    assert results.count("passed</td>") == 21
+    assert results.count(" passed</span></td>") == 21
     for told in (
         "All 55 pairs of kind and point fired",
         "All 8 were caught",
