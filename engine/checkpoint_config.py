@@ -136,7 +136,7 @@ class CheckpointConfig:
         return self._configuration.get(CHECKPOINT_UNALIGNED)
 
     def enable_unaligned_checkpoints(self, enabled: bool = True) -> CheckpointConfig:
-        """Let barriers overtake buffered records. ConfigurationError: not supported yet."""
+        """Let barriers overtake buffered records, which become a part of the checkpoint."""
         self._configuration.set(CHECKPOINT_UNALIGNED, enabled)
         return self
 
@@ -145,11 +145,11 @@ class CheckpointConfig:
         return self.enable_unaligned_checkpoints(False)
 
     def is_force_unaligned_checkpoints(self) -> bool:
-        """Whether barriers overtake on every edge."""
+        """Whether unaligned checkpoints are forced on what would forbid them."""
         return self._configuration.get(CHECKPOINT_FORCE_UNALIGNED)
 
     def set_force_unaligned_checkpoints(self, force_unaligned_checkpoints: bool = True) -> CheckpointConfig:
-        """Let barriers overtake on every edge. ConfigurationError: not supported yet."""
+        """Let iterations and custom partitioners allow it, too; neither exists here."""
         self._configuration.set(CHECKPOINT_FORCE_UNALIGNED, force_unaligned_checkpoints)
         return self
 

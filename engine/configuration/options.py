@@ -16,8 +16,6 @@ from engine.configuration.parsing import (
     parse_checkpoint_time_ms,
     parse_duration_ms,
     parse_max_parallelism,
-    parse_no_duration_yet,
-    parse_not_yet,
     parse_on_for_now,
     parse_text,
 )
@@ -27,6 +25,7 @@ from engine.configuration.restart_options import RESTART_OPTIONS
 LOCAL_TARGET: Final = "local"
 SPARK_TARGET: Final = "spark"
 EXACTLY_ONCE: Final = "EXACTLY_ONCE"
+AT_LEAST_ONCE: Final = "AT_LEAST_ONCE"
 
 NO_EXTERNALIZED: Final = "NO_EXTERNALIZED_CHECKPOINTS"
 DELETE_ON_CANCELLATION: Final = "DELETE_ON_CANCELLATION"
@@ -47,7 +46,7 @@ CHECKPOINT_INTERVAL_RECORDS: Final[ConfigOption[int | None]] = ConfigOption(
 CHECKPOINT_MODE: Final[ConfigOption[str]] = ConfigOption(
     "execution.checkpointing.mode",
     EXACTLY_ONCE,
-    one_of({"EXACTLY_ONCE": EXACTLY_ONCE}, later=("AT_LEAST_ONCE",)),
+    one_of({"EXACTLY_ONCE": EXACTLY_ONCE, "AT_LEAST_ONCE": AT_LEAST_ONCE}),
     "The effect of each record on state.",
 )
 CHECKPOINT_TIMEOUT: Final[ConfigOption[int]] = ConfigOption(
@@ -97,28 +96,29 @@ CHECKPOINT_RETENTION: Final[ConfigOption[str | None]] = ConfigOption(
 CHECKPOINT_UNALIGNED: Final[ConfigOption[bool]] = ConfigOption(
     "execution.checkpointing.unaligned.enabled",
     False,
-    parse_not_yet,
-    "Whether barriers overtake buffered records.",
+    parse_boolean,
+    "Whether barriers overtake buffered records, which become a part of the checkpoint.",
     ("execution.checkpointing.unaligned",),
 )
 CHECKPOINT_FORCE_UNALIGNED: Final[ConfigOption[bool]] = ConfigOption(
     "execution.checkpointing.unaligned.forced",
     False,
-    parse_not_yet,
-    "Whether barriers overtake on edges, too, where records could end up on the wrong side of them.",
+    parse_boolean,
+    "Whether iterations and custom partitioners allow them, too; neither exists here.",
 )
 CHECKPOINT_ALIGNED_TIMEOUT: Final[ConfigOption[int]] = ConfigOption(
     "execution.checkpointing.aligned-checkpoint-timeout",
     0,
-    parse_no_duration_yet,
-    "How long an unaligned checkpoint may try to be an aligned one.",
+    parse_duration_ms,
+    "How long an unaligned checkpoint may try to be an aligned one; 0: not at all.",
     ("execution.checkpointing.alignment-timeout",),
 )
 CHECKPOINT_INCREMENTAL: Final[ConfigOption[bool]] = ConfigOption(
     "execution.checkpointing.incremental",
     False,
-    parse_not_yet,
-    "Whether a checkpoint stores only what has changed since the one before.",
+    parse_boolean,
+    "Whether a checkpoint of rocksdb stores only what has changed since the one before; those of hashmap hold"
+    " everything.",
     ("state.backend.incremental",),
 )
 CHECKPOINTS_AFTER_TASKS_FINISH: Final[ConfigOption[bool]] = ConfigOption(

@@ -173,22 +173,8 @@ def one_of(words: Mapping[str, str], later: tuple[str, ...] = ()) -> Callable[[A
     return parse
 
 
-def parse_not_yet(value: Any) -> bool:
-    """Read a switch that can only be off for now."""
-    if parse_boolean(value):
-        raise ValueError("not supported yet; leave it false")
-    return False
-
-
 def parse_on_for_now(value: Any) -> bool:
     """Read a switch that can only be on for now."""
     if not parse_boolean(value):
         raise ValueError("not supported yet; leave it true")
     return True
-
-
-def parse_no_duration_yet(value: Any) -> int:
-    """Read a duration that can only be zero for now."""
-    if parse_duration_ms(value):
-        raise ValueError("not supported yet; leave it 0")
-    return 0

@@ -74,6 +74,15 @@ def job_settings(configuration: Configuration) -> CheckpointSettings:
     if interval_ms is not None:
         interval_ms = max(interval_ms, min_pause_ms)
     checkpointing = interval_ms is not None or interval_records is not None
+    mode = get(options.CHECKPOINT_MODE)
+    # At-least-once overtakes nothing, and never waits: the switch has no meaning there.
+    unaligned = get(options.CHECKPOINT_UNALIGNED) and mode == EXACTLY_ONCE
+    if unaligned and get(options.CHECKPOINT_MAX_CONCURRENT) > 1:
+        raise configuration.contradiction(
+            options.CHECKPOINT_MAX_CONCURRENT,
+            f"option {options.CHECKPOINT_MAX_CONCURRENT.key!r} allows several checkpoints, but unaligned ones"
+            f" go one at a time: set it to 1, or {options.CHECKPOINT_UNALIGNED.key!r} to false",
+        )
     return CheckpointSettings(
         interval_ms=interval_ms,
         interval_records=interval_records,
@@ -89,8 +98,8 @@ def job_settings(configuration: Configuration) -> CheckpointSettings:
         ),
         state_backend=state_backend_settings(configuration),
         retention=get(options.CHECKPOINT_RETENTION),
-        mode=get(options.CHECKPOINT_MODE),
-        unaligned=get(options.CHECKPOINT_UNALIGNED),
+        mode=mode,
+        unaligned=unaligned,
         aligned_timeout_ms=get(options.CHECKPOINT_ALIGNED_TIMEOUT),
         checkpoints_after_tasks_finish=get(options.CHECKPOINTS_AFTER_TASKS_FINISH),
         restarts=restart_settings(configuration, checkpointing),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from engine.checkpoint.channels import InFlightShare, read_in_flight
 from engine.checkpoint.metadata import CheckpointMetadata
 from engine.checkpoint.redistribution import (
     RestoreAssignment,
@@ -17,15 +18,19 @@ from engine.checkpoint.redistribution import (
     read_assignment,
     redistribute,
 )
+from engine.elements import Record
 from engine.graph import JobGraph, JobVertex
+from engine.job.channels import channel_names, plan_in_flight
 from engine.job.layout import Filler, Inputs, Layout
 from engine.messages import TaskId
+from engine.state.in_flight import ChannelId
 from engine.state.stored import DecodedSnapshot
 from engine.task.events import Restore, RestoredOperator
 from engine.task.outputs import Queue, build_output
 from engine.task.settings import TaskSettings
 from engine.task.task import Task
 from engine.task.timed import TimedTask
+from engine.task.unaligned import UnalignedTask
 
 
 def build_tasks(graph: JobGraph, layout: Layout, settings: TaskSettings) -> dict[TaskId, Task]:
@@ -39,6 +44,8 @@ def build_tasks(graph: JobGraph, layout: Layout, settings: TaskSettings) -> dict
             queues_to.setdefault(filler, []).append(task.queues[channel])
     for task in tasks.values():
         connect_task(task, graph, queues_to)
+        if isinstance(task, UnalignedTask):
+            task.name_channels(*channel_names(graph, layout, task.id))
     return tasks
 
 
@@ -54,12 +61,12 @@ def connect_task(task: Task, graph: JobGraph, queues_to: Mapping[Filler, Sequenc
 
 def create_task(task_id: TaskId, vertex: JobVertex, settings: TaskSettings, inputs: Inputs) -> Task:
     """A task with operators of its own, not yet connected to others."""
-    kind = Task
+    kind = UnalignedTask if settings.options.needs_channel_state else Task
     operators = []
     for node in vertex.operators:
         create = node.create
         operator = create()
-        if operator.uses_time:
+        if operator.uses_time and kind is Task:
             kind = TimedTask
         operators.append(operator)
     return kind(task_id, vertex, settings, inputs.numbers, operators)
@@ -110,6 +117,9 @@ class RestorePlan(Struct, frozen=True):
 
     checkpoint_id: int | None
     operators: Mapping[str, RestoreAssignment]
+    in_flight: tuple[tuple[int, InFlightShare], ...] = ()
+    """By input channel, what was under way."""
+    allow_pickle: bool = False
 
 
 AFRESH = RestorePlan(None, {})
@@ -125,6 +135,7 @@ def plan_restores(
     if metadata is None:
         return dict.fromkeys(layout.upstreams, AFRESH)
     assignments = redistribute(metadata, _operators(graph))
+    in_flight = plan_in_flight(graph, layout, metadata)
     known = {operator.operator_id for operator in metadata.operators}
     plans: dict[TaskId, RestorePlan] = {}
     for task in layout.upstreams:
@@ -132,14 +143,19 @@ def plan_restores(
         for node in graph.vertices[task.vertex].operators:
             if node.operator_id in known:
                 operators[node.operator_id] = assignments[node.operator_id, task.subtask]
-        plans[task] = RestorePlan(metadata.checkpoint_id, operators)
+        plans[task] = RestorePlan(
+            metadata.checkpoint_id, operators, in_flight.get(task, ()), graph.settings.allow_pickled_state
+        )
     return plans
 
 
 def read_restore(
-    plan: RestorePlan, read: Callable[[str], bytes], decoded: dict[str, DecodedSnapshot]
+    plan: RestorePlan,
+    read: Callable[[str], bytes],
+    decoded: dict[str, DecodedSnapshot],
+    in_flight: dict[str, dict[ChannelId, list[Record]]] | None = None,
 ) -> Restore:
-    """Read what a task restores; ``decoded`` has the files that others have read.
+    """Read what a task restores; ``decoded`` and ``in_flight`` have the files that others have read.
 
     Raises what reading raises: a damaged file.
     """
@@ -147,7 +163,15 @@ def read_restore(
     for operator_id, assignment in plan.operators.items():
         restored = read_assignment(assignment, read, decoded)
         operators[operator_id] = RestoredOperator(restored.keyed, restored.operator, restored.native)
-    return Restore(plan.checkpoint_id, operators)
+    if not plan.in_flight:
+        return Restore(plan.checkpoint_id, operators)
+    known = {} if in_flight is None else in_flight
+    allow_pickle = plan.allow_pickle
+    buffers = [
+        (channel, read_in_flight(share, read, known, allow_pickle=allow_pickle))
+        for channel, share in plan.in_flight
+    ]
+    return Restore(plan.checkpoint_id, operators, [each for each in buffers if each[1]])
 
 
 def restore_events(
@@ -161,5 +185,6 @@ def restore_events(
     Raises what redistribution and reading raise: a job that does not fit the checkpoint, a damaged file.
     """
     decoded: dict[str, DecodedSnapshot] = {}
+    in_flight: dict[str, dict[ChannelId, list[Record]]] = {}
     plans = plan_restores(graph, layout, metadata)
-    return {task: read_restore(plan, read, decoded) for task, plan in plans.items()}
+    return {task: read_restore(plan, read, decoded, in_flight) for task, plan in plans.items()}

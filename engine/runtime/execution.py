@@ -111,6 +111,7 @@ class Execution(JobDriver):
                 self._allow_pickle,
                 self._watches_elements,
                 state_backend=graph.settings.state_backend,
+                options=graph.settings.checkpoint_options(is_savepoint=False),
             ),
         )
 

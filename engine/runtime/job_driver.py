@@ -52,7 +52,7 @@ from engine.job.restart import Chance, restart_strategy
 from engine.messages import AttemptId, Send
 from engine.protocol_points import COMPLETED, COORDINATOR, TRIGGERED, Probe
 from engine.runtime.recovery import RecoverableStorage, Recovered, discard_checkpoint, sweep
-from engine.task.events import DiscardSnapshot, StartTaskTimer, StoreSnapshot
+from engine.task.events import DiscardSnapshot, HoldSnapshot, StartTaskTimer, StoreSnapshot
 
 
 class JobDriver(ABC):
@@ -125,6 +125,9 @@ class JobDriver(ABC):
         return self.graph
 
     def attempt_started(self, effect: Deploy) -> None:
+        """For drivers that keep records."""
+
+    def snapshot_held(self, effect: HoldSnapshot) -> None:
         """For drivers that keep records."""
 
     def checkpoint_triggered(self, effect: CheckpointTriggered) -> None:
@@ -204,6 +207,7 @@ class JobDriver(ABC):
 
 _METHODS: Final[dict[type, str]] = {
     StoreSnapshot: "store_snapshot",
+    HoldSnapshot: "snapshot_held",
     StartTaskTimer: "start_task_timer",
     DiscardSnapshot: "_discard_handle",
     StartTimer: "start_timer",

@@ -67,6 +67,9 @@ class Account:
 
     def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
         """Remember whose the snapshot is and what it truly covers, whatever the engine writes into it."""
+        if effect.path in self._notes:
+            # It was held until it was whole; what it covers has not changed since.
+            return
         cut: Mapping[str, int] = NO_CUT
         transactions: Sequence[str] = ()
         head = task.operators[0]

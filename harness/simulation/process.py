@@ -45,6 +45,7 @@ from engine.runtime.execution import Execution
 from engine.runtime.recovery import Recovered, files_of, metadata_path, retire
 from engine.state.snapshot import encode_task_snapshot
 from engine.task.events import (
+    HoldSnapshot,
     Restore,
     SnapshotFailed,
     SnapshotStored,
@@ -239,6 +240,12 @@ class SimulatedProcess(Execution):
         self.world.pending.append(action)
 
     # Storage.
+
+    def snapshot_held(self, effect: HoldSnapshot) -> None:
+        """What it covers is decided now, whatever is added to it until it is stored."""
+        task = self.current_task
+        assert task is not None
+        self.world.account.snapshot_taken(task, effect.store)
 
     def store_snapshot(self, effect: StoreSnapshot) -> None:
         """The upload is an action of its own."""

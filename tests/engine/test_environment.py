@@ -53,9 +53,13 @@ def test_checkpoints_are_enabled_with_interval_and_mode():
     assert env.get_checkpoint_config().is_checkpointing_enabled()
 
 
-def test_a_mode_that_does_not_exist_yet_is_refused():
-    with pytest.raises(ConfigurationError, match="not supported yet"):
-        new_environment().enable_checkpointing(1000, CheckpointingMode.AT_LEAST_ONCE)
+def test_the_mode_is_that_of_the_job():
+    env = new_environment().enable_checkpointing(1000, CheckpointingMode.AT_LEAST_ONCE)
+    env.get_checkpoint_config().enable_unaligned_checkpoints()
+    env.from_collection([1])
+    settings = env.get_job_graph().settings
+    assert settings.mode == "AT_LEAST_ONCE"
+    assert not settings.unaligned, "at-least-once never overtakes"
 
 
 def test_an_interval_below_flinks_bound_is_refused():
@@ -83,20 +87,16 @@ def test_the_checkpoint_configuration_reads_back_what_it_sets():
     assert env.get_job_graph().settings.timeout_ms == 5000
 
 
-def test_switches_of_the_checkpoint_configuration_that_do_not_work_yet_can_only_stay_as_they_are():
+def test_the_checkpoint_configuration_switches_unaligned_checkpoints():
     config = new_environment().get_checkpoint_config()
     assert not config.disable_unaligned_checkpoints().is_unaligned_checkpoints_enabled()
     assert not config.set_force_unaligned_checkpoints(False).is_force_unaligned_checkpoints()
     config.set_aligned_checkpoint_timeout(Duration.of_millis(0))
     assert config.get_aligned_checkpoint_timeout() == Duration.of_millis(0)
-    with pytest.raises(ConfigurationError, match=r"unaligned\.enabled' cannot be True: not supported yet"):
-        config.enable_unaligned_checkpoints()
-    with pytest.raises(ConfigurationError, match=r"unaligned\.forced' cannot be True: not supported yet"):
-        config.set_force_unaligned_checkpoints()
-    with pytest.raises(
-        ConfigurationError, match="aligned-checkpoint-timeout' cannot be 5: not supported yet"
-    ):
-        config.set_aligned_checkpoint_timeout(Duration.of_millis(5))
+    assert config.enable_unaligned_checkpoints().is_unaligned_checkpoints_enabled()
+    assert config.set_force_unaligned_checkpoints().is_force_unaligned_checkpoints()
+    config.set_aligned_checkpoint_timeout(Duration.of_millis(5))
+    assert config.get_aligned_checkpoint_timeout() == Duration.of_millis(5)
     with pytest.raises(TypeError, match="the aligned checkpoint timeout is 5: give a Duration"):
         config.set_aligned_checkpoint_timeout(5)
 
@@ -157,3 +157,11 @@ def test_a_stream_used_after_an_execution_brings_its_operators_back():
     assert [node.name for node in second.vertices[0].operators] == ["Collection Source", "text", "later"]
     ids = [node.operator_id for node in first.vertices[0].operators]
     assert [node.operator_id for node in second.vertices[0].operators][:2] == ids
+
+
+def test_unaligned_checkpoints_go_one_at_a_time():
+    env = new_environment().enable_checkpointing(1000)
+    env.get_checkpoint_config().enable_unaligned_checkpoints().set_max_concurrent_checkpoints(2)
+    env.from_collection([1])
+    with pytest.raises(ConfigurationError, match="max-concurrent-checkpoints' allows several"):
+        env.get_job_graph()

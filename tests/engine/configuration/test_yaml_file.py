@@ -98,7 +98,7 @@ def test_spelling_of_the_tutorials_is_accepted_and_warned_of_with_its_place(writ
             "'execution.checkpointing.intervall': did you mean 'execution.checkpointing.interval'?",
         ),
         ("\nparallelism.default: many\n", 2, "option 'parallelism.default' cannot be 'many': a whole number"),
-        ("execution.checkpointing.unaligned.enabled: true\n", 1, "not supported yet; leave it false"),
+        ("execution.checkpointing.unaligned.enabled: maybe\n", 1, "true or false is needed"),
         ("parallelism.default:\n", 1, "option 'parallelism.default' has no value"),
         ("parallelism.default: ~\n", 1, "option 'parallelism.default' has no value"),
         ("parallelism.default: [1]\n", 1, "option 'parallelism.default' has a list"),
