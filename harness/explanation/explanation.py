@@ -22,6 +22,7 @@ from harness.checkers.liveness import Liveness
 from harness.explanation.cause import cause_of, first_wrong_transaction
 from harness.explanation.facts import Facts, StruckFault, facts_of
 from harness.explanation.sentences import fault_story, row_text, sentence_of
+from harness.explanation.wording import reason_text
 from harness.history import (
     ATTEMPT_STARTED,
     BUDGET_EXHAUSTED,
@@ -186,7 +187,7 @@ def _told(event: Event, marked: dict[str, set[tuple[Any, ...]]]) -> str:
         cut = ", ".join(f"{split} {offset}" for split, offset in payload["cut"].items())
         return f"checkpoint {subject} is complete; it covers {cut or 'no input'}"
     if kind == CHECKPOINT_ABORTED:
-        return f"checkpoint {subject} is given up: {payload['reason']}"
+        return f"checkpoint {subject} is given up: {reason_text(payload['reason'])}"
     if kind == TRANSACTION_VISIBLE:
         # An empty transaction moves nothing.
         return (

@@ -12,6 +12,19 @@ import shlex
 from pathlib import Path
 from typing import Final
 
+from engine.checkpoint.failures import (
+    EXPIRED,
+    FAILOVER,
+    SCHEDULER_STOPPED,
+    SHUT_DOWN,
+    SUBSUMED,
+    SUSPENDED,
+)
+from engine.messages import (
+    DECLINED_INPUT_END_OF_STREAM,
+    DECLINED_ON_CANCELLATION_BARRIER,
+    DECLINED_SUBSUMED,
+)
 from harness.family import family_names
 from harness.scenario import ANY_TASK, Fault, Scenario
 
@@ -44,6 +57,24 @@ _VERBS: Final = {
     "fail_commit": "fail the commit",
     "commit_error_after_success": "answer a commit that took place with an error",
 }
+
+
+_REASONS: Final = {
+    EXPIRED: "its time was up",
+    FAILOVER: "the job starts again",
+    SUBSUMED: "a later one is complete",
+    SUSPENDED: "the job does not run",
+    SHUT_DOWN: "the job has ended",
+    SCHEDULER_STOPPED: "the job stops",
+    DECLINED_SUBSUMED: "a later one has begun",
+    DECLINED_ON_CANCELLATION_BARRIER: "a task was told to give it up",
+    DECLINED_INPUT_END_OF_STREAM: "a task had all its input",
+}
+
+
+def reason_text(reason: str) -> str:
+    """Why a checkpoint is given up: what Flink has a name for in words, anything else as it is."""
+    return _REASONS.get(reason, reason[:1].lower() + reason[1:] if " " in reason else reason)
 
 
 def fault_text(fault: Fault) -> str:

@@ -12,6 +12,7 @@ from harness.explanation.wording import (
     columns_of,
     fault_text,
     ordinal,
+    reason_text,
     replay_command,
     scenario_text,
     shrink_command,
@@ -67,3 +68,9 @@ def test_the_columns_of_a_schema() -> None:
     assert columns_of("word STRING, count BIGINT") == ("word", "count")
     assert columns_of("`a b` INT") == ("a b",)
     assert columns_of("pair STRUCT<x: INT, y: DECIMAL(3, 1)>, z INT") == ("pair", "z")
+
+
+def test_why_a_checkpoint_is_given_up_is_told_in_words() -> None:
+    assert reason_text("JOB_FAILOVER_REGION") == "the job starts again"
+    assert reason_text("A task finished before it answered") == "a task finished before it answered"
+    assert reason_text("DISK_FULL") == "DISK_FULL"
