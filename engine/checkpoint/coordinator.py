@@ -17,6 +17,8 @@ The rules it lives by:
 - An answer of another attempt, or for a checkpoint that is not pending, is dropped and its state discarded.
 - Ids rise without gaps to be filled: a restored coordinator goes on after the highest completed id. Ids of
   checkpoints that were never completed may be used again by a later process, which is why attempts count.
+- Shared files outlive the checkpoint that stored them (shared_registry.py): one that was aborted leaves them
+  until a later one is complete, and the metadata name each by the path that counts when they are written.
 - What follows goes out in Flink's order: who is aborted, who is told, and last whose turn it is now.
 """
 
@@ -38,6 +40,7 @@ from engine.checkpoint.events import (
     CoordinatorEvent,
     DiscardCheckpoint,
     DiscardHandle,
+    DiscardSharedFiles,
     IntervalElapsed,
     MetadataFailed,
     MetadataStored,
@@ -58,9 +61,10 @@ from engine.checkpoint.failures import (
     SUSPENDED,
     FailureCounter,
 )
-from engine.checkpoint.metadata import CheckpointMetadata
-from engine.checkpoint.pending import DUPLICATE, UNKNOWN, PartlyFinished, PendingCheckpoint
+from engine.checkpoint.metadata import CheckpointMetadata, StateHandle
+from engine.checkpoint.pending import DUPLICATE, SUCCESS, UNKNOWN, PartlyFinished, PendingCheckpoint
 from engine.checkpoint.requests import CheckpointRequest
+from engine.checkpoint.shared_registry import SharedStateRegistry, UnknownSharedFile
 from engine.checkpoint.store import CompletedCheckpointStore, is_discardable
 from engine.checkpoint.triggering import CheckpointTriggering
 from engine.configuration import CheckpointSettings
@@ -89,6 +93,7 @@ class CheckpointCoordinator(CheckpointTriggering):
         "_job_id",
         "_job_name",
         "_savepoints",
+        "_shared",
         "stopped_with",
         "store",
     )
@@ -106,6 +111,7 @@ class CheckpointCoordinator(CheckpointTriggering):
         self._job_id = job_id
         self._job_name = job_name
         self.store = store
+        self._shared = SharedStateRegistry(store.retained)
         self._failures = FailureCounter(settings.tolerable_failures)
         self._expired_ids: deque[int] = deque(maxlen=REMEMBERED_EXPIRED_CHECKPOINTS)
         self._savepoints: dict[int, str] = {}
@@ -224,9 +230,11 @@ class CheckpointCoordinator(CheckpointTriggering):
         answer = pending.acknowledge(message)
         if answer is UNKNOWN:
             return self._discard_unless_used(message)
-        if answer is DUPLICATE or not pending.is_fully_acknowledged:
-            return ()
         effects: list[CoordinatorEffect] = []
+        if answer is SUCCESS:
+            self._register_shared(message, effects)
+        if answer is DUPLICATE or not pending.is_fully_acknowledged:
+            return effects
         self._finalize_next(effects)
         self._start_waiting(effects)
         return effects
@@ -246,14 +254,38 @@ class CheckpointCoordinator(CheckpointTriggering):
                 assert self._plan is not None
                 try:
                     metadata = pending.metadata(self._plan, self._job_id, self._job_name)
+                    if pending.kind == CHECKPOINT:
+                        metadata = self._with_shared_files(metadata)
                 except PartlyFinished as error:
                     # No failure: it goes on like this until the other subtasks have finished, too.
                     self._abort(pending, str(error), effects)
                     continue
+                except UnknownSharedFile as error:
+                    self._fail(pending, str(error), effects)
+                    return
                 pending.finalizing = True
                 pending.published = metadata
                 effects.append(StoreMetadata(metadata))
                 return
+
+    def _register_shared(self, message: AcknowledgeCheckpoint, effects: list[CoordinatorEffect]) -> None:
+        """Note what the answer shares, whatever becomes of its checkpoint."""
+        handle = message.handle
+        if isinstance(handle, StateHandle) and handle.files:
+            superseded = self._shared.register_all(message.checkpoint_id, handle)
+            if superseded:
+                effects.append(DiscardSharedFiles(tuple(superseded)))
+
+    def _with_shared_files(self, metadata: CheckpointMetadata) -> CheckpointMetadata:
+        """Say where its shared files are, from where they are not moved any more.
+
+        Raises UnknownSharedFile.
+        """
+        if not self._shared.in_use:
+            return metadata
+        resolved = self._shared.resolved(metadata)
+        self._shared.completed(metadata.checkpoint_id)
+        return resolved
 
     def _discard_unless_used(self, message: AcknowledgeCheckpoint) -> Sequence[CoordinatorEffect]:
         """A repeated answer names files that a completed checkpoint or savepoint may live on."""
@@ -265,6 +297,8 @@ class CheckpointCoordinator(CheckpointTriggering):
         for metadata in self.store.retained:
             if metadata.checkpoint_id == message.checkpoint_id and metadata.attempt == message.attempt:
                 return ()
+        if isinstance(handle, StateHandle):
+            handle = self._shared.deletable(handle)
         return (DiscardHandle(handle),)
 
     def _is_of_attempt(
@@ -361,6 +395,10 @@ class CheckpointCoordinator(CheckpointTriggering):
                 if is_discardable(each):
                     subsumed_id = each.checkpoint_id
                     effects.append(DiscardCheckpoint(subsumed_id))
+            if self._shared.in_use:
+                unused = self._shared.unregister_unused(self.store.retained[0].checkpoint_id)
+                if unused:
+                    effects.append(DiscardSharedFiles(tuple(unused)))
         else:
             self._savepoints[checkpoint_id] = pending.attempt
             if pending.kind == SYNC_SAVEPOINT:

@@ -156,6 +156,12 @@ class DiscardHandle(Struct, frozen=True):
     handle: object
 
 
+class DiscardSharedFiles(Struct, frozen=True):
+    """Effect: delete files that no checkpoint uses any more, or that were stored a second time."""
+
+    paths: tuple[str, ...]
+
+
 class CheckpointTriggered(Struct, frozen=True):
     """Effect for whoever watches: a checkpoint begins; ``number`` is that of the request, if it has one."""
 
@@ -204,6 +210,7 @@ CoordinatorEffect: TypeAlias = (
     | StoreMetadata
     | DiscardCheckpoint
     | DiscardHandle
+    | DiscardSharedFiles
     | CheckpointTriggered
     | CheckpointCompleted
     | CheckpointAborted

@@ -17,17 +17,21 @@ from engine.configuration.backend_options import (
     STATE_BACKEND,
 )
 from engine.configuration.configuration import Configuration
-from engine.configuration.options import CHECKPOINT_DIRECTORY
+from engine.configuration.options import CHECKPOINT_DIRECTORY, CHECKPOINT_INCREMENTAL
 
 
 class StateBackendSettings(Struct, frozen=True):
-    """The backend, and what a database may take: memory, and a folder (None: the system's for such files)."""
+    """The backend, and what a database may take: memory, and a folder (None: the system's for such files).
+
+    ``incremental``: a checkpoint of a database stores only the files that the one before does not have.
+    """
 
     kind: str = HASHMAP
     local_directory: str | None = None
     block_cache_bytes: int = ROCKSDB_BLOCK_CACHE.default
     write_buffer_bytes: int = ROCKSDB_WRITE_BUFFER.default
     write_buffers: int = ROCKSDB_WRITE_BUFFERS.default
+    incremental: bool = False
 
 
 def state_backend_settings(configuration: Configuration) -> StateBackendSettings:
@@ -40,6 +44,7 @@ def state_backend_settings(configuration: Configuration) -> StateBackendSettings
         get(ROCKSDB_BLOCK_CACHE),
         get(ROCKSDB_WRITE_BUFFER),
         get(ROCKSDB_WRITE_BUFFERS),
+        get(CHECKPOINT_INCREMENTAL),
     )
 
 

@@ -26,6 +26,7 @@ from engine.checkpoint.events import (
     CheckpointTriggered,
     DiscardCheckpoint,
     DiscardHandle,
+    DiscardSharedFiles,
     RequestResolved,
     StartTimer,
     StoreMetadata,
@@ -194,6 +195,10 @@ class JobDriver(ABC):
         for path in handle.paths:
             self.storage.delete(path)
 
+    def _discard_shared_files(self, effect: DiscardSharedFiles) -> None:
+        for path in effect.paths:
+            self.storage.delete(path)
+
     def _job_failed(self, effect: JobFailed) -> None:
         """The driver first; then what nobody wants to go on from is deleted, if the storage lets us."""
         self.job_failed(effect)
@@ -214,6 +219,7 @@ _METHODS: Final[dict[type, str]] = {
     StoreMetadata: "store_metadata",
     DiscardCheckpoint: "_discard_checkpoint",
     DiscardHandle: "_discard_handle",
+    DiscardSharedFiles: "_discard_shared_files",
     CheckpointTriggered: "_checkpoint_triggered",
     CheckpointCompleted: "_checkpoint_completed",
     CheckpointAborted: "checkpoint_aborted",

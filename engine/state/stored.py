@@ -96,14 +96,27 @@ class EncodedOperator(msgspec.Struct, frozen=True, array_like=True):
     native: NativeState | None = None
 
 
+SHARED = "shared/"
+"""Where the files lie that several checkpoints have in common."""
+
+
 class StateFile(msgspec.Struct, frozen=True, array_like=True):
-    """A file of a checkpoint that is one table of an operator's database, and that never changes."""
+    """A file of a checkpoint that is one table of an operator's database, and that never changes.
+
+    ``path`` is "" where a task says that it is stored already, and only then (Flink:
+    PlaceholderStreamStateHandle): the metadata of a checkpoint has the path of every file.
+    """
 
     operator_id: str
     name: str
     path: str
     length: int
     sha256: str
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other checkpoints may have it, too."""
+        return not self.path or self.path.startswith(SHARED)
 
 
 class NativePart(msgspec.Struct, frozen=True):

@@ -3,7 +3,8 @@
 - The database is opened when there is state to keep. Which states it holds, and with what types, is kept
   beside it and goes into every snapshot, with those that the job no longer asks for.
 - The synchronous part of a snapshot is RocksDB's own checkpoint: what is in memory is written out, and the
-  files are linked. Tables that the last complete checkpoint has stored already are named instead of read.
+  files are linked. Tables that the last complete checkpoint has stored already are named instead of read; if
+  checkpoints are incremental, they are not stored again either, so that each costs what has changed.
 - A restore takes the largest of the stored databases as it is, cuts it down to the own key groups, and
   copies those of the others into it. What a hashmap backend has stored is written into it as well.
 """
@@ -100,7 +101,14 @@ class RocksDBStateBackend(KeyedStateBackend):
         exported = partial(
             export_checkpoint, files, descriptions, self.key_group_range, self.max_parallelism, self._settings
         )
-        taken = NativeSnapshot(descriptions, self._sequence.next, files, self._stored_files, exported)
+        taken = NativeSnapshot(
+            descriptions,
+            self._sequence.next,
+            files,
+            self._stored_files,
+            exported,
+            self._settings.incremental,
+        )
         if checkpoint_id is not None:
             self._snapshots[checkpoint_id] = taken
         return taken
@@ -131,7 +139,11 @@ class RocksDBStateBackend(KeyedStateBackend):
         base = max(parts, key=NativePart.length)
         database = self._database = open_part(base, self._settings, read_only=False)
         clip(database, base.low, base.high)
-        self._stored_files = dict(base.files)
+        self._stored_files = {
+            name: file
+            for name, file in base.files.items()
+            if file.is_shared or not self._settings.incremental
+        }
         for part in parts:
             for name, table in part.state.tables.items():
                 self._describe(name, table)

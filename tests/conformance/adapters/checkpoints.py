@@ -9,6 +9,7 @@ from engine.checkpoint.redistribution import (
     effective_max_parallelism,
     redistribute,
 )
+from engine.checkpoint.shared_registry import SharedStateRegistry
 from engine.checkpoint.store import CompletedCheckpointStore
 from engine.key_groups import operator_id
 from engine.state.stored import SnapshotIndex
@@ -107,10 +108,32 @@ def mapping(given: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
+def shared_files(given: dict[str, Any]) -> dict[str, Any]:
+    registry = SharedStateRegistry()
+    trace = []
+    for name, checkpoint_id, *arguments in given["events"]:
+        step: dict[str, Any] = {"op": name, "discarded": []}
+        if name == "register":
+            answers = [registry.register(checkpoint_id, key, path) for key, path in arguments[0]]
+            step["kept"] = [kept for kept, _ in answers]
+            step["discarded"] = [path for _, path in answers if path is not None]
+        elif name == "completed":
+            registry.completed(checkpoint_id)
+        elif name == "unregister_unused":
+            step["discarded"] = registry.unregister_unused(checkpoint_id)
+            # Ours never keep the folder of a checkpoint for the sake of what it shares: that lies elsewhere.
+            step["checkpoints_still_referenced"] = []
+        else:
+            raise ValueError(f"unknown event {name!r}")
+        trace.append(step)
+    return {"trace": trace}
+
+
 ADAPTERS = {
     "checkpoint.retention": retention,
     "opstate.repartition": repartition,
     "restore.mapping": mapping,
+    "state.shared_registry": shared_files,
 }
 
 GIVEN = {"opstate.repartition": ("state_name_iteration_order",)}

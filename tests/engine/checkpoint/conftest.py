@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from engine.checkpoint.coordinator import CheckpointCoordinator
 from engine.checkpoint.events import (
@@ -43,7 +44,7 @@ from engine.messages import (
     TriggerCheckpoint,
 )
 from engine.operators.base import Operator
-from engine.state.stored import SnapshotIndex
+from engine.state.stored import SnapshotIndex, StateFile
 
 SOURCES = (TaskId(0, 0), TaskId(0, 1))
 SINK = TaskId(1, 0)
@@ -107,9 +108,14 @@ class Desk:
         return StateHandle(f"chk-{checkpoint_id}/{task.vertex}-{task.subtask}", 1, "", index)
 
     def acknowledge(
-        self, task: TaskId, checkpoint_id: int, attempt: str = "", finished: bool = False
+        self,
+        task: TaskId,
+        checkpoint_id: int,
+        attempt: str = "",
+        finished: bool = False,
+        files: Sequence[StateFile] = (),
     ) -> list[CoordinatorEffect]:
-        handle = self.file(task, checkpoint_id)
+        handle = replace(self.file(task, checkpoint_id), files=tuple(files))
         message = AcknowledgeCheckpoint(
             AttemptId(attempt or self.attempt), task, checkpoint_id, handle, finished
         )
