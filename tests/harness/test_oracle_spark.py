@@ -182,7 +182,18 @@ def test_each_planted_row_is_found_in_its_scenario_and_nowhere_else(spark: Spark
     assert len(planted) == len(certain) * len(PLANTS)
 
 
-@pytest.mark.parametrize("name", ["periodic_page_views", "sessions", "sliding_word_count", "window_sum"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "behaviour_patterns",
+        "flight_delays",
+        "interval_join",
+        "periodic_page_views",
+        "sessions",
+        "sliding_word_count",
+        "window_sum",
+    ],
+)
 def test_a_planted_row_is_no_choice_that_a_run_of_event_time_can_have_made(
     name: str, spark: SparkSession
 ) -> None:

@@ -1,0 +1,338 @@
+"""Delays per airport, airline and day: windows of event time, late flights beside them, names by broadcast.
+
+Flights come in the order in which they leave, their timestamps are those of the timetable; so who leaves two
+hours late is behind the watermark, and around midnight his day may be over. Such a flight goes to the side
+output. The delays of a day are aggregated as flights come in; when the day is over, its row waits until the
+name of the airline is known, which a small table tells that is broadcast. The rows that wait are keyed state,
+the table is broadcast state, and a record of the table goes through the rows that wait for it.
+
+Which flights are late depends on how far time had come, which is for the run to say. So a day's row lists its
+flights and a late flight gives a row of its own: the oracles take the lists where they can be, and work the
+delays out anew. A restored job begins from no watermark and may open a day again that it had given out, for
+flights that came too late for the first row.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from engine.broadcast_functions import KeyedBroadcastProcessFunction
+from engine.durations import Duration, Time
+from engine.functions import AggregateFunction, ProcessFunction, RuntimeContext
+from engine.output_tag import OutputTag
+from engine.state.descriptors import ListStateDescriptor, MapStateDescriptor
+from engine.types import Types
+from engine.watermarks.strategy import WatermarkStrategy
+from engine.windows.assigners import TumblingEventTimeWindows
+from engine.windows.functions import ProcessWindowFunction, WindowContext
+from harness.chance import Chance
+from harness.family import Declared, JobIO, Records, Role, Rows, Workload
+from scenarios import _lateness as lateness
+from scenarios._labelled import LabelledSource
+from scenarios._streams import StreamSource, part_of
+from scenarios.flights import AIRPORTS, FIRST_DEPARTURE_MS, MINUTE_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from engine.datastream import DataStream
+    from engine.environment import StreamExecutionEnvironment
+    from harness.scenario import InputRecord
+
+name = "flight_delays"
+generator_version = 1
+declares = True
+tasks: dict[str, Role] = {
+    "flights": "source",
+    "airlines": "source",
+    "days": "keyed",
+    "late": "keyed",
+    "names": "keyed",
+    "table": "sink",
+}
+record_schema = "carrier STRING, number BIGINT, delay INT, airline STRING"
+row_schema = "kind STRING, key STRING, at BIGINT, value STRING, delay BIGINT, worst BIGINT"
+
+DAY_MS: Final = 24 * 60 * MINUTE_MS
+BOUND_MS: Final = 120 * MINUTE_MS
+"""How late a flight may leave without being late for its day."""
+
+ORIGIN_SQL = "substring(split, length('flights-') + 1)"
+DAY_END_SQL = f"(timestamp - timestamp % {DAY_MS} + {DAY_MS})"
+oracle_sql = f"""
+WITH {lateness.arrivals_sql(f"concat({ORIGIN_SQL}, ' ', carrier)", "string(number)", DAY_END_SQL, BOUND_MS)},
+  airlines AS (
+    SELECT scenario_id, carrier, airline FROM records WHERE startswith(split, 'airlines-')
+  ),
+  members AS (
+    SELECT scenario_id, concat({ORIGIN_SQL}, ' ', airlines.airline) AS key,
+      {DAY_END_SQL} - {DAY_MS} AS at, number, coalesce(delay, 0) AS delay, may_be_late
+    FROM arrivals JOIN airlines USING (scenario_id, carrier)
+    WHERE startswith(split, 'flights-') AND NOT is_late
+  ),
+  days AS (
+    SELECT scenario_id, key, at, sort_array(collect_list(number)) AS numbers,
+      collect_list(number) FILTER (WHERE NOT may_be_late) AS certain
+    FROM members GROUP BY ALL
+  ),
+  said AS (
+    SELECT scenario_id, key, at, collect_list(numbers) AS lists,
+      sort_array(flatten(collect_list(numbers))) AS numbers
+    FROM (
+      SELECT *, transform(split(value, ','), each -> try_cast(each AS BIGINT)) AS numbers
+      FROM declared WHERE kind = 'day'
+    )
+    GROUP BY ALL
+  ),
+  judged AS (
+    SELECT days.*, lists, coalesce(
+      days.numbers = said.numbers AND exists(lists, each -> size(array_except(certain, each)) = 0), false
+    ) AS can_be
+    FROM days LEFT JOIN said
+    ON days.scenario_id = said.scenario_id AND days.key = said.key AND days.at = said.at
+  ),
+  rows AS (
+    SELECT scenario_id, key, at, explode(if(can_be, lists, array(numbers))) AS flights FROM judged
+  )
+SELECT scenario_id, '{lateness.LATE}' AS kind, key, timestamp AS at, value, 0L AS delay, 0L AS worst
+FROM arrivals WHERE is_late
+UNION ALL
+SELECT scenario_id, 'day', key, at, concat_ws(',', transform(sort_array(flights), each -> string(each))),
+  sum(delay), max(greatest(delay, 0))
+FROM rows JOIN members USING (scenario_id, key, at)
+WHERE array_contains(flights, number)
+GROUP BY scenario_id, key, at, flights
+"""
+
+DAY = "day"
+CARRIERS = {"AA": "American", "DL": "Delta", "UA": "United", "WN": "Southwest"}
+FLIGHTS, AIRLINES = "flights", "airlines"
+WATERMARKS = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(BOUND_MS))
+
+TEXT, NUMBER = Types.STRING(), Types.LONG()
+ROW = Types.TUPLE([TEXT, TEXT, NUMBER, TEXT, NUMBER, NUMBER])
+DELAYS = Types.TUPLE([Types.LIST(NUMBER), NUMBER, NUMBER])
+DAY_OF_CARRIER = Types.TUPLE([TEXT, TEXT, NUMBER, TEXT, NUMBER, NUMBER])
+NAMES = MapStateDescriptor("names", TEXT, TEXT)
+WAITING = ListStateDescriptor("waiting", DAY_OF_CARRIER)
+LATE = OutputTag(lateness.LATE)
+
+
+def generate(random: Random) -> Workload:
+    """Draw some days at up to three airports, often near midnight; of some carriers nobody knows the name."""
+    chance = Chance(random)
+    airports = AIRPORTS[: chance.weighted([(1, 3), (2, 3), (3, 2)])]
+    carriers = list(CARRIERS)[: chance.weighted([(1, 2), (2, 3), (4, 2)])]
+    pace = chance.choice([5, 60, 240])
+    longest_delay = chance.weighted([(100, 2), (400, 4), (1500, 2)])
+    interval = lateness.draw_interval(chance)
+    number = 0
+    records: dict[str, tuple[InputRecord, ...]] = {}
+    for airport in airports:
+        # Some days begin long before midnight, most of them shortly.
+        scheduled = chance.weighted([(0, 1), (17 * 60, 3)])
+        flights: list[tuple[int, InputRecord]] = []
+        for _ in range(chance.weighted([(0, 1), (chance.integer(1, 10), 4), (chance.integer(11, 25), 3)])):
+            number += 1
+            scheduled += chance.integer(0, 2 * pace)
+            share = chance.unit()
+            delay = None if chance.chance(0.05) else int(longest_delay * share * share) - 10
+            value = (chance.choice(carriers), number, delay, None)
+            departure = scheduled + (delay or 0)
+            flights.append((departure, (FIRST_DEPARTURE_MS + scheduled * MINUTE_MS, value)))
+        flights.sort(key=lambda flight: flight[0])
+        records[f"{FLIGHTS}-{airport}"] = tuple([record for _, record in flights])
+    known = carriers if chance.chance(0.7) else chance.sample(carriers, len(carriers) - 1)
+    records[f"{AIRLINES}-0"] = tuple(
+        [(time, (carrier, None, None, CARRIERS[carrier])) for time, carrier in enumerate(known)]
+    )
+    return Workload(records, {lateness.INTERVAL: interval, "flights": number, "carriers": len(carriers)})
+
+
+class Delays(AggregateFunction):
+    """Adds flights up to (their numbers, all their delay, the worst delay)."""
+
+    def create_accumulator(self) -> tuple[list[int], int, int]:
+        """No flight, no delay."""
+        return [], 0, 0
+
+    def add(self, value: tuple[str, str, int, int | None], accumulator: Any) -> tuple[list[int], int, int]:
+        """One flight; a cancelled one has no delay."""
+        numbers, delay, worst = accumulator
+        own = value[3] or 0
+        return [*numbers, value[2]], delay + own, max(worst, own)
+
+    def get_result(self, accumulator: Any) -> Any:
+        """All of it."""
+        return accumulator
+
+    def merge(self, acc_a: Any, acc_b: Any) -> tuple[list[int], int, int]:
+        """The flights of both."""
+        return [*acc_a[0], *acc_b[0]], acc_a[1] + acc_b[1], max(acc_a[2], acc_b[2])
+
+
+class TellDay(ProcessWindowFunction):
+    """Puts airport, carrier and day to the delays."""
+
+    def process(
+        self, key: tuple[str, str], context: WindowContext, elements: Iterable[tuple[list[int], int, int]]
+    ) -> Iterator[tuple[str, str, int, str, int, int]]:
+        """One row for each day; the next operator knows the airline's name."""
+        for numbers, delay, worst in elements:
+            listed = ",".join(map(str, sorted(numbers)))
+            yield *key, context.window().start, listed, delay, worst
+
+
+class WithName(KeyedBroadcastProcessFunction):
+    """Gives a carrier's rows out under the airline's name, as soon as that is known."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Bind the rows that wait."""
+        self._waiting = runtime_context.get_list_state(WAITING)
+
+    def process_element(
+        self, value: tuple[Any, ...], ctx: KeyedBroadcastProcessFunction.ReadOnlyContext
+    ) -> Iterator[tuple[Any, ...]]:
+        """A day's row, which waits if it must."""
+        airline = ctx.get_broadcast_state(NAMES).get(value[1])
+        if airline is None:
+            self._waiting.add(value)
+        else:
+            yield _named(value, airline)
+
+    def process_broadcast_element(
+        self, value: tuple[Any, ...], ctx: KeyedBroadcastProcessFunction.Context
+    ) -> list[tuple[Any, ...]]:
+        """A name, and the rows that waited for it in this subtask."""
+        carrier, *_, airline = value
+        ctx.get_broadcast_state(NAMES).put(carrier, airline)
+        released: list[tuple[Any, ...]] = []
+
+        def release(key: str, waiting: Any) -> None:
+            if key == carrier:
+                released.extend([_named(row, airline) for row in waiting.get()])
+                waiting.clear()
+
+        ctx.apply_to_keyed_state(WAITING, release)
+        return released
+
+
+def _named(row: tuple[Any, ...], airline: str) -> tuple[Any, ...]:
+    origin, _, *rest = row
+    return DAY, f"{origin} {airline}", *rest
+
+
+class LateFlight(ProcessFunction):
+    """Gives a late flight out as a row."""
+
+    def process_element(
+        self, value: tuple[str, str, int, int | None], ctx: ProcessFunction.Context
+    ) -> Iterator[tuple[Any, ...]]:
+        """One row."""
+        origin, carrier, number, _ = value
+        timestamp = ctx.timestamp()
+        assert timestamp is not None
+        yield _late_row(origin, timestamp, (carrier, number))
+
+
+def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
+    """Build flights -> days -> names -> table, airlines broadcast to names, and late flights beside them."""
+    lateness.set_interval(env, io)
+    log = LabelledSource(StreamSource(io.source(FLIGHTS), FLIGHTS), _from_origin)
+    flights = env.from_source(log, WATERMARKS, FLIGHTS).uid(FLIGHTS).set_parallelism(io.source_parallelism)
+    table = StreamSource(io.source(AIRLINES), AIRLINES)
+    airlines = env.from_source(table, None, AIRLINES).uid(AIRLINES).set_parallelism(io.source_parallelism)
+    days = (
+        flights.key_by(_origin_and_carrier, Types.TUPLE([TEXT, TEXT]))
+        .window(TumblingEventTimeWindows.of(Time.milliseconds(DAY_MS)))
+        .side_output_late_data(LATE)
+        .aggregate(Delays(), TellDay(), DELAYS, DAY_OF_CARRIER)
+    )
+    days = _keyed("days", days, io)
+    late = _keyed("late", days.get_side_output(LATE).process(LateFlight(), ROW), io)
+    names = days.key_by(_carrier, TEXT).connect(airlines.broadcast(NAMES)).process(WithName(), ROW)
+    rows = _keyed("names", names, io).union(late).key_by(_key_of_row, TEXT)
+    sink = rows.add_sink(io.sink("table")).name("table").uid("table")
+    sink.set_parallelism(io.sink_parallelism)
+
+
+def _keyed(name: str, stream: DataStream, io: JobIO) -> DataStream:
+    return stream.name(name).uid(name).set_parallelism(io.parallelism)
+
+
+def _from_origin(split: str, value: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return (origin, carrier, number, delay): the split says where a flight leaves."""
+    return split.removeprefix(f"{FLIGHTS}-"), *value[:3]
+
+
+def _origin_and_carrier(value: tuple[Any, ...]) -> tuple[str, str]:
+    return value[0], value[1]
+
+
+def _carrier(value: tuple[Any, ...]) -> str:
+    carrier: str = value[1]
+    return carrier
+
+
+def _key_of_row(row: tuple[Any, ...]) -> str:
+    key: str = row[1]
+    return key
+
+
+def _late_row(origin: str, timestamp: int, value: tuple[Any, ...]) -> tuple[str, str, int, str, int, int]:
+    return lateness.LATE, f"{origin} {value[0]}", timestamp, str(value[1]), 0, 0
+
+
+def _day_end_of(timestamp: int) -> int:
+    return timestamp - timestamp % DAY_MS + DAY_MS
+
+
+def expected(records: Records, declared: Declared) -> Rows:
+    """Add up the delays of each airport, airline and day, by the lists that the run tells if they can be."""
+    airlines: Any = [value for own in part_of(records, AIRLINES).values() for _, value in own]
+    names = {carrier: airline for carrier, _, _, airline in airlines}
+    said: dict[tuple[Any, Any], list[Any]] = defaultdict(list)
+    for kind, key, at, listed, *_ in declared.rows:
+        if kind == DAY:
+            said[key, at].append(listed)
+    rows: list[tuple[Any, ...]] = []
+    for split, own in part_of(records, FLIGHTS).items():
+        origin = split.removeprefix(f"{FLIGHTS}-")
+        kept, late = lateness.in_time(
+            {split: own}, declared, _day_end_of, partial(_late_row, origin), BOUND_MS
+        )
+        rows += late
+        days: dict[tuple[str, int], list[lateness.Arrival]] = defaultdict(list)
+        for flight in kept:
+            if flight.value[0] in names:
+                days[f"{origin} {names[flight.value[0]]}", _day_end_of(flight.timestamp)].append(flight)
+        for (key, day_end), flights in days.items():
+            at = day_end - DAY_MS
+            for listed in _lists(flights, day_end, said[key, at], declared.is_whole):
+                rows.append((DAY, key, at, *_delays(listed, flights)))
+    return rows
+
+
+def _lists(
+    flights: Sequence[lateness.Arrival], day_end: int, said: Sequence[Any], is_whole: bool
+) -> list[list[str]]:
+    """Give the flights of each row of a day by number, as the run tells them if that can be."""
+    numbers = Counter(str(flight.value[1]) for flight in flights)
+    certain = Counter(str(flight.value[1]) for flight in flights if not flight.may_miss(day_end))
+    lists = [str(listed).split(",") for listed in said]
+    told = Counter(number for listed in lists for number in listed)
+    # Who cannot have missed the day is in its first row, with all others of that kind.
+    first_is_there = any(certain <= Counter(listed) for listed in lists)
+    if first_is_there and (told == numbers if is_whole else told <= numbers):
+        return lists
+    return [] if not (is_whole or said) else [list(numbers.elements())]
+
+
+def _delays(listed: Sequence[str], flights: Sequence[lateness.Arrival]) -> tuple[str, int, int]:
+    """Work the columns of a row out from the flights that are in it."""
+    delay_of = {str(flight.value[1]): flight.value[2] or 0 for flight in flights}
+    delays = [delay_of[number] for number in listed]
+    return ",".join(sorted(listed, key=int)), sum(delays), max(0, *delays)
