@@ -123,7 +123,8 @@ def redistribute(
         if operator.operator_id not in effective and operator.has_state and not allow_non_restored_state:
             raise RestoreRefused(
                 f"checkpoint {metadata.checkpoint_id} has state of operator {_name(operator)}, which the job "
-                "lacks: give the operator its uid back, or allow state that is not restored"
+                "lacks: give the operator its uid back, or leave its state behind by"
+                " execution.state-recovery.ignore-unclaimed-state"
             )
     assignments: dict[tuple[str, int], RestoreAssignment] = {}
     for operator_id, parallelism, _, _ in vertices:

@@ -134,7 +134,8 @@ def plan_restores(
     """
     if metadata is None:
         return dict.fromkeys(layout.upstreams, AFRESH)
-    assignments = redistribute(metadata, _operators(graph))
+    allowed = graph.settings.recovery.ignore_unclaimed_state
+    assignments = redistribute(metadata, _operators(graph), allow_non_restored_state=allowed)
     in_flight = plan_in_flight(graph, layout, metadata)
     known = {operator.operator_id for operator in metadata.operators}
     plans: dict[TaskId, RestorePlan] = {}

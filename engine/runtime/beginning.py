@@ -1,12 +1,37 @@
-"""How a process begins with a job: the storage of its checkpoints, and what earlier processes left there."""
+"""How a process begins with a job: the storage of its checkpoints, and what the job goes on from.
+
+The rules this module lives by:
+
+- What the job's own folder holds comes first: a process that is started again goes on where the one before
+  was. A savepoint or checkpoint that is named is where the job begins anew, once: the folder remembers it,
+  and the same command typed again goes on from the job's own checkpoints.
+- Whether the job fits what is named is found out before anything in the folder changes.
+- What is named belongs to its user unless he lets the job claim it (restore_point.py).
+"""
 
 from __future__ import annotations
 
 import logging
 
+from msgspec.structs import replace
+
+from engine.checkpoint.metadata import CheckpointMetadata
+from engine.configuration import CLAIM, RecoverySettings
 from engine.graph import JobGraph
-from engine.runtime.recovery import Recovered, recover
+from engine.job.deployment import fit_max_parallelism, plan_restores
+from engine.job.layout import layout_of
+from engine.runtime.recovery import Recovered, files_of, metadata_path, recover
+from engine.runtime.restore_point import (
+    RESTORED_FROM,
+    NoRestorePoint,
+    as_own,
+    as_users,
+    own_checkpoint,
+    place_of,
+    read_restore_point,
+)
 from engine.runtime.result import JobExecutionResult
+from engine.runtime.starting_point import STARTING_POINT, StartingPoint, read_starting_point
 from engine.runtime.storage import CheckpointStorage, LocalCheckpointStorage, MemoryCheckpointStorage
 from engine.state.files import DamagedFile
 
@@ -24,14 +49,17 @@ def storage_of(graph: JobGraph) -> CheckpointStorage:
 def begin(graph: JobGraph, storage: CheckpointStorage) -> Recovered | JobExecutionResult:
     """Claim the job for this process; the result of a job that has finished already.
 
-    Raises DamagedFile where its latest checkpoint cannot be read.
+    Raises DamagedFile where its latest checkpoint cannot be read, and where it is to begin from a savepoint,
+    NoRestorePoint and what redistribution raises: a job that does not fit it.
     """
+    recovery = graph.settings.recovery
     try:
-        recovered = recover(storage, graph.settings.num_retained)
+        begins_from = _new_beginning(graph, storage)
+        recovered = recover(storage, graph.settings.num_retained, begins_from)
     except DamagedFile as error:
         raise located(error, storage) from error
     if not recovered.finished:
-        return recovered
+        return with_starting_point(recovered, storage, recovery, graph.settings.num_retained)
     _logger.warning(
         "job %r has finished already: nothing is done; to run it again give it another name or another"
         " execution.checkpointing.dir than %s",
@@ -41,8 +69,62 @@ def begin(graph: JobGraph, storage: CheckpointStorage) -> Recovered | JobExecuti
     return JobExecutionResult(graph.job_id, graph.name, 0, 0, 0, 0, already_finished=True)
 
 
+def _new_beginning(graph: JobGraph, storage: CheckpointStorage) -> StartingPoint | None:
+    """What the job is told to begin from, unless it has done so already."""
+    recovery = graph.settings.recovery
+    if recovery.path is None:
+        return None
+    place = place_of(recovery.path)
+    if STARTING_POINT in storage.list(STARTING_POINT) and read_starting_point(storage).path == place:
+        return None
+    point = read_restore_point(recovery.path)
+    metadata = as_users(point.metadata)
+    fitted = fit_max_parallelism(graph, metadata)
+    plan_restores(fitted, layout_of(fitted), metadata)
+    own = own_checkpoint(point, storage.root) if isinstance(storage, LocalCheckpointStorage) else 0
+    return StartingPoint(place, metadata.checkpoint_id, recovery.claim_mode, own)
+
+
+def with_starting_point(
+    recovered: Recovered, storage: CheckpointStorage, recovery: RecoverySettings, num_retained: int
+) -> Recovered:
+    """Put what the job has begun from among its checkpoints, for as long as it is needed.
+
+    Raises NoRestorePoint, DamagedFile.
+    """
+    begun = recovered.starting_point
+    if not begun.path:
+        return recovered
+    is_claimed = (begun.claim_mode if recovery.path is None else recovery.claim_mode) == CLAIM
+    if recovered.checkpoints and not is_claimed:
+        return recovered
+    try:
+        point = read_restore_point(begun.path)
+    except NoRestorePoint:
+        if recovered.checkpoints:
+            # It was deleted when they took its place.
+            return recovered
+        raise
+    if begun.own_checkpoint:
+        metadata, claimed = point.metadata, _own_files(point.metadata)
+    else:
+        storage.mount(RESTORED_FROM, point.base)
+        metadata, claimed = point.mounted, tuple(point.own_files)
+    if len(recovered.checkpoints) >= num_retained:
+        for path in claimed:
+            storage.delete(path)
+        return recovered
+    if not is_claimed:
+        return replace(recovered, checkpoints=(as_users(metadata),))
+    return replace(recovered, checkpoints=(as_own(metadata), *recovered.checkpoints), claimed=claimed)
+
+
+def _own_files(metadata: CheckpointMetadata) -> tuple[str, ...]:
+    return (metadata_path(metadata.checkpoint_id), *sorted(files_of(metadata)))
+
+
 def located(error: DamagedFile, storage: CheckpointStorage) -> DamagedFile:
     """The same error with the path that a user can look at."""
     if not isinstance(storage, LocalCheckpointStorage):
         return error
-    return DamagedFile(f"{storage.root}/{error.path}", error.what, error.mend)
+    return DamagedFile(storage.place_of(error.path), error.what, error.mend)

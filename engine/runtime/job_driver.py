@@ -5,7 +5,9 @@ attempt (``Execution``), or in workers that make them anew for each checkpoint (
 asks for does not, and stands here once:
 
 - Deploying reads the checkpoint; what cannot be read ends the job, since trying again reads the same.
-- Checkpoints and stored snapshots that nobody needs any more are deleted.
+- Checkpoints and stored snapshots that nobody needs any more are deleted: also those from before the point
+  that the job has begun from, once it has a checkpoint of its own.
+- Somebody may ask for a savepoint, or for the end of the job (requests.py).
 - Whoever watches is told of attempts and of the fate of each checkpoint.
 """
 
@@ -42,6 +44,7 @@ from engine.job.events import (
     CancelTasks,
     Deploy,
     DeploymentFailed,
+    JobCanceled,
     JobFailed,
     JobFinished,
     MasterEvent,
@@ -52,7 +55,9 @@ from engine.job.master import JobMaster
 from engine.job.restart import Chance, restart_strategy
 from engine.messages import AttemptId, Send
 from engine.protocol_points import COMPLETED, COORDINATOR, TRIGGERED, Probe
-from engine.runtime.recovery import RecoverableStorage, Recovered, discard_checkpoint, sweep
+from engine.runtime.recovery import RecoverableStorage, Recovered, discard_checkpoint, retire, sweep
+from engine.runtime.requests import JobRequest, RequestDesk, Respond, publish_metadata
+from engine.runtime.starting_point import STARTING_POINT
 from engine.task.events import DiscardSnapshot, HoldSnapshot, StartTaskTimer, StoreSnapshot
 
 
@@ -70,10 +75,16 @@ class JobDriver(ABC):
         self.storage = storage
         self.probe = probe
         self.master = JobMaster(
-            CheckpointCoordinator(graph.job_id, graph.name, settings, store),
+            CheckpointCoordinator(
+                graph.job_id, graph.name, settings, store, recovered.starting_point.last_id + 1
+            ),
             restart_strategy(settings.restarts, self.chance),
             recovered.incarnation,
+            settings.timeout_ms,
         )
+        self.desk = RequestDesk(graph.job_id, settings.savepoint_directory)
+        self._recovered = recovered
+        self._former = recovered.former
 
     # What a driver provides.
 
@@ -121,6 +132,12 @@ class JobDriver(ABC):
         """Keeps jobs that failed together from restarting together; a driver that repeats runs seeds it."""
         return Random().random
 
+    def job_canceled(self, effect: JobCanceled) -> None:
+        """For drivers that have to put something in order before checkpoints are deleted."""
+
+    def mount(self, folder: str, place: str) -> None:
+        """Let a folder of the storage lead to where somebody wants his savepoint."""
+
     def job_graph(self) -> JobGraph:
         """The graph for the next attempt; a driver that rescales returns another than last time."""
         return self.graph
@@ -140,13 +157,37 @@ class JobDriver(ABC):
     def checkpoint_aborted(self, effect: CheckpointAborted) -> None:
         """For drivers that keep records."""
 
-    def request_resolved(self, effect: RequestResolved) -> None:
-        """For drivers that pass on what a user asks for."""
-
     def answered_too_late(self, effect: AnsweredTooLate) -> None:
         """For drivers that keep records."""
 
     # What is the same for all.
+
+    def request(self, request: JobRequest, respond: Respond) -> None:
+        """Somebody wants something of the job; ``respond`` is called once, perhaps at once."""
+        event = self.desk.take(request, respond)
+        if event is not None:
+            self.master_event(event)
+
+    def publish(self, metadata: CheckpointMetadata) -> None:
+        """Make a checkpoint complete; raises OSError, and then it is certainly not there."""
+        begins_from = self.desk.starting_point(metadata)
+        publish_metadata(self.storage, metadata, begins_from, self._recovered.starting_point)
+
+    def forget_checkpoints(self, outcome: JobOutcome) -> None:
+        """Delete what is not to outlive the job."""
+        if outcome is JobOutcome.FINISHED:
+            if self.desk.stopped_with:
+                sweep(self.storage, (), self._recovered.starting_point.spared)
+            else:
+                retire(self.storage, self._recovered.starting_point.spared)
+        elif is_retained(self.graph.settings.retention, outcome):
+            return
+        else:
+            if not self.desk.stopped_with:
+                self.storage.delete(STARTING_POINT)
+            sweep(self.storage, (), self._recovered.starting_point.spared)
+        for path in self._recovered.claimed:
+            self.storage.delete(path)
 
     def master_event(self, event: MasterEvent) -> None:
         """Hand an event to the job master and carry out what follows."""
@@ -179,15 +220,32 @@ class JobDriver(ABC):
         self.start_tasks(begin_with)
 
     def _checkpoint_triggered(self, effect: CheckpointTriggered) -> None:
+        leads = self.desk.begun(effect) if effect.number else None
+        if leads is not None:
+            self.mount(*leads)
         self.probe(TRIGGERED, COORDINATOR, effect.checkpoint_id)
         self.checkpoint_triggered(effect)
 
     def _checkpoint_completed(self, effect: CheckpointCompleted) -> None:
         self.probe(COMPLETED, COORDINATOR, effect.checkpoint_id)
         self.checkpoint_completed(effect)
+        if self._former:
+            retained = [each.checkpoint_id for each in self.master.coordinator.store.retained]
+            for checkpoint_id in self._former:
+                if checkpoint_id not in retained:
+                    discard_checkpoint(self.storage, checkpoint_id)
+            self._former = ()
 
     def _discard_checkpoint(self, effect: DiscardCheckpoint) -> None:
-        discard_checkpoint(self.storage, effect.checkpoint_id)
+        claimed = self._recovered.claimed
+        if claimed and effect.checkpoint_id == self._recovered.checkpoints[0].checkpoint_id:
+            for path in claimed:
+                self.storage.delete(path)
+        else:
+            discard_checkpoint(self.storage, effect.checkpoint_id, effect.kind)
+
+    def _request_resolved(self, effect: RequestResolved) -> None:
+        self.desk.resolved(effect)
 
     def _discard_handle(self, effect: DiscardHandle | DiscardSnapshot) -> None:
         handle = effect.handle
@@ -202,9 +260,21 @@ class JobDriver(ABC):
     def _job_failed(self, effect: JobFailed) -> None:
         """The driver first; then what nobody wants to go on from is deleted, if the storage lets us."""
         self.job_failed(effect)
-        if not is_retained(self.graph.settings.retention, JobOutcome.FAILED):
-            with suppress(OSError):
-                sweep(self.storage, ())
+        with suppress(OSError):
+            self.forget_checkpoints(JobOutcome.FAILED)
+        self.desk.ended(effect.cause)
+
+    def _job_canceled(self, effect: JobCanceled) -> None:
+        """In the same order."""
+        self.job_canceled(effect)
+        with suppress(OSError):
+            self.forget_checkpoints(JobOutcome.CANCELED)
+        self.desk.ended()
+
+    def _job_finished(self, effect: JobFinished) -> None:
+        """The driver deletes the checkpoints: it knows when no write is under way any more."""
+        self.job_finished(effect)
+        self.desk.ended()
 
     def _too_many_failures(self, effect: TooManyFailures) -> None:
         """The job master has already acted on it."""
@@ -223,13 +293,14 @@ _METHODS: Final[dict[type, str]] = {
     CheckpointTriggered: "_checkpoint_triggered",
     CheckpointCompleted: "_checkpoint_completed",
     CheckpointAborted: "checkpoint_aborted",
-    RequestResolved: "request_resolved",
+    RequestResolved: "_request_resolved",
     AnsweredTooLate: "answered_too_late",
     TooManyFailures: "_too_many_failures",
     Deploy: "_deploy",
     CancelTasks: "cancel_tasks",
     StartRestartTimer: "start_timer",
-    JobFinished: "job_finished",
+    JobFinished: "_job_finished",
     JobFailed: "_job_failed",
+    JobCanceled: "_job_canceled",
 }
 """By name, not bound: an execution that held its own methods would be garbage for the collector to find."""

@@ -37,17 +37,19 @@ from engine.checkpoint.events import (
     StoreMetadata,
     TriggerRequested,
 )
-from engine.checkpoint.metadata import encode_metadata
+from engine.checkpoint.retention import JobOutcome
 from engine.checkpoint.storing import delete_unstored, store_encoded
 from engine.graph import JobGraph
-from engine.job.events import Deploy, JobFailed, JobFinished, StartJob, StartRestartTimer
+from engine.job.events import Deploy, JobCanceled, JobFailed, JobFinished, StartJob, StartRestartTimer
 from engine.job.master import JobState
 from engine.messages import NotifyCheckpointAborted, NotifyCheckpointComplete, Send, TriggerCheckpoint
 from engine.protocol_points import COORDINATOR, METADATA_WRITTEN, Probe, no_probe
 from engine.runtime.beginning import begin, located, storage_of
 from engine.runtime.execution import Execution
-from engine.runtime.recovery import Recovered, metadata_path, retire
-from engine.runtime.result import JobExecutionFailed, JobExecutionResult
+from engine.runtime.recovery import Recovered
+from engine.runtime.request_folder import RequestFolder
+from engine.runtime.requests import JobRequest, Respond
+from engine.runtime.result import JobCancelled, JobExecutionFailed, JobExecutionResult
 from engine.runtime.storage import CheckpointStorage
 from engine.state.files import DamagedFile
 from engine.state.snapshot import encode_task_snapshot
@@ -67,7 +69,8 @@ from engine.task.task import Task
 _logger = logging.getLogger(__name__)
 
 _TO_TASK: Final = (TriggerCheckpoint, NotifyCheckpointComplete, NotifyCheckpointAborted)
-LONGEST_WAIT_SECONDS: Final = 0.5
+LONGEST_WAIT_SECONDS: Final = 0.2
+REQUEST_LOOK_MS: Final = 200
 GARBAGE_THRESHOLD: Final = 100_000
 """Buffers are many young objects that die young; the default of 700 spends a third of the time looking."""
 
@@ -121,6 +124,8 @@ class LocalExecution(Execution):
         self._running: list[Task] = []
         self._now = 0
         self._failure: str | None = None
+        self._requests = RequestFolder.of(storage)
+        self._next_look_ms = 0
 
     # The loop.
 
@@ -131,7 +136,7 @@ class LocalExecution(Execution):
             with _few_garbage_collections():
                 self._now = _wall_clock_ms()
                 self.master_event(StartJob())
-                while self.master.state not in (JobState.FINISHED, JobState.FAILED):
+                while not self.master.state.is_terminal:
                     if not self._round():
                         self._wait()
         except BaseException:
@@ -141,6 +146,8 @@ class LocalExecution(Execution):
             self._writer.shutdown(wait=True)
         if self._failure is not None:
             raise JobExecutionFailed(f"job {self.graph.name!r} failed: {self._failure}")
+        if self.master.state is JobState.CANCELED:
+            raise JobCancelled(f"job {self.graph.name!r} was cancelled")
         return JobExecutionResult(
             self.graph.job_id,
             self.graph.name,
@@ -148,7 +155,12 @@ class LocalExecution(Execution):
             self.attempts,
             self.checkpoints,
             self._records_before + self._records_read(),
+            stopped_with=self.desk.stopped_with,
         )
+
+    def submit(self, request: JobRequest, respond: Respond) -> None:
+        """Ask for something from another thread; ``respond`` is called in the one that runs the job."""
+        self._written.put(lambda: self.request(request, respond))
 
     def _round(self) -> bool:
         """Give everyone one turn; whether anyone had use for it."""
@@ -186,6 +198,8 @@ class LocalExecution(Execution):
     def _handle_events(self) -> bool:
         """Messages, finished writes and due timers."""
         progress = False
+        if self._now >= self._next_look_ms:
+            self._look_for_requests()
         while not self._written.empty():
             self._written.get()()
             progress = True
@@ -206,6 +220,12 @@ class LocalExecution(Execution):
                 self.task_event(receiver, message)
         return progress
 
+    def _look_for_requests(self) -> None:
+        """Other processes leave theirs in the job's folder."""
+        self._next_look_ms = self._now + REQUEST_LOOK_MS
+        if self._requests is not None:
+            self._requests.look(self.request)
+
     def _wait(self) -> None:
         """Nothing can happen before a write finishes or a timer is due."""
         if self._request_final_checkpoint():
@@ -225,6 +245,8 @@ class LocalExecution(Execution):
         coordinator = self.master.coordinator
         if not self.tasks or coordinator.pending or self._writes or not self.graph.settings.enabled:
             return False
+        if self.master.ending is not None:
+            return False
         if any(task.state not in (TaskState.ENDED_DATA, TaskState.FINISHED) for task in self.tasks.values()):
             return False
         self.master_event(TriggerRequested())
@@ -237,7 +259,7 @@ class LocalExecution(Execution):
         read = self._records_read()
         is_due = read - self._records_at_trigger >= interval_records
         self._sources_wait = is_due and bool(self.master.coordinator.pending)
-        if is_due and not self._sources_wait:
+        if is_due and not self._sources_wait and self.master.ending is None:
             self._records_at_trigger = read
             self.master_event(TriggerRequested())
 
@@ -282,7 +304,7 @@ class LocalExecution(Execution):
 
         def write() -> Callable[[], None]:
             try:
-                encoded = encode_task_snapshot(effect.snapshot)
+                encoded = encode_task_snapshot(effect.snapshot, effect.canonical)
             except Exception as error:
                 failure = error
                 return lambda: self._encoding_failed(task, failure)
@@ -313,14 +335,12 @@ class LocalExecution(Execution):
     def store_metadata(self, effect: StoreMetadata) -> None:
         """Publish in the second thread; a failure is reported once the metadata is certainly not there."""
         checkpoint_id = effect.metadata.checkpoint_id
-        path = metadata_path(checkpoint_id)
 
         def publish() -> Callable[[], None]:
             try:
-                self._storage.publish(path, encode_metadata(effect.metadata))
+                self.publish(effect.metadata)
             except OSError as error:
                 reason = str(error)
-                self._storage.delete(path)
                 return lambda: self.master_event(MetadataFailed(checkpoint_id, reason))
             return lambda: self._published(checkpoint_id)
 
@@ -380,13 +400,24 @@ class LocalExecution(Execution):
 
     def job_finished(self, effect: JobFinished) -> None:
         """Say so durably, once no write is under way any more; then the checkpoints are not needed."""
-        while self._writes:
-            self._written.get()()
-        retire(self._storage)
+        self._end_writes()
+        self.forget_checkpoints(JobOutcome.FINISHED)
 
     def job_failed(self, effect: JobFailed) -> None:
         """The checkpoints stay: a mended job goes on from them."""
         self._failure = effect.cause
+
+    def job_canceled(self, effect: JobCanceled) -> None:
+        """What is still written is waited for, so that it is deleted or kept with the rest."""
+        self._end_writes()
+
+    def mount(self, folder: str, place: str) -> None:
+        """A savepoint goes where its user wants it."""
+        self._storage.mount(folder, place)
+
+    def _end_writes(self) -> None:
+        while self._writes:
+            self._written.get()()
 
     def _cancel_all(self) -> None:
         """The loop is left by an exception: let go of files and open transactions."""

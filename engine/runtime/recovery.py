@@ -8,25 +8,40 @@ The directory alone decides: no other memory of the job survives its process.
   that a half-deleted checkpoint is none.
 - ``finished``: the job has finished. It is written before the checkpoints are deleted, so that a restart in
   between does not begin afresh, but deletes the rest of them.
-- Every other file under ``chk-<n>`` that no complete checkpoint lists was left by a process that died, and is
-  deleted. What has another name is not ours, and stays: a copy ``chk-7.bak``, say.
+- ``starting-point``: what the job has begun from, if not from nothing (starting_point.py). Checkpoints from
+  before are not restored; they are deleted once one that comes after it is complete.
+- Every other file under ``chk-<n>`` or ``shared`` that no complete checkpoint lists was left by a process
+  that died, and is deleted. What has another name is not ours, and stays: a copy ``chk-7.bak``, say.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Final, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from engine.checkpoint.metadata import CheckpointMetadata, decode_metadata
 from engine.checkpoint.store import CompletedCheckpointStore
+from engine.messages import CHECKPOINT, Kind, checkpoint_folder
+from engine.runtime.starting_point import (
+    FROM_NOTHING,
+    STARTING_POINT,
+    StartingPoint,
+    read_starting_point,
+    write_starting_point,
+)
+from engine.state.files import DamagedFile
+from engine.state.stored import SHARED
 
 FINISHED = "finished"
 INCARNATION = "incarnation-"
 METADATA = "_metadata"
 
 _CHECKPOINT_FILE: Final = re.compile(r"chk-(0|[1-9][0-9]*)/(.+)")
+_SHARED_FILE: Final = re.compile(re.escape(SHARED) + r"chk-(0|[1-9][0-9]*)\..+")
 _MARKER: Final = re.compile(INCARNATION + "([1-9][0-9]*)")
 
 
@@ -41,6 +56,10 @@ class RecoverableStorage(Protocol):
         """All files under a prefix, sorted."""
         ...
 
+    def publish(self, path: str, data: bytes) -> None:
+        """Write a file durably, so that it is seen whole or not at all."""
+        ...
+
     def delete(self, path: str) -> None:
         """Delete a file; one that is not there is fine."""
         ...
@@ -51,65 +70,123 @@ class RecoverableStorage(Protocol):
 
 
 class Recovered(Struct, frozen=True):
-    """What was found: who we are, and the complete checkpoints, oldest first."""
+    """What was found: who we are, and the complete checkpoints to go on from, oldest first.
+
+    ``former`` are the ids of those from before the starting point. ``claimed`` are the files of the oldest of
+    ``checkpoints`` where it lies elsewhere and is to be deleted all the same.
+    """
 
     incarnation: int
     checkpoints: tuple[CheckpointMetadata, ...]
     finished: bool
+    starting_point: StartingPoint = FROM_NOTHING
+    former: tuple[int, ...] = ()
+    claimed: tuple[str, ...] = ()
 
 
-def metadata_path(checkpoint_id: int) -> str:
+def metadata_path(checkpoint_id: int, kind: Kind = CHECKPOINT) -> str:
     """Where the metadata of a checkpoint lies."""
-    return f"chk-{checkpoint_id}/{METADATA}"
+    return f"{checkpoint_folder(checkpoint_id, kind)}/{METADATA}"
 
 
-def discard_checkpoint(storage: RecoverableStorage, checkpoint_id: int) -> None:
+def discard_checkpoint(storage: RecoverableStorage, checkpoint_id: int, kind: Kind = CHECKPOINT) -> None:
     """Delete a checkpoint, its metadata first."""
-    storage.delete(metadata_path(checkpoint_id))
-    for path in storage.list(f"chk-{checkpoint_id}/"):
+    storage.delete(metadata_path(checkpoint_id, kind))
+    for path in storage.list(f"{checkpoint_folder(checkpoint_id, kind)}/"):
         storage.delete(path)
 
 
-def recover(storage: RecoverableStorage, num_retained: int) -> Recovered:
+def recover(
+    storage: RecoverableStorage, num_retained: int, begins_from: StartingPoint | None = None
+) -> Recovered:
     """Claim an incarnation, read what is complete, delete what nobody needs.
+
+    ``begins_from`` is what the job shall begin from now, whatever it was before.
 
     Raises DamagedFile where the metadata of a retained checkpoint cannot be read: going on from an older one
     would commit again what the damaged one covers.
     """
     paths = storage.list("")
     incarnation = _claim(storage, paths)
-    if not paths:
-        return Recovered(incarnation, (), finished=False)
-    if FINISHED in paths:
-        sweep(storage, ())
-        return Recovered(incarnation, (), finished=True)
     found = [_CHECKPOINT_FILE.fullmatch(path) for path in paths]
     ids = sorted(int(match[1]) for match in found if match is not None and match[2] == METADATA)
+    point = _starting_point(storage, paths, ids, begins_from)
+    if point.had_finished:
+        storage.delete(FINISHED)
+        point = replace(point, had_finished=False)
+        write_starting_point(storage, point)
+    elif FINISHED in paths:
+        sweep(storage, (), point.spared)
+        return Recovered(incarnation, (), finished=True, starting_point=point)
     store = CompletedCheckpointStore(num_retained)
-    for checkpoint_id in ids[-num_retained:]:
+    for checkpoint_id in [each for each in ids if each > point.last_id][-num_retained:]:
         path = metadata_path(checkpoint_id)
         store.add(decode_metadata(storage.read(path), path))
     kept = tuple(store.retained)
-    sweep(storage, kept)
-    return Recovered(incarnation, kept, finished=False)
+    former = () if kept else tuple(each for each in ids if each <= point.last_id)
+    if paths:
+        sweep(storage, kept, (*point.spared, *former))
+    former = tuple(each for each in former if each not in point.spared)
+    return Recovered(incarnation, kept, False, point, former)
 
 
-def sweep(storage: RecoverableStorage, kept: tuple[CheckpointMetadata, ...]) -> None:
-    """Delete every file under ``chk-*`` that no kept checkpoint lists, metadata first."""
+def _starting_point(
+    storage: RecoverableStorage, paths: list[str], ids: list[int], begins_from: StartingPoint | None
+) -> StartingPoint:
+    """What is on record, or what replaces it."""
+    if begins_from is None:
+        return read_starting_point(storage) if STARTING_POINT in paths else FROM_NOTHING
+    last_id = max([begins_from.last_id, *ids])
+    point = replace(begins_from, last_id=last_id, had_finished=FINISHED in paths)
+    write_starting_point(storage, point)
+    return point
+
+
+def sweep(
+    storage: RecoverableStorage, kept: tuple[CheckpointMetadata, ...], spared: Collection[int] = ()
+) -> None:
+    """Delete every file under ``chk-*`` and ``shared`` that no kept checkpoint lists, metadata first.
+
+    ``spared`` are the ids of checkpoints of which nothing is deleted.
+    """
     listed = {metadata_path(metadata.checkpoint_id) for metadata in kept}
     for metadata in kept:
         listed.update(files_of(metadata))
+    folders = {checkpoint_folder(checkpoint_id) for checkpoint_id in spared}
     unlisted = [
-        path for path in storage.list("chk-") if path not in listed and _CHECKPOINT_FILE.fullmatch(path)
+        path
+        for path in storage.list("chk-")
+        if path not in listed and _CHECKPOINT_FILE.fullmatch(path) and path.partition("/")[0] not in folders
     ]
     for path in sorted(unlisted, key=lambda path: not path.endswith("/" + METADATA)):
         storage.delete(path)
+    _sweep_shared(storage, listed, spared)
 
 
-def retire(storage: RecoverableStorage) -> None:
+def _sweep_shared(storage: RecoverableStorage, listed: Collection[str], spared: Collection[int]) -> None:
+    """Delete what checkpoints have shared and none refers to any more."""
+    shared = [path for path in storage.list(SHARED) if path not in listed and _SHARED_FILE.fullmatch(path)]
+    if not shared:
+        return
+    needed: set[str] = set()
+    for checkpoint_id in spared:
+        path = metadata_path(checkpoint_id)
+        if not storage.list(path):
+            continue
+        try:
+            needed |= files_of(decode_metadata(storage.read(path), path))
+        except DamagedFile:
+            # Nobody can say any more what it needs, and it is not ours to delete.
+            return
+    for path in shared:
+        if path not in needed:
+            storage.delete(path)
+
+
+def retire(storage: RecoverableStorage, spared: Collection[int] = ()) -> None:
     """The job has finished: say so durably, then delete all its checkpoints."""
     storage.create_exclusive(FINISHED)
-    sweep(storage, ())
+    sweep(storage, (), spared)
 
 
 def files_of(metadata: CheckpointMetadata) -> set[str]:

@@ -19,7 +19,8 @@ import fcntl
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Final, Protocol
@@ -38,6 +39,8 @@ _MENDS: Final = {
 _NO_LINK: Final = frozenset((errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS))
 """Why a file cannot have a second name, though it can be copied."""
 COPIED_AT_ONCE: Final = 1 << 20
+LOCK_ATTEMPTS: Final = 5
+LOCK_WAIT_SECONDS: Final = 0.01
 _OTHER_MEND: Final = "check the disk, or choose another execution.checkpointing.dir"
 
 
@@ -86,6 +89,10 @@ class CheckpointStorage(Protocol):
         """Create an empty file durably; False where it exists already."""
         ...
 
+    def mount(self, name: str, folder: str) -> None:
+        """Let paths that begin with ``name`` lead to a folder, which is made if need be."""
+        ...
+
     def exclusive(self) -> AbstractContextManager[None]:
         """Hold the storage for this process alone, for as long as the context lasts."""
         ...
@@ -94,8 +101,10 @@ class CheckpointStorage(Protocol):
 class LocalCheckpointStorage:
     """Checkpoints in a folder of the local file system, or of one that behaves like it."""
 
-    def __init__(self, root: str | Path) -> None:
+    def __init__(self, root: str | Path, mounts: Mapping[str, str] | None = None) -> None:
         self.root = os.path.abspath(root)
+        self.mounts = dict(mounts or {})
+        """By the first part of a path, the folder outside that it leads to."""
         try:
             _make_folder(self.root)
         except OSError as error:
@@ -122,6 +131,10 @@ class LocalCheckpointStorage:
             _sync_folder(os.path.dirname(target))
         except OSError as error:
             raise _failure("file", target, "cannot be written", error) from error
+
+    def mount(self, name: str, folder: str) -> None:
+        """Folders are made with the first file in them."""
+        self.mounts[name] = os.path.abspath(folder)
 
     def publish(self, path: str, data: bytes) -> None:
         """Write beside the target, then rename onto it."""
@@ -211,7 +224,7 @@ class LocalCheckpointStorage:
             raise _failure("folder", self.root, "cannot be read", error) from error
         try:
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _lock(descriptor)
             except BlockingIOError:
                 raise StorageError(
                     f"checkpoint folder {self.root} is in use: the job runs in another process;"
@@ -232,6 +245,13 @@ class LocalCheckpointStorage:
                 with suppress(OSError):
                     os.rmdir(os.path.join(self.root, name))
 
+    def place_of(self, path: str) -> str:
+        """Where a file lies, for messages: also one that could not be accepted."""
+        if path.startswith("/"):
+            return path
+        name, _, rest = path.partition("/")
+        return f"{self.mounts[name]}/{rest}" if name in self.mounts else f"{self.root}/{path}"
+
     def _resolve(self, path: str) -> str:
         parts = path.split("/")
         if path.startswith("/") or "\0" in path or any(part in ("", ".", "..") for part in parts):
@@ -239,7 +259,8 @@ class LocalCheckpointStorage:
                 f"checkpoint file {path!r} does not lie within {self.root}:"
                 " the checkpoint that names it is damaged or forged, restore another one"
             )
-        return os.path.join(self.root, *parts)
+        mounted = self.mounts.get(parts[0])
+        return os.path.join(self.root, *parts) if mounted is None else os.path.join(mounted, *parts[1:])
 
 
 class MemoryCheckpointStorage:
@@ -247,9 +268,25 @@ class MemoryCheckpointStorage:
 
     def __init__(self) -> None:
         self._files: dict[str, bytes] = {}
+        self._outside: LocalCheckpointStorage | None = None
+        """Where savepoints are: these are files for a job without a checkpoint directory, too."""
+
+    def mount(self, name: str, folder: str) -> None:
+        """What begins with the name is no longer kept in memory."""
+        if self._outside is None:
+            self._outside = LocalCheckpointStorage(folder)
+        self._outside.mount(name, folder)
+
+    def _mounted(self, path: str) -> LocalCheckpointStorage | None:
+        outside = self._outside
+        return outside if outside is not None and path.partition("/")[0] in outside.mounts else None
 
     def write(self, path: str, data: bytes) -> None:
         """Keep a file."""
+        outside = self._mounted(path)
+        if outside is not None:
+            outside.write(path, data)
+            return
         self._files[path] = data
 
     def adopt(self, path: str, source: str, earlier: str | None) -> None:
@@ -262,10 +299,17 @@ class MemoryCheckpointStorage:
 
     def publish(self, path: str, data: bytes) -> None:
         """Keep a file."""
+        outside = self._mounted(path)
+        if outside is not None:
+            outside.publish(path, data)
+            return
         self._files[path] = data
 
     def read(self, path: str) -> bytes:
         """Give the content."""
+        outside = self._mounted(path)
+        if outside is not None:
+            return outside.read(path)
         try:
             return self._files[path]
         except KeyError:
@@ -273,6 +317,9 @@ class MemoryCheckpointStorage:
 
     def delete(self, path: str) -> None:
         """Forget a file."""
+        outside = self._mounted(path)
+        if outside is not None:
+            outside.delete(path)
         self._files.pop(path, None)
 
     def delete_tree(self, path: str) -> None:
@@ -282,6 +329,9 @@ class MemoryCheckpointStorage:
 
     def list(self, prefix: str) -> list[str]:
         """Give the paths that begin with ``prefix``, sorted."""
+        outside = self._mounted(prefix)
+        if outside is not None:
+            return outside.list(prefix)
         return sorted([path for path in list(self._files) if path.startswith(prefix)])
 
     def create_exclusive(self, path: str) -> bool:
@@ -350,6 +400,16 @@ def _write_file(path: str, data: bytes) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    """Lock a folder; whoever only looks whether it is locked holds it for a moment, and is waited for."""
+    for _ in range(LOCK_ATTEMPTS - 1):
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(LOCK_WAIT_SECONDS)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _linked(source: str, target: str) -> bool:

@@ -20,6 +20,7 @@ from engine.checkpoint.events import (
     StoreMetadata,
 )
 from engine.checkpoint.metadata import encode_metadata
+from engine.checkpoint.retention import JobOutcome
 from engine.checkpoint.storing import store_encoded, store_snapshot
 from engine.graph import JobGraph
 from engine.job.events import Deploy, JobFailed, JobFinished, MasterEvent, StartRestartTimer
@@ -42,7 +43,7 @@ from engine.protocol_points import (
     TRIGGERED,
 )
 from engine.runtime.execution import Execution
-from engine.runtime.recovery import Recovered, files_of, metadata_path, retire
+from engine.runtime.recovery import Recovered, files_of, metadata_path
 from engine.state.snapshot import encode_task_snapshot
 from engine.task.events import (
     HoldSnapshot,
@@ -369,7 +370,7 @@ class SimulatedProcess(Execution):
         self._look_for_orphans()
         for action in self.world.writes_under_way():
             self.land(action)
-        retire(self.world.storage)
+        self.forget_checkpoints(JobOutcome.FINISHED)
         self.world.job_finished()
 
     def _look_for_orphans(self) -> None:

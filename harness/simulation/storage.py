@@ -32,6 +32,10 @@ class SimulatedStorage:
         """Put a file in place, whole."""
         self.files[path] = data
 
+    def publish(self, path: str, data: bytes) -> None:
+        """Put a file in place, whole, as every write does here."""
+        self.files[path] = data
+
     def adopt(self, path: str, source: str, earlier: str | None) -> None:
         """Put a file of the process's own disk in place; what was stored of it before is not read again."""
         known = None if earlier is None else self.files.get(earlier)

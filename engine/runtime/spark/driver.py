@@ -38,6 +38,7 @@ from engine.checkpoint.events import (
     TriggerRequested,
 )
 from engine.checkpoint.metadata import CheckpointMetadata, encode_metadata
+from engine.checkpoint.retention import JobOutcome
 from engine.graph import InvalidJob, JobGraph
 from engine.job.deployment import RestorePlan, plan_restores
 from engine.job.events import (
@@ -66,7 +67,7 @@ from engine.protocol_points import COORDINATOR, METADATA_WRITTEN, NOTIFIED, Prob
 from engine.runtime.beginning import begin, located, storage_of
 from engine.runtime.execution import failure_of
 from engine.runtime.job_driver import JobDriver
-from engine.runtime.recovery import Recovered, files_of, metadata_path, retire
+from engine.runtime.recovery import Recovered, files_of, metadata_path
 from engine.runtime.result import JobExecutionFailed, JobExecutionResult
 from engine.runtime.spark.committing import Committer
 from engine.runtime.spark.epoch import (
@@ -86,6 +87,7 @@ from engine.runtime.spark.subtask import SubtaskRun
 from engine.runtime.spark_session import SPARK_ERRORS, one_line
 from engine.runtime.storage import LocalCheckpointStorage
 from engine.state.files import DamagedFile
+from engine.state.stored import SHARED
 
 _logger = logging.getLogger(__name__)
 
@@ -316,10 +318,11 @@ class SparkExecution(JobDriver):
         self._to_conclude = None
         checkpoint_id = completed.checkpoint_id
         listed = files_of(completed) | {metadata_path(checkpoint_id)}
-        for path in self._storage.list(f"chk-{checkpoint_id}/"):
-            if path not in listed:
-                self._has_losses = True
-                self._storage.delete(path)
+        for beginning in (f"chk-{checkpoint_id}/", f"{SHARED}chk-{checkpoint_id}."):
+            for path in self._storage.list(beginning):
+                if path not in listed:
+                    self._has_losses = True
+                    self._storage.delete(path)
         has_ended = all(operator.is_finished for operator in completed.operators)
         if (self._has_losses or has_ended) and not self._sweep():
             return
@@ -458,7 +461,7 @@ class SparkExecution(JobDriver):
 
     def job_finished(self, effect: JobFinished) -> None:
         """Say so durably; then the checkpoints are not needed."""
-        retire(self._storage)
+        self.forget_checkpoints(JobOutcome.FINISHED)
 
     def job_failed(self, effect: JobFailed) -> None:
         """The checkpoints stay: a mended job goes on from them."""

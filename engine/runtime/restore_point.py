@@ -1,0 +1,135 @@
+"""Savepoints and retained checkpoints as places to go on from: found by a path, read, moved, given up.
+
+The rules this module lives by:
+
+- A savepoint is whole in its folder: its metadata name files relative to that folder, so that it can be moved
+  or copied as it is. A retained checkpoint names files relative to its job's folder.
+- In the job that goes on from one, its files are read under RESTORED_FROM, a name that leads to its place,
+  and no checkpoint of the job refers to them: what is the user's he may delete as soon as the job has a
+  checkpoint of its own.
+- What was claimed is deleted with what lies in its own folder, its metadata first. Files that it shares with
+  other checkpoints of its job are theirs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata, StateHandle, SubtaskState
+from engine.checkpoint.metadata import decode_metadata as decode
+from engine.checkpoint.metadata import encode_metadata as encode
+from engine.errors import UnrecoverableError
+from engine.messages import CHECKPOINT, SAVEPOINT, checkpoint_folder
+from engine.runtime.recovery import METADATA, files_of
+
+RESTORED_FROM: Final = "restored-from"
+OWN: Final = re.compile(r"chk-([1-9][0-9]*)")
+
+_SCHEME: Final = "file://"
+
+
+class NoRestorePoint(UnrecoverableError):
+    """There is nothing to go on from where the user says so. The message is one line."""
+
+
+class RestorePoint(Struct, frozen=True):
+    """One that was read: ``folder`` is its own, ``base`` what the names in its metadata are relative to."""
+
+    folder: str
+    base: str
+    metadata: CheckpointMetadata
+
+    @property
+    def mounted(self) -> CheckpointMetadata:
+        """The metadata with names that lead to it in the job that goes on from it."""
+        return moved(self.metadata, lambda path: f"{RESTORED_FROM}/{path}")
+
+    @property
+    def own_files(self) -> list[str]:
+        """What lies in its own folder, by mounted names, its metadata first."""
+        inside = os.path.relpath(self.folder, self.base)
+        beginning = "" if inside == "." else f"{inside}/"
+        paths = [path for path in files_of(self.metadata) if path.startswith(beginning)]
+        return [f"{RESTORED_FROM}/{path}" for path in (f"{beginning}{METADATA}", *sorted(paths))]
+
+
+def moved(metadata: CheckpointMetadata, rename: Callable[[str], str]) -> CheckpointMetadata:
+    """The metadata with other names of its files; what operators of a chain share stays shared."""
+    known: dict[int, tuple[SubtaskState, ...]] = {}
+    operators: list[OperatorMetadata] = []
+    for operator in metadata.operators:
+        subtasks = known.get(id(operator.subtasks))
+        if subtasks is None:
+            subtasks = tuple([_moved_subtask(subtask, rename) for subtask in operator.subtasks])
+            known[id(operator.subtasks)] = subtasks
+        operators.append(replace(operator, subtasks=subtasks))
+    return replace(metadata, operators=tuple(operators))
+
+
+def _moved_subtask(subtask: SubtaskState, rename: Callable[[str], str]) -> SubtaskState:
+    handle = subtask.handle
+    return subtask if handle is None else replace(subtask, handle=moved_handle(handle, rename))
+
+
+def moved_handle(handle: StateHandle, rename: Callable[[str], str]) -> StateHandle:
+    """The handle with other names of its files."""
+    files = tuple([replace(file, path=rename(file.path)) for file in handle.files])
+    return replace(handle, path=rename(handle.path), files=files)
+
+
+def published_form(metadata: CheckpointMetadata) -> bytes:
+    """What is written of a checkpoint, or of a savepoint, whose names are made relative to its own folder."""
+    if metadata.kind == CHECKPOINT:
+        return encode(metadata)
+    beginning = checkpoint_folder(metadata.checkpoint_id, metadata.kind) + "/"
+    return encode(moved(metadata, lambda path: path.removeprefix(beginning)))
+
+
+def place_of(path: str) -> str:
+    """The folder that a user means: absolute, without a scheme, also where he names the metadata in it."""
+    folder = os.path.abspath(path.removeprefix(_SCHEME))
+    return os.path.dirname(folder) if os.path.basename(folder) == METADATA else folder
+
+
+def read_restore_point(path: str) -> RestorePoint:
+    """Read the metadata of a savepoint or of a retained checkpoint.
+
+    Raises NoRestorePoint where there is none, and DamagedFile.
+    """
+    folder = place_of(path)
+    file = os.path.join(folder, METADATA)
+    try:
+        with open(file, "rb") as opened:
+            data = opened.read()
+    except FileNotFoundError:
+        raise NoRestorePoint(
+            f"{folder}: there is no savepoint and no checkpoint here (no file {METADATA}): name its folder,"
+            " as `onceproof checkpoints list` does"
+        ) from None
+    except OSError as error:
+        raise NoRestorePoint(f"{file}: cannot be read: {error.strerror}: make it readable") from error
+    metadata = decode(data, file)
+    return RestorePoint(folder, os.path.dirname(folder) if metadata.kind == CHECKPOINT else folder, metadata)
+
+
+def own_checkpoint(point: RestorePoint, root: str) -> int:
+    """The id of a restore point that is a checkpoint of the job's own folder; 0 if it is none."""
+    match = OWN.fullmatch(os.path.basename(point.folder))
+    is_own = point.metadata.kind == CHECKPOINT and os.path.realpath(point.base) == os.path.realpath(root)
+    return int(match[1]) if is_own and match is not None else 0
+
+
+def as_users(metadata: CheckpointMetadata) -> CheckpointMetadata:
+    """The same as one that is never deleted."""
+    return replace(metadata, kind=SAVEPOINT)
+
+
+def as_own(metadata: CheckpointMetadata) -> CheckpointMetadata:
+    """The same as one that gives way to newer ones."""
+    return replace(metadata, kind=CHECKPOINT)
