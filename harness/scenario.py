@@ -193,6 +193,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format_version: int = FORMAT_VERSION
     state_backend: StateBackend | msgspec.UnsetType = msgspec.UNSET
     """Where keyed state lives; not said, it is on the heap."""
+    incremental: bool | msgspec.UnsetType = msgspec.UNSET
+    """Whether checkpoints of databases store only what has changed; not said, they store everything."""
 
     def parallelisms(self, keyed: int = 0) -> Parallelism:
         """Return the parallelism of each kind of operator, at the start or after a rescale to ``keyed``."""

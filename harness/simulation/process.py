@@ -45,6 +45,7 @@ from engine.protocol_points import (
 from engine.runtime.execution import Execution
 from engine.runtime.recovery import Recovered, files_of, metadata_path
 from engine.state.snapshot import encode_task_snapshot
+from engine.state.stored import SHARED
 from engine.task.events import (
     HoldSnapshot,
     Restore,
@@ -56,6 +57,7 @@ from engine.task.events import (
     TimerDue,
 )
 from engine.task.task import Task
+from harness.history import CHECKPOINT_ABORTED
 from harness.scenario import Fault
 from harness.simulation.actions import CLASS_INDEX, Action, Slot, slots_of
 from harness.simulation.faults import Killed
@@ -394,7 +396,15 @@ class SimulatedProcess(Execution):
         for metadata in self.master.coordinator.store.retained[-world.scenario.retained :]:
             needed.add(metadata_path(metadata.checkpoint_id))
             needed |= files_of(metadata)
-        for path in self.storage.list("chk-"):
+        paths = self.storage.list("chk-")
+        shared = self.storage.list(SHARED)
+        if shared:
+            oldest = self.master.coordinator.store.retained[0].checkpoint_id
+            aborted = [number for _, kind, number, _ in world.history.events if kind == CHECKPOINT_ABORTED]
+            if max(aborted, default=0) < oldest:
+                # What later ones that were aborted have shared goes with the next one that is complete.
+                paths += shared
+        for path in paths:
             if path not in needed:
                 world.history.leak(self._clock.step, "orphan file", path)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Final
 
+from msgspec.structs import replace
+
 from engine.configuration import (
     ROCKSDB,
     UNLIMITED_RESTARTS,
@@ -26,6 +28,15 @@ _DATABASES: Final = StateBackendSettings(
 )
 
 
+_DATABASES_THAT_SHARE: Final = replace(_DATABASES, incremental=True)
+
+
+def _backend(scenario: Scenario) -> StateBackendSettings:
+    if scenario.state_backend != ROCKSDB:
+        return _ON_THE_HEAP
+    return _DATABASES_THAT_SHARE if scenario.incremental is True else _DATABASES
+
+
 def simulated_settings(scenario: Scenario) -> CheckpointSettings:
     """What the scenario says of checkpoints and restarts; everything else is the engine's default."""
     return CheckpointSettings(
@@ -34,5 +45,5 @@ def simulated_settings(scenario: Scenario) -> CheckpointSettings:
         tolerable_failures=scenario.tolerable_failures,
         num_retained=scenario.retained,
         restarts=FixedDelayRestarts(UNLIMITED_RESTARTS, scenario.restart_delay_ms),
-        state_backend=_DATABASES if scenario.state_backend == ROCKSDB else _ON_THE_HEAP,
+        state_backend=_backend(scenario),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from harness.family import Family
@@ -36,8 +37,10 @@ class DatabaseSystem(SimulatedSystem):
     name = NAME_WITH_DATABASES
 
     def prepared(self, scenario: Scenario) -> Scenario:
-        """The scenario on the other backend."""
-        return replace(scenario, state_backend="rocksdb")
+        """The scenario on the other backend; with every second seed its checkpoints are incremental."""
+        if scenario.incremental is not UNSET:
+            return replace(scenario, state_backend="rocksdb")
+        return replace(scenario, state_backend="rocksdb", incremental=bool((scenario.seed or 1) % 2))
 
     def close(self) -> None:
         """Remove the folder of this process."""
