@@ -152,6 +152,37 @@ def nightly(
     raise typer.Exit(nightly_command(load_settings(), max_time, seed, out, junit, _command()))
 
 
+@app.command("enumerate")
+def enumerate_faults(
+    families: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FAMILY|FILE.py]...", help="Families; word_count if none is named."),
+    ] = None,
+    share: Annotated[
+        int, typer.Option("--share", min=1, metavar="N", help="One unit of so many, for a shorter run.")
+    ] = 1,
+    first: Annotated[
+        int,
+        typer.Option(
+            "--first", min=0, metavar="N", help="Which of the shares, from 0 on, modulo their number."
+        ),
+    ] = 0,
+    workers: Workers = None,
+    out: Annotated[Path, typer.Option("--out", help="Where failures go.")] = Path(
+        "reports", "out", "enumerate"
+    ),
+    as_json: AsJson = False,
+) -> None:
+    """Run every fault and every pair of faults of the smallest jobs."""
+    from harness.commands.enumerating import DEFAULT_FAMILIES, enumerate_command
+    from harness.settings import load_settings
+
+    known = load_settings().known
+    raise typer.Exit(
+        enumerate_command(families or DEFAULT_FAMILIES, share, first, workers, out, known, as_json)
+    )
+
+
 @app.command()
 def replay(
     subject: Subject,

@@ -192,6 +192,10 @@ class Bar:
         text = f"{scenarios:,} scenarios{f', {failed:,} failed' if failed else ''}"
         self._progress.update(self._task, completed=done, description=text)
 
+    def advance(self, completed: float, text: str) -> None:
+        """Show how far a thing has come that is counted in something else than scenarios or seconds."""
+        self._progress.update(self._task, completed=completed, description=text)
+
     def describe(self, text: str) -> None:
         """Show what is done now."""
         self._progress.update(self._task, description=text)

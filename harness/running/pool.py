@@ -46,6 +46,8 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
     families: tuple[str, ...]
     """Names or paths."""
     system: str
+    enumerates: bool = False
+    """Whether batches are of units of an enumeration, and not of scenarios of a run."""
 
 
 class Batch(msgspec.Struct, frozen=True, tag="batch"):

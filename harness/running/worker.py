@@ -20,6 +20,9 @@ import traceback
 from collections.abc import Sequence
 from threading import Thread
 from time import perf_counter, sleep
+from typing import Any, Protocol
+
+import msgspec
 
 from harness.family import Family, FamilyError, load_family
 from harness.running.outcome import to_line
@@ -29,6 +32,13 @@ from harness.systems.protocol import System, find_system, let_go
 from harness.trial import run_scenario, scenario_of
 
 _SECONDS_BETWEEN_LOOKS = 1.0
+
+
+class RunsUnits(Protocol):
+    """The part of an enumeration that a worker needs."""
+
+    def run(self, number: int) -> Any:
+        """Run the unit of a number, and give what can be told of it."""
 
 
 def run_batch(families: Sequence[Family], seed: int, batch: Batch, system: System) -> Done:
@@ -51,6 +61,21 @@ def run_batch(families: Sequence[Family], seed: int, batch: Batch, system: Syste
     return Done(batch.first, tuple(lines), seconds, family_error, internal_error)
 
 
+def enumerate_batch(units: RunsUnits, batch: Batch) -> Done:
+    """Run the units of a batch, up to the first mistake."""
+    started = perf_counter()
+    lines: list[bytes] = []
+    family_error = internal_error = ""
+    try:
+        for number in range(batch.first, batch.first + batch.count):
+            lines.append(msgspec.json.encode(units.run(number)) + b"\n")
+    except FamilyError as error:
+        family_error = str(error)
+    except Exception:
+        internal_error = traceback.format_exc()
+    return Done(batch.first, tuple(lines), perf_counter() - started, family_error, internal_error)
+
+
 def main() -> None:
     """Serve the parent until it closes the stream."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -62,12 +87,21 @@ def main() -> None:
         return
     families = [load_family(name) for name in start.families]
     system = find_system(start.system)
+    units = None
+    if start.enumerates:
+        from harness.enumeration.units import Units
+
+        units = Units(families)
     # What is loaded by now stays: the garbage collector need not look through it again and again.
     gc.freeze()
     with let_go(system):
         while isinstance(batch := read_message(sys.stdin.buffer), Batch):
             try:
-                write_message(messages, run_batch(families, start.seed, batch, system))
+                if units is None:
+                    done = run_batch(families, start.seed, batch, system)
+                else:
+                    done = enumerate_batch(units, batch)
+                write_message(messages, done)
             except BrokenPipeError:
                 break
     # Whatever a family has left behind (threads, exit handlers) must not hold the parent up.
