@@ -42,6 +42,7 @@ Records: TypeAlias = Mapping[str, Sequence[InputRecord]]
 Rows: TypeAlias = Sequence[Row]
 """A multiset: the order does not count."""
 Role: TypeAlias = Literal["source", "keyed", "sink"]
+AtLeastOnce: TypeAlias = Literal["rows", "effects"]
 
 ROLES: Final = ("source", "keyed", "sink")
 FAMILY_MODULE: Final = "onceproof_family_"
@@ -170,6 +171,18 @@ def declares(family: object) -> bool:
     which has scenario_id and the columns of ``row_schema``.
     """
     return bool(getattr(family, "declares", False))
+
+
+def at_least_once_of(family: object) -> AtLeastOnce | None:
+    """Return what a family says of its rows where records may count twice after a failure; None: nothing.
+
+    It has ``at_least_once = "rows"`` where only rows are repeated, and ``"effects"`` where a record that
+    counts twice gives rows besides those that are expected. Either way none that is expected may be missing.
+    """
+    said = getattr(family, "at_least_once", None)
+    if said not in (None, "rows", "effects"):
+        raise FamilyError(f"{said!r} in at_least_once: say 'rows' or 'effects', or nothing")
+    return said
 
 
 def family_names() -> list[str]:

@@ -21,19 +21,21 @@ from typing import Final
 from msgspec.structs import replace
 
 from harness.chance import Chance
-from harness.family import Family, Role, Workload
+from harness.family import Family, Role, Workload, at_least_once_of
 from harness.nemesis.plots import HIGHEST_PARALLELISM, Stage, draw_faults, draw_kinds
 from harness.scenario import (
     ACTION_CLASSES,
     MESSAGE_FAULTS,
     ActionClass,
+    Barriers,
+    CheckpointMode,
     InputRecord,
     Scenario,
     Schedule,
     ScheduleKind,
 )
 
-GENERATION: Final = 5
+GENERATION: Final = 6
 """Raised whenever the same seed begins to give another scenario with the same records."""
 
 PARALLELISMS: Final = ((1, 2), (2, 5), (3, 2), (4, 2))
@@ -41,6 +43,10 @@ MAX_PARALLELISMS: Final = ((4, 3), (5, 1), (7, 1), (8, 3), (16, 2), (128, 1))
 CAPACITIES: Final = ((1, 3), (2, 3), (3, 1), (4, 2), (8, 2))
 WANTED_CHECKPOINTS: Final = ((1, 2), (2, 3), (3, 4), (4, 3), (6, 2), (10, 1))
 SCHEDULE_KINDS: Final[tuple[tuple[ScheduleKind, int], ...]] = (("uniform", 5), ("priority", 4), ("fair", 1))
+
+BARRIERS: Final[tuple[tuple[Barriers, int], ...]] = (("aligned", 9), ("unaligned", 9), ("at_least_once", 2))
+CONCURRENT: Final = ((1, 7), (2, 2), (3, 1))
+LONGEST_PAUSE: Final = 40
 
 SHORTEST_INTERVAL: Final = 10
 LONGEST_INTERVAL: Final = 200
@@ -111,7 +117,21 @@ def generate(family: Family, seed: int) -> Scenario:
         faults=faults,
         schedule=schedule,
         step_budget=20 * natural + 2 * schedule.horizon + 10 * delays + 2000,
+        mode=draw_mode(chance, family),
     )
+
+
+def draw_mode(chance: Chance, family: Family) -> CheckpointMode:
+    """Draw how checkpoints are taken; at-least-once only where the family says what that does to its rows."""
+    barriers = chance.weighted(BARRIERS)
+    if barriers == "at_least_once" and at_least_once_of(family) is None:
+        barriers = "unaligned"
+    timeout = 0
+    if barriers == "unaligned" and chance.chance(0.4):
+        timeout = chance.integer(1, 30)
+    concurrent = 1 if barriers == "unaligned" else chance.weighted(CONCURRENT)
+    pause = chance.integer(1, LONGEST_PAUSE) if chance.chance(0.2) else 0
+    return CheckpointMode(barriers, timeout, concurrent, pause)
 
 
 def generator_version(family: Family) -> int:

@@ -127,19 +127,22 @@ class History:
         cut: Cut,
         transactions: Sequence[str],
         writers: Sequence[str] = (),
+        in_flight: int = 0,
     ) -> None:
         """A checkpoint became one that is restored from now on.
 
         Recorded once for each checkpoint: when the coordinator declares it complete, or, where the process
         died between writing the metadata and saying so, when a new process finds it and before it restores.
         ``transactions`` are the pre-committed ones that the sinks' states in it list, in their order;
-        ``writers`` the attempts whose snapshots it is made of, each once.
+        ``writers`` the attempts whose snapshots it is made of, each once; ``in_flight`` how many records it
+        holds that were under way between two tasks.
         """
         payload = {
             "attempt": attempt,
             "cut": cut,
             "transactions": tuple(transactions),
             "writers": tuple(writers),
+            "in_flight": in_flight,
         }
         self.events.append((step, CHECKPOINT_COMPLETED, checkpoint, payload))
 

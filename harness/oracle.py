@@ -14,7 +14,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeAlias
 
-from harness.family import NOTHING_DECLARED, Declared, Records, Rows, declares
+from harness.family import (
+    NOTHING_DECLARED,
+    AtLeastOnce,
+    Declared,
+    Records,
+    Rows,
+    at_least_once_of,
+    declares,
+)
 from harness.history import Cut, Row
 from harness.scenario import Scenario
 
@@ -24,6 +32,10 @@ RowCounts: TypeAlias = Mapping[Row, int]
 
 class Oracle(Protocol):
     """Knows what should come out."""
+
+    @property
+    def at_least_once(self) -> AtLeastOnce | None:
+        """What the family says of rows where records may count twice."""
 
     def rows(self, visible: Rows = ()) -> RowCounts:
         """Return the rows for the whole input; ``visible`` are those in which a run says what it chose."""
@@ -42,12 +54,13 @@ class Expecting(Protocol):
 class PythonOracle:
     """Asks the family's ``expected``."""
 
-    __slots__ = ("_declares", "_family", "_known", "_lengths", "_records")
+    __slots__ = ("_declares", "_family", "_known", "_lengths", "_records", "at_least_once")
 
     def __init__(self, family: Expecting, scenario: Scenario) -> None:
         self._family = family
         self._records = scenario.records
         self._declares = declares(family)
+        self.at_least_once = at_least_once_of(family)
         self._lengths = tuple([len(records) for records in scenario.records.values()])
         self._known: dict[tuple[int, ...], RowCounts] = {}
 

@@ -75,6 +75,7 @@ ActionClass: TypeAlias = Literal[
 ScheduleKind: TypeAlias = Literal["fair", "uniform", "priority", "preemptions"]
 
 StateBackend: TypeAlias = Literal["hashmap", "rocksdb"]
+Barriers: TypeAlias = Literal["aligned", "unaligned", "at_least_once"]
 
 FAULT_KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 POINTS: Final[tuple[Point, ...]] = get_args(Point)
@@ -162,6 +163,29 @@ class Parallelism(NamedTuple):
     sink: int
 
 
+class CheckpointMode(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How barriers travel, and how closely one checkpoint may follow another."""
+
+    barriers: Barriers = "aligned"
+    aligned_timeout_ms: Count = 0
+    """Of unaligned ones: for how long they try to be aligned; 0: not at all."""
+    max_concurrent: Positive = 1
+    min_pause_ms: Count = 0
+
+    def __str__(self) -> str:
+        words = [self.barriers.replace("_", " ").replace("at least once", "at-least-once")]
+        if self.aligned_timeout_ms:
+            words = [f"unaligned after {self.aligned_timeout_ms} ms"]
+        if self.max_concurrent > 1:
+            words.append(f"up to {self.max_concurrent} at a time")
+        if self.min_pause_ms:
+            words.append(f"{self.min_pause_ms} ms between two")
+        return ", ".join(words)
+
+
+ALIGNED: Final = CheckpointMode()
+
+
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One case of a family with its input, its settings, its faults and its schedule."""
 
@@ -195,6 +219,18 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where keyed state lives; not said, it is on the heap."""
     incremental: bool | msgspec.UnsetType = msgspec.UNSET
     """Whether checkpoints of databases store only what has changed; not said, they store everything."""
+    mode: CheckpointMode | msgspec.UnsetType = msgspec.UNSET
+    """How checkpoints are taken; not said, they are aligned, one at a time."""
+
+    @property
+    def checkpoint_mode(self) -> CheckpointMode:
+        """How checkpoints are taken."""
+        return ALIGNED if self.mode is msgspec.UNSET else self.mode
+
+    @property
+    def is_exactly_once(self) -> bool:
+        """Whether each record must count exactly once."""
+        return self.checkpoint_mode.barriers != "at_least_once"
 
     def parallelisms(self, keyed: int = 0) -> Parallelism:
         """Return the parallelism of each kind of operator, at the start or after a rescale to ``keyed``."""
@@ -260,6 +296,11 @@ def check(scenario: Scenario, path: str = "scenario") -> None:
     for role, parallelism in scenario.parallelisms()._asdict().items():
         if parallelism > highest:
             raise ScenarioError(f"{path}: parallelism of {role} {parallelism} > max_parallelism {highest}")
+    mode = scenario.checkpoint_mode
+    if mode.aligned_timeout_ms and mode.barriers != "unaligned":
+        raise ScenarioError(f"{path}: mode: aligned_timeout_ms belongs to unaligned, not to {mode.barriers}")
+    if mode.max_concurrent > 1 and mode.barriers == "unaligned":
+        raise ScenarioError(f"{path}: mode: unaligned checkpoints go one at a time: max_concurrent must be 1")
     for index, fault in enumerate(scenario.faults):
         place = f"{path}: faults[{index}]"
         if fault.point not in VALID[fault.kind]:

@@ -52,10 +52,11 @@ class BufferingSink(SinkFunction, CommittingFunction):
             del buffered[: self._threshold]
 
     def finish(self) -> None:
-        """Write the rest."""
-        if self._buffered:
-            self._write(self._buffered, None)
-            self._buffered.clear()
+        """Write the rest, which is more than one buffer where a rescale has brought several together."""
+        buffered = self._buffered
+        while buffered:
+            self._write(buffered[: self._threshold], None)
+            del buffered[: self._threshold]
         self._sink.finish()
 
     def _write(self, values: Sequence[Any], context: Any) -> None:

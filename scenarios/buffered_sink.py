@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 name = "buffered_sink"
 generator_version = 1
 declares = True
+at_least_once = "rows"
 tasks: dict[str, Role] = {"numbers": "source", "table": "sink"}
 record_schema = "number BIGINT"
 row_schema = "number BIGINT"

@@ -95,6 +95,17 @@ class CheckpointMetadata(msgspec.Struct, frozen=True, array_like=True):
     attempt: str
     operators: tuple[OperatorMetadata, ...]
 
+    @property
+    def records_in_flight(self) -> int:
+        """How many records were under way between two tasks."""
+        found: dict[str, int] = {}
+        for operator in self.operators:
+            for subtask in operator.subtasks:
+                handle = subtask.handle
+                if handle is not None and handle.channels is not None:
+                    found[handle.path] = handle.channels.records
+        return sum(found.values())
+
 
 class _Stored(msgspec.Struct, frozen=True, array_like=True):
     """The body of the file: the operators of a chain share the states of their subtasks, which stand once."""

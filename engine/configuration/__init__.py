@@ -18,6 +18,7 @@ from engine.configuration.configuration import Configuration, ConfigurationError
 from engine.configuration.option import ConfigOption
 from engine.configuration.options import (
     ALLOW_PICKLED_STATE,
+    AT_LEAST_ONCE,
     AUTO_WATERMARK_INTERVAL,
     BUFFER_RECORDS,
     CHANNEL_BUFFERS,
@@ -71,6 +72,7 @@ from engine.configuration.settings import CheckpointSettings, job_settings
 
 __all__ = [
     "ALLOW_PICKLED_STATE",
+    "AT_LEAST_ONCE",
     "AUTO_WATERMARK_INTERVAL",
     "BUFFER_RECORDS",
     "CHANNEL_BUFFERS",

@@ -15,12 +15,14 @@ from harness.checkers.consistent_cut import ConsistentCut
 from harness.checkers.exactly_once import ExactlyOnce
 from harness.checkers.fencing import Fencing
 from harness.checkers.liveness import Liveness
+from harness.checkers.mode import Mode
 from harness.checkers.no_error import NoError
 from harness.checkers.no_leaks import NoLeaks
 
 CHECKERS: Final[tuple[Checker, ...]] = (
     NoError(),
     ExactlyOnce(),
+    Mode(),
     ConsistentCut(),
     Fencing(),
     Liveness(),

@@ -32,7 +32,9 @@ class ExactlyOnce:
     property = "exactly_once"
 
     def check(self, scenario: Scenario, history: History, oracle: Oracle) -> Sequence[Violation]:
-        """Return a violation for each anomaly that occurs."""
+        """Return a violation for each anomaly that occurs; at-least-once is the matter of mode."""
+        if not scenario.is_exactly_once:
+            return ()
         visible: list[Row] = []
         finished = False
         for _, kind, _, payload in history.events:
@@ -45,29 +47,31 @@ class ExactlyOnce:
         if actual == expected:
             return ()
         return [
-            self._violation(anomaly, rows, expected, actual, history)
-            for anomaly, rows in _sorted_out(expected, actual, finished)
+            violation_of(self.property, anomaly, rows, expected, actual, history)
+            for anomaly, rows in sorted_out(expected, actual, finished)
             if rows
         ]
 
-    def _violation(
-        self, anomaly: str, rows: list[Row], expected: RowCounts, actual: RowCounts, history: History
-    ) -> Violation:
-        shown: list[dict[str, Any]] = [
-            {
-                "row": list(row),
-                "expected": expected.get(row, 0),
-                "visible": actual.get(row, 0),
-                "transactions": _transactions_with(row, history),
-            }
-            for row in rows[:WITNESS_ROWS]
-        ]
-        transactions = shown[0]["transactions"]
-        where = f"transaction {transactions[-1]}" if transactions else "the end of the run"
-        return Violation(self.property, anomaly, where, {"rows": shown, "count": len(rows)})
+
+def violation_of(
+    name: str, anomaly: str, rows: list[Row], expected: RowCounts, actual: RowCounts, history: History
+) -> Violation:
+    """Return what shows that rows are there too often, or not often enough."""
+    shown: list[dict[str, Any]] = [
+        {
+            "row": list(row),
+            "expected": expected.get(row, 0),
+            "visible": actual.get(row, 0),
+            "transactions": _transactions_with(row, history),
+        }
+        for row in rows[:WITNESS_ROWS]
+    ]
+    transactions = shown[0]["transactions"]
+    where = f"transaction {transactions[-1]}" if transactions else "the end of the run"
+    return Violation(name, anomaly, where, {"rows": shown, "count": len(rows)})
 
 
-def _sorted_out(expected: RowCounts, actual: RowCounts, finished: bool) -> tuple[tuple[str, list[Row]], ...]:
+def sorted_out(expected: RowCounts, actual: RowCounts, finished: bool) -> tuple[tuple[str, list[Row]], ...]:
     """Return the rows of each anomaly, each row once, those that weigh most first."""
     missing = [row for row, count in expected.items() if actual.get(row, 0) < count] if finished else []
     duplicated = [row for row, count in actual.items() if 0 < expected.get(row, 0) < count]

@@ -1,7 +1,8 @@
 """restore_anywhere: a completed checkpoint, restored at any parallelism, ends in the result of the whole job.
 
 It is restored into what the outside was when it completed. What is committed there already and what is
-committed from then on are the oracle's rows together; the anomalies are those of exactly_once, and:
+committed from then on are the oracle's rows together; the anomalies are those of exactly_once (of mode, where
+that is what the scenario asks for), and:
 
 - not finished: the job that was restored did not come to its end.
 - refused: it raised instead.
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 
 from harness.checkers.base import Violation
 from harness.checkers.exactly_once import ExactlyOnce
+from harness.checkers.mode import Mode
 from harness.history import ERROR, JOB_FINISHED, History
 from harness.oracle import Oracle
 from harness.scenario import Scenario
@@ -47,5 +49,6 @@ def check_restored(scenario: Scenario, restored: Restored, oracle: Oracle) -> Se
         return [Violation(PROPERTY, NOT_FINISHED, where, about)]
     return [
         Violation(PROPERTY, found.anomaly, where, {**about, **found.witness})
-        for found in ExactlyOnce().check(scenario, restored.history, oracle)
+        for checker in (ExactlyOnce(), Mode())
+        for found in checker.check(scenario, restored.history, oracle)
     ]

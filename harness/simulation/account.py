@@ -101,7 +101,13 @@ class Account:
             transactions.extend(listed)
         step = self._clock.step
         self._history.checkpoint_completed(
-            step, metadata.checkpoint_id, metadata.attempt, cut, transactions, tuple(writers)
+            step,
+            metadata.checkpoint_id,
+            metadata.attempt,
+            cut,
+            transactions,
+            tuple(writers),
+            metadata.records_in_flight,
         )
         if self.keeper is not None:
             self.keeper.checkpoint_completed(metadata, cut)

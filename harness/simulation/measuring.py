@@ -22,7 +22,7 @@ from harness.systems.protocol import Capability
 class MeasuringWorld(World):
     """A world that adds up for how long channels were blocked by barriers."""
 
-    __slots__ = ("_barriers",)
+    __slots__ = ("_barriers", "_measures")
 
     def __init__(
         self, family: Family, scenario: Scenario, chooser: Chooser | None = None, tracer: Tracer = NO_TRACER
@@ -30,11 +30,16 @@ class MeasuringWorld(World):
         self._barriers: dict[tuple[str, int], list[int]] = {}
         """By task and checkpoint, the steps at which the barriers of an alignment came."""
         super().__init__(family, scenario, chooser, tracer)
-        self.history.statistics.alignment_steps = 0
+        self._measures = scenario.checkpoint_mode.barriers == "aligned"
+        """Other barriers block none of the channels, or only until they overtake."""
+        if self._measures:
+            self.history.statistics.alignment_steps = 0
 
     def probe(self, point: str, task: str, checkpoint_id: int) -> None:
         """As any world; an alignment that comes to its end is added up, one that a death cuts off is not."""
-        if point == BARRIER_RECEIVED:
+        if not self._measures:
+            pass
+        elif point == BARRIER_RECEIVED:
             self._barriers.setdefault((task, checkpoint_id), []).append(self.clock.step)
         elif point == ALIGNED:
             step = self.clock.step

@@ -8,6 +8,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from engine.configuration import (
+    AT_LEAST_ONCE,
+    EXACTLY_ONCE,
     ROCKSDB,
     UNLIMITED_RESTARTS,
     CheckpointSettings,
@@ -39,8 +41,14 @@ def _backend(scenario: Scenario) -> StateBackendSettings:
 
 def simulated_settings(scenario: Scenario) -> CheckpointSettings:
     """What the scenario says of checkpoints and restarts; everything else is the engine's default."""
+    mode = scenario.checkpoint_mode
     return CheckpointSettings(
-        interval_ms=scenario.checkpoint_interval_ms,
+        interval_ms=max(scenario.checkpoint_interval_ms, mode.min_pause_ms),
+        min_pause_ms=mode.min_pause_ms,
+        max_concurrent=mode.max_concurrent,
+        mode=EXACTLY_ONCE if scenario.is_exactly_once else AT_LEAST_ONCE,
+        unaligned=mode.barriers == "unaligned",
+        aligned_timeout_ms=mode.aligned_timeout_ms,
         timeout_ms=scenario.checkpoint_timeout_ms,
         tolerable_failures=scenario.tolerable_failures,
         num_retained=scenario.retained,

@@ -68,6 +68,11 @@ def _configuration(spec: Spec) -> Configuration:
         "restart-strategy.fixed-delay.delay": f"{spec.restart_delay_ms} ms",
         "pipeline.buffer-records": spec.buffer_records,
         "pipeline.channel-buffers": spec.channel_buffers,
+        "execution.checkpointing.mode": (
+            "AT_LEAST_ONCE" if spec.barriers == "at_least_once" else "EXACTLY_ONCE"
+        ),
+        "execution.checkpointing.unaligned.enabled": spec.barriers == "unaligned",
+        "execution.checkpointing.aligned-checkpoint-timeout": f"{spec.aligned_timeout_ms} ms",
     }.items():
         configuration.set_string(key, str(value))
     return configuration

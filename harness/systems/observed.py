@@ -18,7 +18,7 @@ from engine.operators.source import SourceOperator
 from engine.runtime.local import LocalExecution
 from engine.runtime.recovery import Recovered
 from engine.runtime.storage import CheckpointStorage
-from engine.task.events import StoreSnapshot, TaskEvent
+from engine.task.events import HoldSnapshot, StoreSnapshot, TaskEvent
 from engine.task.task import Task
 from harness.scenario import KILLS, Fault
 from harness.systems import event_log
@@ -45,6 +45,8 @@ class ObservedLocalExecution(ToldDriver, LocalExecution):
         self.parallelism = spec.parallelism
         self._graph_of = graph_of
         self._graph_parallelism = spec.parallelism
+        self._held: set[str] = set()
+        """Snapshots that were told of, and are not stored yet."""
         LocalExecution.__init__(self, graph_of(spec.parallelism), storage, recovered, self.failpoints.probe)
 
     def points_passed(self) -> dict[str, int]:
@@ -139,11 +141,21 @@ class ObservedLocalExecution(ToldDriver, LocalExecution):
             return self._graph_of(self.parallelism)
         return self.graph
 
+    def snapshot_held(self, effect: HoldSnapshot) -> None:
+        """Tell what the snapshot covers: that is decided, whatever is added until it is stored."""
+        task = self.current_task
+        assert task is not None
+        say_snapshot(self.log, task, effect.store)
+        self._held.add(effect.store.path)
+
     def store_snapshot(self, effect: StoreSnapshot) -> None:
         """Tell what the snapshot covers, before it can be stored."""
         task = self.current_task
         assert task is not None
-        say_snapshot(self.log, task, effect)
+        if effect.path in self._held:
+            self._held.discard(effect.path)
+        else:
+            say_snapshot(self.log, task, effect)
         super().store_snapshot(effect)
 
     def job_finished(self, effect: JobFinished) -> None:

@@ -149,7 +149,13 @@ class Retelling:
             writers[self.attempt_of(self._writers.get(path, "unknown"))] = None
         self._complete[checkpoint["id"]] = cut
         self.history.checkpoint_completed(
-            self._step, checkpoint["id"], checkpoint["attempt"], cut, transactions, tuple(writers)
+            self._step,
+            checkpoint["id"],
+            checkpoint["attempt"],
+            cut,
+            transactions,
+            tuple(writers),
+            checkpoint["in_flight"],
         )
 
     def _committed(self, event: dict[str, Any]) -> None:

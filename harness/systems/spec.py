@@ -16,7 +16,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from harness.family import Family, address_of
-from harness.scenario import Fault, InputRecord, Parameter, Scenario
+from harness.scenario import Barriers, Fault, InputRecord, Parameter, Scenario
 
 Input: TypeAlias = Literal["records", "year"]
 Rows: TypeAlias = Literal["json", "csv"]
@@ -70,6 +70,8 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     retained: int = 1
     tolerable_failures: int = 0
     restart_delay_ms: int = 0
+    barriers: Barriers = "aligned"
+    aligned_timeout_ms: int = 0
     faults: tuple[Fault, ...] = ()
     in_turn: bool = False
     """Each fault waits only once the one before has struck; otherwise all wait from the beginning."""
@@ -125,4 +127,6 @@ def spec_of(family: Family, scenario: Scenario, folder: Path) -> Spec:
         retained=scenario.retained,
         tolerable_failures=scenario.tolerable_failures,
         restart_delay_ms=scenario.restart_delay_ms,
+        barriers=scenario.checkpoint_mode.barriers,
+        aligned_timeout_ms=scenario.checkpoint_mode.aligned_timeout_ms,
     )

@@ -143,4 +143,5 @@ def described(metadata: CheckpointMetadata) -> dict[str, Any]:
         "id": metadata.checkpoint_id,
         "attempt": metadata.attempt,
         "paths": sorted(files_of(metadata)),
+        "in_flight": metadata.records_in_flight,
     }
