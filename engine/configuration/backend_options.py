@@ -11,6 +11,8 @@ HASHMAP: Final = "hashmap"
 ROCKSDB: Final = "rocksdb"
 JOBMANAGER: Final = "jobmanager"
 FILESYSTEM: Final = "filesystem"
+UNIVERSAL: Final = "universal"
+LEVEL: Final = "level"
 
 STATE_BACKEND: Final[ConfigOption[str]] = ConfigOption(
     "state.backend.type",
@@ -63,6 +65,13 @@ ROCKSDB_WRITE_BUFFERS: Final[ConfigOption[int]] = ConfigOption(
     at_least(2),
     "How many such buffers a database may have.",
 )
+ROCKSDB_COMPACTION: Final[ConfigOption[str]] = ConfigOption(
+    "state.backend.rocksdb.compaction.style",
+    UNIVERSAL,
+    one_of({UNIVERSAL: UNIVERSAL, LEVEL: LEVEL}),
+    "How a database puts its files together: universal rewrites files of like age, so that an incremental"
+    " checkpoint stores little more than what has changed; level, Flink's default, takes less disk.",
+)
 
 STATE_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     STATE_BACKEND,
@@ -71,4 +80,5 @@ STATE_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     ROCKSDB_BLOCK_CACHE,
     ROCKSDB_WRITE_BUFFER,
     ROCKSDB_WRITE_BUFFERS,
+    ROCKSDB_COMPACTION,
 )

@@ -11,10 +11,12 @@ from engine.configuration.backend_options import (
     JOBMANAGER,
     ROCKSDB,
     ROCKSDB_BLOCK_CACHE,
+    ROCKSDB_COMPACTION,
     ROCKSDB_LOCAL_DIRECTORY,
     ROCKSDB_WRITE_BUFFER,
     ROCKSDB_WRITE_BUFFERS,
     STATE_BACKEND,
+    UNIVERSAL,
 )
 from engine.configuration.configuration import Configuration
 from engine.configuration.options import CHECKPOINT_DIRECTORY, CHECKPOINT_INCREMENTAL
@@ -32,6 +34,7 @@ class StateBackendSettings(Struct, frozen=True):
     write_buffer_bytes: int = ROCKSDB_WRITE_BUFFER.default
     write_buffers: int = ROCKSDB_WRITE_BUFFERS.default
     incremental: bool = False
+    compaction: str = UNIVERSAL
 
 
 def state_backend_settings(configuration: Configuration) -> StateBackendSettings:
@@ -45,6 +48,7 @@ def state_backend_settings(configuration: Configuration) -> StateBackendSettings
         get(ROCKSDB_WRITE_BUFFER),
         get(ROCKSDB_WRITE_BUFFERS),
         get(CHECKPOINT_INCREMENTAL),
+        get(ROCKSDB_COMPACTION),
     )
 
 

@@ -25,12 +25,15 @@ from rocksdict import (
     BlockBasedOptions,
     Cache,
     Checkpoint,
+    DBCompactionStyle,
     Options,
     Rdict,
+    UniversalCompactOptions,
     WriteBatch,
     WriteOptions,
 )
 
+from engine.configuration.backend_options import UNIVERSAL
 from engine.configuration.backends import StateBackendSettings
 from engine.state.files import StateError
 
@@ -39,6 +42,10 @@ LOCK: Final = "lock"
 BATCH: Final = 1000
 """How many writes go together where many are made at once."""
 BLOOM_BITS: Final = 10
+FILES_TOLERATED: Final = 8
+FILES_MERGED: Final = 4
+"""Each checkpoint leaves a small file. From how many on some are merged, and how many at least: with fewer of
+each, what incremental checkpoints store doubles."""
 TABLE_SUFFIX: Final = ".sst"
 NEEDED: Final = ("CURRENT", "MANIFEST-")
 """What a database cannot be opened without, besides its tables."""
@@ -138,6 +145,12 @@ def _options(settings: StateBackendSettings) -> Options:
     options.set_max_write_buffer_number(settings.write_buffers)
     options.set_keep_log_file_num(1)
     options.set_is_fd_close_on_exec(True)
+    if settings.compaction == UNIVERSAL:
+        style = UniversalCompactOptions()
+        style.min_merge_width = FILES_MERGED
+        options.set_compaction_style(DBCompactionStyle.universal())
+        options.set_universal_compaction_options(style)
+        options.set_level_zero_file_num_compaction_trigger(FILES_TOLERATED)
     return options
 
 

@@ -89,7 +89,8 @@ def test_what_is_no_duration_is_refused_with_examples(text):
         ("execution.checkpointing.unaligned.enabled", "perhaps", "true or false"),
         ("execution.checkpointing.unaligned.forced", "perhaps", "true or false"),
         ("execution.checkpointing.aligned-checkpoint-timeout", "soon", "a duration"),
-        ("execution.checkpointing.incremental", "true", "not supported yet"),
+        ("execution.checkpointing.incremental", "sometimes", "true or false"),
+        ("state.backend.rocksdb.compaction.style", "fifo", "universal"),
         (
             "execution.checkpointing.checkpoints-after-tasks-finish",
             "false",
