@@ -24,6 +24,7 @@ THEMES: Final = (
     "completion",
     "recovery",
     "redistribution",
+    "connected",
     "sources",
     "state",
     "timers",

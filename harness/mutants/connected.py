@@ -1,0 +1,159 @@
+"""Mutants of operators with two inputs: the sides do not meet, or one of them is not waited for.
+
+Both sides share what a key has, and all subtasks share what is broadcast. So there are two ways in which
+what is one can become several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from engine.checkpoint import redistribution
+from engine.graph import JobEdge, PartitionerKind
+from engine.job import deployment
+from engine.operators.broadcast import BroadcastOperator
+from engine.state.stored import BROADCAST
+from engine.task.outputs import HashOutput, Output, build_output
+from engine.types import Types
+from engine.watermarks.combined import CombinedInputs
+from engine.watermarks.valve import TimeElement
+from harness.mutants.patching import replaced
+from harness.mutants.registry import Reached, mutant
+
+
+@mutant(
+    id="new-subtasks-have-no-broadcast-state",
+    breaks="exactly_once",
+    summary="after a rescale only as many subtasks have the broadcast state as had it before",
+)
+def new_subtasks_have_no_broadcast_state(reached: Reached) -> Iterator[None]:
+    """The copies diverge: some know nothing of what was broadcast before the checkpoint."""
+
+    def emptied(whole: list[tuple[int, tuple[int, ...]]], subtask: int, old: int) -> Any:
+        if subtask < old:
+            return whole
+        return [(place, ()) for place, _ in whole]
+
+    with _broadcast_dealt_out(emptied, reached):
+        yield
+
+
+@mutant(
+    id="broadcast-state-is-split",
+    breaks="exactly_once",
+    summary="after a rescale broadcast state is dealt out over the subtasks, as if it were a list",
+)
+def broadcast_state_is_split(reached: Reached) -> Iterator[None]:
+    """Of a map with one entry the first subtask has it, and nobody else."""
+
+    def dealt(whole: list[tuple[int, tuple[int, ...]]], subtask: int, old: int) -> Any:
+        return whole if subtask == 0 else [(place, ()) for place, _ in whole]
+
+    with _broadcast_dealt_out(dealt, reached):
+        yield
+
+
+@mutant(
+    id="broadcast-state-not-stored",
+    breaks="exactly_once",
+    summary="a snapshot of an operator beside a broadcast stream is without its broadcast state",
+)
+def broadcast_state_not_stored(reached: Reached) -> Iterator[None]:
+    """What was broadcast before the checkpoint is forgotten by all at a restore."""
+    sound = BroadcastOperator.snapshot
+
+    def forgetful(self: BroadcastOperator, checkpoint_id: int, timestamp_ms: int) -> Any:
+        snapshot = sound(self, checkpoint_id, timestamp_ms)
+        assert snapshot is not None
+        assert snapshot.operator is not None
+        for state in snapshot.operator.lists:
+            if state.mode == BROADCAST and state.elements:
+                reached()
+                state.elements = []
+        return snapshot
+
+    with replaced(BroadcastOperator, "snapshot", forgetful):
+        yield
+
+
+@mutant(
+    id="second-input-under-other-key-groups",
+    breaks="exactly_once",
+    summary="the keys of the second input are placed as if they had another type than those of the first",
+)
+def second_input_under_other_key_groups(reached: Reached) -> Iterator[None]:
+    """Equal keys of the two sides are in different subtasks, and do not meet."""
+
+    def built(edge: JobEdge, *arguments: Any) -> Output:
+        partitioner = edge.partitioner
+        if edge.input_number == 0 or partitioner.kind is not PartitionerKind.HASH:
+            return build_output(edge, *arguments)
+        select_key = partitioner.key_selector
+        assert select_key is not None
+        wrapped = replace(
+            partitioner, key_selector=_WrappedKey(select_key), key_type=Types.TUPLE([Types.DYNAMIC()] * 2)
+        )
+        output = build_output(replace(edge, partitioner=wrapped), *arguments)
+        if isinstance(output, HashOutput):
+            reached()
+        return output
+
+    with replaced(deployment, "build_output", built):
+        yield
+
+
+@mutant(
+    id="the-first-input-leads",
+    breaks="exactly_once",
+    summary="event time of an operator is that of its first input, however far the second one is behind",
+)
+def the_first_input_leads(reached: Reached) -> Iterator[None]:
+    """What waits for partners of the second input is forgotten before they have come."""
+    sound = CombinedInputs.take
+
+    def of_the_first(
+        self: CombinedInputs, number: int, elements: Iterable[TimeElement]
+    ) -> Sequence[TimeElement]:
+        elements = tuple(elements)
+        own = () if number else elements
+        if tuple(sound(self, number, elements)) != own:
+            reached()
+        return own
+
+    with replaced(CombinedInputs, "take", of_the_first):
+        yield
+
+
+class _WrappedKey:
+    """A selector whose keys are of another type, and in other key groups."""
+
+    def __init__(self, select_key: Callable[[Any], Any]) -> None:
+        self._select_key = select_key
+
+    def __call__(self, value: Any) -> tuple[Any, Any]:
+        # As in Flink, a tuple of one has the hash of what is in it.
+        key = self._select_key(value)
+        return key, key
+
+
+def _broadcast_dealt_out(change: Callable[[Any, int, int], Any], reached: Reached) -> Any:
+    """Let each subtask have what ``change`` makes of its copy, where the parallelism is another one."""
+    sound = redistribution.deal_out
+
+    def changed(states: Any, subtasks: Any, old_parallelism: int, new_parallelism: int) -> Any:
+        dealt = sound(states, subtasks, old_parallelism, new_parallelism)
+        if old_parallelism == new_parallelism:
+            return dealt
+        for subtask, share in enumerate(dealt):
+            for name, (mode, whole) in share.items():
+                if mode == BROADCAST:
+                    kept = change(whole, subtask, old_parallelism)
+                    if kept != whole:
+                        reached()
+                    share[name] = (mode, kept)
+        return dealt
+
+    return replaced(redistribution, "deal_out", changed)
