@@ -97,7 +97,9 @@ def generate(family: Family, seed: int) -> Scenario:
     waits = any(fault.point == "triggered" and fault.kind in MESSAGE_FAULTS for fault in faults)
     hurried = tolerates and chance.chance(0.8 if waits else 0.3)
     patience = 2 if waits else 4
-    timeout = chance.integer(patience * steps, 10 * steps) + 20 if hurried else ample
+    mode = draw_mode(chance, family)
+    # Checkpoints that go on side by side take as long as all of them together.
+    timeout = mode.max_concurrent * chance.integer(patience * steps, 10 * steps) + 20 if hurried else ample
     return Scenario(
         family=family.name,
         generator_version=generator_version(family),
@@ -117,7 +119,7 @@ def generate(family: Family, seed: int) -> Scenario:
         faults=faults,
         schedule=schedule,
         step_budget=20 * natural + 2 * schedule.horizon + 10 * delays + 2000,
-        mode=draw_mode(chance, family),
+        mode=mode,
     )
 
 

@@ -50,10 +50,12 @@ class Output:
             ahead_of_all(queue, barrier)
         return overtaken
 
-    def send_ahead(self, announcement: BarrierAnnouncement) -> None:
-        """Tell every receiver ahead of all records that a barrier waits behind them."""
+    def send_announced(self, barrier: CheckpointBarrier) -> None:
+        """Append a barrier to every queue; where records are ahead of it the receiver is told at once."""
         for queue in self.queues:
-            ahead_of_all(queue, announcement)
+            if list in map(type, queue):
+                ahead_of_all(queue, BarrierAnnouncement(barrier))
+            queue.append(barrier)
 
 
 def ahead_of_all(queue: Queue, element: Element) -> None:

@@ -175,10 +175,10 @@ class UnalignedTask(TimedTask):
             elif onward.options.alignment is AlignmentKind.UNALIGNED:
                 for name, overtaken in zip(names, output.overtake(onward), strict=True):
                     recorder.sent(name, overtaken)
+            elif onward.options.is_timeoutable:
+                output.send_announced(onward)
             else:
                 output.broadcast(onward)
-                if onward.options.is_timeoutable:
-                    output.send_ahead(BarrierAnnouncement(onward))
 
     def _have_stored(
         self,
