@@ -46,7 +46,7 @@ class ConnectedStreams:
     """Two streams, each with its type, side by side (PyFlink: ConnectedStreams)."""
 
     def __init__(self, data_stream1: DataStream, data_stream2: DataStream) -> None:
-        _check_one_environment("connect", data_stream1, data_stream2)
+        check_one_environment("connect", data_stream1, data_stream2)
         self._first = data_stream1
         self._second = data_stream2
 
@@ -120,7 +120,7 @@ class BroadcastConnectedStream:
     """A stream, keyed or not, beside a broadcast one (PyFlink: BroadcastConnectedStream)."""
 
     def __init__(self, non_broadcast_stream: DataStream, broadcast_stream: BroadcastStream) -> None:
-        _check_one_environment("connect", non_broadcast_stream, broadcast_stream._stream)
+        check_one_environment("connect", non_broadcast_stream, broadcast_stream._stream)
         self._first = non_broadcast_stream
         self._broadcast = broadcast_stream
 
@@ -172,6 +172,12 @@ def transform_two(
     return first._transform(name, factory, output_type, (*first._upstreams, *from_second))
 
 
+def check_one_environment(method: str, first: DataStream, second: DataStream) -> None:
+    """Raise InvalidJob unless two streams belong to one environment."""
+    if first.get_execution_environment() is not second.get_execution_environment():
+        raise InvalidJob(f"{method} of streams of two environments: build both in the same one")
+
+
 def _key_of(stream: DataStream) -> tuple[Callable[[Any], Any], TypeInformation | None] | None:
     selector = getattr(stream, "_key_selector", None)
     if selector is None:
@@ -182,11 +188,6 @@ def _key_of(stream: DataStream) -> tuple[Callable[[Any], Any], TypeInformation |
 
 def _type_name(key_type: TypeInformation | None) -> str:
     return "of no declared type" if key_type is None else key_type.name
-
-
-def _check_one_environment(method: str, first: DataStream, second: DataStream) -> None:
-    if first.get_execution_environment() is not second.get_execution_environment():
-        raise InvalidJob(f"{method} of streams of two environments: build both in the same one")
 
 
 def _check(method: str, function: object, expected: type) -> None:

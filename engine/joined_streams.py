@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from engine.adapters import key_of
 from engine.connected_functions import CoGroupFunction, FlatJoinFunction, JoinFunction
+from engine.connected_streams import check_one_environment
 from engine.functions import Function, KeySelector, MapFunction, RuntimeContext
 from engine.graph import InvalidJob
 from engine.types import Types
@@ -92,6 +93,7 @@ class _BothStreams:
     def __init__(self, first: DataStream, second: DataStream) -> None:
         if not hasattr(second, "_upstreams"):
             raise InvalidJob(f"{self._method} takes a DataStream, not {second!r}")
+        check_one_environment(self._method, first, second)
         self._streams = (first, second)
 
     def where(self, key_selector: Selector | KeySelector, key_type: TypeInformation | None = None) -> Where:
