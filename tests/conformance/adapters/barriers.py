@@ -1,88 +1,229 @@
-"""Aligned barriers: drives engine.task.barriers.aligned, holding back what the handler blocks."""
+"""Barriers of one task: drives the handlers of engine.task.barriers, holding back what they block.
+
+What goes ahead of records is put into a channel's queue by the function that the engine's outputs use; what
+is in flight is collected by the engine's recorder, as by a task and by those who send to it.
+"""
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
+from engine.configuration.alignment import ALIGNED, AT_LEAST_ONCE, UNALIGNED, AlignmentKind, CheckpointOptions
 from engine.elements import CheckpointBarrier
+from engine.state.in_flight import INPUT, ChannelId
 from engine.task.barriers.aligned import AlignedBarrierHandler
-from engine.task.barriers.events import BarrierArrived, CancellationArrived, ChannelEnded, StartCheckpoint
+from engine.task.barriers.events import (
+    AbortCheckpoint,
+    AlignmentTimeOut,
+    BarrierAnnounced,
+    BarrierArrived,
+    BarrierEffect,
+    CancellationArrived,
+    ChannelEnded,
+    InFlightComplete,
+    StartAlignmentTimer,
+    StartCheckpoint,
+)
+from engine.task.barriers.tracker import BarrierTracker
+from engine.task.barriers.unaligned import UnalignedBarrierHandler
+from engine.task.in_flight import InFlightRecorder, buffers_of
+from engine.task.outputs import ahead_of_all
 
 
 class Gate:
     """Input channels in front of a barrier handler.
 
-    Channels that are unblocked together are drained in ascending order, each as far as it goes.
+    Channels that are unblocked together are drained in ascending order, each as far as it goes. Only barriers
+    that overtake are taken without being asked where ``auto_poll`` is off.
     """
 
-    def __init__(self, given: dict[str, Any]) -> None:
-        self.handler = AlignedBarrierHandler(
-            given["channels"],
-            checkpoints_after_tasks_finish=given.get("checkpoints_after_tasks_finish", True),
+    def __init__(self, given: dict[str, Any], handler: Any, options: CheckpointOptions = ALIGNED) -> None:
+        channels = range(given["channels"])
+        self.handler = handler(
+            len(channels), checkpoints_after_tasks_finish=given.get("checkpoints_after_tasks_finish", True)
         )
+        self.options = options
         self.holds_back = not given.get("handler_level", False)
-        self.queues: list[deque[list[Any]]] = [deque() for _ in range(given["channels"])]
+        self.polls = given.get("auto_poll", True)
+        self.queues: list[deque[Any]] = [deque() for _ in channels]
+        self.names = tuple([ChannelId(INPUT, "", "", 0, channel, 0) for channel in channels])
+        self.now = 0
+        self.begun: dict[int, int] = {}
+        self.timers: list[StartAlignmentTimer] = []
+        self.promoted: set[tuple[int, int]] = set()
+        self.recorders: dict[int, InFlightRecorder] = {}
         self.delivered: list[str] = []
         self.triggered: list[dict[str, Any]] = []
         self.aborted: list[dict[str, Any]] = []
+        self.channel_state: dict[str, dict[str, list[str]]] = {}
 
     def receive(self, event: list[Any]) -> None:
         """Take an event of a vector; what stands on a blocked channel waits."""
-        if not self.holds_back:
-            self.process(event)
-            return
-        self.queues[event[1]].append(event)
+        kind = event[0]
+        if kind == "T":
+            self.now += event[1]
+            due = [timer for timer in self.timers if timer.due_ms <= self.now]
+            self.timers = [timer for timer in self.timers if timer.due_ms > self.now]
+            for timer in due:
+                self.carry_out(self.handler.handle(AlignmentTimeOut(timer.checkpoint_id), self.now))
+        elif kind == "P":
+            self.take(event[1])
+        elif kind == "A":
+            announced = BarrierAnnounced(event[1], self.barrier(event[2]))
+            self.carry_out(self.handler.handle(announced, self.now))
+        elif self.holds_back:
+            self.send(event)
+        else:
+            self.process(event[1], self.element(event))
+        self.drain()
+
+    def send(self, event: list[Any]) -> None:
+        """Put an element into its channel: as a task does that sends it."""
+        channel, element = event[1], self.element(event)
+        queue = self.queues[channel]
+        if type(element) is not CheckpointBarrier or element.options.alignment is not AlignmentKind.UNALIGNED:
+            queue.append(element)
+        else:
+            self.recorder(element.checkpoint_id).sent(self.names[channel], buffers_of(queue))
+            ahead_of_all(queue, element)
+        if type(element) is CheckpointBarrier and (channel, element.checkpoint_id) in self.promoted:
+            self.recorder(element.checkpoint_id).overtake(channel, queue)
+
+    def drain(self) -> None:
+        """Take what may be taken."""
         progress = True
         while progress:
             progress = False
             for channel, queue in enumerate(self.queues):
-                while queue and not self.handler.blocked[channel]:
-                    self.process(queue.popleft())
+                while queue and not self.handler.blocked[channel] and (self.polls or _overtakes(queue[0])):
+                    self.take(channel)
                     progress = True
 
-    def process(self, event: list[Any]) -> None:
+    def take(self, channel: int) -> None:
+        """Take the next element of a channel."""
+        element = self.queues[channel].popleft()
+        for recorder in self.recorders.values():
+            recorder.reading(channel, element)
+        self.process(channel, element)
+
+    def process(self, channel: int, element: Any) -> None:
         """Hand one element to whom it concerns."""
-        kind, channel = event[:2]
-        if kind == "D":
-            self.delivered.append(event[2])
-            return
-        if kind == "B":
-            effects = self.handler.handle(BarrierArrived(channel, CheckpointBarrier(event[2], 0)), 0)
-        elif kind == "C":
-            effects = self.handler.handle(CancellationArrived(channel, event[2]), 0)
-        elif kind == "E":
-            effects = self.handler.handle(ChannelEnded(channel), 0)
+        if type(element) is list:
+            self.delivered += [value for value, _ in element]
         else:
-            raise ValueError(f"unknown event {event}")
+            event = BarrierArrived(channel, element) if type(element) is CheckpointBarrier else element
+            self.carry_out(self.handler.handle(event, self.now))
+
+    def carry_out(self, effects: Sequence[BarrierEffect]) -> None:
         self.handler.validate()
         for effect in effects:
+            checkpoint_id = (
+                effect.barrier.checkpoint_id
+                if isinstance(effect, StartCheckpoint)
+                else (effect.checkpoint_id)
+            )
             if isinstance(effect, StartCheckpoint):
+                alignment = effect.barrier.options.alignment
                 self.triggered.append(
                     {
-                        "id": effect.barrier.checkpoint_id,
-                        "alignment": "ALIGNED",
+                        "id": checkpoint_id,
+                        "alignment": alignment.value,
                         "delivered_before": len(self.delivered),
                     }
                 )
+                if alignment is AlignmentKind.UNALIGNED and self.handler.pending:
+                    self.recorder(checkpoint_id).expect(self.handler.undelivered)
+            elif isinstance(effect, AbortCheckpoint):
+                self.aborted.append({"id": checkpoint_id, "reason": effect.reason})
+                self.recorders.pop(checkpoint_id, None)
+            elif isinstance(effect, InFlightComplete):
+                records = self.recorder(checkpoint_id).records()
+                self.channel_state[str(checkpoint_id)] = {
+                    str(name.sender): [value for buffer in buffers for value, _ in buffer]
+                    for name, buffers in sorted(records.items(), key=lambda item: item[0].sender)
+                }
+                del self.recorders[checkpoint_id]
+            elif isinstance(effect, StartAlignmentTimer):
+                self.timers.append(effect)
             else:
-                self.aborted.append({"id": effect.checkpoint_id, "reason": effect.reason})
+                for channel in effect.channels:
+                    if any(_is_barrier(each, checkpoint_id) for each in self.queues[channel]):
+                        self.recorder(checkpoint_id).overtake(channel, self.queues[channel])
+                    else:
+                        # Announced, and not sent yet.
+                        self.promoted.add((channel, checkpoint_id))
+
+    def recorder(self, checkpoint_id: int) -> InFlightRecorder:
+        return self.recorders.setdefault(checkpoint_id, InFlightRecorder(checkpoint_id, self.names))
+
+    def barrier(self, checkpoint_id: int) -> CheckpointBarrier:
+        """A barrier, triggered when it is first heard of."""
+        begun = self.begun.setdefault(checkpoint_id, self.now)
+        return CheckpointBarrier(checkpoint_id, begun, options=self.options)
+
+    def element(self, event: list[Any]) -> Any:
+        kind, channel = event[:2]
+        if kind == "D":
+            return [(event[2], None)]
+        if kind == "B":
+            return self.barrier(event[2])
+        if kind == "C":
+            return CancellationArrived(channel, event[2])
+        if kind == "E":
+            return ChannelEnded(channel)
+        raise ValueError(f"unknown event {event}")
 
 
-def aligned(given: dict[str, Any]) -> dict[str, Any]:
-    gate = Gate(given)
-    blocked = []
+def _overtakes(element: Any) -> bool:
+    return type(element) is CheckpointBarrier and element.options.alignment is AlignmentKind.UNALIGNED
+
+
+def _is_barrier(element: Any, checkpoint_id: int) -> bool:
+    return type(element) is CheckpointBarrier and element.checkpoint_id == checkpoint_id
+
+
+def run(gate: Gate, given: dict[str, Any], *, blocked: bool, in_flight: bool) -> dict[str, Any]:
+    """Take all events; the answer has what is asked of the area."""
+    blocked_after = []
     pending = []
     for event in given["events"]:
         gate.receive(event)
-        blocked.append([channel for channel, waits in enumerate(gate.handler.blocked) if waits])
+        blocked_after.append([channel for channel, waits in enumerate(gate.handler.blocked) if waits])
         pending.append(gate.handler.pending)
-    return {
+    answer = {
         "delivered": gate.delivered,
         "triggered": gate.triggered,
         "aborted": gate.aborted,
-        "blocked_after_event": blocked,
         "pending_after_event": pending,
         "latest_checkpoint_id": gate.handler.latest_checkpoint_id,
     }
+    if blocked:
+        answer["blocked_after_event"] = blocked_after
+    if in_flight:
+        answer["channel_state"] = gate.channel_state
+    return answer
 
 
-ADAPTERS = {"barrier.aligned": aligned}
+def aligned(given: dict[str, Any]) -> dict[str, Any]:
+    return run(Gate(given, AlignedBarrierHandler), given, blocked=True, in_flight=False)
+
+
+def tracker(given: dict[str, Any]) -> dict[str, Any]:
+    return run(Gate(given, BarrierTracker, AT_LEAST_ONCE), given, blocked=False, in_flight=False)
+
+
+def unaligned(given: dict[str, Any]) -> dict[str, Any]:
+    return run(Gate(given, UnalignedBarrierHandler, UNALIGNED), given, blocked=False, in_flight=True)
+
+
+def alternating(given: dict[str, Any]) -> dict[str, Any]:
+    options = CheckpointOptions(AlignmentKind.ALIGNED, given.get("aligned_timeout_ms"))
+    return run(Gate(given, UnalignedBarrierHandler, options), given, blocked=True, in_flight=True)
+
+
+ADAPTERS = {
+    "barrier.aligned": aligned,
+    "barrier.tracker": tracker,
+    "barrier.unaligned": unaligned,
+    "barrier.alternating": alternating,
+}

@@ -1,0 +1,18 @@
+"""Who takes over records in flight after a rescale: drives engine.checkpoint.channels."""
+
+from typing import Any
+
+from engine.checkpoint.channels import SubtaskMapper
+
+
+def mapping(given: dict[str, Any]) -> dict[str, Any]:
+    mapper = SubtaskMapper(given["mapper"])
+    old, new = given["old_parallelism"], given["new_parallelism"]
+    return {
+        "new_to_old": [list(mapper.old_subtasks(subtask, old, new)) for subtask in range(new)],
+        "ambiguous": mapper.is_ambiguous,
+        "ambiguous_old_subtasks": mapper.shared_subtasks(old, new),
+    }
+
+
+ADAPTERS = {"rescale.channel_mapping": mapping}
