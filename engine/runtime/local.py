@@ -63,6 +63,7 @@ from engine.task.events import (
     StoreSnapshot,
     TimerDue,
 )
+from engine.task.outputs import is_full
 from engine.task.state import TaskState
 from engine.task.task import Task
 
@@ -169,7 +170,7 @@ class LocalExecution(Execution):
         capacity = self._capacity
         for task in self._running:
             for queue in task.output_queues:
-                if len(queue) >= capacity:
+                if len(queue) >= capacity and is_full(queue, capacity):
                     break
             else:
                 if task.is_source:

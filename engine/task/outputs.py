@@ -11,7 +11,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from engine.elements import BarrierAnnouncement, Buffer, CheckpointBarrier, Element, Record
+from engine.elements import (
+    BarrierAnnouncement,
+    Buffer,
+    CancelCheckpointMarker,
+    CheckpointBarrier,
+    Element,
+    Record,
+)
 from engine.graph import JobEdge, PartitionerKind
 from engine.key_groups import key_group_of, operator_index
 from engine.operators.base import Emit
@@ -22,6 +29,7 @@ if TYPE_CHECKING:
 Queue: TypeAlias = deque[Element]
 
 CACHED_KEYS = 500_000
+_TAKE_NO_ROOM: Final = frozenset((CheckpointBarrier, BarrierAnnouncement, CancelCheckpointMarker))
 _HASH: Final = PartitionerKind.HASH
 
 
@@ -56,6 +64,18 @@ class Output:
             if list in map(type, queue):
                 ahead_of_all(queue, BarrierAnnouncement(barrier))
             queue.append(barrier)
+
+
+def is_full(queue: Queue, capacity: int) -> bool:
+    """Whether a queue of ``capacity`` elements or more has no room for records.
+
+    Barriers take no room: with several checkpoints at a time they could leave none, and the job would take
+    checkpoints for ever and read nothing. Asked only of a queue that is long enough.
+    """
+    for element in queue:
+        if type(element) not in _TAKE_NO_ROOM:
+            capacity -= 1
+    return capacity <= 0
 
 
 def ahead_of_all(queue: Queue, element: Element) -> None:

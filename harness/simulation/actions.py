@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from engine.task.events import POLL, Deliver, TaskEvent
-from engine.task.outputs import Queue
+from engine.task.outputs import Queue, is_full
 from engine.task.state import TaskState
 from engine.task.task import Task
 from harness.scenario import ACTION_CLASSES
@@ -46,7 +46,7 @@ class Slot(Struct, eq=False):
             return False
         capacity = self.capacity
         for output in self.outputs:  # noqa: SIM110 (a generator would double the cost of the commonest question)
-            if len(output) >= capacity:
+            if len(output) >= capacity and is_full(output, capacity):
                 return False
         return True
 
