@@ -72,6 +72,7 @@ from engine.functions import (
     SinkFunction,
 )
 from engine.graph import InvalidJob
+from engine.job_client import CompletableFuture, JobClient, JobStatus, SavepointFailed
 from engine.output_tag import OutputTag
 from engine.state.descriptors import (
     AggregatingStateDescriptor,
@@ -167,6 +168,7 @@ __all__ = [
     "Committer",
     "CommitterInitContext",
     "CommittingSinkWriter",
+    "CompletableFuture",
     "Configuration",
     "ConfigurationError",
     "ConnectedStreams",
@@ -199,6 +201,8 @@ __all__ = [
     "GlobalWindowSerializer",
     "GlobalWindows",
     "InvalidJob",
+    "JobClient",
+    "JobStatus",
     "JoinFunction",
     "JsonLinesSource",
     "KeySelector",
@@ -233,6 +237,7 @@ __all__ = [
     "ReducingStateDescriptor",
     "Row",
     "RuntimeContext",
+    "SavepointFailed",
     "SessionWindowTimeGapExtractor",
     "Sink",
     "SinkFunction",

@@ -53,6 +53,7 @@ from engine.watermarks.strategy import WatermarkStrategy
 
 if TYPE_CHECKING:
     from engine.configuration import CheckpointSettings
+    from engine.job_client import JobClient
     from engine.operators.base import Operator
     from engine.types import TypeInformation
 
@@ -218,6 +219,21 @@ class StreamExecutionEnvironment:
         from engine.runtime.local import execute
 
         return execute(graph)
+
+    def execute_async(self, job_name: str | None = None) -> JobClient:
+        """Begin to run the job, where ``execution.target`` says, and forget its description.
+
+        It runs in a thread of this process, which does not end before the job.
+        """
+        graph = self.get_job_graph(job_name)
+        self._nodes = []
+        if self._configuration.get(EXECUTION_TARGET) == SPARK_TARGET:
+            from engine.runtime.spark.target import start_on_target
+
+            return start_on_target(graph, self._configuration.get(SPARK_MASTER))
+        from engine.runtime.local import start
+
+        return start(graph)
 
     def close(self) -> None:
         """Nothing is held open between executions."""

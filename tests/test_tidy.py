@@ -53,6 +53,7 @@ ROOMS = (
         "joined_streams",
         "checkpoint_config",
         "execution_config",
+        "job_client",
     ),
     ("task", "checkpoint"),
     ("job",),

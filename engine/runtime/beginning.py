@@ -82,7 +82,8 @@ def _new_beginning(graph: JobGraph, storage: CheckpointStorage) -> StartingPoint
     fitted = fit_max_parallelism(graph, metadata)
     plan_restores(fitted, layout_of(fitted), metadata)
     own = own_checkpoint(point, storage.root) if isinstance(storage, LocalCheckpointStorage) else 0
-    return StartingPoint(place, metadata.checkpoint_id, recovery.claim_mode, own)
+    incarnation = int(metadata.attempt.partition(".")[0])
+    return StartingPoint(place, metadata.checkpoint_id, recovery.claim_mode, own, incarnation)
 
 
 def with_starting_point(

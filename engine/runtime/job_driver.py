@@ -13,6 +13,7 @@ asks for does not, and stands here once:
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import suppress
@@ -51,12 +52,13 @@ from engine.job.events import (
     StartRestartTimer,
 )
 from engine.job.layout import Layout, layout_of
-from engine.job.master import JobMaster
+from engine.job.master import JobMaster, JobState
 from engine.job.restart import Chance, restart_strategy
 from engine.messages import AttemptId, Send
 from engine.protocol_points import COMPLETED, COORDINATOR, TRIGGERED, Probe
 from engine.runtime.recovery import RecoverableStorage, Recovered, discard_checkpoint, retire, sweep
 from engine.runtime.requests import JobRequest, RequestDesk, Respond, publish_metadata
+from engine.runtime.result import JobCancelled, JobExecutionFailed, JobExecutionResult
 from engine.runtime.starting_point import STARTING_POINT
 from engine.task.events import DiscardSnapshot, HoldSnapshot, StartTaskTimer, StoreSnapshot
 
@@ -82,6 +84,8 @@ class JobDriver(ABC):
             recovered.incarnation,
             settings.timeout_ms,
         )
+        self.attempts = 0
+        self.checkpoints = 0
         self.desk = RequestDesk(graph.job_id, settings.savepoint_directory)
         self._recovered = recovered
         self._former = recovered.former
@@ -168,6 +172,25 @@ class JobDriver(ABC):
         if event is not None:
             self.master_event(event)
 
+    def result(self, started_ns: int, failure: str | None, records_read: int) -> JobExecutionResult:
+        """What the run comes to, which began at ``started_ns`` by the monotonic clock.
+
+        Raises JobExecutionFailed, and JobCancelled.
+        """
+        if failure is not None:
+            raise JobExecutionFailed(f"job {self.graph.name!r} failed: {failure}")
+        if self.master.state is JobState.CANCELED:
+            raise JobCancelled(f"job {self.graph.name!r} was cancelled")
+        return JobExecutionResult(
+            self.graph.job_id,
+            self.graph.name,
+            (time.monotonic_ns() - started_ns) // 1_000_000,
+            self.attempts,
+            self.checkpoints,
+            records_read,
+            stopped_with=self.desk.stopped_with,
+        )
+
     def publish(self, metadata: CheckpointMetadata) -> None:
         """Make a checkpoint complete; raises OSError, and then it is certainly not there."""
         begins_from = self.desk.starting_point(metadata)
@@ -207,6 +230,7 @@ class JobDriver(ABC):
         return " ".join(str(error).split())
 
     def _deploy(self, effect: Deploy) -> None:
+        self.attempts += 1
         self.attempt_started(effect)
         try:
             graph = self.graph = fit_max_parallelism(self.job_graph(), effect.restored)
@@ -228,6 +252,7 @@ class JobDriver(ABC):
 
     def _checkpoint_completed(self, effect: CheckpointCompleted) -> None:
         self.probe(COMPLETED, COORDINATOR, effect.checkpoint_id)
+        self.checkpoints += 1
         self.checkpoint_completed(effect)
         if self._former:
             retained = [each.checkpoint_id for each in self.master.coordinator.store.retained]

@@ -24,13 +24,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from engine.checkpoint.events import (
     AnsweredTooLate,
-    CheckpointCompleted,
     MetadataFailed,
     MetadataStored,
     StartTimer,
@@ -41,7 +40,7 @@ from engine.checkpoint.retention import JobOutcome
 from engine.checkpoint.storing import delete_unstored, store_encoded
 from engine.graph import JobGraph
 from engine.job.events import Deploy, JobCanceled, JobFailed, JobFinished, StartJob, StartRestartTimer
-from engine.job.master import JobState
+from engine.job_client import JobClient
 from engine.messages import NotifyCheckpointAborted, NotifyCheckpointComplete, Send, TriggerCheckpoint
 from engine.protocol_points import COORDINATOR, METADATA_WRITTEN, Probe, no_probe
 from engine.runtime.beginning import begin, located, storage_of
@@ -49,7 +48,8 @@ from engine.runtime.execution import Execution
 from engine.runtime.recovery import Recovered
 from engine.runtime.request_folder import RequestFolder
 from engine.runtime.requests import JobRequest, Respond
-from engine.runtime.result import JobCancelled, JobExecutionFailed, JobExecutionResult
+from engine.runtime.result import JobExecutionResult
+from engine.runtime.running import FinishedJob, RunningJob
 from engine.runtime.storage import CheckpointStorage
 from engine.state.files import DamagedFile
 from engine.state.snapshot import encode_task_snapshot
@@ -91,6 +91,18 @@ def execute(graph: JobGraph, probe: Probe = no_probe) -> JobExecutionResult:
         return LocalExecution(graph, storage, recovered, probe).run()
 
 
+def start(graph: JobGraph) -> JobClient:
+    """Run a job in a thread of its own; raises what reading the checkpoint directory raises."""
+    storage = storage_of(graph)
+    with ExitStack() as held:
+        held.enter_context(storage.exclusive())
+        recovered = begin(graph, storage)
+        if isinstance(recovered, JobExecutionResult):
+            return FinishedJob(recovered)
+        execution = LocalExecution(graph, storage, recovered)
+        return RunningJob(graph.job_id, execution, held.pop_all())
+
+
 class LocalExecution(Execution):
     """One run of a job in this process."""
 
@@ -107,8 +119,6 @@ class LocalExecution(Execution):
             settings.allow_pickled_state,
             watches_elements=probe is not no_probe,
         )
-        self.attempts = 0
-        self.checkpoints = 0
         self._storage = storage
         self._capacity = settings.channel_buffers
         self._interval_records = settings.interval_records
@@ -145,19 +155,7 @@ class LocalExecution(Execution):
             raise
         finally:
             self._writer.shutdown(wait=True)
-        if self._failure is not None:
-            raise JobExecutionFailed(f"job {self.graph.name!r} failed: {self._failure}")
-        if self.master.state is JobState.CANCELED:
-            raise JobCancelled(f"job {self.graph.name!r} was cancelled")
-        return JobExecutionResult(
-            self.graph.job_id,
-            self.graph.name,
-            (time.monotonic_ns() - started) // 1_000_000,
-            self.attempts,
-            self.checkpoints,
-            self._records_before + self._records_read(),
-            stopped_with=self.desk.stopped_with,
-        )
+        return self.result(started, self._failure, self._records_before + self._records_read())
 
     def submit(self, request: JobRequest, respond: Respond) -> None:
         """Ask for something from another thread; ``respond`` is called in the one that runs the job."""
@@ -275,8 +273,7 @@ class LocalExecution(Execution):
         self._mailbox.append(effect.message)
 
     def attempt_started(self, effect: Deploy) -> None:
-        """Count it; what the attempt before had read is kept for the result."""
-        self.attempts += 1
+        """What the attempt before had read is kept for the result."""
         self._records_at_trigger = 0
         self._sources_wait = False
 
@@ -379,10 +376,6 @@ class LocalExecution(Execution):
     def _start_timer(self, due_ms: int, task: Task | None, event: Any) -> None:
         self._sequence += 1
         heapq.heappush(self._timers, (due_ms, self._sequence, task, event))
-
-    def checkpoint_completed(self, effect: CheckpointCompleted) -> None:
-        """Count it."""
-        self.checkpoints += 1
 
     def cause_of(self, error: Exception) -> str:
         """A damaged file is named by its whole path."""

@@ -107,7 +107,7 @@ def recover(
     would commit again what the damaged one covers.
     """
     paths = storage.list("")
-    incarnation = _claim(storage, paths)
+    incarnation = _claim(storage, paths, 0 if begins_from is None else begins_from.incarnation)
     found = [_CHECKPOINT_FILE.fullmatch(path) for path in paths]
     ids = sorted(int(match[1]) for match in found if match is not None and match[2] == METADATA)
     point = _starting_point(storage, paths, ids, begins_from)
@@ -200,9 +200,9 @@ def files_of(metadata: CheckpointMetadata) -> set[str]:
     }
 
 
-def _claim(storage: RecoverableStorage, paths: list[str]) -> int:
+def _claim(storage: RecoverableStorage, paths: list[str], above: int) -> int:
     claimed = [int(match[1]) for path in paths if (match := _MARKER.fullmatch(path)) is not None]
-    incarnation = max(claimed, default=0) + 1
+    incarnation = max([above, *claimed]) + 1
     while not storage.create_exclusive(f"{INCARNATION}{incarnation}"):
         incarnation += 1
     for earlier in claimed:

@@ -84,6 +84,13 @@ class RequestDesk:
                 return None
             name = f"savepoint-{self._job_id[:SHORT_JOB_ID]}-{token_hex(RANDOM_BYTES)}"
             folder = os.path.join(os.path.abspath(directory.removeprefix("file://")), name)
+            try:
+                os.makedirs(folder)
+            except OSError as error:
+                # Before the job could fail of it.
+                said = f"folder {folder} cannot be made: {error.strerror}: name another one"
+                respond(JobAnswer(error=said))
+                return None
         self._numbers += 1
         number = self._numbers
         self._open[number] = _Open(request, respond, folder)
@@ -92,6 +99,11 @@ class RequestDesk:
         if request.kind == "stop":
             return StopRequested(number, request.drains)
         return CancelRequested(number if folder else 0)
+
+    @property
+    def latest_number(self) -> int:
+        """That of the last request that was taken."""
+        return self._numbers
 
     def begun(self, effect: CheckpointTriggered) -> tuple[str, str] | None:
         """Note the id of a savepoint; give the folder of the job's storage, and where that must lead."""

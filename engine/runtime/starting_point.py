@@ -32,6 +32,8 @@ class StartingPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     claim_mode: str = NO_CLAIM
     own_checkpoint: int = 0
     """Its id where it is a retained checkpoint in the job's own folder; 0 where it is not."""
+    incarnation: int = 0
+    """Of the process that took it: those of this job are higher, since sinks name output by attempts."""
     had_finished: bool = False
     """The job had: that must be forgotten."""
     format_version: int = FORMAT_VERSION

@@ -162,7 +162,7 @@ class LocalCheckpointStorage:
         target = self._resolve(path)
         try:
             os.unlink(target)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             pass
         except OSError as error:
             raise _failure("file", target, "cannot be deleted", error) from error
@@ -356,8 +356,8 @@ def _entries(folder: str) -> list[tuple[str, bool]]:
     try:
         with os.scandir(folder) as entries:
             return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-    except FileNotFoundError:
-        # Deleted since its parent was listed.
+    except (FileNotFoundError, NotADirectoryError):
+        # Deleted since its parent was listed, or what is there was never a folder of ours.
         return []
 
 

@@ -23,7 +23,7 @@ from pyspark import SparkContext
 from engine.protocol_points import COORDINATOR
 from engine.runtime.recovery import recover
 from engine.runtime.result import JobExecutionFailed
-from engine.runtime.spark.driver import spark_storage
+from engine.runtime.spark.folder import spark_storage
 from engine.runtime.spark_session import spark_context
 from harness.systems.event_log import EventLog
 from harness.systems.fault_board import FaultBoard

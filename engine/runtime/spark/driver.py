@@ -19,8 +19,7 @@ import heapq
 import logging
 import time
 from collections import deque
-from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, cast
 
 from msgspec.structs import replace
@@ -39,11 +38,11 @@ from engine.checkpoint.events import (
 )
 from engine.checkpoint.metadata import CheckpointMetadata, encode_metadata
 from engine.checkpoint.retention import JobOutcome
-from engine.graph import InvalidJob, JobGraph
+from engine.graph import JobGraph
 from engine.job.deployment import RestorePlan, plan_restores
 from engine.job.events import (
+    CancelRequested,
     CancelTasks,
-    Deploy,
     JobFailed,
     JobFinished,
     RescaleRequested,
@@ -52,7 +51,10 @@ from engine.job.events import (
 )
 from engine.job.layout import Layout, layout_of
 from engine.job.master import JobState
+from engine.job_client import JobClient
 from engine.messages import (
+    CHECKPOINT,
+    SYNC_SAVEPOINT,
     AcknowledgeCheckpoint,
     AttemptId,
     NotifyCheckpointComplete,
@@ -64,11 +66,13 @@ from engine.messages import (
     TriggerCheckpoint,
 )
 from engine.protocol_points import COORDINATOR, METADATA_WRITTEN, NOTIFIED, Probe, no_probe
-from engine.runtime.beginning import begin, located, storage_of
+from engine.runtime.beginning import begin, located
 from engine.runtime.execution import failure_of
 from engine.runtime.job_driver import JobDriver
 from engine.runtime.recovery import Recovered, files_of, metadata_path
+from engine.runtime.requests import JobRequest, Respond
 from engine.runtime.result import JobExecutionFailed, JobExecutionResult
+from engine.runtime.running import FinishedJob, RunningJob
 from engine.runtime.spark.committing import Committer
 from engine.runtime.spark.epoch import (
     Deployment,
@@ -76,12 +80,14 @@ from engine.runtime.spark.epoch import (
     GivenGraph,
     Packed,
     Recipe,
-    Report,
     Shipment,
     shape_of,
 )
+from engine.runtime.spark.folder import spark_storage
 from engine.runtime.spark.job import EpochJob, JobLost
+from engine.runtime.spark.losses import has_losses, mixed_attempts
 from engine.runtime.spark.pace import Pace
+from engine.runtime.spark.savepoints import LOOK_SECONDS, EpochRequests
 from engine.runtime.spark.stages import Stages, stages_of
 from engine.runtime.spark.subtask import SubtaskRun
 from engine.runtime.spark_session import SPARK_ERRORS, one_line
@@ -120,23 +126,15 @@ def execute_on_spark(
         return execution.run()
 
 
-def spark_storage(graph: JobGraph) -> LocalCheckpointStorage:
-    """Where the job's checkpoints lie.
-
-    Raises InvalidJob where there are none, or none that workers could read.
-    """
-    if not graph.settings.enabled:
-        raise InvalidJob(
-            f"job {graph.name!r} takes no checkpoints, and on Spark work is cut by them:"
-            " set execution.checkpointing.interval or execution.checkpointing.interval-records"
-        )
-    storage = storage_of(graph)
-    if not isinstance(storage, LocalCheckpointStorage):
-        raise InvalidJob(
-            f"job {graph.name!r} keeps its checkpoints in memory, which workers on Spark do not share:"
-            " set execution.checkpointing.dir to a folder that all machines share"
-        )
-    return storage
+def start_on_spark(graph: JobGraph, context: SparkContext, held: ExitStack) -> JobClient:
+    """Run a job in a thread of its own, which lets go of what is held when the job is over."""
+    storage = spark_storage(graph)
+    held.enter_context(storage.exclusive())
+    recovered = begin(graph, storage)
+    if isinstance(recovered, JobExecutionResult):
+        return FinishedJob(recovered)
+    execution = SparkExecution(graph, context, storage, recovered)
+    return RunningJob(graph.job_id, execution, held.pop_all())
 
 
 class SparkExecution(JobDriver):
@@ -154,8 +152,6 @@ class SparkExecution(JobDriver):
         subtask_class: type[SubtaskRun] = SubtaskRun,
     ) -> None:
         super().__init__(graph, storage, recovered, probe)
-        self.attempts = 0
-        self.checkpoints = 0
         self.records_read = 0
         """By epochs that have come to an end, complete or not."""
         self._context = context
@@ -181,6 +177,7 @@ class SparkExecution(JobDriver):
         self._to_conclude: CheckpointMetadata | None = None
         self._has_losses = False
         self._failure: str | None = None
+        self.requests = EpochRequests(self.desk, storage, recovered.starting_point)
 
     def rescale(self, graph: JobGraph, recipe: Recipe | None = None) -> None:
         """Let the job go on with another graph of itself, from the next epoch on."""
@@ -193,25 +190,24 @@ class SparkExecution(JobDriver):
         started = time.monotonic_ns()
         try:
             self.master_event(StartJob())
-            while self.master.state not in (JobState.FINISHED, JobState.FAILED):
+            while not self.master.state.is_terminal:
                 if not self._step():
                     self._wait()
         finally:
             self._let_go()
-        if self._failure is not None:
-            raise JobExecutionFailed(f"job {self.graph.name!r} failed: {self._failure}")
-        return JobExecutionResult(
-            self.graph.job_id,
-            self.graph.name,
-            (time.monotonic_ns() - started) // 1_000_000,
-            self.attempts,
-            self.checkpoints,
-            self.records_read,
-        )
+            self.requests.refuse_rest()
+        return self.result(started, self._failure, self.records_read)
+
+    def submit(self, request: JobRequest, respond: Respond) -> None:
+        """Ask for something from another thread."""
+        self.requests.submit(request, respond)
 
     def _step(self) -> bool:
         """Do the next thing there is to do; whether there was any."""
-        if self._mailbox:
+        self.requests.look()
+        if self.requests.is_cancelled:
+            self.master_event(CancelRequested())
+        elif self._mailbox:
             message = self._mailbox.popleft()
             if isinstance(message, NotifyCheckpointComplete):
                 self._commit(message)
@@ -229,18 +225,41 @@ class SparkExecution(JobDriver):
             self._conclude(self._to_conclude)
         elif self._rescaled is not None:
             self.master_event(RescaleRequested())
-        else:
+        elif not self._answer_request():
             self._begin_epoch()
         return True
 
     def _wait(self) -> None:
         """Nothing can happen before the epoch's job ends or a timer is due."""
-        seconds = max(0, self._timers[0][0] - self.now()) / 1000 if self._timers else None
+        seconds = LOOK_SECONDS
+        if self._timers:
+            seconds = min(seconds, max(0, self._timers[0][0] - self.now()) / 1000)
         if self._job is not None:
             self._job.wait(seconds)
         else:
-            assert seconds is not None, "a job that waits for nothing"
+            assert self._timers, "a job that waits for nothing"
             time.sleep(seconds)
+
+    def _answer_request(self) -> bool:
+        """Take a savepoint, if somebody waits for one, and perhaps end with it; whether there was one."""
+        asked = self.requests.next()
+        latest = self.master.coordinator.store.latest
+        if asked is None or latest is None or latest.kind != CHECKPOINT:
+            return False
+        if asked.drains and not all(operator.is_finished for operator in latest.operators):
+            return False
+        savepoint = self.requests.carry_out(latest)
+        if savepoint is not None and savepoint.kind == SYNC_SAVEPOINT:
+            self.master.coordinator.stopped_with = savepoint
+            self._finish_tasks()
+        elif savepoint is not None:
+            self.master_event(CancelRequested())
+        return True
+
+    def _finish_tasks(self) -> None:
+        assert self.master.attempt is not None
+        for task in self._plans:
+            self._mailbox.append(TaskFinished(self.master.attempt, task))
 
     # An epoch.
 
@@ -250,11 +269,13 @@ class SparkExecution(JobDriver):
         assert self._triggers, "no checkpoint was triggered although all tasks run"
         trigger = self._triggers[0]
         sources = [task for task in self._plans if not self.graph.vertices[task.vertex].inputs]
-        quotas = self._pace.quotas(sources, self._ended)
+        asked = self.requests.next()
+        drains = asked is not None and asked.drains
+        quotas = dict.fromkeys(sources, 0) if drains else self._pace.quotas(sources, self._ended)
         latest = self.master.coordinator.store.latest
         end_ms = trigger.timestamp_ms
         begin_ms = end_ms - 1 if latest is None else min(latest.timestamp, end_ms - 1)
-        self._epoch = Epoch(trigger.checkpoint_id, begin_ms, end_ms, quotas, self._plans)
+        self._epoch = Epoch(trigger.checkpoint_id, begin_ms, end_ms, quotas, self._plans, drains)
         self._epoch_began_ms = self.now()
         self._job = self.start_job(self._epoch)
 
@@ -272,11 +293,11 @@ class SparkExecution(JobDriver):
         records = sum(report.records_read for report in reports)
         self.records_read += records
         self._pace.learn(records, self.now() - self._epoch_began_ms)
-        self._has_losses |= _has_losses(reports)
+        self._has_losses |= has_losses(reports)
         failures = [
             message for report in reports for message in report.messages if isinstance(message, TaskFailed)
         ]
-        if not failures and (mixed := _mixed_attempts(reports)) is not None:
+        if not failures and (mixed := mixed_attempts(reports)) is not None:
             failures = [TaskFailed(attempt, mixed, "Spark has run it twice in one epoch, and used both runs")]
         if failures:
             failures.sort(key=lambda failure: not failure.unrecoverable)
@@ -326,10 +347,8 @@ class SparkExecution(JobDriver):
         has_ended = all(operator.is_finished for operator in completed.operators)
         if (self._has_losses or has_ended) and not self._sweep():
             return
-        if has_ended:
-            assert self.master.attempt is not None
-            for task in self._plans:
-                self._mailbox.append(TaskFinished(self.master.attempt, task))
+        if has_ended and not self._answer_request():
+            self._finish_tasks()
 
     def _sweep(self) -> bool:
         """Abort what sinks have begun and nobody committed."""
@@ -414,6 +433,7 @@ class SparkExecution(JobDriver):
             self._incarnation,
             self.probe,
             self._subtask_class,
+            self._storage.mounts,
         )
         try:
             self.ship(shipment)
@@ -437,13 +457,8 @@ class SparkExecution(JobDriver):
         self._to_conclude = None
         self._let_go()
 
-    def attempt_started(self, effect: Deploy) -> None:
-        """Count it."""
-        self.attempts += 1
-
     def checkpoint_completed(self, effect: CheckpointCompleted) -> None:
         """What it lists is what is committed now, and what the next epoch begins with."""
-        self.checkpoints += 1
         latest = self.master.coordinator.store.latest
         assert latest is not None
         self._plans = plan_restores(self.graph, layout_of(self.graph), latest)
@@ -483,19 +498,3 @@ class SparkExecution(JobDriver):
         if shipment is not None:
             with suppress(*SPARK_ERRORS, OSError):
                 shipment.destroy()
-
-
-def _has_losses(reports: Sequence[Report]) -> bool:
-    """Whether Spark has begun more task attempts than the job has tasks: it numbers them one by one."""
-    numbers = [report.spark_attempt for report in reports]
-    return max(numbers) - min(numbers) >= len(numbers)
-
-
-def _mixed_attempts(reports: Sequence[Report]) -> TaskId | None:
-    """A subtask of which others have read another attempt than the one that came back, if there is any."""
-    attempts = {report.task: report.attempt for report in reports}
-    for report in reports:
-        for task, attempt in report.upstreams.items():
-            if attempts[task] != attempt:
-                return task
-    return None

@@ -59,6 +59,8 @@ class Shipment(Struct, frozen=True):
     incarnation: int
     probe: Probe
     subtask_class: Any
+    mounts: Mapping[str, str] = {}
+    """Of that folder: what the job has begun from lies elsewhere."""
 
 
 class Packed:
@@ -121,7 +123,7 @@ def unpack(packed: bytes) -> Deployment:
         graph,
         layout,
         stages_of(graph, layout),
-        LocalCheckpointStorage(shipment.root),
+        LocalCheckpointStorage(shipment.root, shipment.mounts),
         shipment.incarnation,
         shipment.probe,
         shipment.subtask_class,
@@ -156,6 +158,8 @@ class Epoch(Struct, frozen=True):
     quotas: Mapping[TaskId, int]
     """How many records each source subtask reads, unless its input ends before."""
     restores: Mapping[TaskId, RestorePlan]
+    drains: bool = False
+    """It ends all data: the job stops with its checkpoint."""
 
 
 class ChannelEnd(Struct, frozen=True):

@@ -212,7 +212,9 @@ class SubtaskRun:
         self._let_time_pass(task)
         yield
         epoch = self.epoch
-        trigger = TriggerCheckpoint(self.attempt, self.task_id, epoch.checkpoint_id, epoch.timestamp_ms)
+        trigger = TriggerCheckpoint(
+            self.attempt, self.task_id, epoch.checkpoint_id, epoch.timestamp_ms, drains=epoch.drains
+        )
         self._handle(task, trigger)
         yield
 

@@ -10,12 +10,18 @@ The rules this module lives by:
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
+from pyspark import SparkContext
+
 from engine.graph import InvalidJob, JobGraph
+from engine.job_client import JobClient
 from engine.runtime.result import JobExecutionResult
-from engine.runtime.spark.driver import execute_on_spark, spark_storage
+from engine.runtime.spark.driver import execute_on_spark, start_on_spark
+from engine.runtime.spark.folder import spark_storage
 from engine.runtime.spark_session import running_context, spark_context
 
 ALL_CORES: Final = "local[*,4]"
@@ -28,18 +34,34 @@ def execute_on_target(graph: JobGraph, master: str | None) -> JobExecutionResult
     Raises what execute_on_spark and start_spark raise; InvalidJob where this process has the Spark of another
     master.
     """
+    with _context(graph, master) as context:
+        return execute_on_spark(graph, context)
+
+
+def start_on_target(graph: JobGraph, master: str | None) -> JobClient:
+    """Run a job in a thread of its own; a Spark that is started for it ends with it.
+
+    Raises what execute_on_target raises.
+    """
+    with ExitStack() as held:
+        context = held.enter_context(_context(graph, master))
+        return start_on_spark(graph, context, held)
+
+
+@contextmanager
+def _context(graph: JobGraph, master: str | None) -> Iterator[SparkContext]:
     # What is wrong with the job is told before Spark takes its seconds to start.
     spark_storage(graph)
     context = running_context()
-    if context is not None:
-        running = context.master
-        if master not in (None, running):
-            raise InvalidJob(
-                f"this process already runs the Spark of {running}, and execution.spark.master is {master}:"
-                " stop that one, or leave the option out"
-            )
-        return execute_on_spark(graph, context)
-    with spark_context(
-        master or ALL_CORES, graph.name, python_path=[Path(sys.path[0]).absolute()]
-    ) as started:
-        return execute_on_spark(graph, started)
+    if context is None:
+        path = [Path(sys.path[0]).absolute()]
+        with spark_context(master or ALL_CORES, graph.name, python_path=path) as started:
+            yield started
+        return
+    running = context.master
+    if master not in (None, running):
+        raise InvalidJob(
+            f"this process already runs the Spark of {running}, and execution.spark.master is {master}:"
+            " stop that one, or leave the option out"
+        )
+    yield context

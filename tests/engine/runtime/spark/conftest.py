@@ -15,8 +15,9 @@ import pytest
 
 from engine.protocol_points import no_probe
 from engine.runtime.beginning import begin
-from engine.runtime.spark.driver import SparkExecution, spark_storage
+from engine.runtime.spark.driver import SparkExecution
 from engine.runtime.spark.epoch import Packed
+from engine.runtime.spark.folder import spark_storage
 from engine.runtime.spark.job import JobLost
 from engine.runtime.spark.stages import DRIVER
 

@@ -14,8 +14,8 @@ from engine.runtime.beginning import begin
 from engine.runtime.local import execute
 from engine.runtime.recovery import METADATA
 from engine.runtime.result import JobExecutionFailed
-from engine.runtime.spark.driver import spark_storage
 from engine.runtime.spark.epoch import GivenGraph, WrongRecipe
+from engine.runtime.spark.folder import spark_storage
 from engine.runtime.storage import LocalCheckpointStorage, StorageError
 
 

@@ -12,8 +12,8 @@ from engine.job.layout import layout_of
 from engine.messages import AcknowledgeCheckpoint, TaskFailed, TaskId
 from engine.protocol_points import SNAPSHOTTED, no_probe
 from engine.runtime.recovery import recover
-from engine.runtime.spark.driver import spark_storage
 from engine.runtime.spark.epoch import ChannelEnd, Epoch, GivenGraph, Packed, Shipment, shape_of, unpack
+from engine.runtime.spark.folder import spark_storage
 from engine.runtime.spark.stages import DRIVER
 from engine.runtime.spark.subtask import EpochIsOver, SubtaskRun
 

@@ -1,0 +1,26 @@
+"""The folder of a job on Spark: one that driver and workers share."""
+
+from __future__ import annotations
+
+from engine.graph import InvalidJob, JobGraph
+from engine.runtime.beginning import storage_of
+from engine.runtime.storage import LocalCheckpointStorage
+
+
+def spark_storage(graph: JobGraph) -> LocalCheckpointStorage:
+    """Where the job's checkpoints lie.
+
+    Raises InvalidJob where there are none, or none that workers could read.
+    """
+    if not graph.settings.enabled:
+        raise InvalidJob(
+            f"job {graph.name!r} takes no checkpoints, and on Spark work is cut by them:"
+            " set execution.checkpointing.interval or execution.checkpointing.interval-records"
+        )
+    storage = storage_of(graph)
+    if not isinstance(storage, LocalCheckpointStorage):
+        raise InvalidJob(
+            f"job {graph.name!r} keeps its checkpoints in memory, which workers on Spark do not share:"
+            " set execution.checkpointing.dir to a folder that all machines share"
+        )
+    return storage

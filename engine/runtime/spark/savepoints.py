@@ -1,0 +1,94 @@
+"""Savepoints and the end of a job on Spark: between two epochs, when the latest checkpoint is all there is.
+
+The rules this module lives by:
+
+- A savepoint is the latest checkpoint, copied (checkpoint/canonical.py). What it lists is committed: between
+  epochs nothing is pending.
+- Where the job has no checkpoint yet, it gets one first. Where it is to be drained, one more epoch reads
+  nothing and ends all data.
+- A job is cancelled at once; its epoch is called off.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from queue import Empty, SimpleQueue
+from typing import Final
+
+from engine.checkpoint.canonical import copy_checkpoint
+from engine.checkpoint.events import CheckpointTriggered, RequestResolved
+from engine.checkpoint.metadata import CheckpointMetadata
+from engine.messages import SAVEPOINT, SYNC_SAVEPOINT, Kind
+from engine.runtime.recovery import discard_checkpoint
+from engine.runtime.request_folder import RequestFolder
+from engine.runtime.requests import JobAnswer, JobRequest, RequestDesk, Respond, publish_metadata
+from engine.runtime.starting_point import StartingPoint
+from engine.runtime.storage import LocalCheckpointStorage
+
+LOOK_SECONDS: Final = 0.2
+
+
+class EpochRequests:
+    """What is asked for while an epoch runs, and waits for its end."""
+
+    def __init__(self, desk: RequestDesk, storage: LocalCheckpointStorage, before: StartingPoint) -> None:
+        self._desk = desk
+        self._storage = storage
+        self._before = before
+        self._folder = RequestFolder.of(storage)
+        self._asked: SimpleQueue[tuple[JobRequest, Respond]] = SimpleQueue()
+        self._waiting: deque[tuple[JobRequest, Respond]] = deque()
+        self._next_look = 0.0
+        self.is_cancelled = False
+
+    def submit(self, request: JobRequest, respond: Respond) -> None:
+        """Ask for something from another thread."""
+        self._asked.put((request, respond))
+
+    def look(self) -> None:
+        """Take in what was asked for, by threads and, a few times a second, by files."""
+        now = time.monotonic()
+        if self._folder is not None and now >= self._next_look:
+            self._next_look = now + LOOK_SECONDS
+            self._folder.look(self.submit)
+        while True:
+            try:
+                request, respond = self._asked.get_nowait()
+            except Empty:
+                return
+            if request.kind == "cancel":
+                self._desk.take(request, respond)
+                self.is_cancelled = True
+            else:
+                self._waiting.append((request, respond))
+
+    def next(self) -> JobRequest | None:
+        """What is to be done between two epochs, if anything waits for that."""
+        return self._waiting[0][0] if self._waiting else None
+
+    def carry_out(self, latest: CheckpointMetadata) -> CheckpointMetadata | None:
+        """Do what is next: write the savepoint and answer; give it where the job is to end with it."""
+        request, respond = self._waiting.popleft()
+        if self._desk.take(request, respond) is None:
+            return None
+        kind: Kind = SYNC_SAVEPOINT if request.kind == "stop" else SAVEPOINT
+        number = self._desk.latest_number
+        leads = self._desk.begun(CheckpointTriggered(latest.checkpoint_id, kind, number))
+        assert leads is not None, "a savepoint without a folder"
+        self._storage.mount(*leads)
+        try:
+            savepoint = copy_checkpoint(self._storage, latest, kind)
+            publish_metadata(self._storage, savepoint, self._desk.starting_point(savepoint), self._before)
+        except OSError as error:
+            discard_checkpoint(self._storage, latest.checkpoint_id, kind)
+            self._desk.resolved(RequestResolved(number, None, str(error)))
+            return None
+        self._desk.resolved(RequestResolved(number, savepoint.checkpoint_id))
+        return None if request.kind == "savepoint" else savepoint
+
+    def refuse_rest(self) -> None:
+        """The job is over."""
+        for _, respond in self._waiting:
+            respond(JobAnswer(error="there is no savepoint: the job has ended before"))
+        self._waiting.clear()
