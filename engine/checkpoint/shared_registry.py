@@ -132,10 +132,10 @@ class SharedStateRegistry:
         handle = subtask.handle
         if handle is None or not any(file.is_shared for file in handle.files):
             return subtask
-        files = tuple([self._placed(file) if file.is_shared else file for file in handle.files])
+        files = tuple([self.placed(file) if file.is_shared else file for file in handle.files])
         return replace(subtask, handle=replace(handle, files=files))
 
-    def _placed(self, file: StateFile) -> StateFile:
+    def placed(self, file: StateFile) -> StateFile:
         entry = self._entries.get(file.sha256)
         if entry is None:
             raise UnknownSharedFile(f"{file.name}, a file with the SHA-256 {file.sha256}, is stored nowhere")

@@ -39,6 +39,7 @@ BENCHMARKS: Final[dict[str, str]] = {
     "simulate": "harness.benchmarks.simulate:measure",
     "local": "harness.benchmarks.local:measure",
     "state": "harness.benchmarks.state:measure",
+    "checkpoint": "harness.benchmarks.checkpoint:measure",
     "windows": "harness.benchmarks.windows:measure",
     "campaign": "harness.benchmarks.campaign:measure",
     "spark": "harness.benchmarks.spark:measure",
