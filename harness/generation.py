@@ -15,6 +15,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 from typing import Final
 
@@ -68,7 +69,12 @@ def generate(family: Family, seed: int) -> Scenario:
     kinds = draw_kinds(chance)
     rescales = chance.chance(0.7)
     largest = HIGHEST_PARALLELISM if rescales else parallelism
-    steps = checkpoint_steps(source or largest, largest, sink or largest)
+    vertices = Counter(family.tasks.values())
+    steps = checkpoint_steps(
+        max(1, vertices["source"]) * (source or largest),
+        max(1, vertices["keyed"]) * largest,
+        max(1, vertices["sink"]) * (sink or largest),
+    )
     records = sum(len(split) for split in workload.records.values())
     wanted = chance.weighted(WANTED_CHECKPOINTS)
     interval = _between(SHORTEST_INTERVAL, STEPS_PER_RECORD * records // wanted, LONGEST_INTERVAL)
@@ -110,7 +116,8 @@ def generate(family: Family, seed: int) -> Scenario:
         max_parallelism=max_parallelism,
         source_parallelism=source,
         sink_parallelism=sink,
-        channel_capacity=chance.weighted(CAPACITIES),
+        # Barriers of checkpoints side by side must leave room for records, or none is ever read.
+        channel_capacity=max(mode.max_concurrent, chance.weighted(CAPACITIES)),
         checkpoint_interval_ms=interval,
         checkpoint_timeout_ms=timeout,
         tolerable_failures=1_000_000 if tolerates else 0,
