@@ -10,16 +10,19 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from engine.checkpoint.events import RequestResolved
+from engine.checkpoint.events import RequestResolved, TriggerRequested
 
 JOB_IS_ENDING: Final = "the job is ending"
 JOB_IS_NOT_RUNNING: Final = "the job is not running"
+JOB_HAS_FINISHED: Final = "the job has finished by itself"
 
 
 class Ending(Struct):
     """One request to end the job with the savepoint that is asked for under ``number``."""
 
     number: int
+    request: TriggerRequested
+    """What the coordinator is asked for, and once more where a task has finished meanwhile."""
     stops: bool
     """The job commits what the savepoint lists, and finishes; otherwise it is cancelled."""
     is_complete: bool = False

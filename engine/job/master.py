@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final
 
-from engine.checkpoint.coordinator import CheckpointCoordinator
+from engine.checkpoint.coordinator import TASK_FINISHED, CheckpointCoordinator
 from engine.checkpoint.events import (
     AttemptEnded,
     AttemptStarted,
@@ -32,7 +32,7 @@ from engine.checkpoint.events import (
     TooManyFailures,
     TriggerRequested,
 )
-from engine.job.ending import JOB_IS_ENDING, JOB_IS_NOT_RUNNING, Ending
+from engine.job.ending import JOB_HAS_FINISHED, JOB_IS_ENDING, JOB_IS_NOT_RUNNING, Ending
 from engine.job.events import (
     AttemptDeployed,
     CancelRequested,
@@ -225,20 +225,23 @@ class JobMaster:
 
     def _stop_requested(self, event: StopRequested, now: int) -> Sequence[MasterEffect]:
         request = TriggerRequested(SYNC_SAVEPOINT, event.number, event.drains)
-        return self._begin_ending(Ending(event.number, stops=True), request, now)
+        return self._begin_ending(Ending(event.number, request, stops=True), now)
 
     def _cancel_requested(self, event: CancelRequested, now: int) -> Sequence[MasterEffect]:
         if event.number:
             request = TriggerRequested(SAVEPOINT, event.number)
-            return self._begin_ending(Ending(event.number, stops=False), request, now)
+            return self._begin_ending(Ending(event.number, request, stops=False), now)
         return () if self.state is _CANCELLING or self.state.is_terminal else self._cancel(now)
 
-    def _begin_ending(self, ending: Ending, request: TriggerRequested, now: int) -> Sequence[MasterEffect]:
+    def _begin_ending(self, ending: Ending, now: int) -> Sequence[MasterEffect]:
         """Ask for the savepoint; until its outcome is known no other checkpoint begins."""
         if self.state is not _RUNNING or self.ending is not None:
             reason = JOB_IS_NOT_RUNNING if self.ending is None else JOB_IS_ENDING
             return (RequestResolved(ending.number, None, reason),)
-        effects = [*self.coordinator.handle(StopScheduler(), now), *self.coordinator.handle(request, now)]
+        effects = [
+            *self.coordinator.handle(StopScheduler(), now),
+            *self.coordinator.handle(ending.request, now),
+        ]
         if ending.outcome_in(effects) is not None:
             return [*effects, *self.coordinator.handle(StartScheduler(), now)]
         self.ending = ending
@@ -258,10 +261,9 @@ class JobMaster:
             self.ending = None
             if self.state is not _RUNNING:
                 return self._follow(event, effects, now)
-            if ending.stops:
-                cause = f"the savepoint to stop with failed: {outcome.reason}"
-                return [*effects, *self._end_attempt(cause, now)]
-            return [*effects, *self.coordinator.handle(StartScheduler(), now)]
+            if outcome.reason == TASK_FINISHED:
+                return self._ask_again(ending, event, effects, now)
+            return [*effects, *self._not_ended(ending, outcome, now)]
         ending.is_complete = True
         if not ending.stops:
             return [*effects, *self._cancel(now)]
@@ -270,6 +272,25 @@ class JobMaster:
         if self.state is _FAILING:
             ending.only_commits = True
         return [*self._follow(event, effects, now), overdue]
+
+    def _ask_again(
+        self, ending: Ending, event: MasterEvent, effects: Sequence[MasterEffect], now: int
+    ) -> Sequence[MasterEffect]:
+        """A task has come to its own end before it answered: without it, unless it was the last."""
+        told = self._follow(event, [each for each in effects if each is not ending.outcome_in([each])], now)
+        if self.state is not _RUNNING:
+            return [*told, RequestResolved(ending.number, None, JOB_HAS_FINISHED)]
+        again = self.coordinator.handle(ending.request, now)
+        refused = ending.outcome_in(again)
+        if refused is not None:
+            return [*told, *again, *self._not_ended(ending, refused, now)]
+        self.ending = ending
+        return [*told, *again]
+
+    def _not_ended(self, ending: Ending, outcome: RequestResolved, now: int) -> Sequence[MasterEffect]:
+        if ending.stops:
+            return self._end_attempt(f"the savepoint to stop with failed: {outcome.reason}", now)
+        return self.coordinator.handle(StartScheduler(), now)
 
     def _stop_overdue(self, event: StopOverdue, now: int) -> Sequence[MasterEffect]:
         """Some task has not heard that the savepoint is complete: an attempt restored from it commits."""

@@ -12,11 +12,14 @@ The rules this module lives by:
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
 from engine.checkpoint.metadata import CheckpointMetadata
-from engine.configuration import CLAIM, RecoverySettings
+from engine.configuration import CLAIM
 from engine.graph import JobGraph
 from engine.job.deployment import fit_max_parallelism, plan_restores
 from engine.job.layout import layout_of
@@ -34,6 +37,9 @@ from engine.runtime.result import JobExecutionResult
 from engine.runtime.starting_point import STARTING_POINT, StartingPoint, read_starting_point
 from engine.runtime.storage import CheckpointStorage, LocalCheckpointStorage, MemoryCheckpointStorage
 from engine.state.files import DamagedFile
+from engine.state.stored import SHARED
+
+Find: TypeAlias = Callable[[StartingPoint], tuple[CheckpointMetadata, tuple[str, ...]]]
 
 _logger = logging.getLogger(__name__)
 
@@ -59,7 +65,16 @@ def begin(graph: JobGraph, storage: CheckpointStorage) -> Recovered | JobExecuti
     except DamagedFile as error:
         raise located(error, storage) from error
     if not recovered.finished:
-        return with_starting_point(recovered, storage, recovery, graph.settings.num_retained)
+        claim_mode = recovered.starting_point.claim_mode if recovery.path is None else recovery.claim_mode
+        begun = with_starting_point(
+            recovered,
+            partial(_found, storage),
+            graph.settings.num_retained,
+            is_claimed=claim_mode == CLAIM,
+        )
+        for path in begun.outlived:
+            storage.delete(path)
+        return begun
     _logger.warning(
         "job %r has finished already: nothing is done; to run it again give it another name or another"
         " execution.checkpointing.dir than %s",
@@ -87,41 +102,37 @@ def _new_beginning(graph: JobGraph, storage: CheckpointStorage) -> StartingPoint
 
 
 def with_starting_point(
-    recovered: Recovered, storage: CheckpointStorage, recovery: RecoverySettings, num_retained: int
+    recovered: Recovered, find: Find, num_retained: int, *, is_claimed: bool
 ) -> Recovered:
     """Put what the job has begun from among its checkpoints, for as long as it is needed.
 
-    Raises NoRestorePoint, DamagedFile.
+    ``find`` reads it, and tells which files go with it where it is deleted; it raises NoRestorePoint.
     """
     begun = recovered.starting_point
-    if not begun.path:
-        return recovered
-    is_claimed = (begun.claim_mode if recovery.path is None else recovery.claim_mode) == CLAIM
-    if recovered.checkpoints and not is_claimed:
+    if not begun.path or (recovered.checkpoints and not is_claimed):
         return recovered
     try:
-        point = read_restore_point(begun.path)
+        metadata, files = find(begun)
     except NoRestorePoint:
         if recovered.checkpoints:
             # It was deleted when they took its place.
             return recovered
         raise
-    if begun.own_checkpoint:
-        metadata, claimed = point.metadata, _own_files(point.metadata)
-    else:
-        storage.mount(RESTORED_FROM, point.base)
-        metadata, claimed = point.mounted, tuple(point.own_files)
-    if len(recovered.checkpoints) >= num_retained:
-        for path in claimed:
-            storage.delete(path)
-        return recovered
     if not is_claimed:
         return replace(recovered, checkpoints=(as_users(metadata),))
-    return replace(recovered, checkpoints=(as_own(metadata), *recovered.checkpoints), claimed=claimed)
+    claimed = replace(recovered, checkpoints=(as_own(metadata), *recovered.checkpoints), claimed=files)
+    return claimed if len(recovered.checkpoints) < num_retained else replace(recovered, outlived=files)
 
 
-def _own_files(metadata: CheckpointMetadata) -> tuple[str, ...]:
-    return (metadata_path(metadata.checkpoint_id), *sorted(files_of(metadata)))
+def _found(storage: CheckpointStorage, begun: StartingPoint) -> tuple[CheckpointMetadata, tuple[str, ...]]:
+    point = read_restore_point(begun.path)
+    if begun.own_checkpoint:
+        metadata = point.metadata
+        # What it shares others may use, too: that goes when nobody does any more.
+        files = [path for path in sorted(files_of(metadata)) if not path.startswith(SHARED)]
+        return metadata, (metadata_path(metadata.checkpoint_id), *files)
+    storage.mount(RESTORED_FROM, point.base)
+    return point.mounted, tuple(point.own_files)
 
 
 def located(error: DamagedFile, storage: CheckpointStorage) -> DamagedFile:

@@ -161,6 +161,9 @@ class JobDriver(ABC):
     def checkpoint_aborted(self, effect: CheckpointAborted) -> None:
         """For drivers that keep records."""
 
+    def request_resolved(self, effect: RequestResolved) -> None:
+        """For drivers that keep records."""
+
     def answered_too_late(self, effect: AnsweredTooLate) -> None:
         """For drivers that keep records."""
 
@@ -271,6 +274,7 @@ class JobDriver(ABC):
 
     def _request_resolved(self, effect: RequestResolved) -> None:
         self.desk.resolved(effect)
+        self.request_resolved(effect)
 
     def _discard_handle(self, effect: DiscardHandle | DiscardSnapshot) -> None:
         handle = effect.handle

@@ -82,6 +82,8 @@ class Recovered(Struct, frozen=True):
     starting_point: StartingPoint = FROM_NOTHING
     former: tuple[int, ...] = ()
     claimed: tuple[str, ...] = ()
+    outlived: tuple[str, ...] = ()
+    """The same of one that newer ones have taken the place of already."""
 
 
 def metadata_path(checkpoint_id: int, kind: Kind = CHECKPOINT) -> str:
