@@ -8,12 +8,13 @@ are files of the checkpoint. Every state carries the description of its types.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from typing import Any, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from engine.state.files import StateError
+from engine.state.files import DamagedFile, StateError
 
 SPLIT_DISTRIBUTE = "SPLIT_DISTRIBUTE"
 UNION = "UNION"
@@ -117,6 +118,16 @@ class StateFile(msgspec.Struct, frozen=True, array_like=True):
     def is_shared(self) -> bool:
         """Whether other checkpoints may have it, too."""
         return not self.path or self.path.startswith(SHARED)
+
+    def check(self, data: bytes) -> None:
+        """Raise DamagedFile unless this is the content that was stored."""
+        if len(data) != self.length:
+            kind = "truncated" if len(data) < self.length else "overlong"
+            raise DamagedFile(
+                self.path, f"{kind}: {len(data)} bytes where the checkpoint lists {self.length}"
+            )
+        if sha256(data).hexdigest() != self.sha256:
+            raise DamagedFile(self.path, "damaged: its content does not match its checksum")
 
 
 class NativePart(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,10 @@ from typing import Any
 import msgspec
 
 from engine.checkpoint.metadata import CheckpointMetadata, StateHandle, decode_metadata
+from engine.checkpoint.verification import damages_of, handles_of
+from engine.messages import CHECKPOINT
 from engine.runtime.recovery import METADATA
-from engine.state.files import SNAPSHOT_MAGIC, DamagedFile, unseal
+from engine.state.files import DamagedFile
 from harness.errors import FAILED, NOTHING_RAN, PASSED, UsageError
 from reports.text import counted
 
@@ -55,7 +57,7 @@ def show_command(path: Path, as_json: bool) -> int:
         print(f"{each.folder}: {_text(each)}")
         for operator in _operators(each):
             parallelism = f"parallelism {operator['parallelism']} of {operator['max_parallelism']}"
-            files = f"{counted(operator['files'], 'file')}, {counted(operator['bytes'], 'byte')}"
+            files = _told(operator)
             ended = ", finished" if operator["finished"] else ""
             print(f"  {operator['name']}: {parallelism}, {files}{ended}")
     return PASSED if found else _nothing(path)
@@ -103,40 +105,37 @@ def _damages(found: Found) -> Iterator[str]:
     if found.metadata is None:
         yield f"{METADATA}: {found.damage}"
         return
-    root = found.folder.parent.resolve()
-    for handle in _handles(found.metadata):
-        file = (root / handle.path).resolve()
+    is_own = found.metadata.kind == CHECKPOINT
+    # What a savepoint names lies in its own folder, so that this can be moved.
+    root = (found.folder.parent if is_own else found.folder).resolve()
+
+    def read(path: str) -> bytes:
+        file = (root / path).resolve()
         if not file.is_relative_to(root):
-            yield f"{handle.path}: leads out of the job's folder"
-            continue
-        try:
-            data = file.read_bytes()
-            if len(data) != handle.length:
-                yield f"{handle.path}: {len(data)} bytes, where {handle.length} were written"
-            elif unseal(SNAPSHOT_MAGIC, data, handle.path)[1] != handle.sha256:
-                yield f"{handle.path}: not the file that was written, by its checksum"
-        except DamagedFile as damage:
-            yield f"{handle.path}: {damage.what}"
-        except OSError as error:
-            yield f"{handle.path}: cannot be read: {error.strerror}"
+            raise DamagedFile(path, f"leads out of the {'job' if is_own else 'savepoint'}'s folder")
+        return file.read_bytes()
+
+    yield from map(str, damages_of(found.metadata, read))
 
 
-def _handles(metadata: CheckpointMetadata) -> list[StateHandle]:
-    """Return the files of a checkpoint, each once."""
-    handles = {
-        subtask.handle.path: subtask.handle
-        for operator in metadata.operators
-        for subtask in operator.subtasks
-        if subtask.handle is not None
-    }
-    return [handles[path] for path in sorted(handles)]
+def _sizes(handles: Iterable[StateHandle]) -> dict[str, int]:
+    """Return how many files there are and how long they are, each once, and which part others may have, too."""
+    lengths: dict[str, int] = {}
+    shared: dict[str, int] = {}
+    for handle in handles:
+        lengths[handle.path] = handle.length
+        for file in handle.files:
+            lengths[file.path] = file.length
+            if file.is_shared:
+                shared[file.path] = file.length
+    sizes = {"files": len(lengths), "bytes": sum(lengths.values())}
+    return sizes | ({"shared_files": len(shared), "shared_bytes": sum(shared.values())} if shared else {})
 
 
 def _summary(found: Found) -> dict[str, Any]:
     metadata = found.metadata
     if metadata is None:
         return {"folder": str(found.folder), "damage": found.damage}
-    handles = _handles(metadata)
     return {
         "folder": str(found.folder),
         "checkpoint": metadata.checkpoint_id,
@@ -144,8 +143,7 @@ def _summary(found: Found) -> dict[str, Any]:
         "job": metadata.job_name,
         "attempt": metadata.attempt,
         "timestamp": metadata.timestamp,
-        "files": len(handles),
-        "bytes": sum(handle.length for handle in handles),
+        **_sizes(handles_of(metadata)),
     }
 
 
@@ -158,10 +156,7 @@ def _operators(found: Found) -> list[dict[str, Any]]:
             "parallelism": operator.parallelism,
             "max_parallelism": operator.max_parallelism,
             "finished": operator.is_finished,
-            "files": sum(subtask.handle is not None for subtask in operator.subtasks),
-            "bytes": sum(
-                subtask.handle.length for subtask in operator.subtasks if subtask.handle is not None
-            ),
+            **_sizes([subtask.handle for subtask in operator.subtasks if subtask.handle is not None]),
         }
         for operator in (found.metadata.operators if found.metadata is not None else ())
     ]
@@ -173,8 +168,17 @@ def _text(found: Found) -> str:
     summary = _summary(found)
     return (
         f"{summary['kind']} {summary['checkpoint']} of {summary['job']}, attempt {summary['attempt']},"
-        f" {counted(summary['files'], 'file')}, {counted(summary['bytes'], 'byte')}"
+        f" {_told(summary)}"
     )
+
+
+def _told(sizes: dict[str, Any]) -> str:
+    text = f"{counted(sizes['files'], 'file')}, {counted(sizes['bytes'], 'byte')}"
+    if "shared_files" in sizes:
+        text += (
+            f" ({counted(sizes['shared_files'], 'shared file')}, {counted(sizes['shared_bytes'], 'byte')})"
+        )
+    return text
 
 
 def _nothing(path: Path) -> int:

@@ -8,7 +8,6 @@ keys that may be equal without being alike are read and written anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from hashlib import sha256
 from itertools import groupby
 from typing import Any, Final
 
@@ -166,13 +165,7 @@ def _files(part: NativePart) -> Iterator[tuple[str, bytes]]:
     yield from part.state.small.items()
     for name, stored in part.files.items():
         data = part.read(stored.path)
-        if len(data) != stored.length:
-            kind = "truncated" if len(data) < stored.length else "overlong"
-            raise DamagedFile(
-                stored.path, f"{kind}: {len(data)} bytes where the checkpoint lists {stored.length}"
-            )
-        if sha256(data).hexdigest() != stored.sha256:
-            raise DamagedFile(stored.path, "damaged: its content does not match its checksum")
+        stored.check(data)
         yield name, data
 
 

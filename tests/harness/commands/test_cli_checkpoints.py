@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from engine.checkpoint.metadata import (
     encode_metadata,
 )
 from engine.state.files import SNAPSHOT_MAGIC, seal
+from engine.state.stored import StateFile
 
 if TYPE_CHECKING:
     from tests.harness.commands.conftest import Command
@@ -110,3 +112,41 @@ def test_nothing_there_is_no_pass(onceproof: Command, tmp_path: Path) -> None:
     refused = onceproof("checkpoints", "verify", "absent")
     assert refused.code == 4
     assert refused.error == "onceproof: absent: no such folder\n"
+
+
+def share_a_table(job: Path, number: int) -> Path:
+    """Let a checkpoint have one more file, which others may have, too."""
+    path = job / "shared" / "chk-9.count-0.1.op.000012.sst"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"a table of a database")
+    data, digest = seal(SNAPSHOT_MAGIC, b"state of subtask 0")
+    (job / f"chk-{number}" / "count-0").write_bytes(data)
+    table = StateFile(
+        "ab" * 16, "000012.sst", f"shared/{path.name}", 21, sha256(b"a table of a database").hexdigest()
+    )
+    handle = StateHandle(f"chk-{number}/count-0", len(data), digest, {}, (table,))
+    operator = OperatorMetadata("ab" * 16, "count", "count", 1, 128, (SubtaskState(handle, finished=False),))
+    metadata = CheckpointMetadata(number, "job", "words", 0, "checkpoint", "1.1", (operator,))
+    (job / f"chk-{number}" / "_metadata").write_bytes(encode_metadata(metadata))
+    return path
+
+
+def test_shared_files_are_listed_with_each_checkpoint_that_has_them(onceproof: Command, job: Path) -> None:
+    for number in (9, 10):
+        share_a_table(job, number)
+    out = onceproof("checkpoints", "show", str(job)).out
+    assert out.count("2 files, 89 bytes (1 shared file, 21 bytes)") == 4
+    document = json.loads(onceproof("checkpoints", "show", str(job / "chk-9"), "--json").out)
+    assert document[0]["shared_bytes"] == document[0]["operators"][0]["shared_bytes"] == 21
+    assert onceproof("checkpoints", "verify", str(job)).out.count(": whole") == 2
+
+
+def test_a_damaged_shared_file_is_told_of_each_checkpoint_that_has_it(onceproof: Command, job: Path) -> None:
+    for number in (9, 10):
+        path = share_a_table(job, number)
+    path.write_bytes(b"a table of a databasf")
+    ended = onceproof("checkpoints", "verify", str(job))
+    assert ended.code == 1
+    assert ended.out.count("shared/chk-9.count-0.1.op.000012.sst: damaged") == 2
+    path.write_bytes(b"a table")
+    assert onceproof("checkpoints", "verify", str(job)).out.count("truncated: 7 bytes") == 2
