@@ -24,6 +24,7 @@ THEMES: Final = (
     "completion",
     "recovery",
     "redistribution",
+    "in_flight",
     "connected",
     "sources",
     "state",

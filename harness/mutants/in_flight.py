@@ -1,0 +1,162 @@
+"""Mutants of unaligned checkpoints and of counted barriers: which records in flight are kept, and by whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+import engine.checkpoint.channels as redistribution
+from engine.checkpoint.channels import KeyFilter
+from engine.checkpoint.metadata import CheckpointMetadata, StateHandle
+from engine.elements import Buffer, Record
+from engine.state.in_flight import ChannelId
+from engine.task.barriers.events import BarrierEffect
+from engine.task.barriers.tracker import BarrierCount
+from engine.task.barriers.unaligned import UnalignedBarrierHandler
+from engine.task.events import Restore
+from engine.task.in_flight import InFlightRecorder
+from engine.task.outputs import Queue
+from engine.task.task import Task
+from harness.mutants.patching import replaced
+from harness.mutants.registry import Reached, mutant
+
+
+@mutant(
+    id="FLINK-31963",
+    breaks="exactly_once",
+    summary="records in flight of tasks without state are left out when they are dealt out",
+)
+def stateless_tasks_are_skipped(reached: Reached) -> Iterator[None]:
+    """Whoever deals state out goes by the operators that have some, and in-flight data have no operator."""
+    stored_channels = redistribution._stored_channels
+
+    def of_stateful(metadata: CheckpointMetadata) -> dict[ChannelId, StateHandle]:
+        found = stored_channels(metadata)
+        stateful = {
+            channel: handle
+            for channel, handle in found.items()
+            if any(index.has_state for index in handle.index.values())
+        }
+        if len(stateful) < len(found):
+            reached()
+        return stateful
+
+    with replaced(redistribution, "_stored_channels", of_stateful):
+        yield
+
+
+@mutant(
+    id="unaligned-snapshot-too-late",
+    breaks="exactly_once",
+    summary="records behind an overtaking barrier are processed before the snapshot is taken",
+)
+def snapshot_waits_for_the_last_barrier(reached: Reached) -> Iterator[None]:
+    """The barrier has gone on, no channel is blocked, and the snapshot comes when all barriers are there."""
+    go_on = UnalignedBarrierHandler._go_on_unaligned
+
+    def late(self: UnalignedBarrierHandler, effects: list[BarrierEffect]) -> None:
+        if self._has_started or len(self._delivered) >= self._target:
+            go_on(self, effects)
+        else:
+            reached()
+            self._promote(effects)
+
+    with replaced(UnalignedBarrierHandler, "_go_on_unaligned", late):
+        yield
+
+
+@mutant(
+    id="output-records-lost",
+    breaks="exactly_once",
+    summary="what a barrier overtakes in the queues of a task's outputs is stored by nobody",
+)
+def overtaken_output_is_lost(reached: Reached) -> Iterator[None]:
+    """The sender takes it for sent, the receiver for not his."""
+
+    def sent(self: InFlightRecorder, channel: ChannelId, buffers: list[Buffer]) -> None:
+        if buffers:
+            reached()
+
+    with replaced(InFlightRecorder, "sent", sent):
+        yield
+
+
+@mutant(
+    id="timed-out-records-lost",
+    breaks="exactly_once",
+    summary="what an announced barrier overtakes when its time is over is stored by nobody",
+)
+def promoted_barrier_takes_nothing(reached: Reached) -> Iterator[None]:
+    """A checkpoint that begins aligned has nothing in flight, so it seems."""
+    overtake = InFlightRecorder.overtake
+
+    def without_records(self: InFlightRecorder, channel: int, queue: Queue) -> None:
+        before = {name: list(buffers) for name, buffers in self._records.items()}
+        overtake(self, channel, queue)
+        if self._records != before:
+            reached()
+            self._records = before
+
+    with replaced(InFlightRecorder, "overtake", without_records):
+        yield
+
+
+@mutant(
+    id="in-flight-behind-new-records",
+    breaks="exactly_once",
+    summary="restored records in flight come behind what upstream tasks have already sent anew",
+)
+def restored_records_come_late(reached: Reached) -> Iterator[None]:
+    """They are put into the channels like anything that arrives."""
+    restore = Task._restore
+
+    def queued(self: Task, event: Restore) -> Any:
+        for channel, records in event.in_flight:
+            if self.queues[channel]:
+                reached()
+            self.queues[channel].append(records)
+        return restore(self, replace(event, in_flight=()))
+
+    with replaced(Task, "_restore", queued):
+        yield
+
+
+@mutant(
+    id="in-flight-not-filtered",
+    breaks="exactly_once",
+    summary="subtasks that take over the same records in flight all keep all of them",
+)
+def everybody_keeps_everything(reached: Reached) -> Iterator[None]:
+    """A keyed edge that is rescaled gives whole channels to several receivers."""
+    keep = KeyFilter.keep
+
+    def all_of_them(self: KeyFilter, records: Iterable[Record]) -> list[Record]:
+        records = list(records)
+        if len(keep(self, records)) < len(records):
+            reached()
+        return records
+
+    with replaced(KeyFilter, "keep", all_of_them):
+        yield
+
+
+@mutant(
+    id="barrier-counted-twice",
+    breaks="mode",
+    summary="at-least-once counts a barrier for two channels",
+)
+def barrier_counts_twice(reached: Reached) -> Iterator[None]:
+    """The snapshot is taken while records ahead of a barrier are still under way, and they are never read."""
+    count = BarrierCount.count
+
+    def twice(self: BarrierCount, channel: int) -> bool:
+        self.channels.add((channel + 1) % self.target)
+        is_complete = count(self, channel)
+        if is_complete:
+            reached()
+        return is_complete
+
+    with replaced(BarrierCount, "count", twice):
+        yield
