@@ -1,0 +1,234 @@
+"""The families with two streams: their rows by hand, what runs may choose, and that a sound engine passes."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+
+from engine.connectors.collection import CollectionSource
+from harness.family import NOTHING_DECLARED, Declared, load_family
+from harness.generation import generate
+from harness.trial import check_family, try_scenario
+from scenarios import behaviour_patterns, flight_delays, full_join, interval_join
+from scenarios._streams import StreamSource, part_of
+from scenarios.flight_delays import BOUND_MS, DAY_MS
+
+GOLDEN = {
+    "behaviour_patterns": "1:4df086c8b51deed0",
+    "flight_delays": "1:28cda3c7e351b5cb",
+    "full_join": "1:3690ca347e022333",
+    "interval_join": "1:f9df7c624739a439",
+}
+
+
+def said(*rows: tuple[Any, ...]) -> Declared:
+    return Declared(rows)
+
+
+def so_far(*rows: tuple[Any, ...]) -> Declared:
+    return Declared(rows, is_whole=False)
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_five_seeds_still_mean_what_they_meant(name: str) -> None:
+    family = load_family(name)
+    drawn = [family.generate(Random(seed)) for seed in (0, 1, 2, 42, 8273645120938)]
+    text = msgspec.json.encode([[workload.records, workload.parameters] for workload in drawn])
+    assert f"{family.generator_version}:{sha256(text).hexdigest()[:16]}" == GOLDEN[name]
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_it_is_a_family(name: str) -> None:
+    check_family(load_family(name))
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_a_sound_engine_passes_and_gives_rows_after_rescales(name: str) -> None:
+    family = load_family(name)
+    rows = rescales = 0
+    kinds = set()
+    for seed in range(60):
+        scenario = generate(family, seed)
+        trial = try_scenario(family, scenario)
+        assert trial.verdict.violations == (), seed
+        for _, kind, _, payload in trial.history.events:
+            if kind == "transaction_visible":
+                rows += len(payload["rows"])
+                kinds |= {row[0] for row in payload["rows"]}
+            elif kind == "attempt_started":
+                rescales += payload["parallelism"] != scenario.parallelism
+    assert rows > 200
+    assert rescales > 8
+    if name in ("flight_delays", "interval_join"):
+        assert "late" in kinds
+
+
+def test_a_stream_reads_the_splits_that_are_named_for_it() -> None:
+    splits = {"orders-0": [(1, 0)], "payments-0": [(2, 0)], "orders-1": [], "order-2": []}
+    source = StreamSource(CollectionSource(splits), "orders")
+    assert sorted(source.splits()) == ["orders-0", "orders-1"]
+    assert source.open_split("orders-0", None).read(5) == [(1, 0)]
+    assert sorted(part_of(dict.fromkeys(splits, ()), "payments")) == ["payments-0"]
+
+
+# A full join.
+
+
+def test_every_order_of_a_customer_is_paired_with_every_payment() -> None:
+    records = {
+        "orders-0": [(0, ("ann", 1)), (1, ("bob", 2)), (2, ("ann", 3))],
+        "payments-0": [(0, ("ann", 4)), (1, ("cid", 5))],
+        "payments-1": [(0, ("bob", 6)), (0, ("bob", 7))],
+    }
+    rows = full_join.expected(records, NOTHING_DECLARED)
+    assert sorted(rows) == [("ann", 1, 4), ("ann", 3, 4), ("bob", 2, 6), ("bob", 2, 7)]
+
+
+# Patterns of behaviour.
+
+ACTIONS = {
+    "actions-0": [(0, ("ann", "login")), (1, ("ann", "pay")), (2, ("bob", "login")), (3, ("ann", "login"))],
+    "patterns-0": [(0, ("login", "pay")), (1, ("pay", "login"))],
+}
+
+
+def judged(place: int, action: str, pattern: int, is_match: bool, then: str) -> tuple[Any, ...]:
+    return "actions-0", "ann", place, action, pattern, is_match, then
+
+
+def test_actions_are_judged_by_the_patterns_that_the_run_says() -> None:
+    rows = [
+        judged(1, "login", 0, False, ""),
+        judged(2, "pay", 1, True, "pay"),
+        judged(3, "login", 2, True, "login"),
+    ]
+    bob = ("actions-0", "bob", 1, "login", 1, False, "pay")
+    assert sorted(behaviour_patterns.expected(ACTIONS, said(*rows, bob))) == sorted([*rows, bob])
+    unsaid = behaviour_patterns.expected(ACTIONS, NOTHING_DECLARED)
+    assert {row[4:] for row in unsaid} == {(0, False, "")}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [judged(1, "login", 2, False, "login"), judged(2, "pay", 1, True, "pay")],
+        [judged(2, "pay", 1, False, "pay")],
+        [judged(2, "pay", 3, False, "login")],
+        [judged(3, "login", 1, True, "pay")],
+        [judged(4, "login", 1, False, "pay")],
+        [judged(1, "login", None, False, "")],  # type: ignore[arg-type]
+    ],
+    ids=["an older pattern", "a match unseen", "no such pattern", "no match", "no such action", "null"],
+)
+def test_a_judgement_that_cannot_be_is_not_expected(rows: list[tuple[Any, ...]]) -> None:
+    assert rows[-1] not in behaviour_patterns.expected(ACTIONS, said(*rows))
+
+
+def test_no_action_is_judged_by_a_pattern_behind_the_cut() -> None:
+    cut = {**ACTIONS, "patterns-0": ACTIONS["patterns-0"][:1]}
+    row = judged(3, "login", 2, True, "login")
+    assert row in behaviour_patterns.expected(ACTIONS, so_far(row))
+    assert row not in behaviour_patterns.expected(cut, so_far(row))
+
+
+# An interval join.
+
+
+def pair(at: int, order: int, click: int, user: str = "ann") -> tuple[Any, ...]:
+    return "pair", user, at, order, click
+
+
+def test_clicks_from_five_seconds_before_to_two_after_an_order_are_its_partners() -> None:
+    records = {
+        "orders-0": [(10_000, ("ann", 1)), (10_000, ("bob", 2))],
+        "clicks-0": [(4_999, ("ann", 3)), (5_000, ("ann", 4)), (12_000, ("ann", 5)), (12_001, ("ann", 6))],
+    }
+    assert sorted(interval_join.expected(records, NOTHING_DECLARED)) == [
+        pair(10_000, 1, 4),
+        pair(12_000, 1, 5),
+    ]
+
+
+def test_who_comes_behind_his_own_time_may_be_late_or_miss_a_partner() -> None:
+    records = {
+        "orders-0": [(10_000, ("ann", 1))],
+        "clicks-0": [(60_000, ("ann", 2)), (10_000, ("ann", 3)), (58_500, ("ann", 4))],
+    }
+    late, missed = ("late", "ann", 10_000, 3, 0), pair(10_000, 1, 3)
+    assert interval_join.expected(records, said(late)) == [late]
+    assert interval_join.expected(records, said(missed)) == [missed]
+    assert interval_join.expected(records, NOTHING_DECLARED) == []
+    assert missed not in interval_join.expected(records, said(late, missed))
+    # The watermark behind 60,000 is 57,999: who is above it is not late, nor is he who came first.
+    for in_time in (
+        ("late", "ann", 58_500, 4, 0),
+        ("late", "ann", 60_000, 2, 0),
+        ("late", "ann", 10_000, 1, 0),
+    ):
+        assert in_time not in interval_join.expected(records, said(in_time))
+    in_order = {"orders-0": records["orders-0"], "clicks-0": records["clicks-0"][1:2]}
+    assert interval_join.expected(in_order, said(late)) == [missed]
+
+
+# Delays of flights.
+
+NOON = DAY_MS + DAY_MS // 2
+FLIGHTS = {
+    "airlines-0": [(0, ("AA", None, None, "American"))],
+    "flights-EWR": [
+        (NOON, ("AA", 1, 30, None)),
+        (NOON + 1, ("UA", 2, 10, None)),
+        (NOON + 2, ("AA", 3, None, None)),
+        (NOON + 3, ("AA", 4, -5, None)),
+        (NOON + DAY_MS + BOUND_MS, ("AA", 5, 0, None)),
+        (NOON + 4, ("AA", 6, 800, None)),
+    ],
+    "flights-JFK": [(NOON, ("AA", 7, 1, None))],
+}
+FIRST_DAY = ("day", "EWR American", DAY_MS, "1,3,4", 25, 30)
+NEXT_DAY = ("day", "EWR American", 2 * DAY_MS, "5", 0, 0)
+AT_JFK = ("day", "JFK American", DAY_MS, "7", 1, 1)
+LATE_FLIGHT = ("late", "EWR AA", NOON + 4, "6", 0, 0)
+
+
+def test_delays_are_added_up_per_airport_airline_and_day_where_the_name_is_known() -> None:
+    rows = [FIRST_DAY, NEXT_DAY, AT_JFK, LATE_FLIGHT]
+    assert sorted(flight_delays.expected(FLIGHTS, said(*rows))) == sorted(rows)
+    in_time = ("day", "EWR American", DAY_MS, "1,3,4,6", 825, 800)
+    assert sorted(flight_delays.expected(FLIGHTS, NOTHING_DECLARED)) == sorted([in_time, NEXT_DAY, AT_JFK])
+
+
+def test_a_late_flight_may_open_its_day_again_after_a_restore() -> None:
+    again = ("day", "EWR American", DAY_MS, "6", 800, 800)
+    rows = [FIRST_DAY, again, NEXT_DAY, AT_JFK]
+    assert sorted(flight_delays.expected(FLIGHTS, said(*rows))) == sorted(rows)
+
+
+def test_before_the_end_a_day_may_be_out_or_not() -> None:
+    assert flight_delays.expected(FLIGHTS, so_far()) == []
+    assert flight_delays.expected(FLIGHTS, so_far(FIRST_DAY)) == [FIRST_DAY]
+    nameless = {**FLIGHTS, "airlines-0": []}
+    assert flight_delays.expected(nameless, so_far(FIRST_DAY)) == []
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [("day", "EWR American", DAY_MS, "1,3", 30, 30), ("day", "EWR American", DAY_MS, "4,6", 795, 800)],
+        [("day", "EWR American", DAY_MS, "1,3,4", 26, 30), LATE_FLIGHT],
+        [("day", "EWR American", DAY_MS, "3,1,4", 25, 30), LATE_FLIGHT],
+        [FIRST_DAY],
+        [FIRST_DAY, FIRST_DAY, LATE_FLIGHT],
+        [("day", "EWR United", DAY_MS, "2", 10, 10)],
+        [("day", "EWR American", DAY_MS, None, 25, 30), LATE_FLIGHT],
+        [("late", "EWR AA", NOON, "1", 0, 0)],
+    ],
+    ids=["torn", "wrong sum", "unsorted", "lost", "twice", "no such airline", "null", "not late"],
+)
+def test_a_day_that_cannot_be_is_not_expected(rows: list[tuple[Any, ...]]) -> None:
+    expected = flight_delays.expected(FLIGHTS, said(*rows, NEXT_DAY, AT_JFK))
+    assert sorted(expected) != sorted([*rows, NEXT_DAY, AT_JFK], key=str)
