@@ -42,12 +42,20 @@ RECOVERY_IGNORE_UNCLAIMED: Final[ConfigOption[bool]] = ConfigOption(
     "Whether state of operators that the job no longer has may be left behind.",
     ("execution.savepoint.ignore-unclaimed-state",),
 )
+RECOVERY_SKIP_DAMAGED: Final[ConfigOption[bool]] = ConfigOption(
+    "execution.state-recovery.skip-damaged-checkpoints",
+    False,
+    parse_boolean,
+    "Ours: whether a job that is started again may go on from an older retained checkpoint than the last,"
+    " where files of that are damaged; it is told, and what was committed since may be committed again.",
+)
 
 RECOVERY_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     SAVEPOINT_DIRECTORY,
     RECOVERY_PATH,
     RECOVERY_CLAIM_MODE,
     RECOVERY_IGNORE_UNCLAIMED,
+    RECOVERY_SKIP_DAMAGED,
 )
 
 
@@ -57,3 +65,4 @@ class RecoverySettings(Struct, frozen=True):
     path: str | None = None
     claim_mode: str = NO_CLAIM
     ignore_unclaimed_state: bool = False
+    skip_damaged: bool = False

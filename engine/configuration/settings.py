@@ -17,6 +17,7 @@ from engine.configuration.recovery_options import (
     RECOVERY_CLAIM_MODE,
     RECOVERY_IGNORE_UNCLAIMED,
     RECOVERY_PATH,
+    RECOVERY_SKIP_DAMAGED,
     SAVEPOINT_DIRECTORY,
     RecoverySettings,
 )
@@ -94,7 +95,10 @@ def job_settings(configuration: Configuration) -> CheckpointSettings:
         directory=checkpoint_directory(configuration, checkpointing),
         savepoint_directory=get(SAVEPOINT_DIRECTORY),
         recovery=RecoverySettings(
-            get(RECOVERY_PATH), get(RECOVERY_CLAIM_MODE), get(RECOVERY_IGNORE_UNCLAIMED)
+            get(RECOVERY_PATH),
+            get(RECOVERY_CLAIM_MODE),
+            get(RECOVERY_IGNORE_UNCLAIMED),
+            get(RECOVERY_SKIP_DAMAGED),
         ),
         state_backend=state_backend_settings(configuration),
         retention=get(options.CHECKPOINT_RETENTION),

@@ -61,7 +61,9 @@ def begin(graph: JobGraph, storage: CheckpointStorage) -> Recovered | JobExecuti
     recovery = graph.settings.recovery
     try:
         begins_from = _new_beginning(graph, storage)
-        recovered = recover(storage, graph.settings.num_retained, begins_from)
+        recovered = recover(
+            storage, graph.settings.num_retained, begins_from, skips_damaged=recovery.skip_damaged
+        )
     except DamagedFile as error:
         raise located(error, storage) from error
     if not recovered.finished:

@@ -78,7 +78,11 @@ class JobDriver(ABC):
         self.probe = probe
         self.master = JobMaster(
             CheckpointCoordinator(
-                graph.job_id, graph.name, settings, store, recovered.starting_point.last_id + 1
+                graph.job_id,
+                graph.name,
+                settings,
+                store,
+                max([recovered.starting_point.last_id, *recovered.former]) + 1,
             ),
             restart_strategy(settings.restarts, self.chance),
             recovered.incarnation,
@@ -202,7 +206,7 @@ class JobDriver(ABC):
     def forget_checkpoints(self, outcome: JobOutcome) -> None:
         """Delete what is not to outlive the job."""
         if outcome is JobOutcome.FINISHED:
-            if self.desk.stopped_with:
+            if self.master.coordinator.stopped_with is not None:
                 sweep(self.storage, (), self._recovered.starting_point.spared)
             else:
                 retire(self.storage, self._recovered.starting_point.spared)

@@ -16,6 +16,7 @@ The directory alone decides: no other memory of the job survives its process.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Collection
 from typing import Final, Protocol
@@ -24,7 +25,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from engine.checkpoint.metadata import CheckpointMetadata, decode_metadata
-from engine.checkpoint.store import CompletedCheckpointStore
+from engine.checkpoint.verification import damages_of
 from engine.messages import CHECKPOINT, Kind, checkpoint_folder
 from engine.runtime.starting_point import (
     FROM_NOTHING,
@@ -35,6 +36,8 @@ from engine.runtime.starting_point import (
 )
 from engine.state.files import DamagedFile
 from engine.state.stored import SHARED
+
+_logger = logging.getLogger(__name__)
 
 FINISHED = "finished"
 INCARNATION = "incarnation-"
@@ -72,8 +75,9 @@ class RecoverableStorage(Protocol):
 class Recovered(Struct, frozen=True):
     """What was found: who we are, and the complete checkpoints to go on from, oldest first.
 
-    ``former`` are the ids of those from before the starting point. ``claimed`` are the files of the oldest of
-    ``checkpoints`` where it lies elsewhere and is to be deleted all the same.
+    ``former`` are the ids of those from before the starting point, and of damaged ones that were passed over.
+    ``claimed`` are the files of the oldest of ``checkpoints`` where it lies elsewhere and is to be deleted all
+    the same.
     """
 
     incarnation: int
@@ -99,11 +103,16 @@ def discard_checkpoint(storage: RecoverableStorage, checkpoint_id: int, kind: Ki
 
 
 def recover(
-    storage: RecoverableStorage, num_retained: int, begins_from: StartingPoint | None = None
+    storage: RecoverableStorage,
+    num_retained: int,
+    begins_from: StartingPoint | None = None,
+    *,
+    skips_damaged: bool = False,
 ) -> Recovered:
     """Claim an incarnation, read what is complete, delete what nobody needs.
 
-    ``begins_from`` is what the job shall begin from now, whatever it was before.
+    ``begins_from`` is what the job shall begin from now, whatever it was before. ``skips_damaged``: what is
+    damaged is passed over with a warning, if something else is left; it stays until a newer one is complete.
 
     Raises DamagedFile where the metadata of a retained checkpoint cannot be read: going on from an older one
     would commit again what the damaged one covers.
@@ -120,16 +129,47 @@ def recover(
     elif FINISHED in paths:
         sweep(storage, (), point.spared)
         return Recovered(incarnation, (), finished=True, starting_point=point)
-    store = CompletedCheckpointStore(num_retained)
-    for checkpoint_id in [each for each in ids if each > point.last_id][-num_retained:]:
-        path = metadata_path(checkpoint_id)
-        store.add(decode_metadata(storage.read(path), path))
-    kept = tuple(store.retained)
+    retained = [each for each in ids if each > point.last_id][-num_retained:]
+    kept = _whole(storage, retained) if skips_damaged else tuple(_read(storage, each) for each in retained)
     former = () if kept else tuple(each for each in ids if each <= point.last_id)
+    whole = {metadata.checkpoint_id for metadata in kept}
+    former = (*former, *[each for each in retained if each not in whole])
     if paths:
         sweep(storage, kept, (*point.spared, *former))
     former = tuple(each for each in former if each not in point.spared)
     return Recovered(incarnation, kept, False, point, former)
+
+
+def _read(storage: RecoverableStorage, checkpoint_id: int) -> CheckpointMetadata:
+    path = metadata_path(checkpoint_id)
+    return decode_metadata(storage.read(path), path)
+
+
+def _whole(storage: RecoverableStorage, checkpoint_ids: Collection[int]) -> tuple[CheckpointMetadata, ...]:
+    """Read those of which every file is whole, and say of the others why they are passed over.
+
+    Raises the DamagedFile of the newest where none is whole.
+    """
+    whole: list[CheckpointMetadata] = []
+    newest: DamagedFile | None = None
+    for checkpoint_id in checkpoint_ids:
+        try:
+            metadata = _read(storage, checkpoint_id)
+            for damage in damages_of(metadata, storage.read):
+                raise DamagedFile(damage.path, damage.what)
+        except DamagedFile as error:
+            newest = error
+            _logger.warning("checkpoint %d is passed over: %s: %s", checkpoint_id, error.path, error.what)
+        else:
+            whole.append(metadata)
+    if newest is not None:
+        if not whole:
+            raise newest
+        _logger.warning(
+            "the job goes on from checkpoint %d: what was committed since then may be committed again",
+            whole[-1].checkpoint_id,
+        )
+    return tuple(whole)
 
 
 def _starting_point(

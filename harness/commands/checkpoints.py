@@ -119,7 +119,7 @@ def _damages(found: Found) -> Iterator[str]:
 
 
 def _sizes(handles: Iterable[StateHandle]) -> dict[str, int]:
-    """Return how many files there are and how long they are, each once, and which part others may have, too."""
+    """Return how many files there are, each once, their length, and which part others may have, too."""
     lengths: dict[str, int] = {}
     shared: dict[str, int] = {}
     for handle in handles:

@@ -133,6 +133,12 @@ class Job:
             execute(self.graph(**options), self.raising(point, PowerCut(), occurrence))
 
 
+@pytest.fixture(scope="session")
+def new_job():
+    """Makes a job in a folder, for tests that share one."""
+    return Job
+
+
 @pytest.fixture
 def job(tmp_path):
     return Job(tmp_path)
