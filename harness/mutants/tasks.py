@@ -8,6 +8,7 @@ from engine.checkpoint.metadata import handle_of
 from engine.elements import CheckpointBarrier, Record
 from engine.messages import TriggerCheckpoint
 from engine.state.snapshot import TaskSnapshot, encode_task_snapshot
+from engine.task import outputs
 from engine.task.events import SnapshotStored, StoreSnapshot, TaskEffect
 from engine.task.state import TaskState
 from engine.task.task import Task
@@ -148,7 +149,7 @@ def final_checkpoint_is_not_awaited(reached: Reached) -> Iterator[None]:
     summary="a finished task no longer reads its input, and a full channel stops its upstream for ever",
 )
 def finished_task_keeps_its_queues(reached: Reached) -> Iterator[None]:
-    """Barriers of checkpoints that the task missed stay in its queues."""
+    """Barriers of checkpoints that the task missed stay in its queues, and take the room of records."""
     finish = Task._finish
 
     def deaf(self: Task) -> Sequence[TaskEffect]:
@@ -159,7 +160,7 @@ def finished_task_keeps_its_queues(reached: Reached) -> Iterator[None]:
                 self.barriers.blocked[channel] = True
         return effects
 
-    with replaced(Task, "_finish", deaf):
+    with replaced(Task, "_finish", deaf), replaced(outputs, "_TAKE_NO_ROOM", frozenset()):
         yield
 
 
