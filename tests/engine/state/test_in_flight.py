@@ -1,0 +1,47 @@
+"""Records in flight as they are stored: what describes itself, and what only pickle takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.state.files import PickleRefused, StateError
+from engine.state.in_flight import INPUT, ChannelId, decode_channels, encode_channels
+
+CHANNEL = ChannelId(INPUT, "source", "target", 0, 1, 2)
+
+
+class Opaque:
+    """A value without a typed form."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Opaque)
+
+    __hash__ = None
+
+
+def round_trip(*values, allow_pickle=False):
+    records = [(value, place) for place, value in enumerate(values)]
+    data, index = encode_channels({CHANNEL: [records[:1], records[1:]]}, allow_pickle=allow_pickle)
+    assert index.channels == ((CHANNEL, len(records)),)
+    assert index.length == len(data)
+    decoded = decode_channels(b"state" + data, index, "file", allow_pickle=allow_pickle)
+    assert decoded == {CHANNEL: records}
+
+
+def test_plain_values_come_back_as_they_were():
+    round_trip("a", 1, 1 << 80, 2.5, None, b"b", ("t", [1, (2,)]), {"k": (1,)}, {1: 2}, True)
+
+
+def test_a_value_without_a_typed_form_is_refused_with_the_way_out():
+    with pytest.raises(StateError, match=r"in flight is a Opaque, .* pipeline\.allow-pickled-state"):
+        round_trip((1, Opaque()))
+
+
+def test_it_is_pickled_where_the_job_allows_it():
+    round_trip(Opaque(), (1, 2), allow_pickle=True)
+
+
+def test_pickled_records_are_not_read_without_permission():
+    data, index = encode_channels({CHANNEL: [[(Opaque(), None)]]}, allow_pickle=True)
+    with pytest.raises(PickleRefused, match="file: records in flight are pickled objects"):
+        decode_channels(data, index, "file", allow_pickle=False)
