@@ -1,0 +1,95 @@
+"""Incremental checkpoints of databases on the local runtime: what is stored, restored, rescaled, and left."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.checkpoint.metadata import decode_metadata
+from engine.protocol_points import COMMITTING, COMPLETED, ELEMENT
+from engine.runtime.local import execute
+from engine.runtime.recovery import FINISHED
+
+INCREMENTAL = {"state__backend__type": "rocksdb", "execution__checkpointing__incremental": True}
+
+
+def shared_of(job):
+    """By checkpoint, the shared files that its metadata name."""
+    found = {}
+    for path in job.directory.glob("chk-*/_metadata"):
+        metadata = decode_metadata(path.read_bytes(), str(path))
+        found[metadata.checkpoint_id] = {
+            file.path
+            for operator in metadata.operators
+            for subtask in operator.subtasks
+            if subtask.handle is not None
+            for file in subtask.handle.files
+        }
+    return found
+
+
+def on_disk(job):
+    return {path for path in job.files() if path.startswith("shared/")}
+
+
+def test_each_checkpoint_names_files_of_those_before(job):
+    job.stopped(COMMITTING, 9, execution__checkpointing__num_retained=5, **INCREMENTAL)
+    shared = shared_of(job)
+    first, *others = sorted(shared)
+    assert all(shared[first] & shared[other] for other in others)
+    assert all(shared[number] - shared[number - 1] for number in others)
+    assert set().union(*shared.values()) == on_disk(job)
+
+
+def test_only_what_retained_checkpoints_name_is_kept(job):
+    job.stopped(COMPLETED, 4, **INCREMENTAL)
+    # The process died at the completion of the fourth: what it was about to delete the next one deletes.
+    job.stopped(ELEMENT, 1, **INCREMENTAL)
+    (shared,) = shared_of(job).values()
+    assert shared == on_disk(job)
+
+
+FULL = {"state__backend__type": "rocksdb"}
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "after"), [(1, INCREMENTAL), (2, INCREMENTAL), (3, INCREMENTAL), (2, FULL), (3, {})]
+)
+def test_any_parallelism_and_either_backend_go_on_from_one(job, parallelism, after):
+    job.stopped(COMMITTING, 7, **INCREMENTAL)
+    result = execute(job.graph(parallelism=parallelism, **after))
+    assert 0 < result.records_read < 400
+    assert job.rows() == job.counts
+    assert job.left_behind() == ([FINISHED, "incarnation-2"], [])
+
+
+def test_an_incremental_checkpoint_follows_full_ones(job):
+    full = {**FULL, "execution__checkpointing__num_retained": 9}
+    job.stopped(COMMITTING, 5, **full)
+    assert on_disk(job) == set()
+    job.stopped(COMMITTING, 5, **full, execution__checkpointing__incremental=True)
+    # What full ones have stored is theirs: the first incremental one stores everything anew.
+    newest = max(shared_of(job))
+    assert shared_of(job)[newest]
+    assert all(path.startswith("shared/") for path in shared_of(job)[newest])
+    execute(job.graph(**full))
+    assert job.rows() == job.counts
+    assert job.left_behind()[0] == [FINISHED, "incarnation-3"]
+
+
+def test_what_dead_processes_shared_and_nobody_names_is_deleted(job):
+    job.stopped(COMMITTING, 5, **INCREMENTAL)
+    stray = job.directory / "shared" / "chk-4.of-a-dead-one.sst"
+    stray.write_bytes(b"half a table")
+    others = job.directory / "shared" / "notes.txt"
+    others.write_text("not ours")
+    job.stopped(ELEMENT, 1, **INCREMENTAL)
+    assert not stray.exists()
+    assert others.exists()
+
+
+def test_a_task_that_dies_leaves_nothing_shared_for_ever(job):
+    graph = job.graph(**INCREMENTAL)
+    result = execute(graph, job.raising(ELEMENT, RuntimeError("planned"), 60))
+    assert result.attempts == 2
+    assert job.rows() == job.counts
+    assert job.left_behind() == ([FINISHED, "incarnation-1"], [])
