@@ -19,7 +19,7 @@ from harness.checkers.base import WITNESS_ROWS, Violation
 from harness.history import Cut
 
 Place: TypeAlias = tuple[str, str, int]
-"""Operator, state, key group."""
+"""Operator, state, key group; -1 stands for broadcast state, which every subtask has."""
 
 PROPERTY = "state_equivalence"
 MISSING_ENTRY = "missing entry"

@@ -7,7 +7,7 @@ The rules this module lives by:
   system a copy of every transaction. A kept checkpoint can be restored long after the job has deleted it.
 - State is compared as it is stored, by operator, name and key group: so nothing that the engine's own reading
   of it would mend goes unseen. How it is stored must not matter: entries have no order, nor have the pairs
-  of a map.
+  of a map. Broadcast state is compared, too: all copies are one, so it stands where a key group would.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import msgspec
 
 from engine.checkpoint.metadata import CheckpointMetadata
 from engine.state.snapshot import decode_task_snapshot
+from engine.state.stored import BROADCAST
 from engine.state.timers import PROCESSING_TIMERS
 from engine.task.events import StoreSnapshot
 from engine.task.task import Task
@@ -31,6 +32,9 @@ Progress: TypeAlias = tuple[Any, ...] | None
 """The watermark of each input of a task; None where none has arrived."""
 Contents: TypeAlias = Mapping[tuple[str, str, int], Counter[str]]
 """By operator, state and key group, its entries in words."""
+
+EVERY_SUBTASK: Final = -1
+"""Stands for the key group of broadcast state."""
 
 TIMES_OUT: Final = '"TTL"'
 """Stands in the description of a type whose values have the time of their last access."""
@@ -90,7 +94,9 @@ def copy_of(transaction: Transaction) -> Transaction:
 
 
 def contents_of(kept: Kept, ordered: bool) -> tuple[Contents, Mapping[str, Progress]]:
-    """Return the keyed state of a checkpoint, timers included, and by operator how far time had come in it.
+    """Return the state of a checkpoint that belongs to keys, timers included, or to all subtasks alike.
+
+    And by operator how far time had come in it.
 
     Left out are operators that had finished in part, those that wait for a processing time, and states that
     remember when they were accessed: these follow from the clock as well as from the input. ``ordered`` says
@@ -101,6 +107,7 @@ def contents_of(kept: Kept, ordered: bool) -> tuple[Contents, Mapping[str, Progr
     for operator in kept.metadata.operators:
         name = operator.uid or operator.operator_id
         found: dict[tuple[str, str, int], Counter[str]] = {}
+        copies: dict[str, list[Counter[str]]] = {}
         times: list[Progress] = []
         for subtask in operator.subtasks:
             if subtask.handle is None or subtask.finished:
@@ -114,6 +121,11 @@ def contents_of(kept: Kept, ordered: bool) -> tuple[Contents, Mapping[str, Progr
                 table.groups for state_name, table in state.keyed.items() if _in_processing_time(state_name)
             ):
                 break
+            for state_name, kept_list in state.operator.items():
+                if kept_list.mode == BROADCAST:
+                    pairs = map(msgspec.msgpack.decode, kept_list.elements)
+                    copy = Counter([_words(pair, ordered) for pair in pairs])
+                    copies.setdefault(state_name, []).append(copy)
             for state_name, table in state.keyed.items():
                 description = msgspec.json.encode(table.value_type, enc_hook=repr).decode()
                 if TIMES_OUT in description:
@@ -125,8 +137,19 @@ def contents_of(kept: Kept, ordered: bool) -> tuple[Contents, Mapping[str, Progr
         else:
             if times and all(each == times[0] for each in times):
                 contents.update(found)
+                for state_name, own in copies.items():
+                    contents[name, state_name, EVERY_SUBTASK] = _as_one(own, len(operator.subtasks))
                 progress[name] = times[0]
     return contents, progress
+
+
+def _as_one(copies: list[Counter[str]], subtasks: int) -> Counter[str]:
+    """Return what all subtasks have; of an entry that some lack it says so."""
+    holders = Counter(entry for copy in copies for entry in copy)
+    return Counter(
+        entry if count == subtasks else f"{entry} in {count} of {subtasks} subtasks"
+        for entry, count in holders.items()
+    )
 
 
 def _in_processing_time(state_name: str) -> bool:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from engine.key_groups import key_group_of
@@ -14,13 +15,22 @@ from engine.state.hashmap import HashMapStateBackend
 from harness.continuations import check_continuations
 from harness.family import load_family
 from harness.generation import generate
-from harness.mutants import Reached, mutant, replaced
+from harness.mutants import Reached, find_mutant, mutant, replaced
 from harness.scenario import Scenario
 from harness.simulation.continuing import kept_checkpoints, restored, undisturbed
-from harness.simulation.keeping import contents_of
+from harness.simulation.keeping import EVERY_SUBTASK, Kept, contents_of
 from harness.simulation.world import World
 
-FAMILIES = ("word_count", "tickets", "average_by_map", "page_windows", "percentiles", "deduplication")
+FAMILIES = (
+    "word_count",
+    "tickets",
+    "average_by_map",
+    "page_windows",
+    "percentiles",
+    "deduplication",
+    "behaviour_patterns",
+    "full_join",
+)
 
 
 def scenarios_of(name: str, count: int) -> Iterator[Scenario]:
@@ -127,3 +137,30 @@ def test_a_planted_bug_that_no_row_shows_is_seen(planted: Any, family: str) -> N
             found.update(each.property for each in check_continuations(load_family(family), scenario))
     assert reach.times
     assert found[planted.breaks]
+
+
+def test_copies_of_broadcast_state_that_differ_are_seen() -> None:
+    family = load_family("behaviour_patterns")
+    with find_mutant("new-subtasks-have-no-broadcast-state").applied() as reach:
+        for scenario in scenarios_of("behaviour_patterns", 200):
+            torn = [kept for kept in kept_checkpoints(family, scenario) if torn_patterns(kept)]
+            if torn:
+                break
+        assert reach.times
+        # Without a seed every checkpoint is looked into.
+        violations = check_continuations(family, msgspec.structs.replace(scenario, seed=None))
+    (seen,) = [each.witness["places"] for each in violations if each.property == "state_equivalence"]
+    assert [(place["state"], place["key group"]) for place in seen] == [("pattern", EVERY_SUBTASK)]
+    assert set(seen[0]["surplus"]) <= set(torn_patterns(torn[0]))
+
+
+def torn_patterns(kept: Kept) -> list[str]:
+    """The entries of the broadcast state that only some subtasks have."""
+    contents, _ = contents_of(kept, ordered=False)
+    return [
+        entry
+        for (_, state, _), entries in contents.items()
+        if state == "pattern"
+        for entry in entries
+        if entry.endswith(" subtasks")
+    ]
