@@ -76,8 +76,8 @@ class Recovered(Struct, frozen=True):
     """What was found: who we are, and the complete checkpoints to go on from, oldest first.
 
     ``former`` are the ids of those from before the starting point, and of damaged ones that were passed over.
-    ``claimed`` are the files of the oldest of ``checkpoints`` where it lies elsewhere and is to be deleted all
-    the same.
+    ``claimed`` are the files of the oldest of ``checkpoints`` where it lies elsewhere and is to be deleted
+    all the same.
     """
 
     incarnation: int
@@ -130,7 +130,7 @@ def recover(
         sweep(storage, (), point.spared)
         return Recovered(incarnation, (), finished=True, starting_point=point)
     retained = [each for each in ids if each > point.last_id][-num_retained:]
-    kept = _whole(storage, retained) if skips_damaged else tuple(_read(storage, each) for each in retained)
+    kept = _complete(storage, retained, skips_damaged)
     former = () if kept else tuple(each for each in ids if each <= point.last_id)
     whole = {metadata.checkpoint_id for metadata in kept}
     former = (*former, *[each for each in retained if each not in whole])
@@ -143,6 +143,15 @@ def recover(
 def _read(storage: RecoverableStorage, checkpoint_id: int) -> CheckpointMetadata:
     path = metadata_path(checkpoint_id)
     return decode_metadata(storage.read(path), path)
+
+
+def _complete(
+    storage: RecoverableStorage, checkpoint_ids: Collection[int], skips_damaged: bool
+) -> tuple[CheckpointMetadata, ...]:
+    """Read complete checkpoints: all of them, or those that are whole."""
+    if skips_damaged:
+        return _whole(storage, checkpoint_ids)
+    return tuple(_read(storage, each) for each in checkpoint_ids)
 
 
 def _whole(storage: RecoverableStorage, checkpoint_ids: Collection[int]) -> tuple[CheckpointMetadata, ...]:

@@ -28,6 +28,7 @@ THEMES: Final = (
     "connected",
     "sources",
     "state",
+    "sharing",
     "timers",
     "sinks",
 )

@@ -27,6 +27,7 @@ from types import FrameType
 from typing import Final
 
 import msgspec
+import msgspec.structs
 
 from harness.checkers import CONTINUATIONS, Signature
 from harness.family import Family, FamilyError, load_family
@@ -132,6 +133,8 @@ def measure(
         count += 1
         family = families[place]
         scenario = scenario_of(family, scenario_seed)
+        if mutant.on_databases:
+            scenario = msgspec.structs.replace(scenario, state_backend="rocksdb", incremental=True)
         failure = _failure_of(family, scenario, mutant, reach)
         if failure is not None and _failure_of(family, scenario) is None:
             killing = _shrunk(family, scenario, mutant, failure, shrink_seconds)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from engine.checkpoint import redistribution
 from engine.checkpoint.coordinator import CheckpointCoordinator
-from engine.checkpoint.metadata import OperatorMetadata
+from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata
 from engine.job.events import Deploy, MasterEffect
 from engine.job.master import JobMaster
 from engine.key_groups import key_group_range
@@ -39,6 +39,28 @@ def older_checkpoint_is_restored(reached: Reached) -> Iterator[None]:
 
 
 @mutant(
+    id="unreadable-checkpoint-skipped",
+    breaks="consistent_cut",
+    summary="metadata that a new process cannot read are skipped in silence, for an older checkpoint",
+)
+def unreadable_checkpoint_is_skipped(reached: Reached) -> Iterator[None]:
+    """It cannot read those of a checkpoint that a second attempt of the job has taken."""
+    complete = recovery._complete
+
+    def readable(
+        storage: recovery.RecoverableStorage, checkpoint_ids: Collection[int], skips_damaged: bool
+    ) -> tuple[CheckpointMetadata, ...]:
+        found = complete(storage, checkpoint_ids, skips_damaged)
+        kept = tuple([each for each in found if each.attempt.endswith(".1")])
+        if len(kept) < len(found):
+            reached()
+        return kept
+
+    with replaced(recovery, "_complete", readable):
+        yield
+
+
+@mutant(
     id="checkpoint-ids-begin-anew",
     breaks="no_error",
     summary="a new process counts its checkpoints from 1 again, though it restored a later one",
@@ -66,8 +88,8 @@ def incarnation_repeats(reached: Reached) -> Iterator[None]:
     """Whatever is fenced by the attempt's name is not fenced any more."""
     claim = recovery._claim
 
-    def always_the_first(storage: recovery.RecoverableStorage, paths: list[str]) -> int:
-        if claim(storage, paths) > 1:
+    def always_the_first(storage: recovery.RecoverableStorage, paths: list[str], before: int) -> int:
+        if claim(storage, paths, before) > 1:
             reached()
         return 1
 

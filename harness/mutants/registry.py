@@ -58,6 +58,8 @@ class Mutant:
     module: str
     path: str | None = None
     """The file it was loaded from; None for a built-in one."""
+    on_databases: bool = False
+    """Whether its scenarios have their keyed state in databases, whose checkpoints are incremental."""
 
     @contextmanager
     def applied(self) -> Iterator[Reach]:
@@ -85,12 +87,12 @@ class Mutant:
 
 
 def mutant(
-    *, id: str, breaks: str, summary: str, origin: str | None = None
+    *, id: str, breaks: str, summary: str, origin: str | None = None, on_databases: bool = False
 ) -> Callable[[Callable[[Reached], Any]], Mutant]:
     """Make a mutant of a function that gets ``reached``, patches the engine, yields once and undoes it.
 
     A context manager instead of a generator will do as well. ``origin`` is by default the issue that ``id``
-    names, if it names one.
+    names, if it names one. ``on_databases``: it is a bug of incremental checkpoints of databases.
     """
     for name, value in (("id", id), ("breaks", breaks), ("summary", summary)):
         if not value.strip():
@@ -100,7 +102,7 @@ def mutant(
 
     def decorate(function: Callable[[Reached], Any]) -> Mutant:
         patches = contextmanager(function) if inspect.isgeneratorfunction(function) else function
-        return Mutant(id, origin, breaks, summary, patches, function.__module__)
+        return Mutant(id, origin, breaks, summary, patches, function.__module__, on_databases=on_databases)
 
     return decorate
 

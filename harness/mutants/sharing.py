@@ -1,0 +1,98 @@
+"""Mutants of incremental checkpoints: files that several of them have in common.
+
+What one checkpoint has stored the next ones name. Deleted too early, they cannot be restored; deleted too
+late, or never, the disk fills up with what nobody needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from engine.checkpoint.coordinator import CheckpointCoordinator
+from engine.checkpoint.events import CoordinatorEffect, DiscardSharedFiles
+from engine.checkpoint.metadata import StateHandle
+from engine.checkpoint.pending import PendingCheckpoint
+from engine.checkpoint.shared_registry import SharedStateRegistry
+from harness.mutants.patching import replaced
+from harness.mutants.registry import Reached, mutant
+
+
+@mutant(
+    id="abort-discards-shared-files",
+    breaks="no_error",
+    summary="a checkpoint that is aborted takes the files with it that it shares with others",
+    on_databases=True,
+)
+def abort_discards_shared_files(reached: Reached) -> Iterator[None]:
+    """Those that it has stored itself are its own, but it names others, too."""
+    abort = CheckpointCoordinator._abort
+
+    def with_all_its_files(
+        self: CheckpointCoordinator,
+        pending: PendingCheckpoint,
+        reason: str,
+        effects: list[CoordinatorEffect],
+    ) -> None:
+        abort(self, pending, reason, effects)
+        entries = self._shared._entries
+        paths = [
+            entries[file.sha256].path
+            for answer in pending._answers.values()
+            if isinstance(answer.handle, StateHandle)
+            for file in answer.handle.files
+            if file.is_shared and file.sha256 in entries
+        ]
+        if paths:
+            reached()
+            effects.append(DiscardSharedFiles(tuple(paths)))
+
+    with replaced(CheckpointCoordinator, "_abort", with_all_its_files):
+        yield
+
+
+@mutant(
+    id="failed-checkpoint-leaves-shared-files",
+    breaks="no_leaks",
+    summary="what an incremental checkpoint has stored before it failed is never deleted",
+    on_databases=True,
+)
+def failed_checkpoint_leaves_shared_files(reached: Reached) -> Iterator[None]:
+    """Only what was a part of a complete checkpoint is looked for when one is subsumed."""
+    unregister_unused = SharedStateRegistry.unregister_unused
+
+    def of_complete_ones(self: SharedStateRegistry, lowest_checkpoint_id: int) -> list[str]:
+        failed = {entry.path for entry in self._entries.values() if not entry.is_confirmed}
+        unused = unregister_unused(self, lowest_checkpoint_id)
+        if not failed.isdisjoint(unused):
+            reached()
+        return [path for path in unused if path not in failed]
+
+    with replaced(SharedStateRegistry, "unregister_unused", of_complete_ones):
+        yield
+
+
+@mutant(
+    id="shared-files-counted-from-their-first-use",
+    breaks="no_error",
+    summary="a shared file goes with the checkpoint that stored it, whoever has used it since",
+    on_databases=True,
+)
+def shared_files_go_with_the_first(reached: Reached) -> Iterator[None]:
+    """The registry remembers who came first instead of who came last."""
+    register = SharedStateRegistry.register
+
+    def first(
+        self: SharedStateRegistry, checkpoint_id: int, content: str, path: str
+    ) -> tuple[str, str | None]:
+        entry = self._entries.get(content)
+        if entry is None:
+            return register(self, checkpoint_id, content, path)
+        before = entry.last_used_by
+        answer = register(self, checkpoint_id, content, path)
+        if entry.last_used_by != before:
+            reached()
+            entry.last_used_by = before
+        return answer
+
+    with replaced(SharedStateRegistry, "register", first):
+        yield
