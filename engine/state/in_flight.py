@@ -11,7 +11,6 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
@@ -19,11 +18,13 @@ import msgspec
 
 from engine.elements import Buffer, Record
 from engine.state.files import CHANNELS_MAGIC, DamagedFile, PickleRefused, StateError, seal, unseal
+from engine.types import Types
 from engine.types.dynamic import NotDescribable, decode_extension, pack
 
 INPUT: Final = "input"
 OUTPUT: Final = "output"
 _PICKLED: Final = 100
+_ANY_OBJECT: Final = Types.PICKLED_BYTE_ARRAY()
 
 
 class ChannelId(msgspec.Struct, frozen=True, array_like=True):
@@ -93,7 +94,7 @@ def _pack(value: Any, channel: ChannelId, allow_pickle: bool) -> Any:
         return pack(value)
     except NotDescribable as error:
         if allow_pickle:
-            return msgspec.msgpack.Ext(_PICKLED, pickle.dumps(value, protocol=4))
+            return msgspec.msgpack.Ext(_PICKLED, _ANY_OBJECT.encode(value))
         raise StateError(
             f"a record in flight is a {type(error.value).__qualname__}, which has no typed form: let the job"
             " exchange tuples, lists, dicts and plain values, set pipeline.allow-pickled-state to true, or"
@@ -120,7 +121,7 @@ def decode_channels(
                 f"{path}: records in flight are pickled objects, and reading pickle runs code: "
                 "set pipeline.allow-pickled-state to true if you trust the checkpoint"
             )
-        return pickle.loads(content)
+        return _ANY_OBJECT.decode(bytes(content))
 
     try:
         decoder = msgspec.msgpack.Decoder(list[tuple[Any, int | None]], ext_hook=extension)

@@ -394,8 +394,7 @@ class Task:
     def _stored(self, event: SnapshotStored) -> Sequence[TaskEffect]:
         if event.checkpoint_id not in self._in_flight:
             return (DiscardSnapshot(event.handle),)
-        probe = self._probe
-        probe(UPLOADED, self.name, event.checkpoint_id)
+        self._event.pass_point(UPLOADED, event.checkpoint_id)
         return (self._acknowledge(event.checkpoint_id, event.handle),)
 
     def _store_failed(self, event: SnapshotFailed) -> Sequence[TaskEffect]:

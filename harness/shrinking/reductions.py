@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final, TypeVar
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from harness.generation import STEPS_PER_RECORD, ample_horizon
@@ -26,6 +27,7 @@ from harness.scenario import (
     ANY_TASK,
     COORDINATOR_POINTS,
     LATE_FAULTS,
+    CheckpointMode,
     Fault,
     InputRecord,
     RecordValue,
@@ -36,7 +38,7 @@ from harness.shrinking.splits import exchanging_splits
 
 Item = TypeVar("Item")
 
-PLAIN_SETTINGS: Final = {"channel_capacity": 8, "retained": 1, "restart_delay_ms": 1}
+PLAIN_SETTINGS: Final = {"channel_capacity": 8, "retained": 1, "restart_delay_ms": 1, "mode": UNSET}
 PLAIN_MAX_PARALLELISM: Final = 4
 SHORT_INTERVALS: Final = (10, 15, 20, 30, 60)
 """Between checkpoints, in milliseconds, the shortest first."""
@@ -91,6 +93,8 @@ def cost_of(scenario: Scenario) -> int:
     parts += UNREADABLE_FAULT_PARTS * max(0, len(scenario.faults) - READABLE.faults)
     parts += 2 * sum(scenario.parallelisms())
     parts += sum(1 for name, plain in PLAIN_SETTINGS.items() if getattr(scenario, name) != plain)
+    mode = scenario.checkpoint_mode
+    parts += (mode.aligned_timeout_ms > 0) + (mode.max_concurrent > 1) + (mode.min_pause_ms > 0)
     numbers = _magnitude(scenario.max_parallelism - PLAIN_MAX_PARALLELISM)
     numbers += _magnitude(scenario.checkpoint_interval_ms)
     numbers += sum(_cost_of_fault(fault) for fault in scenario.faults)
@@ -283,6 +287,15 @@ def plainer_settings(scenario: Scenario) -> Iterator[Scenario]:
     for name, plain in PLAIN_SETTINGS.items():
         if getattr(scenario, name) != plain:
             yield replace(scenario, **{name: plain})
+    mode = scenario.checkpoint_mode
+    for plainer in (
+        CheckpointMode(mode.barriers, mode.aligned_timeout_ms),
+        CheckpointMode(mode.barriers),
+        CheckpointMode(max_concurrent=mode.max_concurrent),
+        CheckpointMode(min_pause_ms=mode.min_pause_ms),
+    ):
+        if plainer != mode:
+            yield replace(scenario, mode=plainer)
     for interval in SHORT_INTERVALS:
         sooner = scenario.checkpoint_interval_ms - interval
         if sooner > 0:
