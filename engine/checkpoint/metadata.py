@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from engine.messages import Kind
 from engine.state.files import METADATA_MAGIC, DamagedFile, seal, unseal
@@ -148,16 +148,17 @@ def encode_metadata(metadata: CheckpointMetadata) -> bytes:
     known: dict[int, int] = {}
     chains: list[tuple[SubtaskState, ...]] = []
     places: list[int] = []
-    operators: list[OperatorMetadata] = []
+    operators: list[tuple[object, ...]] = []
     for operator in metadata.operators:
-        subtasks = operator.subtasks
+        *described, subtasks = astuple(operator)
         place = known.setdefault(id(subtasks), len(chains))
         if place == len(chains):
             chains.append(subtasks)
         places.append(place)
-        operators.append(replace(operator, subtasks=()))
-    body = ENCODER.encode(_Stored(replace(metadata, operators=tuple(operators)), chains, places))
-    return seal(METADATA_MAGIC, body)[0]
+        operators.append((*described, ()))
+    # As ``_Stored`` is written, whose fields stand in an array: the structs themselves need not be made.
+    checkpoint = (*astuple(metadata)[:-1], operators)
+    return seal(METADATA_MAGIC, ENCODER.encode((checkpoint, chains, places)))[0]
 
 
 def decode_metadata(data: bytes, path: str) -> CheckpointMetadata:

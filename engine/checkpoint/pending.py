@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
+from itertools import repeat
 from typing import Final
 
 from engine.checkpoint.events import CheckpointPlan
@@ -101,9 +102,8 @@ class PendingCheckpoint:
         for vertex in plan.vertices:
             if self._finished:
                 self._check_partly_finished(vertex)
-            subtasks = tuple(
-                [self._subtask_state(TaskId(vertex.index, subtask)) for subtask in range(vertex.parallelism)]
-            )
+            tasks = map(TaskId, repeat(vertex.index), range(vertex.parallelism))
+            subtasks = tuple([self._subtask_state(task) for task in tasks])
             for node in vertex.operators:
                 operators.append(
                     OperatorMetadata(

@@ -95,6 +95,8 @@ def effective_max_parallelism(
                 f"{where}: its state has max parallelism {operator.max_parallelism}, the job sets "
                 f"{max_parallelism}: set {operator.max_parallelism}, or leave it unset"
             )
+        if operator.max_parallelism == max_parallelism >= parallelism:
+            continue
         if not operator.has_state:
             continue
         if parallelism > operator.max_parallelism:

@@ -6,6 +6,7 @@ Who is connected with whom says the layout. The queues towards the subtasks of a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,7 +27,7 @@ from engine.messages import TaskId
 from engine.state.in_flight import ChannelId
 from engine.state.stored import DecodedSnapshot
 from engine.task.events import Restore, RestoredOperator
-from engine.task.outputs import Queue, build_output
+from engine.task.outputs import HashOutput, Queue, build_output
 from engine.task.settings import TaskSettings
 from engine.task.task import Task
 from engine.task.timed import TimedTask
@@ -42,10 +43,15 @@ def build_tasks(graph: JobGraph, layout: Layout, settings: TaskSettings) -> dict
         task = tasks[task_id] = create_task(task_id, vertices[task_id.vertex], settings, inputs)
         for channel, filler in enumerate(inputs.fillers):
             queues_to.setdefault(filler, []).append(task.queues[channel])
+    shared: dict[tuple[int, int], dict[Any, int]] = {}
     for task in tasks.values():
         connect_task(task, graph, queues_to)
         if isinstance(task, UnalignedTask):
             task.name_channels(*channel_names(graph, layout, task.id))
+        for place, output in enumerate(task.outputs):
+            if type(output) is HashOutput:
+                # What one subtask has worked out of a key, the others of its vertex need not.
+                output.share_index(shared.setdefault((task.id.vertex, place), {}))
     return tasks
 
 

@@ -238,10 +238,8 @@ class HashMapStateBackend(KeyedStateBackend):
         expected = 0
         for group, pairs in decode_groups(stored, registered, self.key_type, reader):
             entries.update(pairs)
-            if namespaced:
-                key_groups.update([(entry[0], group) for entry, _ in pairs])
-            else:
-                key_groups.update([(key, group) for key, _ in pairs])
+            for entry, _ in pairs:
+                key_groups[entry[0] if namespaced else entry] = group
             expected += len(pairs)
         if len(entries) != expected:
             raise StateError(

@@ -46,7 +46,11 @@ class OperatorListState(msgspec.Struct, ListState, eq=False):
 
     def update(self, values: Iterable[Any]) -> None:
         """Replace all elements."""
-        self._elements = list(map(self._admitted, values))
+        elements = list(values)
+        for value in elements:
+            if value is None:
+                self._admitted(value)
+        self._elements = elements
 
     def clear(self) -> None:
         """Remove all elements."""

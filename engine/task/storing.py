@@ -7,8 +7,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from engine.elements import CheckpointBarrier
 from engine.messages import CHECKPOINT, AttemptId, TaskId, checkpoint_folder
 from engine.state.snapshot import OperatorSnapshot, TaskSnapshot
@@ -20,10 +18,10 @@ def storing(
     task: TaskId,
     attempt: AttemptId,
     head: str,
-    snapshots: Mapping[str, OperatorSnapshot],
+    snapshots: dict[str, OperatorSnapshot],
 ) -> StoreSnapshot:
     """The effect that has the snapshots of a task's operators stored; ``head`` is the id of its first one."""
     folder = checkpoint_folder(barrier.checkpoint_id, barrier.kind)
     path = f"{folder}/{head[:12]}-{task.subtask}-{attempt}"
     canonical = barrier.kind != CHECKPOINT
-    return StoreSnapshot(barrier.checkpoint_id, path, TaskSnapshot(dict(snapshots)), canonical)
+    return StoreSnapshot(barrier.checkpoint_id, path, TaskSnapshot(snapshots), canonical)

@@ -22,8 +22,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from itertools import chain, repeat
-from operator import attrgetter
 from typing import Final
 
 from engine.configuration.alignment import ALIGNED as ALIGNED_OPTIONS
@@ -99,11 +97,6 @@ from engine.task.storing import storing
 NOTHING: Final[tuple[TaskEffect, ...]] = ()
 REMEMBERED_ABORTED_CHECKPOINTS = 16
 
-_ID_OF: Final = attrgetter("operator_id")
-_PROCESS_OF: Final = attrgetter("process_batch")
-_EMIT_OF: Final = attrgetter("emit")
-_QUEUES_OF: Final = attrgetter("queues")
-
 _METHODS: Final[dict[type, str]] = {
     TriggerCheckpoint: "_trigger",
     NotifyCheckpointComplete: "_completed",
@@ -169,7 +162,7 @@ class Task:
         self.attempt = settings.attempt
         self.operators = operators
         self.queue_input = queue_input
-        self.queues: list[Queue] = list(map(deque, repeat((), len(queue_input))))
+        self.queues: list[Queue] = [deque() for _ in queue_input]
         self.outputs: list[Output] = []
         self.output_queues: list[Queue] = []
         channels = len(queue_input)
@@ -188,10 +181,12 @@ class Task:
             self._source = head
             self._chain = operators[1:]
             self.unread.append(None)
-        ids = map(_ID_OF, vertex.operators)
-        self._tail_first = list(zip(operators, ids, strict=True))[::-1]
+        self._tail_first = [
+            (operators[place], vertex.operators[place].operator_id)
+            for place in range(len(operators) - 1, -1, -1)
+        ]
         # Bound once: what is looked up for every record costs more than the call.
-        self._processes = list(map(_PROCESS_OF, self._chain))
+        self._processes = [operator.process_batch for operator in self._chain]
         self._emits: list[Emit] = []
         self._side_emits: Mapping[str, Sequence[Emit]] = NO_SIDE_OUTPUTS
         self._open_inputs = channels
@@ -206,12 +201,12 @@ class Task:
     def connect(self, outputs: Sequence[Output]) -> None:
         """Attach the outputs, once all tasks of the attempt exist."""
         self.outputs = list(outputs)
-        self._emits = list(map(_EMIT_OF, outputs))
+        self._emits = [output.emit for output in outputs]
         for edge in self.vertex.outputs:
             if edge.side_output is not None:
                 self._emits, self._side_emits = sort_outputs(self.vertex.outputs, outputs)
                 break
-        self.output_queues = list(chain.from_iterable(map(_QUEUES_OF, outputs)))
+        self.output_queues = [queue for output in outputs for queue in output.queues]
 
     @property
     def is_source(self) -> bool:
@@ -394,7 +389,8 @@ class Task:
     def _stored(self, event: SnapshotStored) -> Sequence[TaskEffect]:
         if event.checkpoint_id not in self._in_flight:
             return (DiscardSnapshot(event.handle),)
-        self._event.pass_point(UPLOADED, event.checkpoint_id)
+        probe = self._probe
+        probe(UPLOADED, self.name, event.checkpoint_id)
         return (self._acknowledge(event.checkpoint_id, event.handle),)
 
     def _store_failed(self, event: SnapshotFailed) -> Sequence[TaskEffect]:

@@ -47,6 +47,8 @@ class SimulatedStorage:
 
     def list(self, prefix: str) -> list[str]:
         """All paths that begin with ``prefix``, sorted."""
+        if not prefix:
+            return sorted(self.files)
         length = len(prefix)
         return sorted([path for path in self.files if path[:length] == prefix])
 

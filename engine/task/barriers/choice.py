@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from engine.configuration.alignment import AlignmentKind, CheckpointOptions
 from engine.task.barriers.aligned import AlignedBarrierHandler
 from engine.task.barriers.events import BarrierHandler
 from engine.task.barriers.tracker import BarrierTracker
 from engine.task.barriers.unaligned import UnalignedBarrierHandler
 
+_AT_LEAST_ONCE: Final = AlignmentKind.AT_LEAST_ONCE
+
 
 def barrier_handler(options: CheckpointOptions, channels: int) -> BarrierHandler:
     """A handler over ``channels`` input channels; ``options`` are those of the job's checkpoints."""
     if options.needs_channel_state:
         return UnalignedBarrierHandler(channels)
-    if options.alignment is AlignmentKind.AT_LEAST_ONCE:
+    if options.alignment is _AT_LEAST_ONCE:
         return BarrierTracker(channels)
     return AlignedBarrierHandler(channels)
