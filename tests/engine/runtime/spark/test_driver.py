@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from engine.errors import UnrecoverableError
@@ -92,8 +94,11 @@ def test_an_attempt_whose_work_was_done_twice_leaves_nothing_behind(job, here, v
     assert result.attempts == 1
 
 
-@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
-def test_what_a_lost_attempt_left_is_gone_when_the_next_epoch_begins(job, here, backend):
+INCREMENTAL = {"state__backend__type": "rocksdb", "execution__checkpointing__incremental": True}
+
+
+@pytest.mark.parametrize("options", [{}, {"state__backend__type": "rocksdb"}, INCREMENTAL])
+def test_what_a_lost_attempt_left_is_gone_when_the_next_epoch_begins(job, here, options):
     class Watched(here.execution):
         def __init__(self, *arguments, **settings):
             self.unlisted = {}
@@ -102,7 +107,8 @@ def test_what_a_lost_attempt_left_is_gone_when_the_next_epoch_begins(job, here, 
         def start_job(self, epoch):
             completed = self.master.coordinator.store.latest
             if completed is not None:
-                found = {str(path.relative_to(job.directory)) for path in job.directory.glob("chk-*/*")}
+                files = [*job.directory.glob("chk-*/*"), *job.directory.glob("shared/*")]
+                found = {str(path.relative_to(job.directory)) for path in files}
                 listed = files_of(completed) | {f"chk-{completed.checkpoint_id}/_metadata"}
                 assert listed <= found
                 self.unlisted[epoch.checkpoint_id] = (sorted(found - listed), job.hidden())
@@ -111,10 +117,30 @@ def test_what_a_lost_attempt_left_is_gone_when_the_next_epoch_begins(job, here, 
     def repeat(execution):
         execution.repeated = [(3, TaskId(0, 0)), (4, TaskId(1, 1))]
 
-    graph = job.graph(state__backend__type=backend)
-    execution, _ = here(graph, execution_class=Watched, prepare=repeat)
+    execution, _ = here(job.graph(**options), execution_class=Watched, prepare=repeat)
     assert execution.repeated == []
     assert execution.unlisted == dict.fromkeys(range(2, 7), ([], []))
+    assert job.rows() == job.counts
+    assert job.left_behind() == (["finished", "incarnation-1"], [])
+
+
+def test_an_epoch_stores_what_it_has_changed_and_names_what_those_before_have_stored(job, here):
+    class Watched(here.execution):
+        def __init__(self, *arguments, **settings):
+            self.shared = []
+            super().__init__(*arguments, **settings)
+
+        def start_job(self, epoch):
+            completed = self.master.coordinator.store.latest
+            if completed is not None:
+                self.shared.append({path for path in files_of(completed) if path.startswith("shared/")})
+            return super().start_job(epoch)
+
+    execution, _ = here(job.graph(**INCREMENTAL), execution_class=Watched)
+    assert len(execution.shared) == 5
+    for before, after in pairwise(execution.shared):
+        assert before & after
+        assert after - before
     assert job.rows() == job.counts
     assert job.left_behind() == (["finished", "incarnation-1"], [])
 
