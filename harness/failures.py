@@ -16,7 +16,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -28,7 +28,7 @@ from harness.explanation.decisions import Fails, Takes, weigh
 from harness.explanation.explanation import Explanation, explain
 from harness.explanation.wording import replay_command, shrink_command
 from harness.family import Family, FamilyError, Rows
-from harness.history import TRANSACTION_VISIBLE, History
+from harness.history import History, rows_at_end
 from harness.known import KnownSignature, find_known
 from harness.oracle import PythonOracle
 from harness.running.runner import OutputUnwritable, RunResult
@@ -84,7 +84,7 @@ class FailureCase:
     @property
     def actual_rows(self) -> Rows:
         """The rows that became visible."""
-        return visible_rows(self.history)
+        return rows_at_end(self.history)
 
 
 def failure_cases(
@@ -215,17 +215,6 @@ def write_scenario(scenario: Scenario, path: Path) -> None:
         path.write_text(to_json(scenario, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         raise OutputUnwritable(f"{path}: cannot be written: {error.strerror or error}") from None
-
-
-def visible_rows(history: History) -> Rows:
-    """Return the rows that became visible in a run."""
-    return list(_visible(history))
-
-
-def _visible(history: History) -> Iterator[tuple[object, ...]]:
-    for _, kind, _, payload in history.events:
-        if kind == TRANSACTION_VISIBLE:
-            yield from payload["rows"]
 
 
 def _twice(signature: Signature) -> bool:

@@ -11,6 +11,8 @@ The rules this module lives by:
   line and the member, before a thousand scenarios fail for that reason.
 - A family reaches the world only through JobIO: the same ``job`` runs against the simulation's external
   systems, against files and on Spark.
+- A family whose job writes by key (``io.upsert_sink``) says so: ``table_keys`` is the number of key columns,
+  ``versions(records)`` gives all rows that each key may show, in an order that does not depend on arrival.
 - ``expected`` and ``oracle_sql`` are written apart from the engine and from each other; they get the records
   and, where the family ``declares``, the rows in which the run says what it chose.
 """
@@ -102,6 +104,15 @@ class JobIO(Protocol):
     def sink(self, name: str) -> Any:
         """Return an exactly-once sink for tuples, for ``add_sink`` or ``sink_to``."""
 
+    def write_ahead_sink(self, name: str) -> Any:
+        """Return a sink for tuples that keeps them in checkpoints until they are sent, for ``add_sink``."""
+
+    def committing_sink(self, name: str) -> Any:
+        """Return a sink for tuples that is made of a writer and a committer, for ``sink_to``."""
+
+    def upsert_sink(self, name: str, keys: int) -> Any:
+        """Return a sink for tuples by their first ``keys`` columns, for ``add_sink`` or ``sink_to``."""
+
 
 class Family(Protocol):
     """What a family's module holds."""
@@ -183,6 +194,16 @@ def at_least_once_of(family: object) -> AtLeastOnce | None:
     if said not in (None, "rows", "effects"):
         raise FamilyError(f"{said!r} in at_least_once: say 'rows' or 'effects', or nothing")
     return said
+
+
+def table_keys_of(family: object) -> int:
+    """Return by how many columns a family's sink writes; 0 where it does not write by key."""
+    keys = getattr(family, "table_keys", 0)
+    if type(keys) is not int or keys < 0:
+        raise FamilyError(f"{keys!r} in table_keys: say how many columns are the key of a row")
+    if bool(keys) != hasattr(family, "versions"):
+        raise FamilyError("table_keys and versions(records) belong together: one of them is missing")
+    return keys
 
 
 def family_names() -> list[str]:

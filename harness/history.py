@@ -28,6 +28,7 @@ CHECKPOINT_COMPLETED: Final = "checkpoint_completed"
 CHECKPOINT_ABORTED: Final = "checkpoint_aborted"
 TRANSACTION_VISIBLE: Final = "transaction_visible"
 TRANSACTION_HIDDEN: Final = "transaction_hidden"
+ROWS_WRITTEN: Final = "rows_written"
 COMMIT_FAILED: Final = "commit_failed"
 TASK_FAILED: Final = "task_failed"
 ERROR: Final = "error"
@@ -44,6 +45,7 @@ EVENT_KINDS: Final = (
     CHECKPOINT_ABORTED,
     TRANSACTION_VISIBLE,
     TRANSACTION_HIDDEN,
+    ROWS_WRITTEN,
     COMMIT_FAILED,
     TASK_FAILED,
     ERROR,
@@ -151,18 +153,33 @@ class History:
         self.events.append((step, CHECKPOINT_ABORTED, checkpoint, {"reason": reason}))
 
     def transaction_visible(
-        self, step: int, transaction: str, subtask: int, attempt: str, epoch: int, rows: Iterable[Row]
+        self,
+        step: int,
+        transaction: str,
+        subtask: int,
+        attempt: str,
+        epoch: int,
+        rows: Iterable[Row],
+        waits: bool = False,
     ) -> None:
         """The rows of a transaction can be read from now on. Recorded for an empty transaction, too.
 
-        Attempt, epoch and subtask are those that began it, not those that happen to commit it.
+        Attempt, epoch and subtask are those that began it, not those that happen to commit it. ``waits``: it
+        is a batch of a write-ahead sink, which a restore does not send: that waits for the next completion.
         """
         payload = {"subtask": subtask, "attempt": attempt, "epoch": epoch, "rows": list(rows)}
+        if waits:
+            payload["waits"] = True
         self.events.append((step, TRANSACTION_VISIBLE, transaction, payload))
 
     def transaction_hidden(self, step: int, transaction: str) -> None:
         """Rows that could be read are gone, or were replaced by others."""
         self.events.append((step, TRANSACTION_HIDDEN, transaction, {}))
+
+    def rows_written(self, step: int, task: str, attempt: str, keys: int, rows: Iterable[Row]) -> None:
+        """A task has written rows by their key, the first ``keys`` columns; they replace those of the key."""
+        payload = {"attempt": attempt, "keys": keys, "rows": list(rows)}
+        self.events.append((step, ROWS_WRITTEN, task, payload))
 
     def commit_failed(self, step: int, transaction: str) -> None:
         """The external system answered a commit with an error, whether or not it took place."""
@@ -197,3 +214,17 @@ class History:
     def last_fault_step(self) -> int:
         """Return the step at which the last fault struck, 0 if none did."""
         return max((event[0] for event in self.events if event[1] == FAULT_FIRED), default=0)
+
+
+def rows_at_end(history: History) -> list[Row]:
+    """Return the rows that can be read at the end of a run: the committed ones, and the last of each key."""
+    rows: list[Row] = []
+    table: dict[Row, Row] = {}
+    for _, kind, _, payload in history.events:
+        if kind == TRANSACTION_VISIBLE:
+            rows += payload["rows"]
+        elif kind == ROWS_WRITTEN:
+            keys = payload["keys"]
+            table.update({row[:keys]: row for row in payload["rows"]})
+    rows += table.values()
+    return rows

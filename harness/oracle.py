@@ -11,8 +11,8 @@ The rules this module lives by:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Protocol, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
 from harness.family import (
     NOTHING_DECLARED,
@@ -22,12 +22,15 @@ from harness.family import (
     Rows,
     at_least_once_of,
     declares,
+    table_keys_of,
 )
 from harness.history import Cut, Row
 from harness.scenario import Scenario
 
 RowCounts: TypeAlias = Mapping[Row, int]
 """A multiset: each row with how often it is there."""
+Versions: TypeAlias = Mapping[Row, Sequence[Row]]
+"""By key, its rows in the order in which they replace one another."""
 
 
 class Oracle(Protocol):
@@ -37,11 +40,18 @@ class Oracle(Protocol):
     def at_least_once(self) -> AtLeastOnce | None:
         """What the family says of rows where records may count twice."""
 
+    @property
+    def table_keys(self) -> int:
+        """By how many columns the family's sink writes; 0 where it does not write by key."""
+
     def rows(self, visible: Rows = ()) -> RowCounts:
         """Return the rows for the whole input; ``visible`` are those in which a run says what it chose."""
 
     def rows_at(self, cut: Cut, visible: Rows = ()) -> RowCounts:
         """Return the rows for the input before a cut, as a run whose rows are ``visible`` has come to it."""
+
+    def versions_at(self, cut: Cut | None) -> Versions:
+        """Return what the table shows one after another, for the input before a cut, or the whole."""
 
 
 class Expecting(Protocol):
@@ -54,13 +64,14 @@ class Expecting(Protocol):
 class PythonOracle:
     """Asks the family's ``expected``."""
 
-    __slots__ = ("_declares", "_family", "_known", "_lengths", "_records", "at_least_once")
+    __slots__ = ("_declares", "_family", "_known", "_lengths", "_records", "at_least_once", "table_keys")
 
     def __init__(self, family: Expecting, scenario: Scenario) -> None:
         self._family = family
         self._records = scenario.records
         self._declares = declares(family)
         self.at_least_once = at_least_once_of(family)
+        self.table_keys = table_keys_of(family)
         self._lengths = tuple([len(records) for records in scenario.records.values()])
         self._known: dict[tuple[int, ...], RowCounts] = {}
 
@@ -77,6 +88,17 @@ class PythonOracle:
             declared = Declared(visible, is_whole=False)
             return count_rows(self._family.expected(self._before(lengths), declared))
         return self._rows(lengths)
+
+    def versions_at(self, cut: Cut | None) -> Versions:
+        """Return what the table shows one after another."""
+        lengths = self._lengths
+        if cut is not None:
+            lengths = tuple([cut.get(split, 0) for split in self._records])
+        found: dict[Row, list[Row]] = {}
+        family: Any = self._family
+        for row in family.versions(self._before(lengths)):
+            found.setdefault(row[: self.table_keys], []).append(row)
+        return found
 
     def _rows(self, lengths: tuple[int, ...]) -> RowCounts:
         known = self._known.get(lengths)

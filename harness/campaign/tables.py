@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from harness.checkers.exactly_once import ExactlyOnce
 from harness.family import FamilyError
-from harness.history import JOB_FINISHED, TRANSACTION_VISIBLE, History, Row
+from harness.history import JOB_FINISHED, History, Row, rows_at_end
 from harness.running.outcome import Outcome, to_line
 from harness.scenario import Scenario
 
@@ -83,14 +83,8 @@ class TriedScenario:
     @classmethod
     def of(cls, number: int, scenario: Scenario, outcome: Outcome, history: History) -> TriedScenario:
         """Return a trial with the rows that became visible, as a reader at the end finds them."""
-        committed: list[Row] = []
-        finished = False
-        for _, kind, _, payload in history.events:
-            if kind == TRANSACTION_VISIBLE:
-                committed += payload["rows"]
-            elif kind == JOB_FINISHED:
-                finished = True
-        return cls(number, scenario, outcome, committed, finished)
+        finished = any(event[1] == JOB_FINISHED for event in history.events)
+        return cls(number, scenario, outcome, rows_at_end(history), finished)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,15 @@ sound engine too. What does hold, and is checked at every commit:
 - out of order: of two transactions of the same sink subtask the later one became visible first. A commit that
   the external system had answered with an error is excused: the ones behind it are committed all the same.
 - skipped commit: an attempt commits its own output while something that the checkpoint it was restored from
-  lists is not visible; the restore should have committed it.
+  lists is not visible; the restore should have committed it. Batches of write-ahead sinks are excused, since
+  a restore leaves them to the next completion.
 - stale restore: an attempt is restored from another checkpoint than the latest that had completed.
 - wrong cut: exactly the transactions listed by checkpoints up to n are visible, and the rows in them are not
   those of the input before cut n. Where checkpoint n holds records in flight, what follows from them is not
   there yet: rows may be missing, but none may be there that is not of the cut. At-least-once is the other way
   round: what overtook a barrier may be there already, and nothing may be missing.
+
+Of sinks that write by key ``tables.py`` tells what may be read.
 """
 
 from __future__ import annotations
@@ -21,10 +24,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.checkers.base import WITNESS_ROWS, Violation
+from harness.checkers.tables import Tables
 from harness.history import (
     ATTEMPT_STARTED,
     CHECKPOINT_COMPLETED,
     COMMIT_FAILED,
+    ROWS_WRITTEN,
     TRANSACTION_VISIBLE,
     Cut,
     History,
@@ -53,6 +58,8 @@ class ConsistentCut:
                 reading.visible(step, subject, payload)
             elif kind == CHECKPOINT_COMPLETED:
                 reading.completed(step, subject, payload)
+            elif kind == ROWS_WRITTEN:
+                reading.written(step, subject, payload)
             elif kind == ATTEMPT_STARTED:
                 reading.started(step, subject, payload["restored"])
             elif kind == COMMIT_FAILED:
@@ -76,6 +83,7 @@ class _Reading:
         "restored",
         "rows",
         "seen",
+        "tables",
         "violations",
     )
 
@@ -101,6 +109,10 @@ class _Reading:
         self.failed_commits: set[str] = set()
         self.restored: dict[str, int | None] = {}
         """By attempt that has not yet committed anything of its own, the place it was restored from."""
+        self.tables: Tables | None = None
+        """Where the family writes by key."""
+        if oracle.table_keys:
+            self.tables = Tables(ConsistentCut.property, oracle, self.violations)
 
     def started(self, step: int, attempt: str, restored: int | None) -> None:
         latest = self.checkpoints[-1][0] if self.checkpoints else None
@@ -118,7 +130,10 @@ class _Reading:
         self.checkpoints.append((checkpoint, payload["cut"], payload["in_flight"]))
         self.listed.append(len(new))
         self.seen.append(0)
-        self._compare_cuts(step)
+        if self.tables is None or first_listed:
+            self._compare_cuts(step)
+        if self.tables is not None:
+            self.tables.completed(step, checkpoint, payload["cut"], payload["in_flight"])
 
     def visible(self, step: int, transaction: str, payload: dict[str, Any]) -> None:
         self.rows += payload["rows"]
@@ -137,11 +152,16 @@ class _Reading:
         elif transaction not in self.failed_commits and epoch < last:
             witness = {"step": step, "transaction": transaction, "epoch": epoch, "already visible": last}
             self._violate(OUT_OF_ORDER, f"transaction {transaction}, step {step}", witness)
-        self._check_restored_before(step, transaction, attempt)
+        if "waits" not in payload:
+            self._check_restored_before(step, transaction, attempt)
         self.seen[place] += 1
         if place > self.highest:
             self.highest = place
         self._compare_cuts(step)
+
+    def written(self, step: int, task: str, payload: dict[str, Any]) -> None:
+        assert self.tables is not None, "a family whose sink writes by key has table_keys"
+        self.tables.written(step, task, payload["rows"])
 
     def _check_restored_before(self, step: int, transaction: str, attempt: str) -> None:
         """Check, at the first commit of an attempt's own, that its restore left nothing uncommitted."""

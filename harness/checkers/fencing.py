@@ -7,6 +7,7 @@ Anomalies:
 - zombie checkpoint: a checkpoint is completed in the name of an attempt that is not the running one.
 - foreign snapshot: a checkpoint that is completed holds a snapshot that another attempt has written. What
   it covers is not what the other parts cover, and its file may be gone when a restore asks for it.
+- zombie write: a sink that writes by key does so in an attempt that is not the running one.
 - visible twice: one transaction becomes visible a second time.
 - hidden: rows that could be read are gone or were replaced.
 """
@@ -20,6 +21,7 @@ from harness.checkers.base import Violation
 from harness.history import (
     ATTEMPT_STARTED,
     CHECKPOINT_COMPLETED,
+    ROWS_WRITTEN,
     TRANSACTION_HIDDEN,
     TRANSACTION_VISIBLE,
     History,
@@ -28,6 +30,7 @@ from harness.oracle import Oracle
 from harness.scenario import Scenario
 
 ZOMBIE_COMMIT = "zombie commit"
+ZOMBIE_WRITE = "zombie write"
 ZOMBIE_CHECKPOINT = "zombie checkpoint"
 FOREIGN_SNAPSHOT = "foreign snapshot"
 VISIBLE_TWICE = "visible twice"
@@ -74,6 +77,10 @@ class Fencing:
             elif kind == ATTEMPT_STARTED:
                 running = subject
                 inherited = set(listed)
+            elif kind == ROWS_WRITTEN:
+                if payload["attempt"] != running:
+                    attempt = payload["attempt"]
+                    violate(ZOMBIE_WRITE, f"task {subject}", step, attempt=attempt, running=running)
             elif kind == TRANSACTION_HIDDEN:
                 violate(HIDDEN, f"transaction {subject}", step, transaction=subject)
         return violations

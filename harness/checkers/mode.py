@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from harness.checkers.base import Violation
 from harness.checkers.exactly_once import LOST, PHANTOM, violation_of
-from harness.history import ATTEMPT_STARTED, JOB_FINISHED, TRANSACTION_VISIBLE, History, Row
+from harness.history import ATTEMPT_STARTED, JOB_FINISHED, History, Row, rows_at_end
 from harness.oracle import Oracle, count_rows
 from harness.scenario import Scenario
 
@@ -30,14 +30,12 @@ class Mode:
         """Return a violation for each anomaly that occurs."""
         if scenario.is_exactly_once:
             return ()
-        visible: list[Row] = []
+        visible = rows_at_end(history)
         finished = False
         attempts = 0
         restored = False
         for _, kind, _, payload in history.events:
-            if kind == TRANSACTION_VISIBLE:
-                visible += payload["rows"]
-            elif kind == JOB_FINISHED:
+            if kind == JOB_FINISHED:
                 finished = True
             elif kind == ATTEMPT_STARTED:
                 attempts += 1

@@ -34,6 +34,7 @@ from harness.history import (
     JOB_FAILED,
     JOB_FINISHED,
     LEAK,
+    ROWS_WRITTEN,
     TRANSACTION_HIDDEN,
     TRANSACTION_VISIBLE,
     Event,
@@ -195,6 +196,8 @@ def _told(event: Event, marked: dict[str, set[tuple[Any, ...]]]) -> str:
             if payload["rows"]
             else ""
         )
+    if kind == ROWS_WRITTEN:
+        return f"{subject} writes by key: {_rows(payload['rows'], marked)}"
     if kind == TRANSACTION_HIDDEN:
         return f"transaction {subject} is gone"
     if kind == COMMIT_FAILED:

@@ -113,6 +113,8 @@ def _event(event: Event) -> Iterator[Line]:
         case kinds.TRANSACTION_VISIBLE:
             rows = ", ".join(map(_row, payload["rows"])) or "no rows"
             yield step, JOB, "VISIBLE", f"transaction {subject}: {rows}"
+        case kinds.ROWS_WRITTEN:
+            yield step, subject, "WRITES", ", ".join(map(_row, payload["rows"]))
         case kinds.TRANSACTION_HIDDEN:
             yield step, JOB, "HIDDEN", f"transaction {subject}"
         case kinds.COMMIT_FAILED:

@@ -20,6 +20,7 @@ from harness.checkers import (
     fencing,
     liveness,
     no_error,
+    tables,
 )
 from harness.checkers.consistent_cut import ConsistentCut
 from harness.checkers.exactly_once import ExactlyOnce
@@ -130,6 +131,17 @@ _TOLD: Final[dict[tuple[str, str], Callable[[dict[str, Any]], str]]] = {
     (ConsistentCut.property, consistent_cut.WRONG_CUT): lambda w: (
         f"With everything committed that checkpoint {w['checkpoint']} lists, the rows are not those of the"
         f" input before it: {_difference(w)}."
+    ),
+    (ConsistentCut.property, tables.UNKNOWN_VERSION): lambda w: (
+        f"Row {row_text(w['rows'][0])}, written by key at step {w['step']}, follows from nothing in the"
+        " input."
+    ),
+    (ConsistentCut.property, tables.BEHIND_THE_CUT): lambda w: (
+        f"At step {w['step']} the table does not show row {row_text(w['rows'][0])} or a later one of its key,"
+        " although a complete checkpoint covers the input that gives it."
+    ),
+    (Fencing.property, fencing.ZOMBIE_WRITE): lambda w: (
+        f"Attempt {w['attempt']} wrote by key at step {w['step']}, when attempt {w['running']} ran."
     ),
     (Fencing.property, fencing.ZOMBIE_COMMIT): lambda w: (
         f"Output of attempt {w['attempt']} became visible at step {w['step']}, when attempt {w['running']}"

@@ -31,6 +31,7 @@ THEMES: Final = (
     "sharing",
     "timers",
     "sinks",
+    "other_sinks",
 )
 
 

@@ -27,6 +27,9 @@ PREPARED = "prepared"
 COMMITTED = "committed"
 ABORTED = "aborted"
 
+RAISES = "raises"
+"""What a committer does when a commit is answered with an error, unless the workload says otherwise."""
+
 
 class InjectedError(Exception):
     """An error that a fault made the outside answer with."""
@@ -45,6 +48,10 @@ class Transaction(Struct, eq=False):
     attempt: str
     state: str = OPEN
     rows: list[Any] = []
+    waits: bool = False
+    """It is a batch of a write-ahead sink."""
+    is_remembered: bool = False
+    """The sender has been told that the batch was taken, and has asked to remember it."""
 
 
 class TransactionalSystem:
@@ -62,9 +69,11 @@ class TransactionalSystem:
     def __deepcopy__(self, memo: object) -> Self:
         return self
 
-    def begin(self, subtask: int, epoch: int, attempt: str) -> str:
+    def begin(self, subtask: int, epoch: int, attempt: str, part: int = 0) -> str:
         """Begin a transaction; its name is unique or the call is refused."""
         name = f"{subtask}/{epoch}/{attempt}"
+        if part:
+            name = f"{name}/{part}"
         if name in self.transactions:
             raise TransactionError(f"transaction {name} exists already")
         self.transactions[name] = Transaction(name, subtask, epoch, attempt)
@@ -98,20 +107,29 @@ class TransactionalSystem:
             self._history.commit_failed(self._clock.step, name)
             raise InjectedError(f"commit of {name} was refused")
         if transaction.state != COMMITTED:
-            transaction.state = COMMITTED
-            self._history.transaction_visible(
-                self._clock.step,
-                name,
-                transaction.subtask,
-                transaction.attempt,
-                transaction.epoch,
-                transaction.rows,
-            )
-            if self.seen is not None:
-                self.seen(transaction)
+            self._show(transaction)
         if fault is not None:
             self._history.commit_failed(self._clock.step, name)
             raise InjectedError(f"commit of {name} timed out")
+
+    def _show(self, transaction: Transaction) -> None:
+        transaction.state = COMMITTED
+        self._history.transaction_visible(
+            self._clock.step,
+            transaction.name,
+            transaction.subtask,
+            transaction.attempt,
+            transaction.epoch,
+            transaction.rows,
+            transaction.waits,
+        )
+        if self.seen is not None:
+            self.seen(transaction)
+
+    def is_committed(self, name: str) -> bool:
+        """Whether the rows of a transaction are visible."""
+        transaction = self.transactions.get(name)
+        return transaction is not None and transaction.state == COMMITTED
 
     def abort(self, name: str) -> None:
         """Throw the rows away."""
@@ -121,6 +139,50 @@ class TransactionalSystem:
         if transaction.state == COMMITTED:
             raise TransactionError(f"transaction {name} was committed, it cannot be aborted")
         transaction.state = ABORTED
+
+    # Without transactions.
+
+    def take_batch(self, subtask: int, checkpoint_id: int, attempt: str, rows: Sequence[Any]) -> None:
+        """Take all rows of a batch at once, or find that it is there: subtask and checkpoint name it."""
+        fault = self.commit_fault()
+        name = batch_name(subtask, checkpoint_id, attempt)
+        if fault == "fail_commit":
+            self._history.commit_failed(self._clock.step, name)
+            raise InjectedError(f"batch {name} was refused")
+        if self._batch(subtask, checkpoint_id) is None:
+            batch = Transaction(name, subtask, checkpoint_id, attempt, rows=list(rows), waits=True)
+            self.transactions[name] = batch
+            self._show(batch)
+        if fault is not None:
+            self._history.commit_failed(self._clock.step, name)
+            raise InjectedError(f"batch {name} timed out")
+
+    def remember_batch(self, subtask: int, checkpoint_id: int) -> None:
+        """Remember for ever that a batch was taken."""
+        batch = self._batch(subtask, checkpoint_id)
+        if batch is None:
+            raise TransactionError(f"batch {subtask}/{checkpoint_id} is to be remembered, and was never sent")
+        batch.is_remembered = True
+
+    def remembers_batch(self, subtask: int, checkpoint_id: int) -> bool:
+        """Whether that was asked for."""
+        batch = self._batch(subtask, checkpoint_id)
+        return batch is not None and batch.is_remembered
+
+    def _batch(self, subtask: int, checkpoint_id: int) -> Transaction | None:
+        for each in self.transactions.values():
+            if each.waits and each.subtask == subtask and each.epoch == checkpoint_id:
+                return each
+        return None
+
+    def write_by_key(self, task: str, attempt: str, keys: int, rows: Sequence[Any]) -> None:
+        """Put rows in the place of those of the same keys, all at once."""
+        fault = self.commit_fault()
+        if fault == "fail_commit":
+            raise InjectedError("the table refused a write")
+        self._history.rows_written(self._clock.step, task, attempt, keys, rows)
+        if fault is not None:
+            raise InjectedError("a write to the table timed out")
 
     def forget_listeners(self) -> None:
         """The run is over: nobody is told or asked any more."""
@@ -134,6 +196,11 @@ class TransactionalSystem:
 
 def _none() -> None:
     return None
+
+
+def batch_name(subtask: int, checkpoint_id: int, attempt: str) -> str:
+    """Return what a history calls a batch of a write-ahead sink."""
+    return f"{subtask}/{checkpoint_id}/{attempt}"
 
 
 class SimulatedSink(TwoPhaseCommitSinkFunction):
@@ -245,3 +312,21 @@ class SimulatedIO:
     def sink(self, name: str) -> SimulatedSink:
         """A two-phase-commit sink into the external system."""
         return SimulatedSink(self._system)
+
+    def write_ahead_sink(self, name: str) -> Any:
+        """A write-ahead sink into the external system."""
+        from harness.simulation.other_sinks import SimulatedWriteAheadSink
+
+        return SimulatedWriteAheadSink(self._system)
+
+    def committing_sink(self, name: str) -> Any:
+        """A sink of a writer and a committer into the external system."""
+        from harness.simulation.other_sinks import SimulatedCommittingSink
+
+        return SimulatedCommittingSink(self._system, str(self.parameters.get("reaction", RAISES)))
+
+    def upsert_sink(self, name: str, keys: int) -> Any:
+        """A sink by key into a table of the external system."""
+        from harness.simulation.other_sinks import SimulatedUpsertSink
+
+        return SimulatedUpsertSink(self._system, keys)

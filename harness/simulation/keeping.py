@@ -24,7 +24,7 @@ from engine.state.stored import BROADCAST
 from engine.state.timers import PROCESSING_TIMERS
 from engine.task.events import StoreSnapshot
 from engine.task.task import Task
-from harness.history import TRANSACTION_VISIBLE, Cut, Event
+from harness.history import ROWS_WRITTEN, TRANSACTION_VISIBLE, Cut, Event
 from harness.simulation.external import Transaction
 from harness.simulation.world import World
 
@@ -40,6 +40,9 @@ TIMES_OUT: Final = '"TTL"'
 """Stands in the description of a type whose values have the time of their last access."""
 HAS_NO_ORDER: Final = '"MAP"'
 """Stands in the description of a type whose pairs are stored as a list."""
+
+
+SEEN_BY_READERS: Final = frozenset((TRANSACTION_VISIBLE, ROWS_WRITTEN))
 
 
 class Kept(msgspec.Struct, frozen=True, eq=False):
@@ -81,7 +84,7 @@ class Keeper:
                 dict(cut),
                 dict(world.storage.files),
                 tuple([copy_of(transaction) for transaction in transactions]),
-                tuple([event for event in world.history.events if event[1] == TRANSACTION_VISIBLE]),
+                tuple([event for event in world.history.events if event[1] in SEEN_BY_READERS]),
                 dict(self._progress),
                 world.clock.now,
             )

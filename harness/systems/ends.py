@@ -20,12 +20,15 @@ from engine.connectors.file_sink import FileSinkFunction, OutputFileConfig, Tran
 from engine.connectors.source import Source, SplitReader
 from engine.elements import Record
 from engine.operators.source import SourceOperator
+from harness.family import FamilyError
 from harness.scenario import FaultKind, Parameter
 from harness.systems import event_log
 from harness.systems.event_log import EventLog
 from harness.systems.spec import Spec
 
 PREFIX: Final = "part"
+
+_NO_SUCH_SINK: Final = "no {} in real processes: run the family with --system simulated"
 
 CommitFault: TypeAlias = Callable[[str], FaultKind | None]
 """What is wrong with the commit that a task is about to make, if anything."""
@@ -151,3 +154,15 @@ class LocalIO:
         return ToldFileSink(
             spec.output, encoder, OutputFileConfig(PREFIX, spec.suffix), self._log, self._fault
         )
+
+    def write_ahead_sink(self, name: str) -> Any:
+        """There is none in a real process."""
+        raise FamilyError(_NO_SUCH_SINK.format("write-ahead sink"))
+
+    def committing_sink(self, name: str) -> Any:
+        """There is none in a real process."""
+        raise FamilyError(_NO_SUCH_SINK.format("sink of writer and committer"))
+
+    def upsert_sink(self, name: str, keys: int) -> Any:
+        """There is none in a real process."""
+        raise FamilyError(_NO_SUCH_SINK.format("sink by key"))

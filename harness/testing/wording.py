@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from harness.checkers.exactly_once import ExactlyOnce
 from harness.explanation.decisions import decisions_of
 from harness.explanation.sentences import row_text
-from harness.failures import visible_rows
+from harness.history import rows_at_end
 from harness.oracle import PythonOracle
 from harness.scenario import RecordValue, Scenario, Schedule
 from harness.systems.protocol import Capability
@@ -146,7 +146,7 @@ def _row_lines(proof: Proof, failure: Failure) -> Iterator[str]:
     """Yield the rows that are missing and those that are too many; nothing where it is not about rows."""
     if ExactlyOnce.property not in failure.verdict.failed_properties():
         return
-    visible = visible_rows(failure.history)
+    visible = rows_at_end(failure.history)
     expected = PythonOracle(proof.family, failure.scenario).rows(visible)
     seen = Counter(visible)
     for title, rows in (

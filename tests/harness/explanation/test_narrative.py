@@ -42,6 +42,7 @@ def test_every_kind_of_event_is_told() -> None:
     history.checkpoint_aborted(4, 2, "timeout")
     history.transaction_visible(5, "t", 0, "1.1", 0, [("a", 1)])
     history.transaction_hidden(6, "t")
+    history.rows_written(6, "sink-0", "1.1", 1, [("a", 2)])
     history.commit_failed(7, "t")
     history.error(8, "count-0", "KeyError", "restore", "'a'")
     history.leak(9, "open transaction", "u")

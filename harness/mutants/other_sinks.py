@@ -1,0 +1,211 @@
+"""Mutants of the sinks besides two-phase commit: writers with committers, write-ahead, and by key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from engine.connectors import committables
+from engine.connectors.committables import CommitState, PendingCommit
+from engine.connectors.committing import WriterSinkFunction
+from engine.connectors.idempotent import UpsertSinkFunction
+from engine.connectors.sink_writer import Committer
+from engine.connectors.write_ahead import GenericWriteAheadSink, PendingBatch
+from engine.functions import FunctionInitializationContext, FunctionSnapshotContext
+from engine.messages import NotifyCheckpointComplete
+from engine.operators.sink import SinkOperator
+from engine.task.events import TaskEffect
+from engine.task.state import ALIVE
+from engine.task.task import Task
+from harness.mutants.patching import replaced
+from harness.mutants.registry import Reached, mutant
+
+
+@mutant(
+    id="committables-of-the-end-are-lost",
+    breaks="exactly_once",
+    summary="what a writer gives at the end of its input never comes to the committer",
+)
+def committables_of_the_end_are_lost(reached: Reached) -> Iterator[None]:
+    """No barrier follows that would carry them, so somebody else must."""
+    finish = WriterSinkFunction.finish
+
+    def ending(self: WriterSinkFunction) -> None:
+        def lost(checkpoint_id: int) -> None:
+            reached()
+
+        self._collect = lost  # type: ignore[method-assign]
+        try:
+            finish(self)
+        finally:
+            del self._collect
+
+    with replaced(WriterSinkFunction, "finish", ending):
+        yield
+
+
+@mutant(
+    id="FLINK-10377",
+    breaks="no_error",
+    summary="a sink fails when it is told of a checkpoint after a later one, which committed everything",
+)
+def overtaken_notification_trips(reached: Reached) -> Iterator[None]:
+    """The task hands on whatever it hears; nobody had thought that an older notification could come later."""
+    completed = Task._completed
+
+    def strict(self: Task, message: NotifyCheckpointComplete) -> Sequence[TaskEffect]:
+        is_mine = message.attempt == self.attempt and self.state in ALIVE
+        if (
+            is_mine
+            and message.checkpoint_id < self._last_notified
+            and type(self.operators[-1]) is SinkOperator
+        ):
+            reached()
+            raise RuntimeError(
+                f"checkpoint {message.checkpoint_id} is complete, but nothing is pending for it"
+            )
+        return completed(self, message)
+
+    with replaced(Task, "_completed", strict):
+        yield
+
+
+@mutant(
+    id="put-off-is-taken-for-done",
+    breaks="exactly_once",
+    summary="a commit that its committer puts off is not tried again, and forgotten",
+)
+def put_off_is_taken_for_done(reached: Reached) -> Iterator[None]:
+    """The request had not failed, so it was counted among the successful ones."""
+
+    def once(requests: list[PendingCommit], committer: Committer, max_retries: int) -> None:
+        committer.commit(tuple(requests))
+        for request in requests:
+            if request.state is CommitState.RETRY:
+                reached()
+            if not request.is_done_with:
+                request.state = CommitState.COMMITTED
+
+    with replaced(committables, "_try_all", once):
+        yield
+
+
+@mutant(
+    id="committables-of-the-newest-only",
+    breaks="exactly_once",
+    summary="a committer commits what the completed checkpoint lists, and not what older ones left",
+)
+def committables_of_the_newest_only(reached: Reached) -> Iterator[None]:
+    """Where a notification was lost, the next one has to do its work."""
+    commit_up_to = WriterSinkFunction._commit_up_to
+
+    def newest(self: WriterSinkFunction, checkpoint_id: int) -> None:
+        collector = self._collector
+        older = {place: each for place, each in collector._batches.items() if place < checkpoint_id}
+        for place in older:
+            reached()
+            del collector._batches[place]
+        commit_up_to(self, checkpoint_id)
+
+    with replaced(WriterSinkFunction, "_commit_up_to", newest):
+        yield
+
+
+@mutant(
+    id="batch-remembered-before-sent",
+    breaks="exactly_once",
+    summary="a write-ahead sink has a batch remembered before it sends it",
+)
+def batch_remembered_before_sent(reached: Reached) -> Iterator[None]:
+    """Between the two it may die, or the target refuse: then nobody sends it any more."""
+
+    def hasty(self: GenericWriteAheadSink, batch: PendingBatch) -> bool:
+        del self._pending[batch.place]
+        try:
+            is_sent = self.send_batch(batch)
+        except Exception:
+            reached()
+            raise
+        if is_sent:
+            self._committer.commit_checkpoint(batch.subtask, batch.checkpoint_id)
+        else:
+            reached()
+        return True
+
+    with replaced(GenericWriteAheadSink, "_send", hasty):
+        yield
+
+
+@mutant(
+    id="restored-batches-are-forgotten",
+    breaks="exactly_once",
+    summary="a restored write-ahead sink begins without the batches that wait in its checkpoint",
+)
+def restored_batches_are_forgotten(reached: Reached) -> Iterator[None]:
+    """Their input is before the restored offsets and is not read again."""
+    initialize_state = GenericWriteAheadSink.initialize_state
+
+    def forgetful(self: GenericWriteAheadSink, context: FunctionInitializationContext) -> None:
+        initialize_state(self, context)
+        if self._pending:
+            reached()
+        self._pending.clear()
+
+    with replaced(GenericWriteAheadSink, "initialize_state", forgetful):
+        yield
+
+
+@mutant(
+    id="batches-are-renamed",
+    breaks="consistent_cut",
+    summary="a restored write-ahead sink gives its batches new names, so the target knows none of them",
+)
+def batches_are_renamed(reached: Reached) -> Iterator[None]:
+    """A batch was sent, the task died before it was remembered, and the target takes it a second time."""
+    send = GenericWriteAheadSink._send
+
+    def renamed(self: GenericWriteAheadSink, batch: PendingBatch) -> bool:
+        attempt = self.get_runtime_context().get_attempt_id()
+        if batch.attempt == attempt:
+            return send(self, batch)
+        reached()
+        anew = PendingBatch(batch.checkpoint_id + 1000, batch.subtask, attempt, 0, batch.values)
+        self._pending[anew.place] = self._pending.pop(batch.place)
+        return send(self, anew)
+
+    with replaced(GenericWriteAheadSink, "_send", renamed):
+        yield
+
+
+@mutant(
+    id="buffer-outlives-the-snapshot",
+    breaks="consistent_cut",
+    summary="a sink that writes by key does not write what it has buffered before a snapshot",
+)
+def buffer_outlives_the_snapshot(reached: Reached) -> Iterator[None]:
+    """A restore goes on behind rows that only the buffer had."""
+
+    def unflushed(self: UpsertSinkFunction, context: FunctionSnapshotContext) -> None:
+        if self._buffer:
+            reached()
+
+    with replaced(UpsertSinkFunction, "snapshot_state", unflushed):
+        yield
+
+
+@mutant(
+    id="first-of-a-key-is-kept",
+    breaks="exactly_once",
+    summary="of several buffered rows of a key a sink writes the first one",
+)
+def first_of_a_key_is_kept(reached: Reached) -> Iterator[None]:
+    """The buffer was made to drop repetitions, whatever they say."""
+    invoke = UpsertSinkFunction.invoke
+
+    def dropping(self: UpsertSinkFunction, value: object, context: object) -> None:
+        if self.key_of(value) in self._buffer:
+            reached()
+        else:
+            invoke(self, value, context)
+
+    with replaced(UpsertSinkFunction, "invoke", dropping):
+        yield

@@ -1,0 +1,31 @@
+"""Word count through a write-ahead sink: rows wait in the checkpoint until it is complete, and are sent.
+
+The target has no transactions. It tells a batch that it has already by the checkpoint and the subtask that
+named it, so a crash between the sending of a batch and its being remembered shows nothing twice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scenarios import word_count
+from scenarios._counted_words import TASKS, counted_words
+
+if TYPE_CHECKING:
+    from engine.environment import StreamExecutionEnvironment
+    from harness.family import JobIO
+
+name = "word_batches"
+generator_version = 1
+tasks = TASKS
+record_schema = word_count.record_schema
+row_schema = word_count.row_schema
+oracle_sql = word_count.oracle_sql
+generate = word_count.generate
+expected = word_count.expected
+
+
+def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
+    """Build source -> count -> sink."""
+    sink = counted_words(env, io).add_sink(io.write_ahead_sink("counts"))
+    sink.name("sink").uid("sink").set_parallelism(io.sink_parallelism)

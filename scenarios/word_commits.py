@@ -1,0 +1,43 @@
+"""Word count through a sink of writer and committer, which takes errors in each way that a committer may.
+
+A checkpoint lists several committables of a subtask. A commit that fails is raised, tried again at once,
+tried again with what is left of it, or fails the job, as the workload says; one that had taken place is found
+so.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from harness.chance import Chance
+from harness.family import Workload
+from scenarios import word_count
+from scenarios._counted_words import TASKS, counted_words
+
+if TYPE_CHECKING:
+    from engine.environment import StreamExecutionEnvironment
+    from harness.family import JobIO
+
+name = "word_commits"
+generator_version = 1
+tasks = TASKS
+record_schema = word_count.record_schema
+row_schema = word_count.row_schema
+oracle_sql = word_count.oracle_sql
+expected = word_count.expected
+
+REACTIONS = ("raises", "puts off", "updates", "fails")
+
+
+def generate(random: Random) -> Workload:
+    """Draw words, and how the committer takes an error."""
+    words = word_count.generate(random)
+    reaction = Chance(random).choice(REACTIONS)
+    return Workload(words.records, {**words.parameters, "reaction": reaction})
+
+
+def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
+    """Build source -> count -> sink."""
+    sink = counted_words(env, io).sink_to(io.committing_sink("counts"))
+    sink.name("sink").uid("sink").set_parallelism(io.sink_parallelism)

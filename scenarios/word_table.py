@@ -1,0 +1,47 @@
+"""A table that always has the latest count of each word: an idempotent sink, which writes by key.
+
+A restored job writes again what it had written, so a reader may see a count come back for a moment; in the
+end each word has the count of the whole input, and once a checkpoint is complete, never less than that of its
+cut.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.family import NOTHING_DECLARED
+from scenarios import word_count
+from scenarios._counted_words import TASKS, counted_words
+
+if TYPE_CHECKING:
+    from engine.environment import StreamExecutionEnvironment
+    from harness.family import Declared, JobIO, Records, Rows
+
+name = "word_table"
+generator_version = 1
+tasks = TASKS
+record_schema = word_count.record_schema
+row_schema = word_count.row_schema
+oracle_sql = "SELECT scenario_id, word, count(*) AS count FROM records GROUP BY scenario_id, word"
+table_keys = 1
+generate = word_count.generate
+
+
+def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
+    """Build source -> count -> sink."""
+    sink = counted_words(env, io).add_sink(io.upsert_sink("counts", table_keys))
+    sink.name("sink").uid("sink").set_parallelism(io.sink_parallelism)
+
+
+def versions(records: Records) -> Rows:
+    """Number the occurrences of each word: it shows one number after the other."""
+    return word_count.expected(records, NOTHING_DECLARED)
+
+
+def expected(records: Records, declared: Declared) -> Rows:
+    """Count each word."""
+    counts: dict[object, int] = {}
+    for split in records.values():
+        for _, word in split:
+            counts[word] = counts.get(word, 0) + 1
+    return list(counts.items())

@@ -1,0 +1,132 @@
+"""The families of the other kinds of sink: what the outside takes of them, and that a sound engine passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from msgspec.structs import replace
+
+from harness.family import Family, FamilyError, load_family, table_keys_of
+from harness.generation import generate
+from harness.history import COMMIT_FAILED, ROWS_WRITTEN, TASK_FAILED, TRANSACTION_VISIBLE, History
+from harness.scenario import Fault, FaultKind
+from harness.seeds import scenario_seed
+from harness.simulation.clock import Clock
+from harness.simulation.external import InjectedError, TransactionalSystem, TransactionError
+from harness.simulation.other_sinks import REACTIONS
+from harness.trial import check_family, try_scenario
+from scenarios import word_commits, word_table
+
+NAMES = ("word_batches", "word_commits", "word_table")
+
+
+@pytest.fixture
+def system() -> TransactionalSystem:
+    return TransactionalSystem(History(), Clock())
+
+
+def visible(system: TransactionalSystem) -> list[tuple[str, list[object]]]:
+    return [
+        (event[2], event[3]["rows"]) for event in system._history.events if event[1] == TRANSACTION_VISIBLE
+    ]
+
+
+def runs(family: Family, count: int) -> Iterator[History]:
+    for index in range(count):
+        scenario = generate(family, scenario_seed(7, family.name, index))
+        trial = try_scenario(family, scenario, twice=False, continued=index % 25 == 0)
+        assert trial.verdict.passed, (scenario.seed, trial.verdict)
+        yield trial.history
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_a_family(name: str) -> None:
+    check_family(load_family(name))
+
+
+def test_a_batch_is_taken_once_whoever_sends_it(system: TransactionalSystem) -> None:
+    system.take_batch(1, 4, "1.1", ["a", "b"])
+    system.take_batch(1, 4, "1.2", ["a", "b"])
+    assert visible(system) == [("1/4/1.1", ["a", "b"])]
+    assert not system.remembers_batch(1, 4)
+    system.remember_batch(1, 4)
+    assert system.remembers_batch(1, 4)
+    assert not system.remembers_batch(0, 4)
+
+
+def test_a_batch_that_was_never_sent_cannot_be_remembered(system: TransactionalSystem) -> None:
+    with pytest.raises(TransactionError, match="0/1 is to be remembered, and was never sent"):
+        system.remember_batch(0, 1)
+
+
+def test_a_batch_that_is_refused_is_not_taken_and_one_that_times_out_is(system: TransactionalSystem) -> None:
+    answers = iter(["fail_commit", "commit_error_after_success"])
+    system.commit_fault = lambda: next(answers)  # type: ignore[arg-type]
+    with pytest.raises(InjectedError):
+        system.take_batch(0, 1, "1.1", ["a"])
+    assert visible(system) == []
+    with pytest.raises(InjectedError):
+        system.take_batch(0, 1, "1.1", ["a"])
+    assert visible(system) == [("0/1/1.1", ["a"])]
+
+
+def test_a_table_tells_what_is_written_and_by_whom(system: TransactionalSystem) -> None:
+    system.write_by_key("sink-0", "1.1", 1, [("a", 1)])
+    assert system._history.events == [
+        (0, ROWS_WRITTEN, "sink-0", {"attempt": "1.1", "keys": 1, "rows": [("a", 1)]})
+    ]
+
+
+@pytest.mark.parametrize("kind", ["fail_commit", "commit_error_after_success"])
+def test_batches_that_fail_stay_and_come_with_a_later_completion(kind: FaultKind) -> None:
+    """A write-ahead sink survives what makes others restart, unless it was the last batch."""
+    family = load_family("word_batches")
+    survived = 0
+    for index in range(12):
+        scenario = generate(family, scenario_seed(7, family.name, index))
+        scenario = replace(scenario, faults=(Fault(kind, "committing", occurrence=1 + index % 3),))
+        trial = try_scenario(family, scenario, twice=False, continued=False)
+        assert trial.verdict.passed, (scenario.seed, trial.verdict)
+        kinds = [event[1] for event in trial.history.events]
+        survived += COMMIT_FAILED in kinds and TASK_FAILED not in kinds
+    assert survived
+
+
+@pytest.mark.parametrize("kind", ["fail_commit", "commit_error_after_success"])
+@pytest.mark.parametrize("reaction", REACTIONS)
+def test_a_committer_may_answer_an_error_in_each_way(kind: FaultKind, reaction: str) -> None:
+    family = load_family("word_commits")
+    met = restarted = 0
+    for index in range(8):
+        scenario = generate(family, scenario_seed(7, family.name, index))
+        faults = (Fault(kind, "committing", occurrence=1 + index % 3),)
+        scenario = replace(scenario, faults=faults, parameters={**scenario.parameters, "reaction": reaction})
+        trial = try_scenario(family, scenario, twice=False, continued=False)
+        assert trial.verdict.passed, (scenario.seed, trial.verdict)
+        kinds = [event[1] for event in trial.history.events]
+        met += COMMIT_FAILED in kinds
+        restarted += TASK_FAILED in kinds
+    assert met
+    assert bool(restarted) == (reaction in ("raises", "fails"))
+
+
+def test_workloads_know_all_answers_of_a_committer() -> None:
+    assert word_commits.REACTIONS == REACTIONS
+
+
+def test_a_table_shows_rows_again_after_a_restart_and_that_is_no_duplicate() -> None:
+    repeated = 0
+    for history in runs(load_family("word_table"), 60):
+        rows = [row for event in history.events if event[1] == ROWS_WRITTEN for row in event[3]["rows"]]
+        repeated += len(rows) > len(set(rows))
+    assert repeated
+
+
+def test_key_columns_without_versions_are_told() -> None:
+    class Half:
+        table_keys = 1
+
+    with pytest.raises(FamilyError, match="belong together"):
+        table_keys_of(Half())
+    assert table_keys_of(word_table) == 1
