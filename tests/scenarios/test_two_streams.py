@@ -14,8 +14,8 @@ from harness.family import NOTHING_DECLARED, Declared, load_family
 from harness.generation import generate
 from harness.trial import check_family, try_scenario
 from scenarios import behaviour_patterns, flight_delays, full_join, interval_join
+from scenarios._flight_days import BOUND_MS, DAY_MS
 from scenarios._streams import StreamSource, part_of
-from scenarios.flight_delays import BOUND_MS, DAY_MS
 
 GOLDEN = {
     "behaviour_patterns": "1:4df086c8b51deed0",

@@ -81,7 +81,7 @@ def rows_in(folder):
     )
 
 
-@pytest.mark.parametrize("name", ["word_count", "page_views", "flights", "tickets"])
+@pytest.mark.parametrize("name", ["word_count", "page_views", "flights", "tickets", "full_join"])
 def test_a_family_gives_what_its_oracle_expects_though_workers_die(tmp_path, spark, name):
     family = load_family(name)
     workload = max((family.generate(Random(seed)) for seed in range(7)), key=lambda each: len(str(each)))
