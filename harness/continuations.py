@@ -13,17 +13,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
+from typing import Final
 
+from engine.messages import CHECKPOINT
 from harness.chance import Chance
 from harness.checkers.base import Violation
 from harness.checkers.restore_anywhere import Restored, check_restored
 from harness.checkers.state_equivalence import Holdings, check_equivalence
-from harness.family import Family, declares
+from harness.family import Family, declares, takes_any_backend
 from harness.nemesis.plots import HIGHEST_PARALLELISM
 from harness.oracle import PythonOracle
-from harness.scenario import Scenario
+from harness.scenario import Scenario, StateBackend
 from harness.simulation.continuing import kept_checkpoints, restored, undisturbed
 from harness.simulation.keeping import Kept, contents_of
+
+OTHER_BACKEND: Final = 5
+"""Of so many scenarios with a seed, savepoints of one are restored on the other backend, too."""
 
 
 def check_continuations(family: Family, scenario: Scenario) -> tuple[Violation, ...]:
@@ -35,10 +40,20 @@ def check_continuations(family: Family, scenario: Scenario) -> tuple[Violation, 
     for checkpoint, parallelisms in _drawn(scenario, kept):
         found = [*_compared(family, scenario, checkpoint)]
         for parallelism in parallelisms:
-            found += _restored(family, scenario, checkpoint, parallelism)
-            if found:
-                return tuple(found)
+            for backend in _backends(family, scenario, checkpoint):
+                found += _restored(family, scenario, checkpoint, parallelism, backend)
+                if found:
+                    return tuple(found)
     return ()
+
+
+def _backends(family: Family, scenario: Scenario, kept: Kept) -> tuple[StateBackend | None, ...]:
+    """Return on which backends it is restored: its own, and of a savepoint now and then the other one."""
+    is_rare = bool((scenario.seed or 0) % OTHER_BACKEND)
+    if kept.metadata.kind == CHECKPOINT or is_rare or not takes_any_backend(family):
+        return (None,)
+    other: StateBackend = "hashmap" if scenario.state_backend == "rocksdb" else "rocksdb"
+    return (None, other)
 
 
 def _drawn(scenario: Scenario, kept: list[Kept]) -> Iterator[tuple[Kept, list[int]]]:
@@ -49,11 +64,15 @@ def _drawn(scenario: Scenario, kept: list[Kept]) -> Iterator[tuple[Kept, list[in
             yield checkpoint, list(range(1, most + 1))
     elif kept:
         chance = Chance(Random(scenario.seed))
-        yield chance.choice(kept), [chance.integer(1, most)]
+        # What was asked for is rarer than what the interval brings.
+        savepoints = [each for each in kept if each.metadata.kind != CHECKPOINT]
+        yield chance.choice(savepoints or kept), [chance.integer(1, most)]
 
 
-def _restored(family: Family, scenario: Scenario, kept: Kept, parallelism: int) -> Iterator[Violation]:
-    history = restored(family, scenario, kept, parallelism)
+def _restored(
+    family: Family, scenario: Scenario, kept: Kept, parallelism: int, backend: StateBackend | None
+) -> Iterator[Violation]:
+    history = restored(family, scenario, kept, parallelism, backend)
     result = Restored(kept.metadata.checkpoint_id, parallelism, history)
     yield from check_restored(scenario, result, PythonOracle(family, scenario))
 

@@ -184,6 +184,15 @@ def declares(family: object) -> bool:
     return bool(getattr(family, "declares", False))
 
 
+def takes_any_backend(family: object) -> bool:
+    """Return whether the job may go on from a savepoint on another backend.
+
+    A family says so by ``any_backend = True``. Not every job may: one that changes a value of its state in
+    place, without an update, counts on a backend that keeps objects.
+    """
+    return bool(getattr(family, "any_backend", False))
+
+
 def at_least_once_of(family: object) -> AtLeastOnce | None:
     """Return what a family says of its rows where records may count twice after a failure; None: nothing.
 

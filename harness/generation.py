@@ -19,24 +19,30 @@ from collections import Counter
 from random import Random
 from typing import Final
 
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from harness.chance import Chance
-from harness.family import Family, Role, Workload, at_least_once_of
+from harness.family import Family, Role, Workload, at_least_once_of, takes_any_backend
 from harness.nemesis.plots import HIGHEST_PARALLELISM, Stage, draw_faults, draw_kinds
 from harness.scenario import (
     ACTION_CLASSES,
+    ANY_TASK,
     MESSAGE_FAULTS,
     ActionClass,
     Barriers,
     CheckpointMode,
     InputRecord,
+    Operation,
+    OperationKind,
+    Point,
     Scenario,
     Schedule,
     ScheduleKind,
+    StateBackend,
 )
 
-GENERATION: Final = 6
+GENERATION: Final = 7
 """Raised whenever the same seed begins to give another scenario with the same records."""
 
 PARALLELISMS: Final = ((1, 2), (2, 5), (3, 2), (4, 2))
@@ -48,6 +54,19 @@ SCHEDULE_KINDS: Final[tuple[tuple[ScheduleKind, int], ...]] = (("uniform", 5), (
 BARRIERS: Final[tuple[tuple[Barriers, int], ...]] = (("aligned", 9), ("unaligned", 9), ("at_least_once", 2))
 CONCURRENT: Final = ((1, 7), (2, 2), (3, 1))
 LONGEST_PAUSE: Final = 40
+
+OPERATIONS: Final = 0.25
+"""The share of scenarios in which something is asked of the job."""
+ASKED_AT: Final[tuple[tuple[Point, int], ...]] = (
+    ("element", 6),
+    ("triggered", 2),
+    ("aligned", 1),
+    ("acknowledged", 2),
+    ("completed", 3),
+    ("committing", 1),
+    ("end_of_data", 1),
+)
+OTHER_BACKEND: Final = 0.02
 
 SHORTEST_INTERVAL: Final = 10
 LONGEST_INTERVAL: Final = 200
@@ -69,12 +88,7 @@ def generate(family: Family, seed: int) -> Scenario:
     kinds = draw_kinds(chance)
     rescales = chance.chance(0.7)
     largest = HIGHEST_PARALLELISM if rescales else parallelism
-    vertices = Counter(family.tasks.values())
-    steps = checkpoint_steps(
-        max(1, vertices["source"]) * (source or largest),
-        max(1, vertices["keyed"]) * largest,
-        max(1, vertices["sink"]) * (sink or largest),
-    )
+    steps = _checkpoint_steps_of(family, source or largest, largest, sink or largest)
     records = sum(len(split) for split in workload.records.values())
     wanted = chance.weighted(WANTED_CHECKPOINTS)
     interval = _between(SHORTEST_INTERVAL, STEPS_PER_RECORD * records // wanted, LONGEST_INTERVAL)
@@ -127,7 +141,45 @@ def generate(family: Family, seed: int) -> Scenario:
         schedule=schedule,
         step_budget=20 * natural + 2 * schedule.horizon + 10 * delays + 2000,
         mode=mode,
+        operations=draw_operations(
+            chance, stage, may_stop=not hurried, any_backend=takes_any_backend(family)
+        ),
     )
+
+
+def draw_operations(
+    chance: Chance, stage: Stage, *, may_stop: bool, any_backend: bool
+) -> tuple[Operation, ...] | UnsetType:
+    """Draw what is asked of the job: savepoints, and that it stops with one.
+
+    A savepoint to stop with that runs out of time costs an attempt, so it is only asked for where time is
+    ample. It is asked for while there is input left, else there is nothing to go on with.
+    """
+    if not chance.chance(OPERATIONS):
+        return UNSET
+    stops = may_stop and chance.chance(0.5)
+    kinds: list[OperationKind] = ["savepoint"] * chance.integer(0 if stops else 1, 2)
+    if stops:
+        kinds.insert(chance.integer(0, len(kinds)), "stop")
+    return tuple([_operation(chance, stage, kind, any_backend) for kind in kinds])
+
+
+def _operation(chance: Chance, stage: Stage, kind: OperationKind, any_backend: bool) -> Operation:
+    point = chance.weighted(ASKED_AT)
+    checkpoint, occurrence = 1 + int(chance.unit() * stage.checkpoints), 1
+    if point == "element":
+        checkpoint, occurrence = 0, chance.integer(1, 1 + 2 * stage.records)
+    elif point == "end_of_data":
+        checkpoint = 0
+    after = chance.integer(0, 2 * stage.checkpoint_steps)
+    if kind == "savepoint":
+        return Operation(kind, point, ANY_TASK, checkpoint, occurrence, after)
+    most = min(HIGHEST_PARALLELISM, stage.max_parallelism)
+    parallelism = chance.integer(1, most) if chance.chance(0.6) else 0
+    # Opening a database takes a hundred times as long as the rest of a run.
+    backend: StateBackend | None = "rocksdb" if chance.chance(OTHER_BACKEND) and any_backend else None
+    claims = chance.chance(0.4)
+    return Operation(kind, point, ANY_TASK, checkpoint, occurrence, after, parallelism, backend, claims)
 
 
 def draw_mode(chance: Chance, family: Family) -> CheckpointMode:
@@ -174,6 +226,16 @@ def draw_priorities(chance: Chance) -> dict[ActionClass, int]:
 def checkpoint_steps(source: int, keyed: int, sink: int) -> int:
     """Return the steps of one checkpoint: triggers, barriers, writes, acknowledgements, notifications."""
     return source + source * keyed + keyed * sink + 3 * (source + keyed + sink) + 2
+
+
+def _checkpoint_steps_of(family: Family, source: int, keyed: int, sink: int) -> int:
+    """Return the steps of one checkpoint of a family's job, which may have several vertices of a role."""
+    vertices = Counter(family.tasks.values())
+    return checkpoint_steps(
+        max(1, vertices["source"]) * source,
+        max(1, vertices["keyed"]) * keyed,
+        max(1, vertices["sink"]) * sink,
+    )
 
 
 def with_ample_limits(scenario: Scenario) -> Scenario:

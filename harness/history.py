@@ -32,6 +32,9 @@ ROWS_WRITTEN: Final = "rows_written"
 COMMIT_FAILED: Final = "commit_failed"
 TASK_FAILED: Final = "task_failed"
 ERROR: Final = "error"
+SAVEPOINT_COMPLETED: Final = "savepoint_completed"
+JOB_STOPPED: Final = "job_stopped"
+STOP_FAILED: Final = "stop_failed"
 JOB_FINISHED: Final = "job_finished"
 JOB_FAILED: Final = "job_failed"
 BUDGET_EXHAUSTED: Final = "budget_exhausted"
@@ -49,6 +52,9 @@ EVENT_KINDS: Final = (
     COMMIT_FAILED,
     TASK_FAILED,
     ERROR,
+    SAVEPOINT_COMPLETED,
+    JOB_STOPPED,
+    STOP_FAILED,
     JOB_FINISHED,
     JOB_FAILED,
     BUDGET_EXHAUSTED,
@@ -194,6 +200,18 @@ class History:
         """A machine raised what it never should, or failed its own ``validate()``."""
         payload = {"type": type_name, "function": function, "text": text}
         self.events.append((step, ERROR, where, payload))
+
+    def savepoint_completed(self, step: int, checkpoint: int, attempt: str) -> None:
+        """A savepoint is whole; the job takes no notice of it."""
+        self.events.append((step, SAVEPOINT_COMPLETED, checkpoint, {"attempt": attempt}))
+
+    def job_stopped(self, step: int) -> None:
+        """The job has ended with a savepoint, and will be started again from there."""
+        self.events.append((step, JOB_STOPPED, "job", {}))
+
+    def stop_failed(self, step: int, reason: str) -> None:
+        """There can be no savepoint to end with; tasks have stopped for it, so the attempt is over."""
+        self.events.append((step, STOP_FAILED, "job", {"reason": reason}))
 
     def job_finished(self, step: int) -> None:
         """Every task ended after its last commit."""

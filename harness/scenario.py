@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Annotated, Final, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 FORMAT_VERSION: Final = 1
 
@@ -74,6 +75,7 @@ ActionClass: TypeAlias = Literal[
 ]
 ScheduleKind: TypeAlias = Literal["fair", "uniform", "priority", "preemptions"]
 
+OperationKind: TypeAlias = Literal["savepoint", "stop"]
 StateBackend: TypeAlias = Literal["hashmap", "rocksdb"]
 Barriers: TypeAlias = Literal["aligned", "unaligned", "at_least_once"]
 
@@ -135,6 +137,25 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     """Steps by which a message, its second copy, or the report of a late write, is held back."""
     rescale_to: Count = 0
     """Kills only: the parallelism of the attempts that follow; 0 keeps what it is."""
+
+
+class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Something that is asked of the job, once, at a point of the protocol: it waits as a fault does.
+
+    A savepoint is taken while the job goes on. A stop ends it with a savepoint, and it is started again from
+    there, at ``parallelism`` and on ``state_backend`` if they are given.
+    """
+
+    kind: OperationKind
+    point: Point
+    task: str = ANY_TASK
+    checkpoint: Count = 0
+    occurrence: Positive = 1
+    after: Count = 0
+    parallelism: Count = 0
+    state_backend: StateBackend | None = None
+    claims: bool = False
+    """The job that is started again may delete the savepoint when it no longer needs it."""
 
 
 class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -221,6 +242,14 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether checkpoints of databases store only what has changed; not said, they store everything."""
     mode: CheckpointMode | msgspec.UnsetType = msgspec.UNSET
     """How checkpoints are taken; not said, they are aligned, one at a time."""
+
+    operations: tuple[Operation, ...] | msgspec.UnsetType = msgspec.UNSET
+    """What is asked of the job while it runs; not said, nothing is."""
+
+    @property
+    def asked(self) -> tuple[Operation, ...]:
+        """What is asked of the job while it runs."""
+        return () if self.operations is msgspec.UNSET else self.operations
 
     @property
     def checkpoint_mode(self) -> CheckpointMode:
@@ -312,6 +341,14 @@ def check(scenario: Scenario, path: str = "scenario") -> None:
             raise ScenarioError(f"{place}: rescale_to {fault.rescale_to} > max_parallelism {highest}")
         if fault.kind in LATE_FAULTS and not fault.delay:
             raise ScenarioError(f"{place}: {fault.kind} needs a delay of 1 or more")
+    for index, operation in enumerate(scenario.asked):
+        place = f"{path}: operations[{index}]"
+        if operation.parallelism > highest:
+            raise ScenarioError(f"{place}: parallelism {operation.parallelism} > max_parallelism {highest}")
+        if operation.kind == "savepoint" and operation != replace(
+            operation, parallelism=0, state_backend=None, claims=False
+        ):
+            raise ScenarioError(f"{place}: how the job goes on belongs to a stop, not to a savepoint")
 
 
 def _in_words(message: str) -> str:

@@ -32,6 +32,7 @@ __all__ = ["expected", "generate", "job", "oracle_sql", "record_schema", "row_sc
 
 name = "average_by_list"
 generator_version = 1
+any_backend = True
 
 
 class AverageByList(KeyedProcessFunction):

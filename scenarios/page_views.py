@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 name = "page_views"
 generator_version = 1
+any_backend = True
 # The map is chained to the source: one vertex, named for both.
 tasks: dict[str, Role] = {"log -> one": "source", "views": "keyed", "table": "sink"}
 record_schema = "app_id STRING, user_id BIGINT"

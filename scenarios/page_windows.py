@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 name = "page_windows"
 generator_version = 1
+any_backend = True
 declares = True
 tasks: dict[str, Role] = {"views": "source", "windows": "keyed", "table": "sink"}
 record_schema = "url STRING"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 name = "running_sum"
 generator_version = 1
+any_backend = True
 tasks: dict[str, Role] = {"values": "source", "sums": "keyed", "table": "sink"}
 record_schema = "key STRING, number BIGINT"
 row_schema = "split STRING, key STRING, sum BIGINT"

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 name = "sessions"
 generator_version = 1
+any_backend = True
 tasks: dict[str, Role] = {"actions": "source", "sessions": "keyed", "late": "keyed", "table": "sink"}
 record_schema = "user STRING, action BIGINT"
 row_schema = "kind STRING, user STRING, start BIGINT, actions STRING"

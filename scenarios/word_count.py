@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 name = "word_count"
 generator_version = 1
+any_backend = True
 at_least_once = "effects"
 tasks: dict[str, Role] = {"source": "source", "count": "keyed", "sink": "sink"}
 record_schema = "word STRING"

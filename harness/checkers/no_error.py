@@ -6,7 +6,7 @@ Anomalies:
 - failure without a fault: a task fails in an attempt in which no fault has struck. What follows from a fault
   in the same attempt is excused, as a checkpoint that fails because a message was lost.
 - restart without a fault: there are more restarts than faults that have struck, since each fault ends one
-  attempt at the most.
+  attempt at the most. A job that has stopped, or could not, begins another without a fault.
 """
 
 from __future__ import annotations
@@ -14,7 +14,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.checkers.base import Violation
-from harness.history import ATTEMPT_STARTED, ERROR, FAULT_FIRED, TASK_FAILED, History
+from harness.history import (
+    ATTEMPT_STARTED,
+    ERROR,
+    FAULT_FIRED,
+    JOB_STOPPED,
+    STOP_FAILED,
+    TASK_FAILED,
+    History,
+)
 from harness.oracle import Oracle
 from harness.scenario import Scenario
 
@@ -43,6 +51,8 @@ class NoError:
                     where = f"attempt {subject}, step {step}"
                     violations.append(Violation(self.property, RESTART_WITHOUT_FAULT, where, witness))
                 faults_at_start = faults
+            elif kind in (JOB_STOPPED, STOP_FAILED):
+                restarts -= 1
             elif kind == TASK_FAILED:
                 if not payload["injected"] and faults == faults_at_start:
                     witness = {"step": step, "task": subject, "cause": payload["cause"]}

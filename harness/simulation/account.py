@@ -114,6 +114,15 @@ class Account:
         if self._tracing:
             self._tracer.completed(step, metadata.checkpoint_id)
 
+    def savepoint_completed(self, metadata: CheckpointMetadata) -> None:
+        """A savepoint is whole; whoever keeps checkpoints keeps it as one of them."""
+        self._history.savepoint_completed(self._clock.step, metadata.checkpoint_id, metadata.attempt)
+        if self.keeper is not None:
+            cut = self._records_read()
+            for _, part, _ in self._notes_of(metadata):
+                cut.update(part)
+            self.keeper.checkpoint_completed(metadata, cut)
+
     def _records_read(self) -> dict[str, int]:
         """What is not among the snapshots of any source belongs to sources that had finished."""
         return {split: len(records) for split, records in self._log.records.items()}

@@ -13,13 +13,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
+from engine.messages import CHECKPOINT, checkpoint_folder
 from engine.operators.source import SourceOperator
+from engine.runtime.starting_point import StartingPoint
 from harness.family import Family
 from harness.generation import ample_step_budget
 from harness.history import Cut, History
-from harness.scenario import Scenario, Schedule
+from harness.scenario import Scenario, Schedule, StateBackend
 from harness.simulation.actions import Action, Slot
 from harness.simulation.keeping import Keeper, Kept, copy_of
 from harness.simulation.schedule import NOTHING, ListingChooser
@@ -34,9 +37,22 @@ def kept_checkpoints(family: Family, scenario: Scenario) -> list[Kept]:
     return keeper.kept
 
 
-def restored(family: Family, scenario: Scenario, kept: Kept, parallelism: int) -> History:
-    """Restore a kept checkpoint and run to the end; what was visible already begins the history."""
-    world = World(family, replace(scenario, faults=(), parallelism=parallelism))
+def restored(
+    family: Family, scenario: Scenario, kept: Kept, parallelism: int, backend: StateBackend | None = None
+) -> History:
+    """Restore a kept checkpoint and run to the end; what was visible already begins the history.
+
+    ``backend`` is where keyed state lives then, if it is to be another: a savepoint can be read by each.
+    """
+    calm = replace(scenario, faults=(), parallelism=parallelism, operations=UNSET)
+    if backend is not None:
+        calm = replace(calm, state_backend=backend)
+    world = World(family, calm)
+    metadata = kept.metadata
+    if metadata.kind != CHECKPOINT:
+        # Whatever checkpoints the job had besides, it is to go on from this one.
+        folder = checkpoint_folder(metadata.checkpoint_id, metadata.kind)
+        world.operations.begins_from = StartingPoint(folder, metadata.checkpoint_id)
     world.storage.files = dict(kept.files)
     world.external.transactions = {each.name: copy_of(each) for each in kept.transactions}
     world.history.events.extend(kept.visible)
@@ -50,6 +66,9 @@ def undisturbed(family: Family, scenario: Scenario, cut: Cut) -> Kept | None:
     calm = replace(
         scenario,
         faults=(),
+        operations=UNSET,
+        # Its barriers overtake nothing: what is before the cut is in the state.
+        mode=UNSET,
         schedule=Schedule(horizon=2 * budget),
         checkpoint_interval_ms=budget,
         checkpoint_timeout_ms=10 * budget,

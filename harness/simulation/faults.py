@@ -8,7 +8,9 @@ from the probe that a machine calls as it passes a point. A kill derives from Ba
 
 from __future__ import annotations
 
-from harness.scenario import ANY_TASK, KILLS, Fault
+from typing import Generic, TypeVar
+
+from harness.scenario import ANY_TASK, KILLS, Fault, Operation
 
 
 class Killed(BaseException):
@@ -19,13 +21,16 @@ class ProcessKilled(BaseException):
     """The whole process dies here: the job master and all tasks."""
 
 
-class WaitingFault:
-    """A fault that has not struck yet, and how many passes it still lets by."""
+Wanted = TypeVar("Wanted", Fault, Operation)
+
+
+class WaitingFault(Generic[Wanted]):
+    """A fault that has not struck yet, or a request not made yet, and how many passes it still lets by."""
 
     __slots__ = ("fault", "left")
 
-    def __init__(self, fault: Fault) -> None:
-        self.fault = fault
+    def __init__(self, fault: Wanted) -> None:
+        self.fault: Wanted = fault
         self.left = fault.occurrence
 
     def is_hit(self, task: str, checkpoint_id: int) -> bool:
@@ -47,8 +52,8 @@ class Faults:
     __slots__ = ("kills", "others")
 
     def __init__(self, faults: tuple[Fault, ...]) -> None:
-        self.kills: dict[str, list[WaitingFault]] = {}
-        self.others: dict[str, list[WaitingFault]] = {}
+        self.kills: dict[str, list[WaitingFault[Fault]]] = {}
+        self.others: dict[str, list[WaitingFault[Fault]]] = {}
         for fault in faults:
             board = self.kills if fault.kind in KILLS else self.others
             board.setdefault(fault.point, []).append(WaitingFault(fault))
@@ -62,7 +67,7 @@ class Faults:
         return self._hit(self.others, point, task, checkpoint_id)
 
     def _hit(
-        self, board: dict[str, list[WaitingFault]], point: str, task: str, checkpoint_id: int
+        self, board: dict[str, list[WaitingFault[Fault]]], point: str, task: str, checkpoint_id: int
     ) -> Fault | None:
         waiting = board.get(point)
         if waiting is None:

@@ -16,12 +16,13 @@ from engine.checkpoint.events import (
     CheckpointTriggered,
     MetadataFailed,
     MetadataStored,
+    RequestResolved,
     StartTimer,
     StoreMetadata,
 )
-from engine.checkpoint.metadata import encode_metadata
+from engine.checkpoint.metadata import CheckpointMetadata
 from engine.checkpoint.retention import JobOutcome
-from engine.checkpoint.storing import store_encoded, store_snapshot
+from engine.checkpoint.storing import store_encoded
 from engine.graph import JobGraph
 from engine.job.events import Deploy, JobFailed, JobFinished, MasterEvent, StartRestartTimer
 from engine.messages import (
@@ -44,6 +45,8 @@ from engine.protocol_points import (
 )
 from engine.runtime.execution import Execution
 from engine.runtime.recovery import Recovered, files_of, metadata_path
+from engine.runtime.requests import publish_metadata
+from engine.runtime.restore_point import published_form
 from engine.state.snapshot import encode_task_snapshot
 from engine.state.stored import SHARED
 from engine.task.events import (
@@ -105,6 +108,9 @@ class SimulatedProcess(Execution):
         self._keyed_parallelism = world.keyed_parallelism
         self._names: dict[TaskId, str] = {}
         self._slots: dict[TaskId, list[Slot]] = {}
+        self._numbers: dict[int, int] = {}
+        """By checkpoint id, the number of the request that it was triggered for."""
+        self._savepoints: dict[int, CheckpointMetadata] = {}
         self._restored = 0
         """How many tasks of the attempt were restored; those that died since have left ``tasks``."""
 
@@ -266,7 +272,7 @@ class SimulatedProcess(Execution):
 
     def _store(self, argument: tuple[Task, StoreSnapshot, Fault | None]) -> None:
         task, effect, fault = argument
-        encoded = encode_task_snapshot(effect.snapshot)
+        encoded = encode_task_snapshot(effect.snapshot, effect.canonical)
         path = effect.path
         if fault is not None and fault.kind in REFUSALS:
             if fault.kind == "tear_write":
@@ -296,11 +302,18 @@ class SimulatedProcess(Execution):
         if action.perform == self._store:
             _, effect, fault = action.argument
             if fault is None or fault.kind == "late_write":
-                store_snapshot(self.world.storage, effect.path, effect.snapshot)
+                encoded = encode_task_snapshot(effect.snapshot, effect.canonical)
+                store_encoded(self.world.storage, effect.path, encoded)
         elif action.perform == self._publish:
             metadata, fault = action.argument
             if fault is None or fault.kind == "late_write":
-                self.world.storage.write(metadata_path(metadata.checkpoint_id), encode_metadata(metadata))
+                self.publish(metadata)
+
+    def publish(self, metadata: CheckpointMetadata) -> None:
+        """As every driver; what is asked for here has come past the desk."""
+        number = self._numbers.get(metadata.checkpoint_id, 0)
+        begins_from = self.world.operations.goes_on_from(metadata.checkpoint_id, number)
+        publish_metadata(self.world.storage, metadata, begins_from, self._recovered.starting_point)
 
     def store_metadata(self, effect: StoreMetadata) -> None:
         """Publishing is an action of its own."""
@@ -312,15 +325,14 @@ class SimulatedProcess(Execution):
     def _publish(self, argument: tuple[Any, Fault | None]) -> None:
         metadata, fault = argument
         world = self.world
-        path = metadata_path(metadata.checkpoint_id)
-        data = encode_metadata(metadata)
         kind = None if fault is None else fault.kind
         if kind == "fail_write" or kind == "tear_write":
             if kind == "tear_write":
-                world.storage.tear(path + ".tmp", data)
+                path = metadata_path(metadata.checkpoint_id, metadata.kind)
+                world.storage.tear(path + ".tmp", published_form(metadata))
             self.master_event(MetadataFailed(metadata.checkpoint_id, WRITE_REFUSED))
             return
-        world.storage.write(path, data)
+        self.publish(metadata)
         if fault is None:
             self._published(metadata.checkpoint_id)
         else:
@@ -331,6 +343,9 @@ class SimulatedProcess(Execution):
 
     def _published(self, checkpoint_id: int) -> None:
         self.world.probe(METADATA_WRITTEN, COORDINATOR, checkpoint_id)
+        pending = self.master.coordinator.pending[checkpoint_id]
+        if pending.number and pending.published is not None:
+            self._savepoints[checkpoint_id] = pending.published
         self.master_event(MetadataStored(checkpoint_id))
 
     # Timers and the end.
@@ -356,6 +371,8 @@ class SimulatedProcess(Execution):
     def checkpoint_triggered(self, effect: CheckpointTriggered) -> None:
         """Enter it into the history."""
         self.world.history.checkpoint_triggered(self._clock.step, effect.checkpoint_id)
+        if effect.number:
+            self._numbers[effect.checkpoint_id] = effect.number
 
     def checkpoint_completed(self, effect: CheckpointCompleted) -> None:
         """Enter it into the history."""
@@ -367,13 +384,22 @@ class SimulatedProcess(Execution):
         """Enter it into the history."""
         self.world.history.checkpoint_aborted(self._clock.step, effect.checkpoint_id, effect.reason)
 
+    def request_resolved(self, effect: RequestResolved) -> None:
+        """Whoever asked for a savepoint is told."""
+        published = None if effect.checkpoint_id is None else self._savepoints.get(effect.checkpoint_id)
+        self.world.operations.resolved(effect, published)
+
     def job_finished(self, effect: JobFinished) -> None:
         """All output is committed: once no write is under way any more, the checkpoints are deleted."""
-        self._look_for_orphans()
+        if not effect.stopped:
+            self._look_for_orphans()
         for action in self.world.writes_under_way():
             self.land(action)
         self.forget_checkpoints(JobOutcome.FINISHED)
-        self.world.job_finished()
+        if effect.stopped:
+            self.world.job_stopped()
+        else:
+            self.world.job_finished()
 
     def _look_for_orphans(self) -> None:
         """What the job needs no longer, it has deleted while it ran; the sweep at its end would hide it.

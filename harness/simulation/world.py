@@ -31,8 +31,6 @@ from engine.graph import JobGraph
 from engine.job.events import StartJob
 from engine.messages import TO_TASK
 from engine.protocol_points import ELEMENT, POINTS
-from engine.runtime.recovery import METADATA, recover
-from engine.task.state import TaskState
 from engine.task.task import Task
 from harness.family import Family
 from harness.history import History
@@ -48,7 +46,9 @@ from harness.simulation.external import (
     TransactionalSystem,
 )
 from harness.simulation.faults import Faults, Killed, ProcessKilled
+from harness.simulation.operations import Operations
 from harness.simulation.process import SimulatedProcess
+from harness.simulation.rest import look_for_leaks
 from harness.simulation.schedule import NO_DRAWS, Chooser, FairChooser, chooser_of
 from harness.simulation.settings import simulated_settings
 from harness.simulation.storage import SimulatedStorage
@@ -74,7 +74,6 @@ class World:
         "_over",
         "_passed",
         "_sequence",
-        "_settings",
         "_slots",
         "_slots_are_stale",
         "_tracing",
@@ -85,10 +84,12 @@ class World:
         "family",
         "history",
         "keyed_parallelism",
+        "operations",
         "other_faults",
         "pending",
         "process",
         "scenario",
+        "settings",
         "storage",
         "tracer",
         "watches_elements",
@@ -115,7 +116,7 @@ class World:
         self._tracing = tracer is not NO_TRACER
         if self._tracing:
             self.external.seen = self._transaction_seen
-        self._settings = simulated_settings(scenario)
+        self.settings = simulated_settings(scenario)
         self.keyed_parallelism = scenario.parallelism
         self._faults = Faults(scenario.faults)
         self.other_faults = self._faults.others
@@ -125,7 +126,10 @@ class World:
         self._chooser = chooser or chooser_of(scenario.schedule)
         self._labels: list[str] = []
         self._passed: list[str] = []
+        self.operations = Operations(self, scenario)
         self._watched: Container[str] = POINTS if self._tracing else self._faults.kills
+        if self.operations.waiting:
+            self._watched = POINTS
         self.watches_elements = ELEMENT in self._watched
         self._over = False
 
@@ -287,6 +291,7 @@ class World:
             self._look(point, task, checkpoint_id)
 
     def _look(self, point: str, task: str, checkpoint_id: int) -> None:
+        self.operations.look(point, task, checkpoint_id)
         fault = self._faults.kill_at(point, task, checkpoint_id)
         if fault is not None:
             if fault.after:
@@ -356,7 +361,7 @@ class World:
 
     def _start_process(self, _: Any) -> None:
         try:
-            recovered = recover(self.storage, self.scenario.retained)
+            recovered = self.operations.recovered()
             for metadata in recovered.checkpoints:
                 self.account.checkpoint_found(metadata)
             self.process = SimulatedProcess(self, self.build_graph(), recovered)
@@ -372,7 +377,16 @@ class World:
         assert process is not None
         for task in process.tasks.values():
             self.account.task_failed(task, "its process was killed", injected=True)
-        self.process = None
+        self._end_process()
+
+    def job_stopped(self) -> None:
+        """The job ended with a savepoint: it is started again from there, by a new process."""
+        self.history.job_stopped(self.clock.step)
+        self._end_process()
+
+    def _end_process(self) -> None:
+        process, self.process = self.process, None
+        assert process is not None
         self.renew_slots()
         dead = (process, self)
         for action in self.writes_under_way():
@@ -409,7 +423,7 @@ class World:
         self.family.job(
             environment, SimulatedIO(self.scenario, self.keyed_parallelism, self._log, self.external)
         )
-        return environment.get_job_graph(self.family.name, self._settings)
+        return environment.get_job_graph(self.family.name, self.settings)
 
     def deliver(self, message: Any) -> None:
         """A message arrives, if anybody is there."""
@@ -468,7 +482,7 @@ class World:
         history = self.history
         finished = history.events and history.events[-1][1] == "job_finished"
         if finished:
-            self._look_for_leaks()
+            look_for_leaks(self)
         statistics = history.statistics
         statistics.steps = self.clock.step
         statistics.points = dict(Counter(self._passed))
@@ -485,15 +499,3 @@ class World:
         self.pending.clear()
         self._later.clear()
         self.external.forget_listeners()
-
-    def _look_for_leaks(self) -> None:
-        history = self.history
-        process = self.process
-        for transaction in self.external.unsettled():
-            history.leak(self.clock.step, f"{transaction.state} transaction", transaction.name)
-        for path in self.storage.list("chk-"):
-            history.leak(self.clock.step, "metadata" if path.endswith(METADATA) else "orphan file", path)
-        assert process is not None
-        for task in process.tasks.values():
-            if task.state is not TaskState.FINISHED:
-                history.leak(self.clock.step, "unfinished task", task.name)

@@ -7,6 +7,8 @@ read again after a restore. The rules are Flink's:
   TRACKED_CHECKPOINTS the oldest is dropped.
 - A cancellation marker aborts its checkpoint, and those before it, once. What is aborted goes on being
   counted, so that its late barriers begin nothing.
+- A checkpoint does not begin behind a newer one. Triggers may overtake each other, and a sink that took them
+  in the wrong order would commit for the newer one what only the older one has.
 - The end of a channel stands for its barrier of every checkpoint under way: the newest that is complete by it
   is taken, unless checkpoints after the end of tasks are switched off. Then all are aborted.
 """
@@ -56,6 +58,7 @@ class BarrierTracker:
         "_counts_ended_channels",
         "_newest_id",
         "_open_channels",
+        "_started_id",
         "_tracked",
         "blocked",
         "ended",
@@ -68,6 +71,7 @@ class BarrierTracker:
         self.ended = [False] * channels
         self._open_channels = channels
         self._newest_id = NO_CHECKPOINT
+        self._started_id = NO_CHECKPOINT
         self._tracked: list[BarrierCount] = []
         self._counts_ended_channels = checkpoints_after_tasks_finish
 
@@ -95,7 +99,7 @@ class BarrierTracker:
         open_channels = [channel for channel, ended in enumerate(self.ended) if not ended]
         if len(open_channels) <= 1:
             self._tracked.clear()
-            return [StartCheckpoint(barrier)]
+            return self._start(barrier)
         effects: list[BarrierEffect] = []
         for channel in open_channels:
             effects.extend(self._barrier_arrived(channel, barrier))
@@ -108,18 +112,21 @@ class BarrierTracker:
     def _barrier_arrived(self, channel: int, barrier: CheckpointBarrier) -> list[BarrierEffect]:
         tracked = self._tracked
         if not tracked and self._open_channels == 1:
-            return [StartCheckpoint(barrier)]
+            return self._start(barrier)
         checkpoint_id = barrier.checkpoint_id
         for place, known in enumerate(tracked):
             if known.checkpoint_id == checkpoint_id:
                 if not known.count(channel):
                     return []
                 del tracked[: place + 1]
-                return [] if known.is_aborted else [StartCheckpoint(barrier)]
+                return [] if known.is_aborted else self._start(barrier)
         if checkpoint_id > self._newest_id:
             self._newest_id = checkpoint_id
             begun = BarrierCount(checkpoint_id, barrier, self._open_channels)
-            begun.count(channel)
+            if begun.count(channel):
+                # The other channels have ended, while an older one that they gave no barrier of still waits.
+                tracked.clear()
+                return [StartCheckpoint(barrier)]
             tracked.append(begun)
             del tracked[:-TRACKED_CHECKPOINTS]
         return []
@@ -161,8 +168,15 @@ class BarrierTracker:
             completed = tracked[newest]
             del tracked[: newest + 1]
             if not completed.is_aborted and completed.barrier is not None:
-                effects.append(StartCheckpoint(completed.barrier))
+                effects.extend(self._start(completed.barrier))
         return effects
+
+    def _start(self, barrier: CheckpointBarrier) -> list[BarrierEffect]:
+        """Begin a checkpoint, unless a newer one has begun: what tells of them may come out of order."""
+        if barrier.checkpoint_id <= self._started_id:
+            return []
+        self._started_id = barrier.checkpoint_id
+        return [StartCheckpoint(barrier)]
 
     def _abort(self, count: BarrierCount, reason: str, effects: list[BarrierEffect]) -> None:
         if not count.is_aborted:
