@@ -7,13 +7,8 @@ The rules this package lives by:
 - Each names the guarantee it breaks. One that nothing finds is a hole in the harness, and is closed there.
 - Mutants wrap the engine's methods instead of repeating them: a change of the engine changes them, too.
 - One module a theme: alignment, tasks, completion, recovery, redistribution, in_flight (unaligned barriers,
-<<<<<<< Updated upstream
   and counted ones), connected (operators with two inputs), sources, state, sharing (files that several
-  checkpoints have), timers, sinks.
-=======
-  and counted ones), connected (operators with two inputs), sources, state, timers, sinks,
-  other_sinks (besides two-phase commit).
->>>>>>> Stashed changes
+  checkpoints have), timers, sinks, other_sinks (besides two-phase commit).
 """
 
 from __future__ import annotations
