@@ -141,14 +141,12 @@ def generate(family: Family, seed: int) -> Scenario:
         schedule=schedule,
         step_budget=20 * natural + 2 * schedule.horizon + 10 * delays + 2000,
         mode=mode,
-        operations=draw_operations(
-            chance, stage, may_stop=not hurried, any_backend=takes_any_backend(family)
-        ),
+        operations=draw_operations(chance, stage, family, may_stop=not hurried),
     )
 
 
 def draw_operations(
-    chance: Chance, stage: Stage, *, may_stop: bool, any_backend: bool
+    chance: Chance, stage: Stage, family: Family, *, may_stop: bool
 ) -> tuple[Operation, ...] | UnsetType:
     """Draw what is asked of the job: savepoints, and that it stops with one.
 
@@ -161,7 +159,7 @@ def draw_operations(
     kinds: list[OperationKind] = ["savepoint"] * chance.integer(0 if stops else 1, 2)
     if stops:
         kinds.insert(chance.integer(0, len(kinds)), "stop")
-    return tuple([_operation(chance, stage, kind, any_backend) for kind in kinds])
+    return tuple([_operation(chance, stage, kind, takes_any_backend(family)) for kind in kinds])
 
 
 def _operation(chance: Chance, stage: Stage, kind: OperationKind, any_backend: bool) -> Operation:

@@ -33,6 +33,9 @@ FAMILIES = (
 )
 
 
+COMPLETED = ("checkpoint_completed", "savepoint_completed")
+
+
 def scenarios_of(name: str, count: int) -> Iterator[Scenario]:
     family = load_family(name)
     for seed in range(count):
@@ -49,7 +52,7 @@ def test_a_keeper_changes_nothing_and_keeps_each_checkpoint_once() -> None:
     family = load_family("word_count")
     for scenario in scenarios_of("word_count", 10):
         history = World(family, scenario).run()
-        completed = [subject for _, kind, subject, _ in history.events if kind == "checkpoint_completed"]
+        completed = [subject for _, kind, subject, _ in history.events if kind in COMPLETED]
         kept = kept_checkpoints(family, scenario)
         assert [each.metadata.checkpoint_id for each in kept] == completed
 

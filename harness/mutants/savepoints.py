@@ -1,0 +1,115 @@
+"""Mutants of savepoints: whose they are, what they commit, and what is gone on from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from engine.checkpoint.coordinator import CheckpointCoordinator
+from engine.checkpoint.events import CoordinatorEffect, MetadataStored
+from engine.checkpoint.metadata import CheckpointMetadata
+from engine.messages import CHECKPOINT, SAVEPOINT, AcknowledgeCheckpoint
+from engine.runtime.beginning import Find, with_starting_point
+from engine.runtime.recovery import Recovered
+from engine.runtime.requests import publish_metadata
+from engine.runtime.starting_point import PointStorage, StartingPoint
+from harness.mutants.patching import replaced
+from harness.mutants.registry import Reached, mutant
+from harness.simulation import operations, process
+
+
+@mutant(
+    id="savepoint-subsumes",
+    breaks="consistent_cut",
+    summary="a savepoint takes the place of the last checkpoint, which is deleted",
+)
+def savepoint_subsumes(reached: Reached) -> Iterator[None]:
+    """As before Flink 1.15: its user may delete what the job counts on, and nobody was told to commit."""
+    stored = CheckpointCoordinator._metadata_stored
+
+    def subsuming(self: CheckpointCoordinator, event: MetadataStored) -> Sequence[CoordinatorEffect]:
+        pending = self.pending[event.checkpoint_id]
+        latest = self.store.latest
+        if pending.kind == SAVEPOINT and (latest is None or latest.checkpoint_id < pending.checkpoint_id):
+            reached()
+            pending.kind = CHECKPOINT
+        return stored(self, event)
+
+    with replaced(CheckpointCoordinator, "_metadata_stored", subsuming):
+        yield
+
+
+@mutant(
+    id="savepoint-commits-without-restore-point",
+    breaks="consistent_cut",
+    summary="what a job stops with is committed, but the next process goes on from the checkpoint before it",
+)
+def savepoint_commits_without_restore_point(reached: Reached) -> Iterator[None]:
+    """Flink up to 2.3 restores the last checkpoint where a task fails between the savepoint and the end."""
+
+    def forgetful(
+        storage: PointStorage,
+        metadata: CheckpointMetadata,
+        begins_from: StartingPoint | None,
+        before: StartingPoint,
+    ) -> None:
+        if begins_from is not None:
+            reached()
+        publish_metadata(storage, metadata, None, before)
+
+    with replaced(process, "publish_metadata", forgetful):
+        yield
+
+
+@mutant(
+    id="savepoint-is-not-latest",
+    breaks="consistent_cut",
+    summary="a task that fails while the job stops is restored from before the savepoint that others commit",
+)
+def savepoint_is_not_latest(reached: Reached) -> Iterator[None]:
+    """What the others have committed is written once more."""
+
+    def of_the_store(self: CheckpointCoordinator) -> CheckpointMetadata | None:
+        if self.stopped_with is not None:
+            reached()
+        return self.store.latest
+
+    with replaced(CheckpointCoordinator, "latest", property(of_the_store)):
+        yield
+
+
+@mutant(
+    id="unclaimed-savepoint-deleted",
+    breaks="no_leaks",
+    summary="a savepoint that was not claimed is deleted when the job has a checkpoint of its own",
+)
+def unclaimed_savepoint_deleted(reached: Reached) -> Iterator[None]:
+    """Its user, who may want to go on from it again, was not asked."""
+
+    def claiming(recovered: Recovered, find: Find, num_retained: int, *, is_claimed: bool) -> Recovered:
+        if recovered.starting_point.path and not is_claimed:
+            reached()
+        return with_starting_point(recovered, find, num_retained, is_claimed=True)
+
+    with replaced(operations, "with_starting_point", claiming):
+        yield
+
+
+@mutant(
+    id="repeated-answer-deletes-savepoint",
+    breaks="no_leaks",
+    summary="an acknowledgement that comes a second time deletes the file of a savepoint that is complete",
+)
+def repeated_answer_deletes_savepoint(reached: Reached) -> Iterator[None]:
+    """Completed checkpoints are looked for among those that the store keeps, where savepoints are not."""
+    discard_unless_used = CheckpointCoordinator._discard_unless_used
+
+    def forgetting(
+        self: CheckpointCoordinator, message: AcknowledgeCheckpoint
+    ) -> Sequence[CoordinatorEffect]:
+        if message.checkpoint_id in self._savepoints:
+            reached()
+            self._savepoints.clear()
+        return discard_unless_used(self, message)
+
+    with replaced(CheckpointCoordinator, "_discard_unless_used", forgetting):
+        yield
