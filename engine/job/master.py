@@ -278,7 +278,7 @@ class JobMaster:
     ) -> Sequence[MasterEffect]:
         """A task has come to its own end before it answered: without it, unless it was the last."""
         told = self._follow(event, [each for each in effects if each is not ending.outcome_in([each])], now)
-        if self.state is not _RUNNING:
+        if self.state is not _RUNNING or len(self._finished) == self._tasks:
             return [*told, RequestResolved(ending.number, None, JOB_HAS_FINISHED)]
         again = self.coordinator.handle(ending.request, now)
         refused = ending.outcome_in(again)

@@ -8,7 +8,7 @@ The rules this package lives by:
 - Mutants wrap the engine's methods instead of repeating them: a change of the engine changes them, too.
 - One module a theme: alignment, tasks, completion, recovery, redistribution, in_flight (unaligned barriers,
   and counted ones), connected (operators with two inputs), sources, state, sharing (files that several
-  checkpoints have), timers, sinks, other_sinks (besides two-phase commit).
+  checkpoints have), savepoints, timers, sinks, other_sinks (besides two-phase commit).
 """
 
 from __future__ import annotations

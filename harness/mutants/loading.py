@@ -29,6 +29,7 @@ THEMES: Final = (
     "sources",
     "state",
     "sharing",
+    "savepoints",
     "timers",
     "sinks",
     "other_sinks",
