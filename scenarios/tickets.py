@@ -135,8 +135,9 @@ class Desk(KeyedProcessFunction):
         served = self._served.value()
         if served is None:
             served = {}
-            self._served.update(served)
         served[service] = number = served.get(service, 0) + 1
+        # On the heap it is the same dict that was changed in its place; a database must be told.
+        self._served.update(served)
         yield service, ticket, number
 
 

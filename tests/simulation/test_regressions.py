@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.state.rocksdb.backend import RocksDBStateBackend
 from engine.task import outputs
 from engine.task.barriers.aligned import AlignedBarrierHandler
 from harness.family import load_family
@@ -32,7 +33,22 @@ def close_forgets_the_channels(reached: Reached) -> Iterator[None]:
         yield
 
 
+@mutant(id="empty-snapshots-forget", breaks="liveness", summary="files are known that no checkpoint has")
+def empty_snapshots_forget(reached: Reached) -> Iterator[None]:
+    complete = RocksDBStateBackend.notify_checkpoint_complete
+
+    def only_of_files(self: RocksDBStateBackend, checkpoint_id: int) -> None:
+        if self._snapshots.get(checkpoint_id) is None and self._stored_files:
+            reached()
+            self._snapshots.pop(checkpoint_id, None)
+        complete(self, checkpoint_id)
+
+    with replaced(RocksDBStateBackend, "notify_checkpoint_complete", only_of_files):
+        yield
+
+
 PLANTED_AGAIN: dict[str, Mutant] = {
+    "files_known_over_an_empty_snapshot": empty_snapshots_forget,
     "backpressure_of_finished_task": find_mutant("finished-task-keeps-its-queues"),
     "finished_while_aligning": close_forgets_the_channels,
 }

@@ -70,7 +70,7 @@ class RocksDBStateBackend(KeyedStateBackend):
         self._allow_pickle = False
         self._descriptions: dict[str, TableDescription] = {}
         """Of all states that the database holds, those that nobody has asked for included."""
-        self._snapshots: dict[int, NativeSnapshot] = {}
+        self._snapshots: dict[int, NativeSnapshot | None] = {}
         self._stored_files: dict[str, Any] = {}
         """By name, the tables that the last complete checkpoint has stored."""
 
@@ -95,6 +95,9 @@ class RocksDBStateBackend(KeyedStateBackend):
         """Write what is in memory out, and link the files."""
         database = self._database
         if database is None or database.is_empty:
+            if checkpoint_id is not None:
+                # It names no file, so that what was stored before is not kept for it.
+                self._snapshots[checkpoint_id] = None
             return KeyedSnapshot(self.max_parallelism, self.key_type, [], {}, {})
         descriptions = dict(self._descriptions)
         files = database.checkpoint()
@@ -115,9 +118,9 @@ class RocksDBStateBackend(KeyedStateBackend):
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """What the checkpoint has stored need not be read and stored again for as long as it is kept."""
-        completed = self._snapshots.get(checkpoint_id)
-        if completed is not None:
-            self._stored_files = completed.stored
+        if checkpoint_id in self._snapshots:
+            completed = self._snapshots[checkpoint_id]
+            self._stored_files = {} if completed is None else completed.stored
         self._snapshots = {number: each for number, each in self._snapshots.items() if number > checkpoint_id}
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
