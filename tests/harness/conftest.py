@@ -83,7 +83,9 @@ class Run:
         self.history.fault_fired(self.tick(), kind, point, "*")
         return self
 
-    def checkpoint(self, checkpoint: int, offset: int, rows: Sequence[Row] | None = None) -> Run:
+    def checkpoint(
+        self, checkpoint: int, offset: int, rows: Sequence[Row] | None = None, in_flight: int = 0
+    ) -> Run:
         """Complete a checkpoint at an offset; what is pre-committed and not committed stays listed."""
         if rows is None:
             numbered = self.scenario.records["words"][:offset]
@@ -95,7 +97,13 @@ class Run:
             self.contents[name] = (subtask, self.attempt, self.epoch, own)
             self.pending.append(name)
         self.history.checkpoint_completed(
-            self.tick(), checkpoint, self.attempt, {"words": offset}, tuple(self.pending), (self.attempt,)
+            self.tick(),
+            checkpoint,
+            self.attempt,
+            {"words": offset},
+            tuple(self.pending),
+            (self.attempt,),
+            in_flight,
         )
         self.offsets[checkpoint], self.epoch, self.offset = offset, checkpoint, offset
         return self

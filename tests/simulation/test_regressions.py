@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from engine.elements import CheckpointBarrier
 from engine.state.rocksdb.backend import RocksDBStateBackend
 from engine.task import outputs
 from engine.task.barriers.aligned import AlignedBarrierHandler
+from engine.task.barriers.events import BarrierEffect, StartCheckpoint
+from engine.task.barriers.tracker import BarrierTracker
 from harness.family import load_family
 from harness.mutants import Mutant, Reached, find_mutant, mutant, replaced
 from harness.scenario import read_scenario
@@ -33,6 +36,32 @@ def close_forgets_the_channels(reached: Reached) -> Iterator[None]:
         yield
 
 
+@mutant(id="barriers-take-room", breaks="liveness", summary="what is no record fills a channel, too")
+def barriers_take_room(reached: Reached) -> Iterator[None]:
+    class Nothing(frozenset[type]):
+        def __contains__(self, kind: object) -> bool:
+            if kind is CheckpointBarrier:
+                reached()
+            return False
+
+    with replaced(outputs, "_TAKE_NO_ROOM", Nothing()):
+        yield
+
+
+@mutant(id="counted-in-any-order", breaks="mode", summary="a checkpoint begins behind a newer one")
+def counted_in_any_order(reached: Reached) -> Iterator[None]:
+    start = BarrierTracker._start
+
+    def at_any_time(self: BarrierTracker, barrier: CheckpointBarrier) -> list[BarrierEffect]:
+        effects = start(self, barrier)
+        if not effects:
+            reached()
+        return [StartCheckpoint(barrier)]
+
+    with replaced(BarrierTracker, "_start", at_any_time):
+        yield
+
+
 @mutant(id="empty-snapshots-forget", breaks="liveness", summary="files are known that no checkpoint has")
 def empty_snapshots_forget(reached: Reached) -> Iterator[None]:
     complete = RocksDBStateBackend.notify_checkpoint_complete
@@ -49,6 +78,8 @@ def empty_snapshots_forget(reached: Reached) -> Iterator[None]:
 
 PLANTED_AGAIN: dict[str, Mutant] = {
     "files_known_over_an_empty_snapshot": empty_snapshots_forget,
+    "barriers_take_the_room_of_records": barriers_take_room,
+    "counted_triggers_out_of_order": counted_in_any_order,
     "backpressure_of_finished_task": find_mutant("finished-task-keeps-its-queues"),
     "finished_while_aligning": close_forgets_the_channels,
 }

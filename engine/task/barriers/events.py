@@ -95,11 +95,15 @@ BarrierEffect: TypeAlias = (
 class BarrierHandler(Protocol):
     """Decides when a task with several channels takes its snapshot.
 
-    ``blocked[channel]`` tells whether the channel must wait; ``holds_channels`` are those that are blocked.
+    ``blocked[channel]`` tells whether the channel must wait.
     """
 
     blocked: list[bool]
-    holds_channels: list[int]
+
+    @property
+    def holds_channels(self) -> list[int]:
+        """The channels whose barrier waits for others."""
+        ...
 
     def handle(self, event: BarrierEvent, now: int) -> list[BarrierEffect]:
         """Take one event at ``now`` (milliseconds)."""

@@ -62,12 +62,10 @@ class BarrierTracker:
         "_tracked",
         "blocked",
         "ended",
-        "holds_channels",
     )
 
     def __init__(self, channels: int, *, checkpoints_after_tasks_finish: bool = True) -> None:
         self.blocked = [False] * channels
-        self.holds_channels: list[int] = []
         self.ended = [False] * channels
         self._open_channels = channels
         self._newest_id = NO_CHECKPOINT
@@ -79,6 +77,11 @@ class BarrierTracker:
     def pending(self) -> bool:
         """Whether barriers of a checkpoint are still to come."""
         return bool(self._tracked)
+
+    @property
+    def holds_channels(self) -> list[int]:
+        """None is blocked; these have given a barrier that waits for others."""
+        return sorted({channel for known in self._tracked for channel in known.channels})
 
     @property
     def latest_checkpoint_id(self) -> int:
@@ -126,7 +129,7 @@ class BarrierTracker:
             if begun.count(channel):
                 # The other channels have ended, while an older one that they gave no barrier of still waits.
                 tracked.clear()
-                return [StartCheckpoint(barrier)]
+                return self._start(barrier)
             tracked.append(begun)
             del tracked[:-TRACKED_CHECKPOINTS]
         return []
@@ -146,8 +149,8 @@ class BarrierTracker:
             self._newest_id = checkpoint_id
             effects.append(AbortCheckpoint(checkpoint_id, DECLINED_ON_CANCELLATION_BARRIER))
             cancelled = BarrierCount(checkpoint_id, None, self._open_channels)
-            cancelled.count(channel)
-            tracked.insert(0, cancelled)
+            if not cancelled.count(channel):
+                tracked.insert(0, cancelled)
         return effects
 
     def _channel_ended(self, channel: int) -> list[BarrierEffect]:

@@ -6,7 +6,13 @@ import pytest
 
 from engine.elements import CheckpointBarrier
 from engine.messages import DECLINED_INPUT_END_OF_STREAM
-from engine.task.barriers.events import AbortCheckpoint, BarrierArrived, ChannelEnded, StartCheckpoint
+from engine.task.barriers.events import (
+    AbortCheckpoint,
+    BarrierArrived,
+    CancellationArrived,
+    ChannelEnded,
+    StartCheckpoint,
+)
 from engine.task.barriers.tracker import TRACKED_CHECKPOINTS, BarrierTracker
 
 
@@ -69,4 +75,21 @@ def test_a_finished_task_counts_no_more():
     tracker = BarrierTracker(2)
     tracker.handle(BarrierArrived(0, barrier(1)), 0)
     tracker.close()
+    assert not tracker.pending
+
+
+@pytest.mark.parametrize("channels", [0, 1])
+def test_a_trigger_that_comes_behind_a_newer_one_begins_nothing(channels):
+    tracker = BarrierTracker(channels)
+    assert tracker.trigger(barrier(5)) == [StartCheckpoint(barrier(5))]
+    assert tracker.trigger(barrier(4)) == []
+    assert tracker.trigger(barrier(6)) == [StartCheckpoint(barrier(6))]
+
+
+def test_the_last_open_channel_waits_for_none_of_those_that_have_ended():
+    tracker = BarrierTracker(2)
+    tracker.handle(CancellationArrived(1, 5), 0)
+    tracker.handle(ChannelEnded(1), 0)
+    assert tracker.pending, "the aborted one waits for a barrier that may never come"
+    assert tracker.handle(BarrierArrived(0, barrier(6)), 0) == [StartCheckpoint(barrier(6))]
     assert not tracker.pending

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from harness.checkers.consistent_cut import ConsistentCut
+from harness.scenario import CheckpointMode
 
 if TYPE_CHECKING:
     from tests.harness.conftest import Run
@@ -129,3 +132,33 @@ def test_a_wrong_cut_is_seen_when_the_last_of_its_transactions_becomes_visible(r
     run.start("1.1").checkpoint(1, 2, [("bee", 1)]).commit("t0-0-1.1")
     assert run.check(CHECKER) == []
     assert run.commit("t1-0-1.1").check(CHECKER) == [("wrong cut", "checkpoint 1")]
+
+
+# Records in flight, and at-least-once.
+
+
+def test_rows_of_records_in_flight_may_be_missing_from_the_cut_of_their_checkpoint(run: Run) -> None:
+    run.start("1.1").checkpoint(1, 3, rows=[("bee", 1)], in_flight=2).commit()
+    assert run.check(CHECKER) == []
+
+
+def test_rows_missing_from_a_cut_without_records_in_flight_are_a_wrong_cut(run: Run) -> None:
+    run.start("1.1").checkpoint(1, 3, rows=[("bee", 1)]).commit()
+    assert run.check(CHECKER) == [("wrong cut", "checkpoint 1")]
+
+
+def test_a_row_from_behind_the_cut_is_a_wrong_cut_whatever_is_in_flight(run: Run) -> None:
+    run.start("1.1").checkpoint(1, 1, rows=[("bee", 1), ("owl", 1)], in_flight=5).commit()
+    assert run.check(CHECKER) == [("wrong cut", "checkpoint 1")]
+
+
+def test_at_least_once_may_show_what_is_behind_the_cut(run: Run) -> None:
+    run.scenario = replace(run.scenario, mode=CheckpointMode("at_least_once"))
+    run.start("1.1").checkpoint(1, 1, rows=[("bee", 1), ("owl", 1)]).commit()
+    assert run.check(CHECKER) == []
+
+
+def test_at_least_once_must_show_what_is_before_the_cut(run: Run) -> None:
+    run.scenario = replace(run.scenario, mode=CheckpointMode("at_least_once"))
+    run.start("1.1").checkpoint(1, 2, rows=[("bee", 1)]).commit()
+    assert run.check(CHECKER) == [("wrong cut", "checkpoint 1")]

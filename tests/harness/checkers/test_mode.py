@@ -1,0 +1,64 @@
+"""mode: at-least-once, on histories told by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.checkers.exactly_once import ExactlyOnce
+from harness.checkers.mode import Mode
+from harness.scenario import CheckpointMode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.scenario import Scenario
+    from tests.harness.conftest import Run
+
+CHECKER = Mode()
+
+
+@pytest.fixture
+def counted(run: Run, make_scenario: Callable[..., Scenario]) -> Run:
+    """A run of a job that may count records twice."""
+    run.scenario = make_scenario(mode=CheckpointMode("at_least_once"))
+    return run
+
+
+def test_it_is_asked_of_at_least_once_alone_and_exactly_once_of_the_others(counted: Run, run: Run) -> None:
+    counted.start("1.1").checkpoint(1, 2).finish()
+    assert counted.check(ExactlyOnce()) == []
+    assert counted.check(CHECKER) != []
+
+
+def test_a_run_without_a_failure_has_every_row_once(counted: Run) -> None:
+    counted.start("1.1").checkpoint(1, 2).commit().checkpoint(2, 6).commit().finish()
+    assert counted.check(CHECKER) == []
+
+
+def test_a_row_that_is_repeated_without_a_failure_is_an_anomaly(counted: Run) -> None:
+    counted.start("1.1").checkpoint(1, 2).commit()
+    counted.checkpoint(2, 6, rows=[("bee", 1), ("bee", 2), ("toad", 1), ("ant", 1), ("owl", 2)]).commit()
+    assert counted.finish().check(CHECKER) == [("repeated without a failure", "transaction t0-1-1.1")]
+
+
+def test_after_a_failure_rows_may_be_repeated(counted: Run) -> None:
+    counted.start("1.1").checkpoint(1, 2).commit().fault().start("1.2", restored=1)
+    counted.checkpoint(2, 6, rows=[("bee", 1), ("bee", 2), ("toad", 1), ("ant", 1), ("owl", 2)]).commit()
+    assert counted.finish().check(CHECKER) == []
+
+
+def test_a_row_that_nothing_explains_is_a_phantom_unless_the_family_says_otherwise(counted: Run) -> None:
+    counted.start("1.1").checkpoint(1, 2).commit().fault().start("1.2", restored=1)
+    counted.checkpoint(2, 6, rows=[("bee", 2), ("bee", 3), ("toad", 1), ("ant", 1), ("owl", 2)]).commit()
+    assert counted.finish().check(CHECKER) == [("phantom", "transaction t0-1-1.2")]
+    counted.oracle.at_least_once = "effects"
+    assert counted.check(CHECKER) == []
+
+
+def test_a_row_that_is_missing_at_the_end_is_lost_whatever_went_wrong(counted: Run) -> None:
+    counted.start("1.1").checkpoint(1, 2).commit().fault().start("1.2", restored=1)
+    counted.checkpoint(2, 6, rows=[("bee", 2), ("toad", 1), ("ant", 1)]).commit()
+    assert counted.check(CHECKER) == [], "it may still come"
+    assert counted.finish().check(CHECKER) == [("lost", "the end of the run")]
