@@ -12,9 +12,10 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from engine.checkpoint_config import CheckpointConfig, CheckpointingMode
 from engine.configuration import (
@@ -60,6 +61,25 @@ if TYPE_CHECKING:
 DEFAULT_JOB_NAME = "Streaming Job"
 
 
+Announce: TypeAlias = Callable[[JobGraph], None]
+
+_submissions: Final[list[tuple[Configuration, Announce]]] = []
+"""What the command line says of the program that it runs, if it runs one."""
+
+
+@contextmanager
+def submitted(configuration: Configuration, announce: Announce) -> Iterator[None]:
+    """Run a program as Flink's command line does: its environments get these options, over their own.
+
+    ``announce`` is called with each job that is about to be run.
+    """
+    _submissions.append((configuration, announce))
+    try:
+        yield
+    finally:
+        _submissions.pop()
+
+
 class StreamExecutionEnvironment:
     """Where a job is described and executed."""
 
@@ -76,6 +96,8 @@ class StreamExecutionEnvironment:
         environment = StreamExecutionEnvironment(Configuration())
         if configuration is not None:
             environment.configure(configuration)
+        for given, _ in _submissions:
+            environment.configure(given)
         return environment
 
     # ---- settings
@@ -210,8 +232,7 @@ class StreamExecutionEnvironment:
 
     def execute(self, job_name: str | None = None) -> Any:
         """Run the job until it has ended, where ``execution.target`` says, and forget its description."""
-        graph = self.get_job_graph(job_name)
-        self._nodes = []
+        graph = self._take_job_graph(job_name)
         if self._configuration.get(EXECUTION_TARGET) == SPARK_TARGET:
             from engine.runtime.spark.target import execute_on_target
 
@@ -225,8 +246,7 @@ class StreamExecutionEnvironment:
 
         It runs in a thread of this process, which does not end before the job.
         """
-        graph = self.get_job_graph(job_name)
-        self._nodes = []
+        graph = self._take_job_graph(job_name)
         if self._configuration.get(EXECUTION_TARGET) == SPARK_TARGET:
             from engine.runtime.spark.target import start_on_target
 
@@ -234,6 +254,13 @@ class StreamExecutionEnvironment:
         from engine.runtime.local import start
 
         return start(graph)
+
+    def _take_job_graph(self, job_name: str | None) -> JobGraph:
+        graph = self.get_job_graph(job_name)
+        self._nodes = []
+        for _, announce in _submissions:
+            announce(graph)
+        return graph
 
     def close(self) -> None:
         """Nothing is held open between executions."""

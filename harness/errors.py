@@ -39,6 +39,9 @@ _MENDABLE: Final = frozenset(
         # What no restart of a job mends: damaged checkpoints, malformed rows.
         ("engine.errors", "UnrecoverableError"),
         ("engine.runtime.storage", "StorageError"),
+        ("engine.runtime.request_folder", "JobNotRunning"),
+        ("engine.runtime.request_folder", "NoAnswer"),
+        ("engine.graph", "InvalidJob"),
     }
 )
 

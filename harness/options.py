@@ -38,3 +38,17 @@ OneFamily: TypeAlias = Annotated[
 ]
 System: TypeAlias = Annotated[str, typer.Option("--system", help="What stands trial.")]
 CheckpointPath: TypeAlias = Annotated[Path, typer.Argument(metavar="PATH", help="A checkpoint, or a folder.")]
+JobSubject: TypeAlias = Annotated[
+    str,
+    typer.Argument(metavar="FAMILY|FILE.py|DIR", help="A family, a program, or a job's folder."),
+]
+JobsFolder: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--jobs", metavar="DIR", help="Where jobs are noted.", show_default=".onceproof/jobs"),
+]
+SavepointFolder: TypeAlias = Annotated[
+    Path | None, typer.Option("--directory", metavar="DIR", help="Below which folder the savepoint goes.")
+]
+Patience: TypeAlias = Annotated[
+    float, typer.Option("--timeout", min=0, metavar="SECONDS", help="For how long an answer is waited for.")
+]

@@ -1,10 +1,11 @@
-"""`onceproof checkpoints list|show|verify`: what checkpoint folders hold, and whether it is whole.
+"""`onceproof checkpoints list|show|verify|delete`: what checkpoint folders hold, and whether it is whole.
 
 The rules this module lives by:
 
 - Only metadata and checksums are read. No state is decoded, so nothing in a directory, whoever wrote it, is
   ever loaded, and a directory that no job could restore can still be looked at.
-- Nothing is written, moved or deleted.
+- Nothing is written, moved or deleted, except by delete: that deletes one checkpoint or savepoint, its
+  metadata first, and only what lies in its own folder. Files that it shares with others stay for them.
 - Verifying goes on after the first damage: one wants to know which checkpoint is whole, not only that one
   is not.
 """
@@ -14,17 +15,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from engine.checkpoint.metadata import CheckpointMetadata, StateHandle, decode_metadata
+from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata, StateHandle, decode_metadata
 from engine.checkpoint.verification import damages_of, handles_of
+from engine.connectors import committing, two_phase, write_ahead
 from engine.messages import CHECKPOINT
 from engine.runtime.recovery import METADATA
+from engine.runtime.request_folder import is_running
 from engine.state.files import DamagedFile
 from harness.errors import FAILED, NOTHING_RAN, PASSED, UsageError
 from reports.text import counted
+
+TRANSACTIONS: Final = frozenset((two_phase.STATE_NAME, committing.COMMITTER_STATE, write_ahead.STATE_NAME))
+"""Under which names sinks list what they have still to commit; a list of a user's own may have one, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,10 @@ def show_command(path: Path, as_json: bool) -> int:
             files = _told(operator)
             ended = ", finished" if operator["finished"] else ""
             print(f"  {operator['name']}: {parallelism}, {files}{ended}")
+            for line in _told_states(operator["states"]):
+                print(f"    {line}")
+        if each.metadata is not None and each.metadata.records_in_flight:
+            print(f"  in flight: {counted(each.metadata.records_in_flight, 'record')}")
     return PASSED if found else _nothing(path)
 
 
@@ -78,6 +88,30 @@ def verify_command(path: Path, as_json: bool) -> int:
     if not found:
         return NOTHING_RAN if as_json else _nothing(path)
     return FAILED if any(damages.values()) else PASSED
+
+
+def delete_command(path: Path) -> int:
+    """Delete one savepoint or retained checkpoint (Flink: dispose)."""
+    folder = path.parent if path.name == METADATA else path
+    if not (folder / METADATA).is_file():
+        raise UsageError(f"{folder}: no savepoint and no checkpoint (no file {METADATA}): nothing is deleted")
+    if is_running(folder.parent):
+        raise UsageError(f"{folder}: its job runs and may need it: stop the job first")
+    [found] = _found(folder)
+    (folder / METADATA).unlink()
+    if found.metadata is not None:
+        root = folder.parent if found.metadata.kind == CHECKPOINT else folder
+        for name in sorted({path for handle in handles_of(found.metadata) for path in handle.paths}):
+            file = (root / name).resolve()
+            if file.is_relative_to(folder.resolve()):
+                file.unlink(missing_ok=True)
+    left = sorted(file.name for file in folder.iterdir())
+    if left:
+        print(f"{folder}: deleted; left, since nothing says whose it is: {', '.join(left)}")
+        return PASSED
+    folder.rmdir()
+    print(f"{folder}: deleted")
+    return PASSED
 
 
 def _found(path: Path) -> Iterator[Found]:
@@ -156,10 +190,44 @@ def _operators(found: Found) -> list[dict[str, Any]]:
             "parallelism": operator.parallelism,
             "max_parallelism": operator.max_parallelism,
             "finished": operator.is_finished,
+            "states": _states(operator),
             **_sizes([subtask.handle for subtask in operator.subtasks if subtask.handle is not None]),
         }
         for operator in (found.metadata.operators if found.metadata is not None else ())
     ]
+
+
+def _states(operator: OperatorMetadata) -> dict[str, dict[str, Any]]:
+    """Return by name what the metadata says of each state, over all subtasks; nothing is read for it."""
+    states: dict[str, dict[str, Any]] = {}
+    for subtask in operator.subtasks:
+        index = None if subtask.handle is None else subtask.handle.index.get(operator.operator_id)
+        if index is None:
+            continue
+        for name, groups in index.keyed.items():
+            state = states.setdefault(name, {"kind": "keyed", "entries": 0, "key_groups": 0})
+            state["entries"] += sum(groups.values())
+            state["key_groups"] += len(groups)
+            if index.is_native:
+                state["kind"] = "keyed, in a database"
+        for name, (mode, count) in index.operator.items():
+            state = states.setdefault(name, {"kind": mode.lower(), "elements": 0})
+            state["elements"] += count
+            if name in TRANSACTIONS:
+                state["pending_transactions"] = True
+    return states
+
+
+def _told_states(states: dict[str, dict[str, Any]]) -> Iterator[str]:
+    for name, state in states.items():
+        if state["kind"] == "keyed":
+            groups = counted(state["key_groups"], "key group")
+            yield f"{name}: {counted(state['entries'], 'entry', 'entries')} in {groups}"
+        elif "elements" not in state:
+            yield f"{name}: in a database"
+        else:
+            pending = ", pending transactions" if "pending_transactions" in state else ""
+            yield f"{name}: {counted(state['elements'], 'element')}, {state['kind']}{pending}"
 
 
 def _text(found: Found) -> str:

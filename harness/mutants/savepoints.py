@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from engine.checkpoint.coordinator import CheckpointCoordinator
 from engine.checkpoint.events import CoordinatorEffect, MetadataStored
 from engine.checkpoint.metadata import CheckpointMetadata
-from engine.messages import CHECKPOINT, SAVEPOINT, AcknowledgeCheckpoint
+from engine.messages import CHECKPOINT, SAVEPOINT
 from engine.runtime.beginning import Find, with_starting_point
 from engine.runtime.recovery import Recovered
 from engine.runtime.requests import publish_metadata
@@ -19,7 +19,7 @@ from harness.simulation import operations, process
 
 @mutant(
     id="savepoint-subsumes",
-    breaks="consistent_cut",
+    breaks="no_leaks",
     summary="a savepoint takes the place of the last checkpoint, which is deleted",
 )
 def savepoint_subsumes(reached: Reached) -> Iterator[None]:
@@ -40,7 +40,7 @@ def savepoint_subsumes(reached: Reached) -> Iterator[None]:
 
 @mutant(
     id="savepoint-commits-without-restore-point",
-    breaks="consistent_cut",
+    breaks="exactly_once",
     summary="what a job stops with is committed, but the next process goes on from the checkpoint before it",
 )
 def savepoint_commits_without_restore_point(reached: Reached) -> Iterator[None]:
@@ -91,25 +91,4 @@ def unclaimed_savepoint_deleted(reached: Reached) -> Iterator[None]:
         return with_starting_point(recovered, find, num_retained, is_claimed=True)
 
     with replaced(operations, "with_starting_point", claiming):
-        yield
-
-
-@mutant(
-    id="repeated-answer-deletes-savepoint",
-    breaks="no_leaks",
-    summary="an acknowledgement that comes a second time deletes the file of a savepoint that is complete",
-)
-def repeated_answer_deletes_savepoint(reached: Reached) -> Iterator[None]:
-    """Completed checkpoints are looked for among those that the store keeps, where savepoints are not."""
-    discard_unless_used = CheckpointCoordinator._discard_unless_used
-
-    def forgetting(
-        self: CheckpointCoordinator, message: AcknowledgeCheckpoint
-    ) -> Sequence[CoordinatorEffect]:
-        if message.checkpoint_id in self._savepoints:
-            reached()
-            self._savepoints.clear()
-        return discard_unless_used(self, message)
-
-    with replaced(CheckpointCoordinator, "_discard_unless_used", forgetting):
         yield
