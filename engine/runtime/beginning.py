@@ -128,7 +128,8 @@ def with_starting_point(
 
 def _found(storage: CheckpointStorage, begun: StartingPoint) -> tuple[CheckpointMetadata, tuple[str, ...]]:
     point = read_restore_point(begun.path)
-    if begun.own_checkpoint:
+    # One that stays its user's is read as if it lay elsewhere: nothing that the job stores refers to it.
+    if begun.own_checkpoint and not begun.spared:
         metadata = point.metadata
         # What it shares others may use, too: that goes when nobody does any more.
         files = [path for path in sorted(files_of(metadata)) if not path.startswith(SHARED)]

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from engine.configuration import NO_CLAIM
+from engine.configuration import CLAIM, NO_CLAIM
 from engine.state.files import DamagedFile
 
 STARTING_POINT: Final = "starting-point"
@@ -41,7 +41,7 @@ class StartingPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def spared(self) -> tuple[int, ...]:
         """The checkpoint of the job's folder that belongs to the user, if it is one."""
-        return (self.own_checkpoint,) if self.own_checkpoint and self.claim_mode == NO_CLAIM else ()
+        return (self.own_checkpoint,) if self.own_checkpoint and self.claim_mode != CLAIM else ()
 
 
 FROM_NOTHING: Final = StartingPoint("", 0)

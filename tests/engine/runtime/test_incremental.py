@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from engine.checkpoint.metadata import decode_metadata
+from engine.checkpoint.verification import damages_of
 from engine.protocol_points import COMMITTING, COMPLETED, ELEMENT
 from engine.runtime.local import execute
 from engine.runtime.recovery import FINISHED
+from engine.runtime.storage import LocalCheckpointStorage
 
 INCREMENTAL = {"state__backend__type": "rocksdb", "execution__checkpointing__incremental": True}
 
@@ -74,6 +76,34 @@ def test_an_incremental_checkpoint_follows_full_ones(job):
     execute(job.graph(**full))
     assert job.rows() == job.counts
     assert job.left_behind()[0] == [FINISHED, "incarnation-3"]
+
+
+@pytest.mark.parametrize("claim_mode", ["NO_CLAIM", "LEGACY", "CLAIM"])
+def test_a_checkpoint_that_a_job_begins_from_keeps_what_it_shares_unless_it_is_claimed(job, claim_mode):
+    job.stopped(COMMITTING, 7, **INCREMENTAL)
+    begun = max(job.directory.glob("chk-*"))
+    metadata = decode_metadata((begun / "_metadata").read_bytes(), "")
+    options = {
+        **INCREMENTAL,
+        "execution__state_recovery__path": str(begun),
+        "execution__state_recovery__claim_mode": claim_mode,
+    }
+    # Stopped in the middle, and started again by the same command.
+    job.stopped(COMMITTING, 5, **options)
+    shared = shared_of(job)
+    newest = max(shared)
+    assert newest > metadata.checkpoint_id
+    if claim_mode == "CLAIM":
+        assert not begun.exists()
+        assert shared.keys() == {newest}
+    else:
+        storage = LocalCheckpointStorage(job.directory)
+        assert list(damages_of(metadata, storage.read)) == []
+        assert shared[newest].isdisjoint(shared[metadata.checkpoint_id])
+    execute(job.graph(**options))
+    assert job.rows() == job.counts
+    if claim_mode != "CLAIM":
+        assert list(damages_of(metadata, LocalCheckpointStorage(job.directory).read)) == []
 
 
 def test_what_dead_processes_shared_and_nobody_names_is_deleted(job):
