@@ -58,7 +58,7 @@ _MISFITS: Final = (pa.ArrowException, TypeError, OverflowError, ValueError)
 JUDGEMENT_COLUMNS: Final[dict[str, Any]] = {
     # Whether the job came to its end: if not, rows may be missing without being lost.
     "finished": pa.bool_(),
-    # What the Python oracle says, for the Spark oracle to agree with.
+    # What the Python oracle says, for the Spark oracle to agree with; null of at-least-once: they may differ.
     "rows_differ": pa.bool_(),
     # Rows that row_schema has no place for, as Python shows them.
     "unfit": pa.list_(pa.string()),
@@ -119,7 +119,8 @@ class TrialTables:
                 columns.append(pa.array(values, kind))
         committed, unfit = self._committed([trial.committed for trial in trials])
         columns.append(pa.array([trial.finished for trial in trials], pa.bool_()))
-        columns.append(pa.array([_rows_differ(outcome) for outcome in outcomes], pa.bool_()))
+        differ = [_rows_differ(trial.outcome) if trial.scenario.is_exactly_once else None for trial in trials]
+        columns.append(pa.array(differ, pa.bool_()))
         columns.append(pa.array(unfit, JUDGEMENT_COLUMNS["unfit"]))
         columns.append(self._input([trial.scenario for trial in trials]))
         columns.append(committed)

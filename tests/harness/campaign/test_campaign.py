@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.dataset
 import pytest
+from msgspec.structs import replace
 
 from harness.campaign.executor import FamilySource, Simulation, load
 from harness.campaign.tables import TrialTables, TriedScenario, verdicts
@@ -18,6 +19,7 @@ from harness.family import NOTHING_DECLARED, FamilyError, load_family
 from harness.history import Row
 from harness.running.outcome import from_line
 from harness.running.runner import OutputUnwritable, run
+from harness.scenario import CheckpointMode
 from harness.seeds import scenario_seed
 from harness.trial import run_scenario, scenario_of
 
@@ -92,6 +94,21 @@ def test_a_row_that_fits_no_schema_is_kept_as_text_beside_the_others(misfit: Any
 
 def simulation_of(source: FamilySource, folder: Path, **options: Any) -> Simulation:
     return Simulation(source, TABLES, **{"run_seed": 7, "families": 1, "folder": folder, **options})
+
+
+@pytest.mark.spark
+def test_rows_of_at_least_once_are_for_python_alone_to_judge(spark: SparkSession) -> None:
+    from harness.campaign.judge import Trials, disagreements
+
+    exactly = tried(0)
+    twice = replace(exactly.scenario, mode=CheckpointMode("at_least_once"))
+    rows = [*exactly.committed, *exactly.committed]
+    trials = [TriedScenario(1, twice, exactly.outcome, rows, True)]
+    batch = TABLES.batch(trials)
+    assert batch.column("rows_differ").to_pylist() == [None]
+    table = spark.createDataFrame(pa.Table.from_batches([batch]))
+    told = pa.Table.from_batches([verdicts(trials, batch)])
+    assert disagreements(spark, [Trials(WORD_COUNT, table, told)]) == []
 
 
 def test_executors_make_of_a_number_what_any_run_makes_of_it(tmp_path: Path) -> None:
