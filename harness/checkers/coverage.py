@@ -7,18 +7,22 @@ Anomalies:
 
 - fault never fired: a (kind, point) of VALID did not strike once.
 - point never passed: no task passed a protocol point.
+- mode never taken: no checkpoint completed in a mode that every family may draw; at-least-once not all may.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from harness.checkers.base import Violation
-from harness.scenario import POINTS, VALID, FaultKind, Point
+from harness.scenario import POINTS, VALID, Barriers, FaultKind, Point
 
 PROPERTY = "coverage"
 FAULT_NEVER_FIRED = "fault never fired"
 POINT_NEVER_PASSED = "point never passed"
+MODE_NEVER_TAKEN = "mode never taken"
+MODES: Final[tuple[Barriers, ...]] = ("aligned", "unaligned")
 
 CAMPAIGN = 10_000
 
@@ -43,4 +47,14 @@ def check_coverage(
         for point in POINTS
         if not passed.get(point)
     ]
+    violations += [
+        Violation(PROPERTY, MODE_NEVER_TAKEN, mode, {"mode": mode})
+        for mode in MODES
+        if not passed.get(mode_point(mode))
+    ]
     return violations
+
+
+def mode_point(barriers: Barriers) -> str:
+    """Return under which name completed checkpoints of a mode are counted beside passed points."""
+    return f"completed {barriers}"

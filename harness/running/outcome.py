@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from harness.checkers import Signature
+from harness.checkers.coverage import mode_point
 from harness.history import ATTEMPT_STARTED, History
 from harness.scenario import KILLS, Scenario
 from harness.verdict import Verdict
@@ -83,6 +84,10 @@ def outcome_of(scenario: Scenario, history: History, verdict: Verdict) -> Outcom
     parallelisms = [
         payload["parallelism"] for _, kind, _, payload in history.events if kind == ATTEMPT_STARTED
     ]
+    points = statistics.points
+    completed = points.get("completed", 0)
+    if completed:
+        points = {**points, mode_point(scenario.checkpoint_mode.barriers): completed}
     return Outcome(
         family=scenario.family,
         generator_version=scenario.generator_version,
@@ -98,7 +103,7 @@ def outcome_of(scenario: Scenario, history: History, verdict: Verdict) -> Outcom
         trace_hash=history.trace_hash,
         steps=statistics.steps,
         attempts=statistics.attempts,
-        checkpoints=statistics.points.get("completed", 0),
+        checkpoints=completed,
         kills=sum(count for (kind, _), count in statistics.coverage.items() if kind in KILLS),
         rescales=sum(map(int.__ne__, parallelisms, parallelisms[1:])),
         records=scenario.record_count(),
@@ -108,7 +113,7 @@ def outcome_of(scenario: Scenario, history: History, verdict: Verdict) -> Outcom
         coverage=coverage,
         planned=planned,
         not_applicable=not_applicable,
-        points=statistics.points,
+        points=points,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
-from harness.checkers.coverage import CAMPAIGN, check_coverage
+from harness.checkers.coverage import CAMPAIGN, MODES, check_coverage, mode_point
 from harness.checkers.determinism import check_determinism
 from harness.checkers.no_leaks import NoLeaks
 from harness.history import History
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LEAKS = NoLeaks()
 ALL_FIRED = {(kind, point): 1 for kind, points in VALID.items() for point in points}
-ALL_PASSED = dict.fromkeys(POINTS, 7)
+ALL_PASSED = dict.fromkeys((*POINTS, *map(mode_point, MODES)), 7)
 
 
 def test_a_finished_run_that_left_nothing_behind_passes(sound_run: Run) -> None:
@@ -74,9 +74,15 @@ def test_a_planned_fault_that_never_struck_fails_a_large_campaign() -> None:
 
 
 def test_a_point_that_nobody_passed_fails_a_large_campaign() -> None:
-    passed = {point: 1 for point in POINTS if point != "aborted"}
+    passed = {**ALL_PASSED, "aborted": 0}
     (violation,) = check_coverage(CAMPAIGN, ALL_FIRED, passed)
     assert (violation.anomaly, violation.where) == ("point never passed", "aborted")
+
+
+def test_a_mode_in_which_nothing_completed_fails_a_large_campaign() -> None:
+    passed = {**ALL_PASSED, mode_point("unaligned"): 0}
+    (violation,) = check_coverage(CAMPAIGN, ALL_FIRED, passed)
+    assert (violation.anomaly, violation.where) == ("mode never taken", "unaligned")
 
 
 def test_a_small_campaign_is_not_asked_for_coverage() -> None:
