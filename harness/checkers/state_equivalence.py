@@ -1,7 +1,8 @@
 """state_equivalence: what a checkpoint holds of each key group is what an undisturbed run holds at that cut.
 
-Timers are state like any other. Where event time decides what is in the state, two runs are compared only
-if it had come equally far in both: a restored job begins from no watermark, and may be behind for a while.
+Timers are state like any other. So is broadcast state, whose copies in all subtasks are compared as one.
+Where event time decides what is in the state, two runs are compared only if it had come equally far in both:
+a restored job begins from no watermark, and may be behind for a while.
 
 - missing entry: the undisturbed run holds something for a key, and the checkpoint nothing.
 - surplus entry: the checkpoint holds something for a key, and the undisturbed run nothing.
