@@ -1,7 +1,7 @@
 """engine/README.md lists what PyFlink has and the engine lacks, all of it and nothing else.
 
-What only hands objects to Java (``get_java_function`` and the like) is left out, and what a class lacks is not
-told again of the classes that inherit from it.
+What only hands objects to Java (``get_java_function`` and the like) is left out, and what a class lacks is
+not told again of the classes that inherit from it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FOR_JAVA = re.compile(r"java|get_transformer")
 def lacks_of(name: str) -> set[str]:
     """The public members of PyFlink's class that ours does not have."""
     ours = getattr(engine, name)
-    members = {member for member in PYFLINK[name] if not hasattr(ours, member) and not FOR_JAVA.search(member)}
+    members = {each for each in PYFLINK[name] if not hasattr(ours, each) and not FOR_JAVA.search(each)}
     inherited = (base.__name__ for base in ours.__mro__[1:] if base.__name__ in PYFLINK)
     return members.difference(*(PYFLINK[base] for base in inherited))
 
