@@ -1,0 +1,154 @@
+"""What an operator is told at the end of a job: runs one on the local runtime, ends it as the vector says.
+
+The engine's ``finish`` is Flink's ``endInput`` and ``finish`` in one call, which nothing comes between.
+"""
+
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from engine.configuration import Configuration
+from engine.connectors.source import Source, SplitReader
+from engine.elements import MAX_WATERMARK, Record, Watermark
+from engine.environment import StreamExecutionEnvironment
+from engine.functions import KeyedProcessFunction
+from engine.operators.process import TimedProcessOperator
+from engine.state.snapshot import OperatorSnapshot
+from engine.types import Types
+from engine.watermarks.generators import WatermarkGenerator, WatermarkOutput
+from engine.watermarks.strategy import WatermarkStrategy
+
+SECONDS = 20
+PAUSE_SECONDS = 0.001
+ENDS = {"stop with savepoint, drain": True, "stop with savepoint, no drain": False, "cancel": None}
+
+
+class Endless(Source):
+    """Two events, and then what is filtered out, but no end."""
+
+    EVENTS = (("e", 10), ("w", 20))
+
+    def splits(self) -> list[str]:
+        return ["events"]
+
+    def open_split(self, split: str, position: Any | None) -> SplitReader:
+        return EndlessReader(position or 0)
+
+
+class EndlessReader(SplitReader):
+    exhausted = False
+
+    def __init__(self, position: int) -> None:
+        self.begun = position
+
+    @property
+    def position(self) -> int:
+        return self.begun
+
+    def read(self, limit: int) -> list[Record]:
+        if self.begun < len(Endless.EVENTS):
+            event = Endless.EVENTS[self.begun]
+            self.begun += 1
+            return [(event, event[1])]
+        time.sleep(PAUSE_SECONDS)
+        return [(("nothing", 20), 20)]
+
+    def close(self) -> None:
+        pass
+
+
+class Told(WatermarkGenerator):
+    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+        if event[0] == "w":
+            output.emit_watermark(Watermark(event[1]))
+
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        pass
+
+
+class OneTimer(KeyedProcessFunction):
+    def __init__(self, calls: list[str]) -> None:
+        self.calls = calls
+
+    def __deepcopy__(self, memo: object) -> "OneTimer":
+        return self
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        if value[0] == "e":
+            ctx.timer_service().register_event_time_timer(1000)
+        return iter(())
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Any]:
+        self.calls.append(f"timer {timestamp}")
+        return iter(())
+
+
+class Recording(TimedProcessOperator):
+    """Writes down each call behind watermark 20, and lets the engine's operator do what it does."""
+
+    def __init__(self, calls: list[str], begun: threading.Event) -> None:
+        super().__init__(OneTimer(calls), lambda event: "key", Types.STRING())
+        self.calls = calls
+        self.begun = begun
+
+    def process_watermark(self, timestamp: int) -> list[Record]:
+        if timestamp == MAX_WATERMARK:
+            self.calls.append("processWatermark MAX")
+        records = super().process_watermark(timestamp)
+        if timestamp == 20:
+            self.calls.clear()
+            self.begun.set()
+        return records
+
+    def finish(self) -> list[Record]:
+        self.calls.extend(["endInput", "finish"])
+        return super().finish()
+
+    def prepare_snapshot(self, checkpoint_id: int) -> list[Record]:
+        self.calls.append("prepareSnapshotPreBarrier")
+        return super().prepare_snapshot(checkpoint_id)
+
+    def snapshot(self, checkpoint_id: int, timestamp_ms: int) -> OperatorSnapshot | None:
+        self.calls.append("snapshotState")
+        return super().snapshot(checkpoint_id, timestamp_ms)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        self.calls.append("notifyCheckpointComplete")
+        super().notify_checkpoint_complete(checkpoint_id)
+
+    def close(self) -> None:
+        self.calls.append("close")
+        super().close()
+
+
+def lifecycle(given: dict[str, Any]) -> dict[str, Any]:
+    drains = ENDS[given["mode"]]
+    # No checkpoint of the interval comes between.
+    options = {
+        "execution.checkpointing.interval": "1 h",
+        "pipeline.buffer-records": 1,
+        "restart-strategy.type": "none",
+    }
+    environment = StreamExecutionEnvironment.get_execution_environment(Configuration.from_mapping(options))
+    strategy = WatermarkStrategy.for_generator(lambda context: Told())
+    calls: list[str] = []
+    begun = threading.Event()
+    events = environment.from_source(Endless(), strategy, "events").filter(
+        lambda event: event[0] != "nothing"
+    )
+    keyed = events.key_by(lambda event: "key", Types.STRING())
+    keyed._transform("recording", lambda: Recording(calls, begun), None)
+    client = environment.execute_async("lifecycle")
+    assert begun.wait(SECONDS), "watermark 20 never came"
+    with tempfile.TemporaryDirectory() as folder:
+        if drains is None:
+            client.cancel().result(SECONDS)
+        else:
+            client.stop_with_savepoint(drains, folder).result(SECONDS)
+        client.get_job_execution_result().exception(SECONDS)
+    return {"calls_after_watermark_20": calls}
+
+
+ADAPTERS = {"lifecycle": lifecycle}
