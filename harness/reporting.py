@@ -25,7 +25,7 @@ from harness.checkers.coverage import CAMPAIGN, POINT_NEVER_PASSED, check_covera
 from harness.checkers.determinism import PROPERTY as DETERMINISM
 from harness.errors import line_of
 from harness.explanation.decisions import Takes
-from harness.explanation.wording import columns_of, fault_text
+from harness.explanation.wording import columns_of, fault_text, operation_text
 from harness.failures import FailureCase
 from harness.known import KnownSignature, find_known
 from harness.running.runner import OutputUnwritable, RunResult
@@ -258,7 +258,10 @@ def failure_of(case: FailureCase) -> Failure:
             runs=shrunk.runs,
         ),
         records=records,
-        faults=tuple(fault_text(fault) for fault in scenario.faults),
+        faults=(
+            *(fault_text(fault) for fault in scenario.faults),
+            *(operation_text(operation) for operation in scenario.asked),
+        ),
         takes="" if case.takes is None else case.takes.sentence,
         decisions=() if case.takes is None else _decisions(case.takes),
         columns=columns_of(case.family.row_schema),

@@ -80,6 +80,8 @@ def replay_command(subject: str, family: str | None, trace: bool, system: str, a
     print(wording.scenario_text(scenario))
     for fault in scenario.faults:
         print(f"  {wording.fault_text(fault)}")
+    for operation in scenario.asked:
+        print(f"  {wording.operation_text(operation)}")
     for line in violation_lines(trial.verdict.violations):
         print(line)
     print(

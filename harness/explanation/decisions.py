@@ -18,10 +18,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from harness.checkers import Signature
-from harness.explanation.wording import change_text, choice_text, fault_text, priority_text
+from harness.explanation.wording import change_text, choice_text, fault_text, operation_text, priority_text
 from harness.scenario import Scenario, Schedule
 from reports.text import counted
 
@@ -113,6 +114,9 @@ def decisions_of(scenario: Scenario) -> Iterator[Decision]:
             staying = replace(fault, rescale_to=0)
             text = f"that the job then runs with parallelism {fault.rescale_to}"
             yield Decision(text, replace(scenario, faults=(*before, staying, *after)))
+    for index, operation in enumerate(scenario.asked):
+        rest = (*scenario.asked[:index], *scenario.asked[index + 1 :])
+        yield Decision(operation_text(operation), replace(scenario, operations=rest or UNSET))
     for text, schedule in _of_schedule(scenario.schedule):
         yield Decision(text, replace(scenario, schedule=schedule))
 

@@ -122,6 +122,12 @@ def _event(event: Event) -> Iterator[Line]:
         case kinds.ERROR:
             where = f"{payload['type']} in {payload['function']}: {payload['text']}"
             yield step, str(subject), "ERROR", where
+        case kinds.SAVEPOINT_COMPLETED:
+            yield step, JOB, "completes", f"savepoint {subject}"
+        case kinds.JOB_STOPPED:
+            yield step, JOB, "stops", "with a savepoint, to be started again from there"
+        case kinds.STOP_FAILED:
+            yield step, JOB, "FAILED", f"to stop with a savepoint: {payload['reason']}"
         case kinds.JOB_FINISHED:
             yield step, JOB, "finished", ""
         case kinds.JOB_FAILED:

@@ -26,7 +26,7 @@ from engine.messages import (
     DECLINED_SUBSUMED,
 )
 from harness.family import family_names
-from harness.scenario import ANY_TASK, Fault, Scenario
+from harness.scenario import ANY_TASK, Fault, Operation, Scenario
 
 SIMULATED: Final = "simulated"
 """The system that a command means if it names none."""
@@ -98,6 +98,27 @@ def fault_text(fault: Fault) -> str:
     return ", ".join(parts)
 
 
+def operation_text(operation: Operation) -> str:
+    """`stop with a savepoint at completed, checkpoint 2, then run with parallelism 3 on rocksdb`."""
+    what = "stop with a savepoint" if operation.kind == "stop" else "take a savepoint"
+    parts = [f"{what} at {operation.point.replace('_', ' ')}"]
+    if operation.task != ANY_TASK:
+        parts[0] += f" of {operation.task}"
+    if operation.checkpoint:
+        parts.append(f"checkpoint {operation.checkpoint}")
+    if operation.occurrence > 1:
+        parts.append(f"{ordinal(operation.occurrence)} time")
+    if operation.after:
+        parts.append(f"{steps(operation.after)} later")
+    if operation.parallelism or operation.state_backend:
+        how = f" with parallelism {operation.parallelism}" if operation.parallelism else ""
+        where = f" on {operation.state_backend}" if operation.state_backend else ""
+        parts.append(f"then run{how}{where}")
+    if operation.claims:
+        parts.append("which the job may delete")
+    return ", ".join(parts)
+
+
 def choice_text(step: int, label: str) -> str:
     """`at step 12, before its turn: count-0 takes what is next on its channel 1`; see `Action.label`."""
     verb, _, rest = label.partition(" ")
@@ -148,7 +169,7 @@ def scenario_text(scenario: Scenario) -> str:
         f"{name} of {scenario.family}: {count} record{'' if count == 1 else 's'} in {len(scenario.records)}"
         f" split{'' if len(scenario.records) == 1 else 's'}, parallelism {scenario.parallelism},"
         f" {len(scenario.faults)} fault{'' if len(scenario.faults) == 1 else 's'},"
-        f" {scenario.schedule.kind} schedule"
+        f" {_asked_text(scenario)}{scenario.schedule.kind} schedule"
     )
 
 
@@ -183,3 +204,8 @@ def columns_of(schema: str) -> tuple[str, ...]:
                 quoted = column.startswith("`")
                 names.append(column.split("`")[1] if quoted else column.split()[0].rstrip(":"))
     return tuple(names)
+
+
+def _asked_text(scenario: Scenario) -> str:
+    count = len(scenario.asked)
+    return f"{count} request{'' if count == 1 else 's'}, " if count else ""

@@ -90,6 +90,10 @@ def cost_of(scenario: Scenario) -> int:
     """Return the one number that shrinking lowers."""
     values = {value for records in scenario.records.values() for _, value in records}
     parts = 6 * len(scenario.faults) + 3 * scenario.record_count() + len(values) + len(scenario.records)
+    parts += 6 * len(scenario.asked) + sum(
+        (operation.parallelism > 0) + (operation.state_backend is not None) + operation.claims
+        for operation in scenario.asked
+    )
     parts += UNREADABLE_FAULT_PARTS * max(0, len(scenario.faults) - READABLE.faults)
     parts += 2 * sum(scenario.parallelisms())
     parts += sum(1 for name, plain in PLAIN_SETTINGS.items() if getattr(scenario, name) != plain)
@@ -98,6 +102,7 @@ def cost_of(scenario: Scenario) -> int:
     numbers = _magnitude(scenario.max_parallelism - PLAIN_MAX_PARALLELISM)
     numbers += _magnitude(scenario.checkpoint_interval_ms)
     numbers += sum(_cost_of_fault(fault) for fault in scenario.faults)
+    numbers += sum(_magnitude(each.after) + _magnitude(each.occurrence - 1) for each in scenario.asked)
     schedule = scenario.schedule
     if schedule.kind == "uniform":
         parts += UNIFORM_PARTS
@@ -246,6 +251,25 @@ def schedules(scenario: Scenario) -> Iterator[Scenario]:
         # The draw between equals, with which the others work, stays.
         rest = {each: priority for each, priority in schedule.priorities.items() if each != action}
         yield replace(scenario, schedule=replace(schedule, priorities=rest))
+
+
+def fewer_operations(scenario: Scenario) -> Iterator[Scenario]:
+    """Yield the scenario with nothing asked of the job, with all but one request, and with plainer ones."""
+    asked = scenario.asked
+    if not asked:
+        return
+    yield replace(scenario, operations=UNSET)
+    for index, operation in enumerate(asked):
+        if len(asked) > 1:
+            yield replace(scenario, operations=(*asked[:index], *asked[index + 1 :]))
+        for plainer in (
+            replace(operation, after=0),
+            replace(operation, after=operation.after // 2),
+            replace(operation, parallelism=0, state_backend=None, claims=False),
+            replace(operation, occurrence=max(1, operation.occurrence // 2)),
+        ):
+            if plainer != operation:
+                yield replace(scenario, operations=(*asked[:index], plainer, *asked[index + 1 :]))
 
 
 def fault_subsets(scenario: Scenario) -> Iterator[Scenario]:

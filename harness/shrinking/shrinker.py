@@ -36,6 +36,7 @@ from harness.shrinking.reductions import (
     draws_steps,
     earlier_checkpoints,
     fault_subsets,
+    fewer_operations,
     fewer_subtasks,
     is_readable,
     listed_records,
@@ -176,6 +177,7 @@ class _Search:
             self._all(partial(plainer_values, found=self._found))
             self._all(plainer_settings)
             self._all(plainer_faults)
+            self._all(fewer_operations)
             self._leave_out_choices()
             self._first(slower_sources, seeds=1)
             self._first(earlier_checkpoints)

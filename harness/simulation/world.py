@@ -127,9 +127,8 @@ class World:
         self._labels: list[str] = []
         self._passed: list[str] = []
         self.operations = Operations(self, scenario)
-        self._watched: Container[str] = POINTS if self._tracing else self._faults.kills
-        if self.operations.waiting:
-            self._watched = POINTS
+        watches_all = self._tracing or self.operations.waiting
+        self._watched: Container[str] = POINTS if watches_all else self._faults.kills
         self.watches_elements = ELEMENT in self._watched
         self._over = False
 

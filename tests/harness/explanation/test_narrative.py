@@ -48,6 +48,9 @@ def test_every_kind_of_event_is_told() -> None:
     history.leak(9, "open transaction", "u")
     history.budget_exhausted(10)
     history.job_failed(11, "gave up")
+    history.savepoint_completed(11, 3, "1.1")
+    history.stop_failed(11, "a reason")
+    history.job_stopped(11)
     history.job_finished(12)
     told = {kind for _, kind, _, _ in history.events}
     # No system records a trigger; the trace has it.
