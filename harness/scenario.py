@@ -33,6 +33,7 @@ FaultKind: TypeAlias = Literal[
     "kill_task",
     "kill_all",
     "kill_process",
+    "kill_master",
     "lose_message",
     "delay_message",
     "duplicate_message",
@@ -91,7 +92,7 @@ COORDINATOR_POINTS: Final[frozenset[Point]] = frozenset({"triggered", "metadata_
 
 TASK_POINTS: Final[tuple[Point, ...]] = tuple(point for point in POINTS if point not in COORDINATOR_POINTS)
 
-KILLS: Final[frozenset[FaultKind]] = frozenset({"kill_task", "kill_all", "kill_process"})
+KILLS: Final[frozenset[FaultKind]] = frozenset({"kill_task", "kill_all", "kill_process", "kill_master"})
 MESSAGE_FAULTS: Final[frozenset[FaultKind]] = frozenset(
     {"lose_message", "delay_message", "duplicate_message"}
 )
@@ -103,6 +104,7 @@ VALID: Final[dict[FaultKind, tuple[Point, ...]]] = {
     "kill_task": TASK_POINTS,
     "kill_all": POINTS,
     "kill_process": POINTS,
+    "kill_master": POINTS,
     "lose_message": ("triggered", "acknowledged", "notified"),
     "delay_message": ("triggered", "acknowledged", "notified"),
     "duplicate_message": ("triggered", "acknowledged", "notified"),

@@ -56,11 +56,21 @@ from engine.job.master import JobMaster, JobState
 from engine.job.restart import Chance, restart_strategy
 from engine.messages import AttemptId, Send
 from engine.protocol_points import COMPLETED, COORDINATOR, TRIGGERED, Probe
-from engine.runtime.recovery import RecoverableStorage, Recovered, discard_checkpoint, retire, sweep
+from engine.runtime.recovery import (
+    RecoverableStorage,
+    Recovered,
+    Superseded,
+    discard_checkpoint,
+    is_claimed_by,
+    retire,
+    sweep,
+)
 from engine.runtime.requests import JobRequest, RequestDesk, Respond, publish_metadata
 from engine.runtime.result import JobCancelled, JobExecutionFailed, JobExecutionResult
 from engine.runtime.starting_point import STARTING_POINT
 from engine.task.events import DiscardSnapshot, HoldSnapshot, StartTaskTimer, StoreSnapshot
+
+TAKEN_OVER: Final = "another process has taken job {!r} over"
 
 
 class JobDriver(ABC):
@@ -198,13 +208,26 @@ class JobDriver(ABC):
             stopped_with=self.desk.stopped_with,
         )
 
+    @property
+    def is_superseded(self) -> bool:
+        """Whether another process has claimed the job, so that nothing of it is ours any more."""
+        return not is_claimed_by(self.storage, self._recovered.incarnation)
+
+    def check_claim(self) -> None:
+        """Raise Superseded where another process has claimed the job."""
+        if self.is_superseded:
+            raise Superseded(TAKEN_OVER.format(self.graph.name))
+
     def publish(self, metadata: CheckpointMetadata) -> None:
         """Make a checkpoint complete; raises OSError, and then it is certainly not there."""
+        self.check_claim()
         begins_from = self.desk.starting_point(metadata)
         publish_metadata(self.storage, metadata, begins_from, self._recovered.starting_point)
 
     def forget_checkpoints(self, outcome: JobOutcome) -> None:
-        """Delete what is not to outlive the job."""
+        """Delete what is not to outlive the job, unless it is another process's by now."""
+        if self.is_superseded:
+            return
         if outcome is JobOutcome.FINISHED:
             if self.master.coordinator.stopped_with is not None:
                 sweep(self.storage, (), self._recovered.starting_point.spared)
@@ -240,6 +263,7 @@ class JobDriver(ABC):
         self.attempts += 1
         self.attempt_started(effect)
         try:
+            self.check_claim()
             graph = self.graph = fit_max_parallelism(self.job_graph(), effect.restored)
             layout = layout_of(graph)
             begin_with = self.read_checkpoint(graph, layout, effect.restored)
@@ -269,6 +293,9 @@ class JobDriver(ABC):
             self._former = ()
 
     def _discard_checkpoint(self, effect: DiscardCheckpoint) -> None:
+        if self.is_superseded:
+            # The id may be another process's by now.
+            return
         claimed = self._recovered.claimed
         if claimed and effect.checkpoint_id == self._recovered.checkpoints[0].checkpoint_id:
             for path in claimed:

@@ -3,7 +3,8 @@
 The directory alone decides: no other memory of the job survives its process.
 
 - ``incarnation-<n>``: created exclusively by each process at its start, so that no two attempts of the job
-  ever share a name; older markers are deleted.
+  ever share a name; older markers are deleted. So a process that finds its own gone has been taken for dead:
+  another one runs the job, and whatever the first would publish, deploy or delete from then on is refused.
 - ``chk-<n>/_metadata``: checkpoint n is complete. It is deleted first when the checkpoint is discarded, so
   that a half-deleted checkpoint is none.
 - ``finished``: the job has finished. It is written before the checkpoints are deleted, so that a restart in
@@ -48,6 +49,10 @@ _SHARED_FILE: Final = re.compile(re.escape(SHARED) + r"chk-(0|[1-9][0-9]*)\..+")
 _MARKER: Final = re.compile(INCARNATION + "([1-9][0-9]*)")
 
 
+class Superseded(OSError):
+    """Another process has claimed the job since this one did. The message is one line."""
+
+
 class RecoverableStorage(Protocol):
     """The part of a checkpoint storage that recovery needs; paths are relative to the job's directory."""
 
@@ -57,6 +62,10 @@ class RecoverableStorage(Protocol):
 
     def list(self, prefix: str) -> list[str]:
         """All files under a prefix, sorted."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file."""
         ...
 
     def publish(self, path: str, data: bytes) -> None:
@@ -249,6 +258,11 @@ def files_of(metadata: CheckpointMetadata) -> set[str]:
         if subtask.handle is not None
         for path in subtask.handle.paths
     }
+
+
+def is_claimed_by(storage: RecoverableStorage, incarnation: int) -> bool:
+    """Whether the job is still that process's own."""
+    return storage.exists(f"{INCARNATION}{incarnation}")
 
 
 def _claim(storage: RecoverableStorage, paths: list[str], above: int) -> int:

@@ -85,6 +85,10 @@ class CheckpointStorage(Protocol):
         """Give the paths of all files that begin with ``prefix``, sorted."""
         ...
 
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file."""
+        ...
+
     def create_exclusive(self, path: str) -> bool:
         """Create an empty file durably; False where it exists already."""
         ...
@@ -202,6 +206,10 @@ class LocalCheckpointStorage:
             raise _failure("folder", self.root, "cannot be listed", error) from error
         paths.sort()
         return paths
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file."""
+        return os.path.exists(self._resolve(path))
 
     def create_exclusive(self, path: str) -> bool:
         """Create the file or find that it exists."""
@@ -333,6 +341,10 @@ class MemoryCheckpointStorage:
         if outside is not None:
             return outside.list(prefix)
         return sorted([path for path in list(self._files) if path.startswith(prefix)])
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file."""
+        return path in self._files
 
     def create_exclusive(self, path: str) -> bool:
         """Keep an empty file, unless there is one."""

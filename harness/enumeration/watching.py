@@ -45,9 +45,9 @@ class WatchedWorld(World):
         self._counts[key] += 1
         self.passages.append(Passage(is_kill, cast(Point, point), task, checkpoint_id, self._counts[key]))
 
-    def _fired(self, fault: Fault, task: str) -> None:
+    def fired(self, fault: Fault, task: str) -> None:
         self.struck.append((fault, len(self.passages) - 1))
-        super()._fired(fault, task)
+        super().fired(fault, task)
 
 
 def watched_run(family: Family, scenario: Scenario) -> tuple[History, list[Passage], list[tuple[Fault, int]]]:

@@ -34,6 +34,7 @@ _DONE_TO: Final = {
     "kill_task": "{task} was killed",
     "kill_all": "all tasks were killed",
     "kill_process": "the process was killed",
+    "kill_master": "the job master was killed",
     "lose_message": "a message was lost",
     "delay_message": "a message was delayed",
     "duplicate_message": "a message was sent twice",

@@ -48,6 +48,7 @@ _VERBS: Final = {
     "kill_task": "kill",
     "kill_all": "kill all tasks",
     "kill_process": "kill the process",
+    "kill_master": "kill the job master",
     "lose_message": "lose the message",
     "delay_message": "delay the message",
     "duplicate_message": "send the message twice",

@@ -6,9 +6,10 @@ The rules this package lives by:
   origin names the issue. It never raises an error just to be found: what it breaks must be seen.
 - Each names the guarantee it breaks. One that nothing finds is a hole in the harness, and is closed there.
 - Mutants wrap the engine's methods instead of repeating them: a change of the engine changes them, too.
-- One module a theme: alignment, tasks, completion, recovery, redistribution, in_flight (unaligned barriers,
-  and counted ones), connected (operators with two inputs), sources, state, sharing (files that several
-  checkpoints have), savepoints, timers, sinks, other_sinks (besides two-phase commit).
+- One module a theme: alignment, tasks, completion, recovery, masters (who die alone), redistribution,
+  in_flight (unaligned barriers, and counted ones), connected (operators with two inputs), sources, state,
+  sharing (files that several checkpoints have), savepoints, timers, sinks, other_sinks (besides two-phase
+  commit).
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ THEMES: Final = (
     "tasks",
     "completion",
     "recovery",
+    "masters",
     "redistribution",
     "in_flight",
     "connected",

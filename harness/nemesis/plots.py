@@ -274,6 +274,20 @@ def _kill_while_metadata_is_written(chance: Chance, stage: Stage) -> list[Fault]
     return faults
 
 
+def _master_dies_over_metadata(chance: Chance, stage: Stage) -> list[Fault]:
+    """What it was writing may come when another runs the job, and a third one asks what is complete."""
+    checkpoint = _checkpoint(chance, stage)
+    faults = [
+        Fault("kill_master", "acknowledged", ANY_TASK, checkpoint, len(stage.tasks), chance.integer(1, 6))
+    ]
+    if chance.chance(0.8):
+        point: Point = chance.choice(("restored", "barrier_received", "element", "triggered"))
+        kind: FaultKind = "kill_process" if chance.chance(0.6) else "kill_master"
+        later = chance.integer(0, 2 * stage.checkpoint_steps)
+        faults.append(Fault(kind, point, ANY_TASK, 0, _soon(chance, stage, point), later))
+    return faults
+
+
 def _soon(chance: Chance, stage: Stage, point: Point) -> int:
     """Return a pass of the point by the second attempt, or a little later."""
     if point == "restored":
@@ -340,6 +354,7 @@ _PLOTS: Final[tuple[tuple[Plot, int], ...]] = (
     (_trigger_goes_astray, 2),
     (_commit_answers_with_an_error, 2),
     (_kill_while_metadata_is_written, 2),
+    (_master_dies_over_metadata, 2),
     (_end_is_not_heard_by_all, 2),
     (_acknowledgement_comes_twice, 1),
     (_kill_between_checkpoints, 1),

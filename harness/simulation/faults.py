@@ -21,6 +21,10 @@ class ProcessKilled(BaseException):
     """The whole process dies here: the job master and all tasks."""
 
 
+class MasterKilled(BaseException):
+    """The job master dies here; its tasks outlive it."""
+
+
 Wanted = TypeVar("Wanted", Fault, Operation)
 
 

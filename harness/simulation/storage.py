@@ -56,6 +56,10 @@ class SimulatedStorage:
         """Delete a file; one that is not there is fine."""
         self.files.pop(path, None)
 
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file."""
+        return path in self.files
+
     def create_exclusive(self, path: str) -> bool:
         """Create an empty file; False where it exists."""
         if path in self.files:

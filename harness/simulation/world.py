@@ -28,13 +28,12 @@ import msgspec
 
 from engine.environment import StreamExecutionEnvironment
 from engine.graph import JobGraph
-from engine.job.events import StartJob
 from engine.messages import TO_TASK
 from engine.protocol_points import ELEMENT, POINTS
 from engine.task.task import Task
 from harness.family import Family
 from harness.history import History
-from harness.scenario import Fault, FaultKind, Scenario
+from harness.scenario import COORDINATOR_POINTS, Fault, FaultKind, Scenario
 from harness.simulation.account import Account
 from harness.simulation.actions import CLASS_INDEX, Action, Slot
 from harness.simulation.clock import Clock
@@ -45,13 +44,15 @@ from harness.simulation.external import (
     Transaction,
     TransactionalSystem,
 )
-from harness.simulation.faults import Faults, Killed, ProcessKilled
+from harness.simulation.faults import Faults, MasterKilled, ProcessKilled
 from harness.simulation.operations import Operations
+from harness.simulation.outliving import Outliving
 from harness.simulation.process import SimulatedProcess
 from harness.simulation.rest import look_for_leaks
 from harness.simulation.schedule import NO_DRAWS, Chooser, FairChooser, chooser_of
 from harness.simulation.settings import simulated_settings
 from harness.simulation.storage import SimulatedStorage
+from harness.simulation.striking import strike
 from harness.simulation.tracing import NO_TRACER, Tracer
 
 _TIMER = CLASS_INDEX["timer"]
@@ -86,6 +87,7 @@ class World:
         "keyed_parallelism",
         "operations",
         "other_faults",
+        "outliving",
         "pending",
         "process",
         "scenario",
@@ -110,6 +112,7 @@ class World:
         self._log = SimulatedLog(scenario.records)
         self.account = Account(self.history, self.clock, self._log, tracer)
         self.process: SimulatedProcess | None = None
+        self.outliving = Outliving(self)
         self._slots: list[Slot] = []
         self._slots_are_stale = False
         self.tracer = tracer
@@ -146,8 +149,7 @@ class World:
     def _perform_all(self) -> None:
         """One action a step.
 
-        What need not be looked at in every step hides behind one number, ``_attention``: the end, the step
-        budget, the schedule's horizon, what is due later, slots that are out of date.
+        The end, the budget, the horizon, what is due, and stale slots hide behind one number, ``_attention``.
         """
         clock = self.clock
         pending = self.pending
@@ -163,7 +165,7 @@ class World:
             if now >= self._attention:
                 if not self._attend():
                     return
-                process = self.process
+                process = self.outliving if self.outliving.processes else self.process
                 slots = self._slots
                 count = len(slots)
                 chooser = self._chooser
@@ -204,7 +206,9 @@ class World:
                 if tracing:
                     self.tracer.after(step)
             except ProcessKilled:
-                self._process_died()
+                self.process_died()
+            except MasterKilled:
+                self.master_died()
             except Exception as error:
                 self._machine_error(labels[-1], error)
 
@@ -266,6 +270,7 @@ class World:
         self._slots = [] if process is None else process.slots()
         if self._slots and self._tracing:
             self.tracer.tasks(list(process.tasks.values()))  # type: ignore[union-attr]
+        self._slots += self.outliving.slots()
 
     def add(self, class_index: int, label: str, perform: Callable[[Any], None], argument: Any) -> None:
         """Something may happen from now on."""
@@ -293,7 +298,9 @@ class World:
         self.operations.look(point, task, checkpoint_id)
         fault = self._faults.kill_at(point, task, checkpoint_id)
         if fault is not None:
-            if fault.after:
+            # A task goes on with what it does while the master dies.
+            waits = fault.kind == "kill_master" and point not in COORDINATOR_POINTS
+            if fault.after or waits:
                 self.add_later(self.clock.now + fault.after, _TIMER, "", self._strike, (fault, task))
             else:
                 self._strike((fault, task))
@@ -306,49 +313,23 @@ class World:
             return None
         fault = self._faults.other_at(point, task, checkpoint_id)
         if fault is not None:
-            self._fired(fault, task)
+            self.fired(fault, task)
         return fault
 
     def _commit_fault(self) -> FaultKind | None:
-        process = self.process
-        task = None if process is None else process.current_task
+        task = self.outliving.running_task()
         fault = None if task is None else self.fault_at("committing", task.name, 0)
         return None if fault is None else fault.kind
 
     def _transaction_seen(self, transaction: Transaction) -> None:
-        process = self.process
-        task = None if process is None else process.current_task
+        task = self.outliving.running_task()
         if task is not None:
             self.tracer.visible(self.clock.step, task.name, transaction)
 
     def _strike(self, argument: tuple[Fault, str]) -> None:
-        """A kill strikes: inside the machine that runs, if it is that one, else from outside."""
-        fault, name = argument
-        process = self.process
-        if process is None:
-            return
-        if fault.rescale_to:
-            self.keyed_parallelism = fault.rescale_to
-        if fault.kind == "kill_process":
-            self._fired(fault, name)
-            if not fault.after:
-                raise ProcessKilled
-            self._process_died()
-            return
-        victims = [task for task in process.tasks.values() if fault.kind == "kill_all" or task.name == name]
-        running = process.current_task
-        # A task that is closing is none of the attempt's any more, and can die nevertheless.
-        is_closing = running is not None and not process.is_current(running)
-        if not victims and not is_closing:
-            return
-        self._fired(fault, name)
-        for task in victims:
-            if task is not running:
-                process.kill(task)
-        if is_closing or running in victims:
-            raise Killed
+        strike(self, *argument)
 
-    def _fired(self, fault: Fault, task: str) -> None:
+    def fired(self, fault: Fault, task: str) -> None:
         self.history.fault_fired(self.clock.step, fault.kind, fault.point, task)
         coverage = self.history.statistics.coverage
         key = (fault.kind, fault.point)
@@ -364,19 +345,30 @@ class World:
             for metadata in recovered.checkpoints:
                 self.account.checkpoint_found(metadata)
             self.process = SimulatedProcess(self, self.build_graph(), recovered)
-            self.process.master_event(StartJob())
+            self.outliving.make_way()
         except ProcessKilled:
-            self._process_died()
+            self.process_died()
+        except MasterKilled:
+            self.master_died()
         except Exception as error:
             self._machine_error("recovery", error)
 
-    def _process_died(self) -> None:
+    def process_died(self) -> None:
         """Everything in memory is gone. Messages stay on the network; writes under way land or do not."""
         process = self.process
         assert process is not None
-        for task in process.tasks.values():
-            self.account.task_failed(task, "its process was killed", injected=True)
+        for each in (*process.tasks.values(), *[task for _, task in self.outliving.tasks()]):
+            self.account.task_failed(each, "its process was killed", injected=True)
         self._end_process()
+
+    def master_died(self) -> None:
+        """Its tasks live on, and its metadata may yet reach the storage."""
+        process, self.process = self.process, None
+        assert process is not None
+        self.outliving.take(process)
+        self.renew_slots()
+        self._forget(lambda action: action.perform in (process.master_event, process.published))
+        self._start_again()
 
     def job_stopped(self) -> None:
         """The job ended with a savepoint: it is started again from there, by a new process."""
@@ -387,21 +379,26 @@ class World:
         process, self.process = self.process, None
         assert process is not None
         self.renew_slots()
-        dead = (process, self)
+        dead = (process, self, self.outliving, *self.outliving.processes)
+        self.outliving.clear()
         for action in self.writes_under_way():
             if zlib.crc32(action.label.encode()) & 1:
                 process.land(action)
-        self.pending[:] = [
-            action
-            for action in self.pending
-            if action.perform == self.deliver or getattr(action.perform, "__self__", None) not in dead
-        ]
-        self._later = [
-            entry
-            for entry in self._later
-            if not entry[2].label or getattr(entry[2].perform, "__self__", None) is not process
-        ]
+
+        def dies(action: Action) -> bool:
+            # Messages are on their way, and what has no label is a fault.
+            stays = not action.label or action.perform == self.deliver
+            return not stays and getattr(action.perform, "__self__", None) in dead
+
+        self._forget(dies)
+        self._start_again()
+
+    def _forget(self, is_gone: Callable[[Action], bool]) -> None:
+        self.pending[:] = [action for action in self.pending if not is_gone(action)]
+        self._later = [entry for entry in self._later if not is_gone(entry[2])]
         heapq.heapify(self._later)
+
+    def _start_again(self) -> None:
         due = self.clock.now + self.scenario.restart_delay_ms + 1
         self.add_later(due, _TIMER, "timer process", self._start_process, None)
 
@@ -427,9 +424,12 @@ class World:
     def deliver(self, message: Any) -> None:
         """A message arrives, if anybody is there."""
         process = self.process
+        is_to_task = type(message) in TO_TASK
+        if is_to_task and self.outliving.processes and self.outliving.receives(message):
+            return
         if process is None:
             return
-        if type(message) in TO_TASK:
+        if is_to_task:
             task = process.tasks.get(message.task)
             if task is not None:
                 process.task_event(task, message)
@@ -438,10 +438,9 @@ class World:
 
     def lost(self, class_index: int, label: str, message: Any) -> None:
         """A message will never arrive."""
+        step = self.clock.step
         if self._tracing:
-            self.tracer.lost(
-                self.clock.step, Action(class_index, label, self.deliver, message, self.clock.step)
-            )
+            self.tracer.lost(step, Action(class_index, label, self.deliver, message, step))
 
     # The end.
 

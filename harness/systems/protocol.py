@@ -29,6 +29,8 @@ class Capability(StrEnum):
     KILL_TASK = "kill_task"
     KILL_ALL = "kill_all"
     KILL_PROCESS = "kill_process"
+    KILL_MASTER = "kill_master"
+    """The job master dies alone, and its tasks outlive it."""
     MESSAGE_FAULTS = "message_faults"
     WRITE_FAULTS = "write_faults"
     COMMIT_ERRORS = "commit_errors"
@@ -49,6 +51,7 @@ NEEDED: Final[dict[FaultKind, Capability]] = {
     "kill_task": Capability.KILL_TASK,
     "kill_all": Capability.KILL_ALL,
     "kill_process": Capability.KILL_PROCESS,
+    "kill_master": Capability.KILL_MASTER,
     **dict.fromkeys(sorted(MESSAGE_FAULTS), Capability.MESSAGE_FAULTS),
     **dict.fromkeys(sorted(WRITE_FAULTS), Capability.WRITE_FAULTS),
     "fail_commit": Capability.FAILED_COMMITS,

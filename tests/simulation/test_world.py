@@ -76,7 +76,8 @@ def test_each_fault_strikes_at_each_of_its_points_and_is_survived(
     assert statistics.coverage[kind, point] == 1
     if kind in KILLS:
         assert statistics.attempts >= 2
-        assert TASK_FAILED in kinds_of(trial)
+        # Tasks outlive their job master, and are ended in order.
+        assert (TASK_FAILED in kinds_of(trial)) == (kind != "kill_master" or len(faults) > 1)
 
 
 @pytest.mark.parametrize("kind", sorted(KILLS))

@@ -9,13 +9,14 @@ import pytest
 from engine import MapFunction, SinkFunction, StreamExecutionEnvironment
 from engine.checkpoint.events import DiscardCheckpoint, DiscardHandle, MetadataStored, TriggerRequested
 from engine.checkpoint.metadata import CheckpointMetadata, StateHandle, encode_metadata, handle_of
+from engine.checkpoint.retention import JobOutcome
 from engine.configuration import CheckpointSettings, FixedDelayRestarts
 from engine.errors import UnrecoverableError
 from engine.job.events import StartJob
 from engine.messages import NotifyCheckpointAborted, NotifyCheckpointComplete, TaskId, TriggerCheckpoint
 from engine.protocol_points import COMPLETED, COORDINATOR, TRIGGERED
 from engine.runtime.execution import Execution
-from engine.runtime.recovery import Recovered, metadata_path
+from engine.runtime.recovery import FINISHED, INCARNATION, Recovered, Superseded, metadata_path
 from engine.runtime.storage import MemoryCheckpointStorage
 from engine.state.snapshot import encode_task_snapshot
 from engine.task.events import POLL, Deliver, SnapshotStored
@@ -30,9 +31,11 @@ class Driver(Execution):
 
     def __init__(self, graph, checkpoints=()):
         self.points = []
+        storage = MemoryCheckpointStorage()
+        storage.create_exclusive(f"{INCARNATION}1")
         super().__init__(
             graph,
-            MemoryCheckpointStorage(),
+            storage,
             Recovered(1, tuple(checkpoints), False),
             lambda point, task, checkpoint_id: self.points.append((point, task, checkpoint_id)),
             buffer_records=1,
@@ -228,3 +231,38 @@ def test_what_is_discarded_is_deleted(driver_of):
         driver.storage.write(path, b"")
     driver.carry_out([DiscardCheckpoint(1), DiscardHandle(StateHandle("chk-2/y", 0, "", {}))])
     assert driver.storage.list("chk-") == ["chk-10/z"]
+
+
+def claimed_by_another(driver):
+    """Another process has found the job and taken it over."""
+    driver.storage.create_exclusive(f"{INCARNATION}2")
+    driver.storage.delete(f"{INCARNATION}1")
+
+
+def test_who_has_been_superseded_publishes_nothing(driver_of):
+    driver = driver_of()
+    metadata = CheckpointMetadata(1, "id", "name", 0, "checkpoint", "1.1", ())
+    driver.publish(metadata)
+    driver.storage.delete(metadata_path(1))
+    claimed_by_another(driver)
+    with pytest.raises(Superseded, match=r"another process has taken job '.*' over"):
+        driver.publish(metadata)
+    assert not driver.storage.exists(metadata_path(1))
+
+
+def test_who_has_been_superseded_deletes_no_checkpoint_of_the_same_id(driver_of):
+    driver = driver_of()
+    driver.storage.publish(metadata_path(3), b"the other's")
+    claimed_by_another(driver)
+    driver.carry_out([DiscardCheckpoint(3)])
+    driver.forget_checkpoints(JobOutcome.FINISHED)
+    assert driver.storage.read(metadata_path(3)) == b"the other's"
+    assert not driver.storage.exists(FINISHED)
+
+
+def test_who_has_been_superseded_deploys_no_attempt(driver_of):
+    driver = driver_of()
+    claimed_by_another(driver)
+    driver.master_event(StartJob())
+    assert driver.tasks == {}
+    assert "another process has taken job" in driver.outcome

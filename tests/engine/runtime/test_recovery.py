@@ -52,6 +52,9 @@ class Mortal(MemoryCheckpointStorage):
         self.deleted.append(path)
         self._burn(lambda: super(Mortal, self).delete(path))
 
+    def exists(self, path):
+        return path in self.files
+
     def create_exclusive(self, path):
         return self._burn(lambda: super(Mortal, self).create_exclusive(path))
 

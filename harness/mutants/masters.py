@@ -1,0 +1,94 @@
+"""Mutants of a job master that has died or was taken for dead, and of answers that come when nobody waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from engine.checkpoint.coordinator import CheckpointCoordinator
+from engine.checkpoint.events import CheckpointExpired, CoordinatorEffect
+from engine.checkpoint.pending import PendingCheckpoint
+from engine.job.events import StartJob
+from engine.messages import AcknowledgeCheckpoint
+from engine.runtime.job_driver import JobDriver
+from engine.runtime.recovery import is_claimed_by
+from harness.mutants.patching import replaced
+from harness.mutants.registry import Reached, mutant
+from harness.simulation.outliving import Outliving
+
+
+@mutant(
+    id="old-master-publishes",
+    breaks="consistent_cut",
+    summary="a job master publishes metadata although another one has claimed the job",
+)
+def old_master_publishes(reached: Reached) -> Iterator[None]:
+    """The new one goes on from an older checkpoint than the one that a third will find."""
+
+    def trusting(self: JobDriver) -> None:
+        if not is_claimed_by(self.storage, self._recovered.incarnation):
+            reached()
+
+    with replaced(JobDriver, "check_claim", trusting):
+        yield
+
+
+@mutant(
+    id="late-acknowledgement-completes",
+    breaks="liveness",
+    summary="the last acknowledgement of a checkpoint that has expired completes it",
+)
+def late_acknowledgement_completes(reached: Reached) -> Iterator[None]:
+    """It was aborted, and its files were deleted."""
+    expired, acknowledged = CheckpointCoordinator._expired, CheckpointCoordinator._acknowledged
+    given_up: dict[int, dict[int, PendingCheckpoint]] = {}
+
+    def remembered(self: CheckpointCoordinator, event: CheckpointExpired) -> Sequence[CoordinatorEffect]:
+        pending = self.pending.get(event.checkpoint_id)
+        effects = expired(self, event)
+        if pending is not None and event.checkpoint_id not in self.pending:
+            given_up.setdefault(id(self), {})[event.checkpoint_id] = pending
+        return effects
+
+    def forgiving(self: CheckpointCoordinator, message: AcknowledgeCheckpoint) -> Sequence[CoordinatorEffect]:
+        pending = given_up.get(id(self), {}).get(message.checkpoint_id)
+        latest = self.store.latest
+        is_newest = latest is None or message.checkpoint_id > latest.checkpoint_id
+        plan = self._plan
+        runs = plan is not None and pending is not None and plan.attempt == pending.attempt == message.attempt
+        if pending is not None and runs and is_newest and not self.is_finalizing:
+            pending.acknowledge(message)
+            if pending.is_fully_acknowledged:
+                reached()
+                del given_up[id(self)][message.checkpoint_id]
+                pending.missing[message.task] = None
+                self.pending[message.checkpoint_id] = pending
+        return acknowledged(self, message)
+
+    with (
+        replaced(CheckpointCoordinator, "_expired", remembered),
+        replaced(CheckpointCoordinator, "_acknowledged", forgiving),
+    ):
+        yield
+
+
+@mutant(
+    id="zombies-run-beside-the-new-attempt",
+    breaks="fencing",
+    summary="a new job master deploys its attempt while tasks that outlived the old one still run",
+)
+def zombies_run_on(reached: Reached) -> Iterator[None]:
+    """What they write by key takes the place of what the new attempt has written."""
+    make_way = Outliving.make_way
+
+    def hasty(self: Outliving) -> None:
+        process = self._world.process
+        if self.processes and process is not None and not process.has_begun:
+            reached()
+            process.has_begun = True
+            zombies = list(self.processes)
+            process.master_event(StartJob())
+            self.processes[:] = zombies
+        make_way(self)
+
+    with replaced(Outliving, "make_way", hasty):
+        yield
