@@ -62,6 +62,8 @@ def plan_in_flight(
 
     Raises RestoreRefused where the job does not fit them.
     """
+    if not metadata.records_in_flight:
+        return {}
     vertices = graph.vertices
     edges = [edge for vertex in vertices for edge in vertex.inputs]
     described = [
