@@ -69,20 +69,22 @@ def measure(
     rounds: int = ROUNDS,
     small_epochs: int = SMALL_EPOCHS,
     session: SparkSession | None = None,
+    *,
+    warms_up: bool = True,
 ) -> Measurement:
     """Return the records a second of the engine, the floor and the peer, and the milliseconds of an epoch.
 
-    Without a session one is started.
+    Without a session one is started. Without a warm-up the figures are those of a cold Java.
     """
     if session is None:
         with spark_session() as started:
-            return measure(records, keys, rounds, small_epochs, started)
+            return measure(records, keys, rounds, small_epochs, started, warms_up=warms_up)
     figures: dict[str, float] = {"records": records, "epochs": EPOCHS}
     floors: dict[str, float] = {}
     ratios: dict[str, float] = {}
     for number in keys:
         source = PoolSource(records, number)
-        ours, floor, peer = _rounds(session, source, number, rounds)
+        ours, floor, peer = _rounds(session, source, number, rounds, warms_up)
         name, against_peer = f"records_per_second_{number}_keys", f"transform_with_state_{number}_keys"
         figures[name] = round(records / min(ours))
         figures[f"{name}_median"] = round(records / median(ours))
@@ -102,18 +104,19 @@ def measure(
 
 
 def _rounds(
-    session: SparkSession, source: PoolSource, keys: int, rounds: int
+    session: SparkSession, source: PoolSource, keys: int, rounds: int, warms_up: bool
 ) -> tuple[list[float], list[float], list[float]]:
     """Return the seconds of each round: of the engine, the floor and the peer."""
     ours: list[float] = []
     floor: list[float] = []
     peer: list[float] = []
-    # Java compiles what it will need, and workers start.
-    small = PoolSource(source.records // 10, keys // 10)
-    pool, small_pool = session.sparkContext.broadcast(source.pool), session.sparkContext.broadcast(small.pool)
-    _engine_seconds(session, small)
-    _floor_seconds(session, small, small_pool)
-    _peer_seconds(session, small)
+    pool = session.sparkContext.broadcast(source.pool)
+    if warms_up:
+        # Java compiles what it will need, and workers start.
+        small = PoolSource(source.records // 10, keys // 10)
+        _engine_seconds(session, small)
+        _floor_seconds(session, small, session.sparkContext.broadcast(small.pool))
+        _peer_seconds(session, small)
     for number in range(rounds):
         ours.append(_engine_seconds(session, source))
         floor.append(_floor_seconds(session, source, pool))

@@ -32,17 +32,18 @@ def session(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 def test_engine_floor_and_peer_are_measured_side_by_side(session: SparkSession) -> None:
-    found = measure(records=8_000, keys=(40,), rounds=1, small_epochs=2, session=session)
+    # The peer goes to Java for each key of each batch, and a cold one compiles as it goes: few keys do.
+    found = measure(records=4_000, keys=(8,), rounds=1, small_epochs=2, session=session, warms_up=False)
     assert set(found.floors) == {
-        "records_per_second_40_keys",
-        "records_per_second_40_keys_median",
-        "transform_with_state_40_keys",
+        "records_per_second_8_keys",
+        "records_per_second_8_keys_median",
+        "transform_with_state_8_keys",
         "epoch_ms",
     }
-    assert set(found.ratios) == {"records_per_second_40_keys", "transform_with_state_40_keys", "epoch_ms"}
+    assert set(found.ratios) == {"records_per_second_8_keys", "transform_with_state_8_keys", "epoch_ms"}
     assert all(value > 0 for value in (*found.figures.values(), *found.floors.values()))
-    assert found.ratios["transform_with_state_40_keys"] == pytest.approx(
-        found.figures["records_per_second_40_keys"] / found.floors["transform_with_state_40_keys"], rel=0.01
+    assert found.ratios["transform_with_state_8_keys"] == pytest.approx(
+        found.figures["records_per_second_8_keys"] / found.floors["transform_with_state_8_keys"], rel=0.01
     )
 
 
@@ -59,17 +60,17 @@ def test_a_bare_shuffle_that_loses_records_spoils_the_measurement(
         benchmarks_spark._floor_seconds(session, source, pool)
 
 
-@pytest.mark.parametrize("rows", ["0,1\n0,2\n0,2\n1,1\n", "0,1\n0,2\n0,4\n1,1\n", "0,1\n0,2\n1,1\n", ""])
 def test_rows_of_the_peer_that_are_missing_or_there_twice_spoil_the_measurement(
-    session: SparkSession, tmp_path: Path, rows: str
+    session: SparkSession, tmp_path: Path
 ) -> None:
     part = tmp_path / "part-0.csv"
     part.write_text("0,1\n0,2\n0,3\n1,1\n")
     source = PoolSource(4, 2)
     benchmarks_spark._check_peer(session, str(tmp_path), source)
-    part.write_text(rows)
-    with pytest.raises(WrongCount, match=r"transformWithState wrote \d rows of 4 records"):
-        benchmarks_spark._check_peer(session, str(tmp_path), source)
+    for rows in ("0,1\n0,2\n0,2\n1,1\n", "0,1\n0,2\n0,4\n1,1\n", "0,1\n0,2\n1,1\n", ""):
+        part.write_text(rows)
+        with pytest.raises(WrongCount, match=r"transformWithState wrote \d rows of 4 records"):
+            benchmarks_spark._check_peer(session, str(tmp_path), source)
 
 
 def test_the_peer_reads_every_record_in_as_many_batches_as_there_are_epochs(tmp_path: Path) -> None:

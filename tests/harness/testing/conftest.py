@@ -56,13 +56,21 @@ class User:
 
     def pytest(self, *arguments: str, folder: str = "", **environment: str) -> Ended:
         """Run pytest, with every warning an error."""
-        return self._run(
-            ["pytest", "-W", "error", "--strict-markers", *arguments], self.folder / folder, environment
-        )
+        command = ["pytest", "-W", "error", "--strict-markers", *arguments]
+        if not self._knows_hypothesis(*arguments, *environment):
+            # Its plugin imports all of it, which takes three times as long as the rest of a start.
+            command += ["-p", "no:hypothesispytest"]
+        return self._run(command, self.folder / folder, environment)
 
     def shell(self, command: str, folder: str = "") -> Ended:
         """Type a command."""
         return self._run(["sh", "-c", command], self.folder / folder, {})
+
+    def _knows_hypothesis(self, *words: str) -> bool:
+        """Whether a file of the project, or a word of a command, speaks of it."""
+        files = [path for name in ("*.py", "*.toml", "*.ini") for path in self.folder.rglob(name)]
+        texts = [path.read_text(encoding="utf-8") for path in files]
+        return any("hypothesis" in text.lower() for text in (*words, *texts))
 
     def _run(self, command: list[str], folder: Path, environment: dict[str, str]) -> Ended:
         return Ended(
