@@ -61,23 +61,6 @@ def savepoint_commits_without_restore_point(reached: Reached) -> Iterator[None]:
 
 
 @mutant(
-    id="savepoint-is-not-latest",
-    breaks="consistent_cut",
-    summary="a task that fails while the job stops is restored from before the savepoint that others commit",
-)
-def savepoint_is_not_latest(reached: Reached) -> Iterator[None]:
-    """What the others have committed is written once more."""
-
-    def of_the_store(self: CheckpointCoordinator) -> CheckpointMetadata | None:
-        if self.stopped_with is not None:
-            reached()
-        return self.store.latest
-
-    with replaced(CheckpointCoordinator, "latest", property(of_the_store)):
-        yield
-
-
-@mutant(
     id="unclaimed-savepoint-deleted",
     breaks="no_leaks",
     summary="a savepoint that was not claimed is deleted when the job has a checkpoint of its own",
