@@ -224,6 +224,15 @@ class JobDriver(ABC):
         begins_from = self.desk.starting_point(metadata)
         publish_metadata(self.storage, metadata, begins_from, self._recovered.starting_point)
 
+    def publish_file(self, path: str, data: bytes) -> None:
+        """Publish a file, as ``publish`` does; raises OSError, and then it is certainly not there."""
+        self.check_claim()
+        try:
+            self.storage.publish(path, data)
+        except OSError:
+            self.storage.delete(path)
+            raise
+
     def forget_checkpoints(self, outcome: JobOutcome) -> None:
         """Delete what is not to outlive the job, unless it is another process's by now."""
         if self.is_superseded:

@@ -69,7 +69,7 @@ from engine.protocol_points import COORDINATOR, METADATA_WRITTEN, NOTIFIED, Prob
 from engine.runtime.beginning import begin, located
 from engine.runtime.execution import failure_of
 from engine.runtime.job_driver import JobDriver
-from engine.runtime.recovery import Recovered, Superseded, files_of, metadata_path
+from engine.runtime.recovery import Recovered, files_of, metadata_path
 from engine.runtime.requests import JobRequest, Respond
 from engine.runtime.result import JobExecutionFailed, JobExecutionResult
 from engine.runtime.running import FinishedJob, RunningJob
@@ -393,15 +393,9 @@ class SparkExecution(JobDriver):
     def store_metadata(self, effect: StoreMetadata) -> None:
         """Publish; a failure is reported once the metadata is certainly not there."""
         checkpoint_id = effect.metadata.checkpoint_id
-        path = metadata_path(checkpoint_id)
         try:
-            self.check_claim()
-            self._storage.publish(path, encode_metadata(effect.metadata))
-        except Superseded as error:
-            self._mailbox.append(MetadataFailed(checkpoint_id, str(error)))
-            return
+            self.publish_file(metadata_path(checkpoint_id), encode_metadata(effect.metadata))
         except OSError as error:
-            self._storage.delete(path)
             self._mailbox.append(MetadataFailed(checkpoint_id, str(error)))
             return
         self.probe(METADATA_WRITTEN, COORDINATOR, checkpoint_id)

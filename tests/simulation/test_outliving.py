@@ -1,0 +1,114 @@
+"""The job master dies alone: its tasks outlive it, until the next one has them ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from engine.checkpoint.metadata import CheckpointMetadata
+from harness.family import load_family
+from harness.generation import generate
+from harness.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, TRANSACTION_VISIBLE, History
+from harness.scenario import Fault, Scenario, Schedule
+from harness.seeds import scenario_seed
+from harness.simulation.process import SimulatedProcess
+from harness.simulation.world import World
+from harness.trial import try_scenario
+
+FAMILY = load_family("word_count")
+
+
+class Watched(World):
+    """Notes what tasks do while they have no master, and who runs when an attempt is deployed."""
+
+    __slots__ = ("done_alone", "living_at_deployment")
+
+    def __init__(self, scenario: Scenario) -> None:
+        super().__init__(FAMILY, scenario)
+        self.done_alone: list[str] = []
+        self.living_at_deployment: list[int] = []
+        self.watches_elements = True
+
+    def probe(self, point: str, task: str, checkpoint_id: int) -> None:
+        if self.process is None:
+            self.done_alone.append(point)
+        elif point == "restoring":
+            self.living_at_deployment.append(len(self.outliving.tasks()))
+        super().probe(point, task, checkpoint_id)
+
+
+def scenario(*faults: Fault, delay: int = 30, schedule: Schedule | None = None) -> Scenario:
+    drawn = next(
+        each
+        for each in (generate(FAMILY, scenario_seed(3, "word_count", index)) for index in range(200))
+        if each.record_count() > 30 and each.parallelism > 1
+    )
+    plain = replace(drawn, faults=faults, restart_delay_ms=delay, seed=None, retained=1)
+    return replace(plain, schedule=schedule or Schedule(), operations=(), checkpoint_timeout_ms=5000)
+
+
+def attempts(history: History) -> Sequence[tuple[str, int | None]]:
+    return [(event[2], event[3]["restored"]) for event in history.events if event[1] == ATTEMPT_STARTED]
+
+
+@pytest.mark.parametrize("point", ["triggered", "acknowledged", "metadata_written", "completed", "element"])
+def test_tasks_go_on_without_a_master_and_are_gone_when_the_next_attempt_begins(point: str) -> None:
+    case = scenario(Fault("kill_master", point, checkpoint=0 if point == "element" else 1))  # type: ignore[arg-type]
+    assert try_scenario(FAMILY, case, twice=True, continued=False).verdict.passed
+    world = Watched(case)
+    history = world.run()
+    assert "element" in world.done_alone
+    assert set(world.living_at_deployment) == {0}
+    [first, second] = attempts(history)
+    assert (first[0], second[0]) == ("1.1", "2.1")
+
+
+def test_what_was_complete_is_restored_and_ids_go_on() -> None:
+    history = World(FAMILY, scenario(Fault("kill_master", "completed", checkpoint=2))).run()
+    assert attempts(history)[1] == ("2.1", 2)
+    completed = [event[2] for event in history.events if event[1] == CHECKPOINT_COMPLETED]
+    assert completed == sorted(set(completed))
+    assert completed[2] == 3
+
+
+def test_a_notification_that_is_under_way_still_commits() -> None:
+    """It was sent before the master died; who hears it need not know."""
+    history = World(FAMILY, scenario(Fault("kill_master", "notified", checkpoint=1))).run()
+    second = next(event[0] for event in history.events if event[1:3] == (ATTEMPT_STARTED, "2.1"))
+    visible = [event for event in history.events if event[1] == TRANSACTION_VISIBLE and event[0] < second]
+    assert visible
+
+
+def test_metadata_that_comes_after_the_next_claim_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    publish = SimulatedProcess.publish
+    refused: list[bool] = []
+
+    def counting(self: SimulatedProcess, metadata: CheckpointMetadata) -> None:
+        refused.append(self.is_superseded)
+        publish(self, metadata)
+
+    monkeypatch.setattr(SimulatedProcess, "lands_late", lambda self, action: action.perform == self._publish)
+    monkeypatch.setattr(SimulatedProcess, "publish", counting)
+    for steps in range(1, 12):
+        last = sum(scenario().parallelisms())
+        case = scenario(Fault("kill_master", "acknowledged", "*", 2, last, steps), delay=0)
+        trial = try_scenario(FAMILY, case, twice=False, continued=False)
+        assert trial.verdict.passed
+        assert attempts(trial.history)[-1][1] in (1, 2)
+    assert any(refused)
+
+
+def test_masters_may_die_one_after_another_and_tasks_without_a_master_too() -> None:
+    faults = (
+        Fault("kill_master", "element", occurrence=20),
+        Fault("kill_all", "element", occurrence=24),
+        Fault("kill_master", "restored", occurrence=8),
+        Fault("kill_process", "barrier_received", occurrence=3, after=2),
+    )
+    for schedule in (Schedule(), Schedule("uniform", 5, horizon=2000)):
+        case = scenario(*faults, delay=7, schedule=schedule)
+        trial = try_scenario(FAMILY, case, twice=True, continued=False)
+        assert trial.verdict.passed
+        assert len(attempts(trial.history)) >= 3
