@@ -8,7 +8,7 @@ import pytest
 
 from engine import SqliteUpsertSink, StreamExecutionEnvironment, UpsertSinkFunction
 from engine.connectors.sqlite import UnwritableRow
-from engine.runtime.local import JobExecutionFailed
+from engine.runtime.result import JobExecutionFailed
 
 
 class Table(UpsertSinkFunction):
