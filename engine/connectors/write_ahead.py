@@ -6,7 +6,8 @@ For targets without transactions. The rules this module lives by:
   batch up to n is sent, oldest first, and the target remembers that it was.
 - A batch that the target does not take stays, and is offered again with the next completion; those behind it
   are offered all the same. If the target raises, they wait, so that nothing overtakes.
-- A restored batch that the target knows is dropped; any other waits for the next completion.
+- A restored batch that the target knows is dropped; any other waits for the next completion. Where the job
+  was rescaled, the batches of one subtask may have come to several, and are sent in no order.
 - A crash between sending and remembering sends the batch twice. So the target must find that it has it
   already, or take batch and memory at once; else this sink is at-least-once. What names a batch for ever is
   the checkpoint and the subtask that wrote it: a checkpoint that was not completed has sent nothing.

@@ -162,3 +162,29 @@ def test_at_least_once_must_show_what_is_before_the_cut(run: Run) -> None:
     run.scenario = replace(run.scenario, mode=CheckpointMode("at_least_once"))
     run.start("1.1").checkpoint(1, 2, rows=[("bee", 1)]).commit()
     assert run.check(CHECKER) == [("wrong cut", "checkpoint 1")]
+
+
+def batches(run: Run, attempt: str, *epochs: int) -> list[str]:
+    """Show what checkpoint 1 and 2 list of subtask 0, as batches of a write-ahead sink, in an order."""
+    run.start("1.1").checkpoint(1, 2).checkpoint(2, 4)
+    if attempt != "1.1":
+        run.fault().start(attempt, restored=2)
+    for epoch in epochs:
+        name = f"t0-{epoch}-1.1"
+        run.history.transaction_visible(run.tick(), name, 0, "1.1", epoch, run.contents[name][3], waits=True)
+    return [anomaly for anomaly, _ in run.check(CHECKER)]
+
+
+def test_batches_of_a_write_ahead_sink_that_were_restored_may_come_in_any_order(run: Run) -> None:
+    assert batches(run, "1.2", 1, 0) == []
+
+
+def test_batches_of_the_running_attempt_come_in_their_order(run: Run) -> None:
+    assert batches(run, "1.1", 1, 0) == ["out of order"]
+
+
+def test_the_restore_leaves_batches_of_a_write_ahead_sink_to_the_next_completion(run: Run) -> None:
+    run.start("1.1").checkpoint(1, 2).fault().start("1.2", restored=1).checkpoint(2, 4)
+    name = "t0-1-1.2"
+    run.history.transaction_visible(run.tick(), name, 0, "1.2", 1, run.contents[name][3], waits=True)
+    assert run.check(CHECKER) == []
