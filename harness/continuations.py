@@ -20,7 +20,7 @@ from harness.chance import Chance
 from harness.checkers.base import Violation
 from harness.checkers.restore_anywhere import Restored, check_restored
 from harness.checkers.state_equivalence import Holdings, check_equivalence
-from harness.family import Family, declares, takes_any_backend
+from harness.family import Family, arrival_states_of, declares, takes_any_backend
 from harness.nemesis.plots import HIGHEST_PARALLELISM
 from harness.oracle import PythonOracle
 from harness.scenario import Scenario, StateBackend
@@ -85,5 +85,6 @@ def _compared(family: Family, scenario: Scenario, kept: Kept) -> Iterator[Violat
     if control is not None:
         # Where the order of arrival decides, it decides the order within lists, too.
         ordered = not declares(family)
-        here, there = Holdings(*contents_of(kept, ordered)), Holdings(*contents_of(control, ordered))
+        without = arrival_states_of(family)
+        here, there = (Holdings(*contents_of(each, ordered, without)) for each in (kept, control))
         yield from check_equivalence(kept.metadata.checkpoint_id, kept.cut, here, there)

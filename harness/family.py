@@ -13,6 +13,8 @@ The rules this module lives by:
   systems, against files and on Spark.
 - A family whose job writes by key (``io.upsert_sink``) says so: ``table_keys`` is the number of key columns,
   ``versions(records)`` gives all rows that each key may show, in an order that does not depend on arrival.
+- A family whose state depends on when watermarks came names that state in ``arrival_states``; one whose job
+  may go on from a savepoint on another backend has ``any_backend = True``.
 - ``expected`` and ``oracle_sql`` are written apart from the engine and from each other; they get the records
   and, where the family ``declares``, the rows in which the run says what it chose.
 """
@@ -191,6 +193,18 @@ def takes_any_backend(family: object) -> bool:
     place, without an update, counts on a backend that keeps objects.
     """
     return bool(getattr(family, "any_backend", False))
+
+
+def arrival_states_of(family: object) -> frozenset[str]:
+    """Return the states whose content follows from when watermarks came, not only from how far they got.
+
+    A family names them in ``arrival_states``, as snapshots do. What a checkpoint holds of them is not
+    compared with an undisturbed run, in which watermarks come at other moments.
+    """
+    states = getattr(family, "arrival_states", ())
+    if isinstance(states, str) or not all(isinstance(state, str) for state in states):
+        raise FamilyError(f"{states!r} in arrival_states: give the names of states, as in ('timer',)")
+    return frozenset(states)
 
 
 def at_least_once_of(family: object) -> AtLeastOnce | None:

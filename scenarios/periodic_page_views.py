@@ -37,6 +37,8 @@ tasks: dict[str, Role] = {"log": "source", "views": "keyed", "table": "sink"}
 record_schema = "user STRING, page STRING"
 row_schema = "split STRING, user STRING, at BIGINT, views BIGINT"
 declares = True
+# Whether a view comes before a timer, or after it and sets the next one, is decided when the watermark comes.
+arrival_states = ("timer", "_timer_state/event_user-timers")
 
 PERIOD_MS = 10 * lateness.SECOND_MS
 

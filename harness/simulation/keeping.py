@@ -13,7 +13,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -96,14 +96,16 @@ def copy_of(transaction: Transaction) -> Transaction:
     return msgspec.structs.replace(transaction, rows=list(transaction.rows))
 
 
-def contents_of(kept: Kept, ordered: bool) -> tuple[Contents, Mapping[str, Progress]]:
+def contents_of(
+    kept: Kept, ordered: bool, without: Collection[str] = ()
+) -> tuple[Contents, Mapping[str, Progress]]:
     """Return the state of a checkpoint that belongs to keys, timers included, or to all subtasks alike.
 
     And by operator how far time had come in it.
 
     Left out are operators that had finished in part, those that wait for a processing time, and states that
-    remember when they were accessed: these follow from the clock as well as from the input. ``ordered`` says
-    that the order within a list follows from the input.
+    remember when they were accessed: these follow from the clock as well as from the input. So are the states
+    in ``without``. ``ordered`` says that the order within a list follows from the input.
     """
     contents: dict[tuple[str, str, int], Counter[str]] = {}
     progress: dict[str, Progress] = {}
@@ -131,7 +133,7 @@ def contents_of(kept: Kept, ordered: bool) -> tuple[Contents, Mapping[str, Progr
                     copies.setdefault(state_name, []).append(copy)
             for state_name, table in state.keyed.items():
                 description = msgspec.json.encode(table.value_type, enc_hook=repr).decode()
-                if TIMES_OUT in description:
+                if TIMES_OUT in description or state_name in without:
                     continue
                 in_order = ordered and HAS_NO_ORDER not in description
                 for group, encoded in table.groups.items():

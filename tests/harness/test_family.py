@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
 from harness.family import (
     FamilyError,
     address_of,
+    arrival_states_of,
     family_names,
     family_of,
     load_family,
@@ -253,3 +254,11 @@ def test_a_mistake_in_the_package_of_a_family_is_told(tmp_path: Path) -> None:
     write(tmp_path, "1 // 0\n", "broken/__init__.py")
     path = write(tmp_path, MINE, "broken/mine.py")
     assert error_of(path) == f"{path}:1: ZeroDivisionError: integer division or modulo by zero"
+
+
+def test_states_that_follow_from_arrival_are_given_by_their_names() -> None:
+    assert arrival_states_of(SimpleNamespace()) == frozenset()
+    assert arrival_states_of(SimpleNamespace(arrival_states=("timer", "next"))) == {"timer", "next"}
+    for mistaken in ("timer", (1,)):
+        with pytest.raises(FamilyError, match="in arrival_states: give the names of states"):
+            arrival_states_of(SimpleNamespace(arrival_states=mistaken))

@@ -13,7 +13,7 @@ from engine.key_groups import key_group_of
 from engine.operators.process import KeyedProcessOperator
 from engine.state.hashmap import HashMapStateBackend
 from harness.continuations import check_continuations
-from harness.family import load_family
+from harness.family import arrival_states_of, load_family
 from harness.generation import generate
 from harness.mutants import Reached, find_mutant, mutant, replaced
 from harness.scenario import Scenario
@@ -74,6 +74,16 @@ def test_the_undisturbed_run_reads_just_what_is_before_the_cut() -> None:
     # Both the counts and the timers of windows that are still open.
     assert len(compared) == 2
     assert min(compared.values()) > 20
+
+
+def test_states_that_follow_from_arrival_are_left_out_and_the_others_are_not() -> None:
+    family = load_family("periodic_page_views")
+    states: set[str] = set()
+    for scenario in scenarios_of("periodic_page_views", 10):
+        for kept in kept_checkpoints(family, scenario):
+            contents, _ = contents_of(kept, True, arrival_states_of(family))
+            states |= {state for _, state, _ in contents}
+    assert states == {"views"}
 
 
 def test_what_a_checkpoint_restores_may_be_at_any_parallelism_and_ends_in_all_rows() -> None:
