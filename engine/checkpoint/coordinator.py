@@ -70,6 +70,7 @@ from engine.checkpoint.triggering import CheckpointTriggering
 from engine.configuration import CheckpointSettings
 from engine.messages import (
     CHECKPOINT,
+    SAVEPOINT,
     SYNC_SAVEPOINT,
     AcknowledgeCheckpoint,
     DeclineCheckpoint,
@@ -78,6 +79,7 @@ from engine.messages import (
     Send,
     TaskFinished,
     TaskRunning,
+    checkpoint_folder,
 )
 
 TASK_FINISHED: Final = "A task finished before it answered"
@@ -88,6 +90,7 @@ class CheckpointCoordinator(CheckpointTriggering):
     """The checkpoints of one job over all its attempts in this process."""
 
     __slots__ = (
+        "_attempts",
         "_expired_ids",
         "_failures",
         "_job_id",
@@ -114,6 +117,8 @@ class CheckpointCoordinator(CheckpointTriggering):
         self._shared = SharedStateRegistry(store.retained)
         self._failures = FailureCounter(settings.tolerable_failures)
         self._expired_ids: deque[int] = deque(maxlen=REMEMBERED_EXPIRED_CHECKPOINTS)
+        self._attempts: set[str] = set()
+        """All that have run in this process."""
         self._savepoints: dict[int, str] = {}
         """Those that are complete, and the attempt of each."""
         self.stopped_with: CheckpointMetadata | None = None
@@ -147,6 +152,7 @@ class CheckpointCoordinator(CheckpointTriggering):
     def _attempt_started(self, event: AttemptStarted) -> Sequence[CoordinatorEffect]:
         assert self._plan is None, "an attempt starts while another one runs"
         assert not self.pending, "an attempt starts while a checkpoint is pending"
+        self._attempts.add(event.plan.attempt)
         effects: list[CoordinatorEffect] = []
         self._begin_attempt(event.plan, effects)
         return effects
@@ -288,9 +294,16 @@ class CheckpointCoordinator(CheckpointTriggering):
         return resolved
 
     def _discard_unless_used(self, message: AcknowledgeCheckpoint) -> Sequence[CoordinatorEffect]:
-        """A repeated answer names files that a completed checkpoint or savepoint may live on."""
+        """A repeated answer names files that a completed checkpoint or savepoint may live on.
+
+        Of a savepoint that another process has taken nobody here knows whether it is complete: it stays.
+        """
         handle = message.handle
         if handle is None:
+            return ()
+        folder = f"{checkpoint_folder(message.checkpoint_id, SAVEPOINT)}/"
+        is_of_savepoint = isinstance(handle, StateHandle) and handle.path.startswith(folder)
+        if is_of_savepoint and message.attempt not in self._attempts:
             return ()
         if self._savepoints.get(message.checkpoint_id) == message.attempt:
             return ()
