@@ -157,12 +157,13 @@ def test_copies_of_broadcast_state_that_differ_are_seen() -> None:
     with find_mutant("new-subtasks-have-no-broadcast-state").applied() as reach:
         for scenario in scenarios_of("behaviour_patterns", 200):
             torn = [kept for kept in kept_checkpoints(family, scenario) if torn_patterns(kept)]
-            if torn:
+            # With records in flight a checkpoint is not compared.
+            if torn and not any(kept.metadata.records_in_flight for kept in torn):
                 break
         assert reach.times
         # Without a seed every checkpoint is looked into.
         violations = check_continuations(family, msgspec.structs.replace(scenario, seed=None))
-    (seen,) = [each.witness["places"] for each in violations if each.property == "state_equivalence"]
+    seen = next(each.witness["places"] for each in violations if each.property == "state_equivalence")
     assert [(place["state"], place["key group"]) for place in seen] == [("pattern", EVERY_SUBTASK)]
     assert set(seen[0]["surplus"]) <= set(torn_patterns(torn[0]))
 

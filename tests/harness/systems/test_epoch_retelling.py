@@ -60,7 +60,7 @@ def snapshot(path, attempt, cut=None, transactions=()):
 
 
 def completed(number, *paths, attempt="1.1"):
-    checkpoint = {"id": number, "attempt": attempt, "paths": paths}
+    checkpoint = {"id": number, "attempt": attempt, "paths": paths, "in_flight": 0}
     return {"kind": "checkpoint_completed", "checkpoint": checkpoint}
 
 

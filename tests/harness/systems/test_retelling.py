@@ -69,7 +69,7 @@ def snapshot(path, cut=None, transactions=(), attempt="1.1"):
 
 
 def completed(number, *paths, attempt="1.1"):
-    checkpoint = {"id": number, "attempt": attempt, "paths": list(paths)}
+    checkpoint = {"id": number, "attempt": attempt, "paths": list(paths), "in_flight": 0}
     return {"at": 0, "kind": "checkpoint_completed", "checkpoint": checkpoint}
 
 
@@ -108,6 +108,7 @@ def test_what_was_told_is_retold_with_the_rows_of_the_files(folder):
         "cut": {"a": 4, "b": 20},
         "transactions": (name, empty),
         "writers": ("1.1",),
+        "in_flight": 0,
     }
     assert [(subject, payload) for _, _, subject, payload in folder.events(TRANSACTION_VISIBLE)] == [
         (name, {"subtask": 0, "attempt": "1.1", "epoch": 0, "rows": [("ant", 1), ("bee", (1, 2))]}),
