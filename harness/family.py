@@ -219,6 +219,14 @@ def at_least_once_of(family: object) -> AtLeastOnce | None:
     return said
 
 
+def needs_any_sink(family: object) -> bool:
+    """Return whether the job's sink is not the transactional one: the family has ``any_sink = True``.
+
+    Only the simulation plays the outside for such sinks.
+    """
+    return bool(getattr(family, "any_sink", False))
+
+
 def table_keys_of(family: object) -> int:
     """Return by how many columns a family's sink writes; 0 where it does not write by key."""
     keys = getattr(family, "table_keys", 0)

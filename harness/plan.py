@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from harness.family import family_names
+from harness.family import family_names, load_family, needs_any_sink
 from harness.known import KnownSignature
 from harness.settings import Settings
+from harness.systems.protocol import Capability, capabilities_of
 
 Value = TypeVar("Value")
 
@@ -35,6 +36,8 @@ class Plan:
 
     families: tuple[str, ...]
     """Names or paths."""
+    left_out: tuple[str, ...]
+    """Built-in families that the system cannot run, where all are meant."""
     scenarios: int | None
     max_time: float | None
     """Seconds; of the two limits at least one is set, and the first that is met ends the run."""
@@ -71,12 +74,15 @@ def plan(
         scenarios, max_time = settings.scenarios, settings.max_time
         if scenarios is None and max_time is None:
             scenarios = SCENARIOS
+    on_trial = _first(system, settings.system, SYSTEM)
+    named = families_of(settings, families, on_trial)
     return Plan(
-        families=families_of(settings, families),
+        families=named,
+        left_out=() if families or settings.families else _without(family_names(), named),
         scenarios=scenarios,
         max_time=max_time,
         seed=_first(seed, settings.seed, SEED),
-        system=_first(system, settings.system, SYSTEM),
+        system=on_trial,
         workers=workers if workers is not None else settings.workers,
         out=out or (settings.out or OUT) / folder,
         junit=junit,
@@ -86,9 +92,23 @@ def plan(
     )
 
 
-def families_of(settings: Settings, families: Sequence[str] | None = None) -> tuple[str, ...]:
-    """Return the families that are asked for: the ones named, else the ones set, else all built-in ones."""
-    return tuple(families or settings.families or family_names())
+def families_of(
+    settings: Settings, families: Sequence[str] | None = None, system: str = SYSTEM
+) -> tuple[str, ...]:
+    """Return the families that are asked for.
+
+    They are the ones named, else the ones set, else all built-in ones that the system can run.
+    """
+    asked = families or settings.families
+    if asked:
+        return tuple(asked)
+    if Capability.SINKS in capabilities_of(system):
+        return tuple(family_names())
+    return tuple([name for name in family_names() if not needs_any_sink(load_family(name))])
+
+
+def _without(names: Sequence[str], taken: Sequence[str]) -> tuple[str, ...]:
+    return tuple([name for name in names if name not in taken])
 
 
 def _first(named: Value | None, configured: Value | None, ours: Value) -> Value:

@@ -45,6 +45,9 @@ EXIT_CODES: Final = {
 def run_command(plan: Plan) -> int:
     """Run, report, and return the exit code."""
     make_way(plan.junit)
+    if plan.left_out:
+        left_out = listing(plan.left_out)
+        print(f"onceproof: not on {plan.system}, for their sinks are simulated: {left_out}", file=sys.stderr)
     mistake: RunStopped | None = None
     with progress_bar(plan.scenarios, plan.max_time) as bar:
         try:

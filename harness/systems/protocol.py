@@ -16,7 +16,7 @@ import importlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from harness.family import Family
 from harness.history import History
@@ -43,6 +43,8 @@ class Capability(StrEnum):
     """Two runs of a scenario are the same step by step."""
     CONTINUATIONS = "continuations"
     """What its checkpoints hold can be looked into, and they can be restored beside the run."""
+    SINKS = "sinks"
+    """It plays the outside for sinks of every kind; otherwise for transactional ones only."""
     TRACE = "trace"
     """It can give the full trace of a run."""
 
@@ -124,14 +126,24 @@ def system_names() -> tuple[str, ...]:
 
 def find_system(name: str) -> System:
     """Return a system by its name; UnknownSystem if there is none."""
+    system: System = _class_of(name)()
+    return system
+
+
+def capabilities_of(name: str) -> frozenset[Capability]:
+    """Return what the system of a name can do, without making one; UnknownSystem if there is none."""
+    capabilities: frozenset[Capability] = _class_of(name).capabilities
+    return capabilities
+
+
+def _class_of(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         near = difflib.get_close_matches(name, _HOMES, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_HOMES)}"
         raise UnknownSystem(f"unknown system {name!r}: {hint}")
     module, class_name = home
-    system: System = getattr(importlib.import_module(module), class_name)()
-    return system
+    return getattr(importlib.import_module(module), class_name)
 
 
 def can_strike(system: System, kind: FaultKind, point: Point) -> bool:

@@ -29,6 +29,16 @@ def test_where_nothing_is_said_all_families_run_a_thousand_scenarios() -> None:
     assert wanted.known == ()
 
 
+def test_a_system_gets_the_built_in_families_that_it_can_run_and_any_that_is_named() -> None:
+    wanted = plan(Settings(), RUN, system="local")
+    assert {"word_count", "flights"} < set(wanted.families)
+    assert wanted.left_out == ("word_batches", "word_commits", "word_table")
+    assert sorted((*wanted.families, *wanted.left_out)) == family_names()
+    assert plan(Settings(), RUN).left_out == ()
+    named = plan(Settings(), RUN, system="local", families=["word_table"])
+    assert (named.families, named.left_out) == (("word_table",), ())
+
+
 def test_what_is_set_holds() -> None:
     wanted = plan(SETTINGS, CAMPAIGN)
     assert wanted.families == ("page_views",)
