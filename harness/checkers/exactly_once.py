@@ -25,6 +25,7 @@ LOST = "lost"
 DUPLICATED = "duplicated"
 WRONG_VALUE = "wrong value"
 PHANTOM = "phantom"
+ANOMALIES = (LOST, DUPLICATED, WRONG_VALUE, PHANTOM)
 
 
 class ExactlyOnce:

@@ -20,6 +20,8 @@ from harness.checkers import (
     fencing,
     liveness,
     no_error,
+    restore_anywhere,
+    state_equivalence,
     tables,
 )
 from harness.checkers.consistent_cut import ConsistentCut
@@ -73,6 +75,10 @@ def sentence_of(violation: Violation) -> str:
     if violation.property == NoLeaks.property:
         more = "" if witness["count"] == 1 else f", and {witness['count'] - 1} more of the kind"
         return f"When the job was done, {violation.anomaly} {witness['names'][0]} was left behind{more}."
+    if violation.property == restore_anywhere.PROPERTY:
+        return _restored(violation.anomaly, witness)
+    if violation.property == state_equivalence.PROPERTY:
+        return _other_state(violation.where, witness)
     told = _TOLD.get((violation.property, violation.anomaly))
     if told is not None:
         return told(witness)
@@ -93,6 +99,34 @@ def _wrong_rows(anomaly: str, witness: dict[str, Any]) -> str:
     if anomaly == exactly_once.WRONG_VALUE:
         return f"Row {row}, committed by {names}, stands in the place of another one that is missing.{more}"
     return f"Row {row}, committed by {names}, follows from nothing in the input.{more}"
+
+
+def _restored(anomaly: str, witness: dict[str, Any]) -> str:
+    origin = f"from checkpoint {witness['checkpoint']} at parallelism {witness['parallelism']}"
+    if anomaly == restore_anywhere.REFUSED:
+        text = f": {witness['text']}" if witness["text"] else ""
+        return f"A job that goes on {origin} ends with {witness['raised']} in {witness['task']}{text}."
+    if anomaly == restore_anywhere.NOT_FINISHED:
+        return f"A job that goes on {origin} does not come to its end."
+    if anomaly in exactly_once.ANOMALIES:
+        return f"If a job goes on {origin}: {_wrong_rows(anomaly, witness)}"
+    return f"If a job goes on {origin}: {anomaly}, row {row_text(witness['rows'][0]['row'])}."
+
+
+def _other_state(where: str, witness: dict[str, Any]) -> str:
+    places = witness["places"]
+    place = places[0]
+    held = [
+        f"{name} {', '.join(place[entries])}"
+        for name, entries in (("too much", "surplus"), ("not", "missing"))
+        if place[entries]
+    ]
+    group = f" in key group {place['key group']}" if place["key group"] >= 0 else ""
+    more = "" if len(places) == 1 else f" {len(places)} places differ in all."
+    return (
+        f"{where.capitalize()} is not what an undisturbed run holds at the same cut: of {place['operator']},"
+        f" state {place['state']}{group}, it holds {' and '.join(held)}.{more}"
+    )
 
 
 def _times(count: int) -> str:

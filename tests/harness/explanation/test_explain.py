@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.checkers import Violation
 from harness.explanation.explanation import LONGEST_STORY, Explanation, explain
 from harness.explanation.sentences import sentence_of
 from harness.verdict import judge
@@ -172,3 +173,32 @@ def test_how_many_rows_are_affected_is_told_beside_the_witness(run: Run, times: 
     run.start("1.1").checkpoint(1, 6).commit()
     run.checkpoint(2, 6, [("yak", number) for number in range(times)]).commit().finish()
     assert explained(run).sentence.endswith(f"{times} rows are affected in all.")
+
+
+def test_what_becomes_of_a_checkpoint_is_told_in_a_sentence() -> None:
+    row = {"row": ["hall", -2], "expected": 1, "visible": 0, "transactions": []}
+    about = {"checkpoint": 1, "parallelism": 2}
+    place = {"operator": "views", "state": "timer", "key group": 5, "missing": [], "surplus": ["[9, 'bob']"]}
+    raised = {"task": "count-0", "raised": "StateError", "text": "no such state"}
+    for violation, sentence in (
+        (
+            Violation("restore_anywhere", "lost", "", {**about, "rows": [row], "count": 1}),
+            "If a job goes on from checkpoint 1 at parallelism 2: Row (hall, -2) never became visible;"
+            " it should be there once.",
+        ),
+        (
+            Violation("restore_anywhere", "refused", "", {**about, **raised}),
+            "A job that goes on from checkpoint 1 at parallelism 2 ends with StateError in count-0:"
+            " no such state.",
+        ),
+        (
+            Violation("restore_anywhere", "not finished", "", about),
+            "A job that goes on from checkpoint 1 at parallelism 2 does not come to its end.",
+        ),
+        (
+            Violation("state_equivalence", "surplus entry", "checkpoint 3", {"cut": {}, "places": [place]}),
+            "Checkpoint 3 is not what an undisturbed run holds at the same cut: of views, state timer in key"
+            " group 5, it holds too much [9, 'bob'].",
+        ),
+    ):
+        assert sentence_of(violation) == sentence
