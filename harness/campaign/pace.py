@@ -5,6 +5,8 @@ The rules this module lives by:
 - A campaign of so many scenarios has waves as few and as equal as their largest size allows.
 - A campaign that is bounded by time learns from each wave how fast it is, and gives the next one what still
   fits, judging included. The first is small: it is there to learn from, while workers and Java warm up.
+- Of many families the judging takes its time for each, however few scenarios there are. Where there is time
+  for little more than one judgement, the first wave takes what the judging leaves.
 - What was learned may be wrong the next moment, on a machine that others use as well. So executors are told
   until when they may begin scenarios, and leave out what does not fit.
 - No clock is read here: time is an argument.
@@ -33,6 +35,10 @@ MOST_TASKS: Final = 200
 
 FIRST_JUDGING_SECONDS: Final = 3.0
 """Java has compiled nothing yet."""
+FIRST_JUDGING_SECONDS_A_FAMILY: Final = 1.5
+"""Of every family but the first: each has a query of its own, which is planned and compiled anew."""
+FIRST_PER_CORE_AND_SECOND: Final = 300
+"""What executors may do while they are timed for the first time; what they have no time for is left out."""
 COLD: Final = 2.0
 JUDGING_SECONDS_EACH: Final = 0.0002
 """What each further scenario adds to judging a wave."""
@@ -47,12 +53,17 @@ class Pace:
     """How many there are to be; None: as many as fit."""
     deadline: float | None
     """When the campaign has to end, on the clock that every ``now`` is of."""
+    families: int = 1
     _per_second: float = 0.0
     """Scenarios simulated in a second, in the last wave."""
-    _judging_seconds: float = FIRST_JUDGING_SECONDS
+    _judging_seconds: float = 0.0
     """Of the last wave."""
     _judged: int = 0
     """Scenarios of the last wave."""
+
+    def __post_init__(self) -> None:
+        """Expect of the first judging what it takes at most."""
+        self._judging_seconds = FIRST_JUDGING_SECONDS + FIRST_JUDGING_SECONDS_A_FAMILY * (self.families - 1)
 
     def next_count(self, first: int, now: float) -> int:
         """Return how many scenarios the next wave has, none where there is no next wave."""
@@ -64,11 +75,17 @@ class Pace:
             return min(left, ceil(self.scenarios / ceil(self.scenarios / LARGEST_WAVE)))
         seconds = self.deadline - now
         if not first:
-            each_core = FIRST_WAVE_PER_CORE if seconds > FIRST_JUDGING_SECONDS else LEAST_PER_CORE
-            return min(left, self.cores * each_core)
+            return min(left, self._first_count(seconds))
         each = 1 / self._per_second + JUDGING_SECONDS_EACH
         count = int(min(seconds - self._judging_seconds_of(0), LONGEST_WAVE_SECONDS) / each)
         return min(left, count, LARGEST_WAVE) if count > self.cores * LEAST_PER_CORE else 0
+
+    def _first_count(self, seconds: float) -> int:
+        simulating = seconds - self._judging_seconds
+        each_core = FIRST_WAVE_PER_CORE if seconds > FIRST_JUDGING_SECONDS else LEAST_PER_CORE
+        if 0 < simulating < self._judging_seconds:
+            each_core = max(each_core, int(FIRST_PER_CORE_AND_SECOND * simulating))
+        return max(self.cores * each_core, self.families)
 
     def begin_until(self, first: int, count: int, now: float) -> float | None:
         """Return until when scenarios of a wave may be begun."""

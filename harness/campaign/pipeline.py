@@ -109,7 +109,7 @@ def run_campaign(
         try:
             # Executors work in folders of their own.
             folder = _emptied((out / TRIALS).resolve())
-            pace = Pace(run.workers, scenarios, deadline)
+            pace = Pace(run.workers, scenarios, deadline, len(run.families))
             _Campaign(session, result, folder, lines, pace, progress).run()
         except KeyboardInterrupt:
             run.interrupted = True

@@ -56,6 +56,20 @@ def test_a_campaign_ends_within_a_tenth_of_its_time(
         assert done > 0.5 * speed * (seconds - 5.0)
 
 
+@pytest.mark.parametrize("speed", [100, 600])
+def test_where_judging_takes_most_of_the_time_the_first_wave_has_the_rest(speed: float) -> None:
+    """Thirty families, and a minute: a judgement of each costs more than a second."""
+    machine = Machine(5.0, speed, 11.0)
+    done = machine.campaign(Pace(2, None, 60.0, 30))
+    assert machine.waves[0] > 5.0 * speed
+    assert done >= machine.waves[0]
+    assert machine.now < 66.0
+
+
+def test_every_family_has_its_turn_in_the_first_wave_however_late_it_is() -> None:
+    assert Pace(2, None, 5.0, 30).next_count(0, 4.0) == 30
+
+
 def test_something_is_done_though_spark_has_taken_all_the_time() -> None:
     machine = Machine(8.0, 200, 0.5)
     assert 0 < machine.campaign(Pace(2, None, 5.0)) <= 200
