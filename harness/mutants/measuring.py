@@ -16,6 +16,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+import gc
 import signal
 import threading
 from collections.abc import Iterator, Sequence
@@ -258,9 +259,14 @@ def _time_limit() -> Iterator[None]:
         raise RunTooLong
 
     before = signal.signal(signal.SIGALRM, stop)
+    collected = gc.isenabled()
+    # What is raised in a callback of the collector is swallowed there, and the run would go on for ever.
+    gc.disable()
     signal.setitimer(signal.ITIMER_REAL, LONGEST_RUN_SECONDS)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        if collected:
+            gc.enable()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from engine.checkpoint.redistribution import RestoreRefused
 from engine.connectors.collection import CollectionSource
 from engine.job_client import JobStatus, SavepointFailed
 from engine.messages import SAVEPOINT, SYNC_SAVEPOINT
+from engine.runtime.local import REQUEST_LOOK_MS
 from engine.runtime.request_folder import JobNotRunning, ask, is_running
 from engine.runtime.requests import JobRequest
 from engine.runtime.restore_point import NoRestorePoint, read_restore_point
@@ -276,6 +278,8 @@ def test_another_process_asks_by_a_file_and_is_answered(words, tmp_path):
     asking.start()
     while not list((words.job_folder / "requests").glob("*.request")):
         assert asking.is_alive()
+    # By then the job will look for it as soon as it goes on: before it has read the rest.
+    time.sleep(REQUEST_LOOK_MS / 1000)
     gate.opened.set()
     asking.join(SECONDS)
     [answer] = answers
