@@ -24,6 +24,8 @@ FIRST_WAVE_PER_CORE: Final = 100
 """Enough to measure the speed by, after the workers have started."""
 FIRST_WAVE_SECONDS: Final = 1.0
 """The first wave gets so long, however late Spark has started."""
+FIRST_WAVE_PART: Final = 0.25
+"""And this part of the time that is left, however long judging takes: the campaign may end later for it."""
 LEAST_PER_CORE: Final = 8
 
 TASK_SECONDS: Final = 0.8
@@ -81,9 +83,9 @@ class Pace:
         return min(left, count, LARGEST_WAVE) if count > self.cores * LEAST_PER_CORE else 0
 
     def _first_count(self, seconds: float) -> int:
-        simulating = seconds - self._judging_seconds
+        simulating = max(seconds - self._judging_seconds, FIRST_WAVE_PART * seconds)
         each_core = FIRST_WAVE_PER_CORE if seconds > FIRST_JUDGING_SECONDS else LEAST_PER_CORE
-        if 0 < simulating < self._judging_seconds:
+        if seconds > FIRST_JUDGING_SECONDS and simulating < self._judging_seconds:
             each_core = max(each_core, int(FIRST_PER_CORE_AND_SECOND * simulating))
         return max(self.cores * each_core, self.families)
 
@@ -92,7 +94,9 @@ class Pace:
         if self.deadline is None:
             return None
         until = self.deadline - self._judging_seconds_of(count)
-        return until if first else max(until, now + FIRST_WAVE_SECONDS)
+        if first:
+            return until
+        return max(until, now + max(FIRST_WAVE_SECONDS, FIRST_WAVE_PART * (self.deadline - now)))
 
     def tasks_of(self, count: int, families: int) -> int:
         """Return into how many tasks each family's part of a wave is cut."""
