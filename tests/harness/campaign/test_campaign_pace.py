@@ -63,7 +63,8 @@ def test_where_judging_takes_most_of_the_time_the_first_wave_has_the_rest(speed:
     done = machine.campaign(Pace(2, None, 60.0, 30))
     assert machine.waves[0] > 5.0 * speed
     assert done >= machine.waves[0]
-    assert machine.now < 75.0
+    # Later by what the judging takes longer than was expected, and by no second judgement.
+    assert machine.now < 85.0
 
 
 def test_every_family_has_its_turn_in_the_first_wave_however_late_it_is() -> None:
