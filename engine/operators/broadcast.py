@@ -16,19 +16,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from engine.broadcast_functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
-from engine.elements import Record
 from engine.operators.base import OperatorContext
-from engine.operators.co_process import InputKeys, TwoInputOperator
+from engine.operators.co_process import ContextualOperator, InputKeys
 from engine.operators.firing import TimedOperator
-from engine.operators.side_outputs import sort_out
-from engine.operators.time_services import NO_ON_TIMER, NOT_KEYED, NoTimers
-from engine.output_tag import OutputTag
 from engine.state.descriptors import MapStateDescriptor
 from engine.state.operator import ReadOnlyView
-from engine.timer_service import TimerService
 
 
-class BroadcastOperator(TwoInputOperator):
+class BroadcastOperator(ContextualOperator):
     """Applies a broadcast process function without timers.
 
     Flink: CoBroadcastWithNonKeyedOperator, CoBroadcastWithKeyedOperator.
@@ -66,28 +61,6 @@ class BroadcastOperator(TwoInputOperator):
         )
         self._reading = reading
         self._side_outputs = context.side_outputs
-
-    def create_service(self, context: OperatorContext) -> TimerService:
-        """What the function's contexts tell time by."""
-        self._service = NoTimers(context.clock, NOT_KEYED if self._keys is None else NO_ON_TIMER)
-        return self._service
-
-    def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
-        """Results take the timestamp of their input."""
-        process, context = self._sides[input_index]
-        results: list[Record] = []
-        for value, timestamp in self.under_keys(records, input_index):
-            context._timestamp = timestamp
-            emitted = process(value, context)
-            if emitted is not None:
-                for result in emitted:
-                    results.append((result, timestamp))
-        return sort_out(results, self._side_outputs) if OutputTag.exist else results
-
-    def process_watermark(self, timestamp: int) -> list[Record]:
-        """The function may ask for it."""
-        self._service.watermark = timestamp
-        return []
 
 
 class TimedBroadcastOperator(TimedOperator, BroadcastOperator):

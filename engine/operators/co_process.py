@@ -11,7 +11,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -24,7 +24,7 @@ from engine.connected_functions import (
 )
 from engine.elements import Record
 from engine.functions import Function
-from engine.operators.base import FunctionOperator, OperatorContext
+from engine.operators.base import Emit, FunctionOperator, OperatorContext
 from engine.operators.firing import TimedOperator
 from engine.operators.side_outputs import sort_out
 from engine.operators.time_services import NO_ON_TIMER, NOT_KEYED, NoTimers
@@ -118,25 +118,14 @@ class CoFlatMapOperator(TwoInputOperator):
         ]
 
 
-class CoProcessOperator(TwoInputOperator):
-    """Applies a function of co-processing that has no timers.
+class ContextualOperator(TwoInputOperator):
+    """An operator around a function whose methods take a context with each record; without timers.
 
-    Flink: CoProcessOperator, KeyedCoProcessOperator.
+    As it opens it sets ``_sides``, by input the method and its context, and ``_side_outputs``.
     """
 
-    function: CoProcessFunction | KeyedCoProcessFunction
-
-    def open(self, context: OperatorContext) -> None:
-        """As every function operator, the methods by input, and the record's context."""
-        super().open(context)
-        self._methods = (self.function.process_element1, self.function.process_element2)
-        service = self.create_service(context)
-        self._context: Any = (
-            CoProcessFunction.Context(service)
-            if self._backend is None
-            else KeyedCoProcessFunction.Context(service, self._backend)
-        )
-        self._side_outputs = context.side_outputs
+    _sides: Sequence[tuple[Callable[[Any, Any], Iterable[Any] | None], Any]]
+    _side_outputs: Mapping[str, Sequence[Emit]]
 
     def create_service(self, context: OperatorContext) -> TimerService:
         """What the function's contexts tell time by."""
@@ -145,7 +134,7 @@ class CoProcessOperator(TwoInputOperator):
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         """Results take the timestamp of their input."""
-        process, context = self._methods[input_index], self._context
+        process, context = self._sides[input_index]
         results: list[Record] = []
         for value, timestamp in self.under_keys(records, input_index):
             context._timestamp = timestamp
@@ -159,6 +148,30 @@ class CoProcessOperator(TwoInputOperator):
         """The function may ask for it."""
         self._service.watermark = timestamp
         return []
+
+
+class CoProcessOperator(ContextualOperator):
+    """Applies a function of co-processing that has no timers.
+
+    Flink: CoProcessOperator, KeyedCoProcessOperator.
+    """
+
+    function: CoProcessFunction | KeyedCoProcessFunction
+
+    def open(self, context: OperatorContext) -> None:
+        """As every function operator, the methods by input, and the record's context."""
+        super().open(context)
+        service = self.create_service(context)
+        self._context: Any = (
+            CoProcessFunction.Context(service)
+            if self._backend is None
+            else KeyedCoProcessFunction.Context(service, self._backend)
+        )
+        self._sides = (
+            (self.function.process_element1, self._context),
+            (self.function.process_element2, self._context),
+        )
+        self._side_outputs = context.side_outputs
 
 
 class TimedCoProcessOperator(TimedOperator, CoProcessOperator):
