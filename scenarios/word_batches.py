@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scenarios import word_count
-from scenarios._counted_words import TASKS, counted_words
 
 if TYPE_CHECKING:
     from engine.environment import StreamExecutionEnvironment
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 name = "word_batches"
 generator_version = 1
-tasks = TASKS
+tasks = word_count.tasks
 any_sink = True
 record_schema = word_count.record_schema
 row_schema = word_count.row_schema
@@ -28,5 +27,5 @@ expected = word_count.expected
 
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     """Build source -> count -> sink."""
-    sink = counted_words(env, io).add_sink(io.write_ahead_sink("counts"))
+    sink = word_count.counted_words(env, io).add_sink(io.write_ahead_sink("counts"))
     sink.name("sink").uid("sink").set_parallelism(io.sink_parallelism)

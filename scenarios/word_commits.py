@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from harness.chance import Chance
 from harness.family import Workload
 from scenarios import word_count
-from scenarios._counted_words import TASKS, counted_words
 
 if TYPE_CHECKING:
     from engine.environment import StreamExecutionEnvironment
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 name = "word_commits"
 generator_version = 1
-tasks = TASKS
+tasks = word_count.tasks
 any_sink = True
 record_schema = word_count.record_schema
 row_schema = word_count.row_schema
@@ -40,5 +39,5 @@ def generate(random: Random) -> Workload:
 
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     """Build source -> count -> sink."""
-    sink = counted_words(env, io).sink_to(io.committing_sink("counts"))
+    sink = word_count.counted_words(env, io).sink_to(io.committing_sink("counts"))
     sink.name("sink").uid("sink").set_parallelism(io.sink_parallelism)

@@ -20,6 +20,7 @@ from harness.scenario import RecordValue
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from engine.datastream import KeyedStream
     from engine.environment import StreamExecutionEnvironment
 
 name = "word_count"
@@ -81,8 +82,8 @@ class Count(KeyedProcessFunction):
         yield value, count
 
 
-def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
-    """Build source -> count -> sink, both edges keyed by the word."""
+def counted_words(env: StreamExecutionEnvironment, io: JobIO) -> KeyedStream:
+    """Build source -> count, and have rows of a word come to one sink subtask, in their order."""
     words = env.from_source(io.source("words"), None, "source").uid("source")
     counts = (
         words.set_parallelism(io.source_parallelism)
@@ -92,7 +93,12 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
         .uid("count")
         .set_parallelism(io.parallelism)
     )
-    sink = counts.key_by(lambda row: row[0], key_type=Types.STRING()).add_sink(io.sink("counts"))
+    return counts.key_by(lambda row: row[0], key_type=Types.STRING())
+
+
+def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
+    """Build source -> count -> sink, both edges keyed by the word."""
+    sink = counted_words(env, io).add_sink(io.sink("counts"))
     sink.name("sink").uid("sink").set_parallelism(io.sink_parallelism)
 
 

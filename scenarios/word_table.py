@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from harness.family import NOTHING_DECLARED
 from scenarios import word_count
-from scenarios._counted_words import TASKS, counted_words
 
 if TYPE_CHECKING:
     from engine.environment import StreamExecutionEnvironment
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 name = "word_table"
 generator_version = 1
-tasks = TASKS
+tasks = word_count.tasks
 any_sink = True
 record_schema = word_count.record_schema
 row_schema = word_count.row_schema
@@ -30,7 +29,7 @@ generate = word_count.generate
 
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     """Build source -> count -> sink."""
-    sink = counted_words(env, io).add_sink(io.upsert_sink("counts", table_keys))
+    sink = word_count.counted_words(env, io).add_sink(io.upsert_sink("counts", table_keys))
     sink.name("sink").uid("sink").set_parallelism(io.sink_parallelism)
 
 
