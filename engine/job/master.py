@@ -261,7 +261,7 @@ class JobMaster:
             self.ending = None
             if self.state is not _RUNNING:
                 return self._follow(event, effects, now)
-            if outcome.reason == TASK_FINISHED:
+            if outcome.reason == TASK_FINISHED or self._all_have_finished:
                 return self._ask_again(ending, event, effects, now)
             return [*effects, *self._not_ended(ending, outcome, now)]
         ending.is_complete = True
@@ -276,9 +276,9 @@ class JobMaster:
     def _ask_again(
         self, ending: Ending, event: MasterEvent, effects: Sequence[MasterEffect], now: int
     ) -> Sequence[MasterEffect]:
-        """A task has come to its own end before it answered: without it, unless it was the last."""
+        """A task has come to its own end before it answered, or was asked: without it, unless all have."""
         told = self._follow(event, [each for each in effects if each is not ending.outcome_in([each])], now)
-        if self.state is not _RUNNING or len(self._finished) == self._tasks:
+        if self.state is not _RUNNING or self._all_have_finished:
             return [*told, RequestResolved(ending.number, None, JOB_HAS_FINISHED)]
         again = self.coordinator.handle(ending.request, now)
         refused = ending.outcome_in(again)
@@ -286,6 +286,10 @@ class JobMaster:
             return [*told, *again, *self._not_ended(ending, refused, now)]
         self.ending = ending
         return [*told, *again]
+
+    @property
+    def _all_have_finished(self) -> bool:
+        return 0 < self._tasks == len(self._finished)
 
     def _not_ended(self, ending: Ending, outcome: RequestResolved, now: int) -> Sequence[MasterEffect]:
         if ending.stops:

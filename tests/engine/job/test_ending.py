@@ -117,6 +117,17 @@ def test_a_job_whose_last_task_finishes_has_nothing_to_stop(job):
     assert TASK_FINISHED not in str(of(effects, RequestResolved))
 
 
+def test_a_job_that_finishes_before_its_savepoint_begins_has_nothing_to_stop():
+    job = Job(max_concurrent=1, unaligned=True).start()
+    job.finalize(1)
+    job.finish(SOURCE)
+    assert not job.handle(StopRequested(7))
+    assert not job.finish(SINK)
+    effects = job.handle(MetadataStored(1))
+    assert JobFinished() in effects
+    assert of(effects, RequestResolved) == [RequestResolved(7, None, JOB_HAS_FINISHED)]
+
+
 def test_a_job_is_cancelled_at_once(job):
     effects = job.handle(CancelRequested())
     assert of(effects, CancelTasks)
