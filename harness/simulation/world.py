@@ -497,3 +497,4 @@ class World:
         self.pending.clear()
         self._later.clear()
         self.external.forget_listeners()
+        del self.operations, self.outliving

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -131,6 +132,19 @@ def test_a_scenario_has_one_trace_in_one_process() -> None:
             first, second = SYSTEM.run(family, scenario), SYSTEM.run(family, scenario)
             assert first.events == second.events
             assert first.trace_hash == second.trace_hash
+
+
+@pytest.mark.parametrize("kind", sorted(KILLS))
+def test_a_run_leaves_nothing_behind_for_the_garbage_collector(kind: FaultKind) -> None:
+    scenario = scenario_with(Fault(kind, "completed" if kind != "kill_task" else "notified"))
+    SYSTEM.run(FAMILY, scenario)
+    gc.collect()
+    gc.disable()
+    try:
+        SYSTEM.run(FAMILY, scenario)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 def test_recording_the_trace_does_not_change_the_run() -> None:
