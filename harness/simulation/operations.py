@@ -7,6 +7,8 @@ The rules this module lives by:
 - A job that has stopped is started again from its savepoint, as the request says: at another parallelism, on
   the other backend. What the two runs committed together is what the checkers judge.
 - A savepoint is its user's: at rest all its files are there, unless the job was to claim it; then none is.
+  Elsewhere each has a folder with a name of its own. Here its id is the name, so that a run replays: no later
+  process uses the id again, though one that found no checkpoint would.
 """
 
 from __future__ import annotations
@@ -118,7 +120,11 @@ class Operations:
         begun = with_starting_point(recovered, self._find, retained, is_claimed=self._is_claimed)
         for path in begun.outlived:
             world.storage.delete(path)
-        return begun
+        point = begun.starting_point
+        last_id = max(self.complete, default=0)
+        if last_id <= point.last_id:
+            return begun
+        return replace(begun, starting_point=replace(point, last_id=last_id))
 
     def _find(self, point: StartingPoint) -> tuple[CheckpointMetadata, tuple[str, ...]]:
         path = f"{point.path}/{METADATA}"

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from harness.family import load_family
 from harness.generation import generate
-from harness.scenario import Operation, Scenario, ScenarioError, check, from_json, to_json
+from harness.scenario import Fault, Operation, Scenario, ScenarioError, check, from_json, to_json
 from harness.trial import try_scenario
 
 FAMILY = load_family("word_count")
@@ -53,3 +53,20 @@ def test_requests_survive_json_and_are_checked():
     wrong = replace(scenario, operations=(Operation("savepoint", "element", parallelism=2),))
     with pytest.raises(ScenarioError, match=r"operations\[0\]: how the job goes on belongs to a stop"):
         check(wrong)
+
+
+def test_a_process_that_found_no_checkpoint_does_not_name_its_savepoint_as_an_earlier_one():
+    scenario = replace(
+        calm(
+            Operation("savepoint", "element", occurrence=40),
+            Operation("savepoint", "element", occurrence=190),
+        ),
+        checkpoint_interval_ms=100_000,
+        faults=(Fault("kill_process", "element", occurrence=130),),
+    )
+    trial = try_scenario(FAMILY, scenario, continued=False)
+    assert trial.verdict.violations == ()
+    before, after = [event for event in trial.history.events if event[1] == "savepoint_completed"]
+    assert before[2] < after[2]
+    events = [event[1] for event in trial.history.events]
+    assert events.index("checkpoint_completed") > events.index("savepoint_completed")
