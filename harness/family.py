@@ -4,7 +4,7 @@ The rules this module lives by:
 
 - A family is a module: built-in ones stand under ``scenarios``, a user's own in any file. Nothing is to be
   registered or subclassed, so the shortest family is a short file. An object with the same members will do
-  as well, where one file holds several.
+  as well, where one file holds several. Of a package its modules are: ``nexmark_q5`` is ``nexmark/q5.py``.
 - Every process finds a family by its address: a name, FILE.py, or FILE.py:OBJECT. Its file is imported as
   Python would import it: as a part of its package if it stands in one, and with the modules beside it.
 - What a family lacks or has wrong is found when it is loaded and said in one line that names the file, the
@@ -239,8 +239,24 @@ def table_keys_of(family: object) -> int:
 
 def family_names() -> list[str]:
     """Return the names of the built-in families."""
-    modules = pkgutil.iter_modules(scenarios.__path__)
-    return sorted(module.name for module in modules if not module.name.startswith("_"))
+    return sorted(_built_in_modules())
+
+
+def _built_in_modules() -> dict[str, str]:
+    """Return the module of each built-in family, by the family's name."""
+    found = {}
+    for module in pkgutil.iter_modules(scenarios.__path__, "scenarios."):
+        inner = [module]
+        if module.ispkg:
+            package = importlib.import_module(module.name)
+            inner = list(pkgutil.iter_modules(package.__path__, f"{module.name}."))
+        found.update({_name_of(each.name): each.name for each in inner if "._" not in each.name})
+    return found
+
+
+def _name_of(module: str) -> str:
+    """Return the name of the built-in family in a module."""
+    return module.removeprefix("scenarios.").replace(".", "_")
 
 
 def load_family(address: str) -> Family:
@@ -251,12 +267,13 @@ def load_family(address: str) -> Family:
     path, attribute = split_address(address)
     if path is not None:
         return _from_file(path, attribute)
-    names = family_names()
-    if address not in names:
+    modules = _built_in_modules()
+    if address not in modules:
+        names = sorted(modules)
         near = difflib.get_close_matches(address, names, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}, or give a file.py"
         raise FamilyError(f"unknown family {address!r}: {hint}")
-    return family_of(importlib.import_module(f"scenarios.{address}"), f"family {address}")
+    return family_of(importlib.import_module(modules[address]), f"family {address}")
 
 
 def split_address(address: str) -> tuple[Path | None, str]:
@@ -288,7 +305,7 @@ def address_of(family: Family) -> str:
     """Return by which address another process finds a family; FamilyError where it finds it by none."""
     if isinstance(family, ModuleType):
         if family.__name__.startswith("scenarios."):
-            return family.__name__.removeprefix("scenarios.")
+            return _name_of(family.__name__)
         file = vars(family).get("__file__")
         if file is None:
             raise FamilyError(f"family {family.name!r}: its module has no file that another process can load")

@@ -1,0 +1,88 @@
+"""Nexmark q11, user sessions: how many bids somebody makes until he is silent for ten seconds.
+
+The sessions are counted as bids come in, and merge with their counts when a bid falls between two of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.types import Types
+from engine.windows.assigners import EventTimeSessionWindows
+from engine.windows.functions import ProcessWindowFunction, WindowContext
+from harness.family import Declared, JobIO, Records, Role, Rows
+from scenarios import _lateness as lateness
+from scenarios.nexmark import _events as nexmark
+from scenarios.nexmark import _windows as windows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from engine.environment import StreamExecutionEnvironment
+
+name = "nexmark_q11"
+generator_version = 1
+declares = True
+any_backend = True
+tasks: dict[str, Role] = {"events -> bids": "source", "sessions": "keyed", "table": "sink"}
+record_schema = nexmark.RECORD_SCHEMA
+row_schema = "bidder BIGINT, bids BIGINT, start BIGINT, end BIGINT"
+oracle_sql = f"""
+WITH {nexmark.VIEWS},
+  told AS (
+    SELECT *, lag(timestamp) OVER (PARTITION BY scenario_id, bidder ORDER BY timestamp) AS before FROM bid
+  ),
+  numbered AS (
+    SELECT *, count_if(before IS NULL OR timestamp - before > {windows.SIZE_MS}) OVER (
+      PARTITION BY scenario_id, bidder ORDER BY timestamp
+    ) AS session
+    FROM told
+  )
+SELECT scenario_id, bidder, count(*) AS bids, min(timestamp) AS start,
+  max(timestamp) + {windows.SIZE_MS} AS end
+FROM numbered GROUP BY scenario_id, bidder, session
+"""
+generate = nexmark.draw
+
+LONG = Types.LONG()
+
+
+class Tell(ProcessWindowFunction):
+    """Says of whom and when a session was."""
+
+    def process(
+        self, key: int, context: WindowContext, elements: Iterable[int]
+    ) -> Iterator[tuple[int, int, int, int]]:
+        """One row for each session."""
+        for bids in elements:
+            yield key, bids, context.window().start, context.window().end
+
+
+def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
+    """Build events -> bids -> sessions -> table."""
+    bids = nexmark.bids(nexmark.source(env, io), io)
+    sessions = (
+        bids.key_by(nexmark.second, LONG)
+        .window(EventTimeSessionWindows.with_gap(windows.SIZE))
+        .aggregate(windows.Count(), Tell(), LONG, Types.TUPLE([LONG, LONG, LONG, LONG]))
+    )
+    nexmark.into_table(nexmark.named(sessions, "sessions", io), io, column=0)
+
+
+def expected(records: Records, declared: Declared) -> Rows:
+    """Go through the bids of each bidder in the order of their times."""
+    rows: list[tuple[int, int, int, int]] = []
+    times: dict[int, list[int]] = {}
+    for time, bid in nexmark.all_bids(records):
+        times.setdefault(bid.bidder, []).append(time)
+    for bidder, own in times.items():
+        own.sort()
+        start = before = own[0]
+        bids = 0
+        for time in own:
+            if time - before > windows.SIZE_MS:
+                rows.append((bidder, bids, start, before + windows.SIZE_MS))
+                start, bids = time, 0
+            before, bids = time, bids + 1
+        rows.append((bidder, bids, start, before + windows.SIZE_MS))
+    return lateness.given_out(rows, declared)

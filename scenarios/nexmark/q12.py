@@ -1,0 +1,138 @@
+"""Nexmark q12, windows of processing time: how many bids somebody makes in each ten seconds on the clock.
+
+When a bid is seen decides in which window it is, so each row says its window, and the oracles take that as
+declared: a window begins and ends where windows do, has a bid at least, and all windows of a bidder together
+have each of his bids once. A clock that stands in the last millisecond of a window may open it again.
+
+In Flink SQL what waits for the clock when the input ends is lost. Here a trigger gives it out with the last
+watermark, as Beam does, so that no bid may be missing. In scenarios windows are much shorter.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from engine.durations import Time
+from engine.elements import MAX_WATERMARK
+from engine.types import Types
+from engine.windows.assigners import TumblingProcessingTimeWindows
+from engine.windows.functions import ProcessWindowFunction, WindowContext
+from engine.windows.triggers import ProcessingTimeTrigger, TriggerResult, TriggerScope
+from harness.chance import Chance
+from harness.family import Declared, JobIO, Records, Role, Rows, Workload
+from scenarios.nexmark import _events as nexmark
+from scenarios.nexmark import _windows as windows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from engine.environment import StreamExecutionEnvironment
+    from engine.windows.windows import Window
+
+name = "nexmark_q12"
+generator_version = 1
+declares = True
+tasks: dict[str, Role] = {"events -> bids": "source", "windows": "keyed", "table": "sink"}
+record_schema = nexmark.RECORD_SCHEMA
+row_schema = "bidder BIGINT, start BIGINT, end BIGINT, bids BIGINT"
+
+SIZES_MS = (20, 100, 500, windows.SIZE_MS)
+oracle_sql = f"""
+WITH {nexmark.VIEWS},
+  due AS (SELECT scenario_id, bidder, count(*) AS due FROM bid GROUP BY scenario_id, bidder),
+  said AS (
+    SELECT scenario_id, bidder, sum(bids) AS given,
+      bool_and(
+        coalesce(bids > 0 AND end - start IN {SIZES_MS} AND pmod(start, end - start) = 0, false)
+      ) AS is_fit
+    FROM declared GROUP BY scenario_id, bidder
+  ),
+  judged AS (
+    SELECT due.*, coalesce(is_fit AND given = due, false) AS can_be
+    FROM due LEFT JOIN said USING (scenario_id, bidder)
+  )
+SELECT scenario_id, bidder, start, end, bids
+FROM declared JOIN judged USING (scenario_id, bidder) WHERE can_be
+UNION ALL
+SELECT scenario_id, bidder, 0, {windows.SIZE_MS}, due FROM judged WHERE NOT can_be
+"""
+
+LONG = Types.LONG()
+SIZE = "window_ms"
+
+
+def generate(random: Random) -> Workload:
+    """Draw events, and how long windows are."""
+    workload = nexmark.draw(random)
+    size_ms = Chance(random).choice(SIZES_MS)
+    return replace(workload, parameters={**workload.parameters, SIZE: size_ms})
+
+
+class ByTheClock(ProcessingTimeTrigger):
+    """Fires when the clock passes the end of a window, and at the end of the input."""
+
+    def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerScope) -> TriggerResult:
+        """Wait for either end."""
+        ctx.register_event_time_timer(MAX_WATERMARK)
+        return super().on_element(element, timestamp, window, ctx)
+
+    def on_event_time(self, time: int, window: Window, ctx: TriggerScope) -> TriggerResult:
+        """No more will come: give out what there is, and keep nothing that the clock could find."""
+        return TriggerResult.FIRE_AND_PURGE
+
+    def clear(self, window: Window, ctx: TriggerScope) -> None:
+        """Wait no longer."""
+        ctx.delete_event_time_timer(MAX_WATERMARK)
+        super().clear(window, ctx)
+
+
+class Tell(ProcessWindowFunction):
+    """Says of whom and when a window is."""
+
+    def process(
+        self, key: int, context: WindowContext, elements: Iterable[int]
+    ) -> Iterator[tuple[int, int, int, int]]:
+        """One row for each window."""
+        for bids in elements:
+            yield key, context.window().start, context.window().end, bids
+
+
+def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
+    """Build events -> bids -> windows -> table."""
+    bids = nexmark.bids(nexmark.source(env, io), io)
+    size = Time.milliseconds(int(io.parameters.get(SIZE, windows.SIZE_MS)))
+    counts = (
+        bids.key_by(nexmark.second, LONG)
+        .window(TumblingProcessingTimeWindows.of(size))
+        .trigger(ByTheClock())
+        .aggregate(windows.Count(), Tell(), LONG, Types.TUPLE([LONG, LONG, LONG, LONG]))
+    )
+    nexmark.into_table(nexmark.named(counts, "windows", io), io, column=0)
+
+
+def expected(records: Records, declared: Declared) -> Rows:
+    """Take the windows that the run tells of a bidder, if they can have been."""
+    due = Counter(bid.bidder for _, bid in nexmark.all_bids(records))
+    told = defaultdict(list)
+    for row in declared.rows:
+        told[row[0]].append(row)
+    rows: list[Any] = []
+    for bidder, number in due.items():
+        said = told[bidder]
+        given = sum(bids for *_, bids in said) if all(map(_is_fit, said)) else -1
+        if given == number or (not declared.is_whole and 0 <= given < number):
+            rows += said
+        else:
+            rows.append((bidder, 0, windows.SIZE_MS, number))
+    return rows
+
+
+def _is_fit(row: tuple[Any, ...]) -> bool:
+    """Whether a window begins and ends where windows do, and is not empty."""
+    _, start, end, bids = row
+    if None in (start, end, bids):
+        return False
+    return bool(bids > 0 and end - start in SIZES_MS and start % (end - start) == 0)

@@ -1,0 +1,56 @@
+"""Nexmark q2, selection: the bids for every 123rd auction.
+
+Most records give no row, so checkpoints and transactions without any are the rule here. In scenarios ids
+begin near those auctions; in one of two the hot auction is one of them.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from harness.family import Declared, JobIO, Records, Role, Rows, Workload
+from scenarios.nexmark import _events as nexmark
+from scenarios.nexmark._generator import FIRST_ID
+
+if TYPE_CHECKING:
+    from engine.environment import StreamExecutionEnvironment
+
+name = "nexmark_q2"
+generator_version = 1
+at_least_once = "rows"
+tasks: dict[str, Role] = {"events -> bids -> chosen": "source", "table": "sink"}
+record_schema = nexmark.RECORD_SCHEMA
+row_schema = "channel STRING, auction BIGINT, price BIGINT"
+
+EVERY = 123
+HOT = 100 * EVERY - FIRST_ID
+"""How many auctions go ahead of the first that is hot and one of the 123rd."""
+
+oracle_sql = f"""
+WITH {nexmark.VIEWS}
+SELECT scenario_id, channel, auction, price FROM bid WHERE auction % {EVERY} = 0
+"""
+
+
+def generate(random: Random) -> Workload:
+    """Draw events around an auction that is chosen."""
+    return nexmark.draw(random, first_auctions=(9 * EVERY - FIRST_ID, HOT))
+
+
+def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
+    """Build events -> bids -> chosen -> table."""
+    bids = nexmark.bids(nexmark.source(env, io), io)
+    chosen = bids.flat_map(_chosen).name("chosen").uid("chosen").set_parallelism(io.source_parallelism)
+    nexmark.into_table(chosen, io, column=1)
+
+
+def _chosen(bid: tuple[int, int, int, str, str]) -> tuple[tuple[str, int, int], ...]:
+    auction, _bidder, price, channel, _url = bid
+    return () if auction % EVERY else ((channel, auction, price),)
+
+
+def expected(records: Records, declared: Declared) -> Rows:
+    """The bids for auctions that are chosen."""
+    bids = nexmark.all_bids(records)
+    return [(bid.channel, bid.auction, bid.price) for _, bid in bids if bid.auction % EVERY == 0]

@@ -1,0 +1,128 @@
+"""Nexmark q7, highest bid: of every ten seconds the bids with the highest price.
+
+The highest bids of each auction are found first, then those of all: one subtask has to hear of everything,
+and two stages spare it most. Bids of the same price are all told, as where prices are joined with their
+maximum.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from engine.functions import AggregateFunction
+from engine.types import Types
+from engine.windows.assigners import TumblingEventTimeWindows
+from engine.windows.functions import AllWindowFunction
+from harness.family import Declared, JobIO, Records, Role, Rows
+from scenarios import _lateness as lateness
+from scenarios.nexmark import _events as nexmark
+from scenarios.nexmark import _windows as windows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from engine.environment import StreamExecutionEnvironment
+    from engine.windows.windows import TimeWindow
+
+name = "nexmark_q7"
+generator_version = 1
+declares = True
+any_backend = True
+tasks: dict[str, Role] = {
+    "events -> bids": "source",
+    "by auction": "keyed",
+    "highest": "keyed",
+    "table": "sink",
+}
+record_schema = nexmark.RECORD_SCHEMA
+row_schema = "start BIGINT, auction BIGINT, bidder BIGINT, price BIGINT"
+oracle_sql = f"""
+WITH {nexmark.VIEWS},
+  cut AS (SELECT *, {windows.start_sql("timestamp")} AS start FROM bid)
+SELECT scenario_id, start, auction, bidder, price
+FROM (SELECT *, max(price) OVER (PARTITION BY scenario_id, start) AS highest FROM cut)
+WHERE price = highest
+"""
+generate = nexmark.draw
+
+LONG = Types.LONG()
+Bids: TypeAlias = list[tuple[int, int, int]]
+BIDS = Types.LIST(Types.TUPLE([LONG, LONG, LONG]))
+"""(auction, bidder, price) of bids of one price."""
+
+
+class Highest(AggregateFunction):
+    """Accumulates the bids with the highest price, in one order whatever the order in which they come."""
+
+    def create_accumulator(self) -> Bids:
+        """None yet."""
+        return []
+
+    def add(self, value: Any, accumulator: Bids) -> Bids:
+        """Compare with a bid."""
+        if accumulator and value[2] < accumulator[0][2]:
+            return accumulator
+        return self.merge(accumulator, [value[:3]])
+
+    def get_result(self, accumulator: Bids) -> Bids:
+        """The bids."""
+        return accumulator
+
+    def merge(self, acc_a: Bids, acc_b: Bids) -> Bids:
+        """Take the higher ones, or both."""
+        if not acc_a or not acc_b:
+            return acc_a or acc_b
+        price, other = acc_a[0][2], acc_b[0][2]
+        if price == other:
+            return sorted(acc_a + acc_b)
+        return acc_a if price > other else acc_b
+
+
+class HighestOfAll(Highest):
+    """Takes the highest bids of auctions together."""
+
+    def add(self, value: Any, accumulator: Bids) -> Bids:
+        """Compare with the highest bids of an auction."""
+        return self.merge(accumulator, value)
+
+
+class Tell(AllWindowFunction):
+    """Says of which window the bids are."""
+
+    def apply(self, window: TimeWindow, inputs: Iterable[Bids]) -> Iterator[tuple[int, int, int, int]]:
+        """One row for each bid."""
+        for bids in inputs:
+            for bid in bids:
+                yield window.start, *bid
+
+
+def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
+    """Build events -> bids -> highest by auction -> highest -> table."""
+    bids = nexmark.bids(nexmark.source(env, io), io)
+    by_auction = (
+        bids.key_by(nexmark.first, LONG)
+        .window(TumblingEventTimeWindows.of(windows.SIZE))
+        .aggregate(Highest(), None, BIDS, BIDS)
+    )
+    highest = (
+        nexmark.named(by_auction, "by auction", io)
+        .window_all(TumblingEventTimeWindows.of(windows.SIZE))
+        .aggregate(HighestOfAll(), Tell(), BIDS, Types.TUPLE([LONG, LONG, LONG, LONG]))
+        .name("highest")
+        .uid("highest")
+    )
+    nexmark.into_table(highest, io, column=1)
+
+
+def expected(records: Records, declared: Declared) -> Rows:
+    """Find the highest price of each window, and all bids that have it."""
+    highest: dict[int, int] = {}
+    for time, bid in nexmark.all_bids(records):
+        start = windows.start_of(time)
+        highest[start] = max(bid.price, highest.get(start, 0))
+    rows = []
+    for time, bid in nexmark.all_bids(records):
+        start = windows.start_of(time)
+        if bid.price == highest[start]:
+            rows.append((start, bid.auction, bid.bidder, bid.price))
+    return lateness.given_out(rows, declared)

@@ -1,0 +1,235 @@
+"""The Nexmark queries as families: their rows by hand, what runs may choose, and a sound engine passes."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+
+from harness.family import (
+    NOTHING_DECLARED,
+    Declared,
+    Records,
+    address_of,
+    declares,
+    family_names,
+    load_family,
+)
+from harness.generation import generate
+from harness.trial import check_family, try_scenario
+from scenarios._event_time import with_progress
+from scenarios.nexmark import q0, q1, q2, q3, q4, q5, q7, q8, q11, q12
+from scenarios.nexmark._events import BOUND_MS, auctions_of, bids_of, people_of, value_of
+from scenarios.nexmark._generator import Auction, Bid, Person
+
+GOLDEN = {
+    "nexmark_q0": "1:4d0df329e5f13123",
+    "nexmark_q1": "1:4d0df329e5f13123",
+    "nexmark_q11": "1:4d0df329e5f13123",
+    "nexmark_q12": "1:f26cdd9469373f41",
+    "nexmark_q2": "1:f5cc73b8d40632f6",
+    "nexmark_q3": "1:2afb9c03775754ed",
+    "nexmark_q4": "1:cbd683e02b2f2dfd",
+    "nexmark_q5": "1:4d0df329e5f13123",
+    "nexmark_q7": "1:4d0df329e5f13123",
+    "nexmark_q8": "1:e4819a013fb184fe",
+}
+
+ANN = Person(1, "Ann", "Bend", "OR")
+BOB = Person(2, "Bob", "Kent", "WA")
+
+
+def bid(auction: int, bidder: int, price: int, channel: str = "Apple") -> Bid:
+    return Bid(auction, bidder, price, channel, "url")
+
+
+def records(*splits: list[tuple[int, Any]]) -> Records:
+    return {
+        f"events-{number}": [(time, value_of(event)) for time, event in split]
+        for number, split in enumerate(splits)
+    }
+
+
+def test_a_query_is_found_by_the_name_of_its_module() -> None:
+    names = [name for name in family_names() if name.startswith("nexmark")]
+    assert names == sorted(GOLDEN)
+    assert load_family("nexmark_q5") is q5
+    assert address_of(q5) == "nexmark_q5"
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_five_seeds_still_mean_what_they_meant(name: str) -> None:
+    family = load_family(name)
+    drawn = [family.generate(Random(seed)) for seed in (0, 1, 2, 42, 8273645120938)]
+    text = msgspec.json.encode([[workload.records, workload.parameters] for workload in drawn])
+    assert f"{family.generator_version}:{sha256(text).hexdigest()[:16]}" == GOLDEN[name]
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_a_sound_engine_passes_and_gives_rows_after_rescales(name: str) -> None:
+    family = load_family(name)
+    check_family(family)
+    rows = rescales = 0
+    for seed in range(12):
+        scenario = generate(family, seed)
+        trial = try_scenario(family, scenario)
+        assert trial.verdict.violations == (), seed
+        for _, kind, _, payload in trial.history.events:
+            if kind == "transaction_visible":
+                rows += len(payload["rows"])
+            elif kind == "attempt_started":
+                rescales += payload["parallelism"] != scenario.parallelism
+    assert rows > 10
+    assert rescales > 1
+
+
+@pytest.mark.parametrize("name", ["nexmark_q3", "nexmark_q5"])
+def test_no_event_is_ever_behind_what_its_split_may_have_said(name: str) -> None:
+    behind = 0
+    for seed in range(100):
+        drawn = load_family(name).generate(Random(seed)).records
+        for time, _, watermark in with_progress(drawn, BOUND_MS):
+            assert time > watermark
+            behind += time <= watermark + BOUND_MS
+    assert behind > 250
+
+
+def test_events_are_taken_apart_by_their_kind() -> None:
+    opened = Auction(7, 1, 10, 100, 200, 5_000)
+    for event, taking in ((ANN, people_of), (opened, auctions_of), (bid(7, 2, 300), bids_of)):
+        for each in (people_of, auctions_of, bids_of):
+            assert list(each(value_of(event))) == ([tuple(event)] if each is taking else [])
+
+
+def test_bids_are_passed_through_converted_and_selected() -> None:
+    drawn = records([(0, ANN), (1, bid(123, 2, 199))], [(2, bid(124, 1, 100, "Google"))])
+    assert list(q0.expected(drawn, NOTHING_DECLARED)) == [
+        ("Apple", "url", 123, 2, 199),
+        ("Google", "url", 124, 1, 100),
+    ]
+    assert list(q1.expected(drawn, NOTHING_DECLARED)) == [("Apple", 123, 2, 177), ("Google", 124, 1, 89)]
+    assert list(q2.expected(drawn, NOTHING_DECLARED)) == [("Apple", 123, 199)]
+
+
+def test_sellers_nearby_are_paired_with_their_auctions_of_category_ten() -> None:
+    auctions = [
+        (0, Auction(7, 1, 10, 1, 2, 3)),
+        (1, Auction(8, 1, 11, 1, 2, 3)),
+        (2, Auction(9, 2, 10, 1, 2, 3)),
+    ]
+    drawn = records([*auctions, (5, BOB)], [(9, ANN)])
+    assert q3.expected(drawn, NOTHING_DECLARED) == [("Ann", "Bend", "OR", 7)]
+
+
+def test_what_auctions_went_for_is_averaged_over_two_windows_of_their_end() -> None:
+    drawn = records(
+        [(1_000, Auction(7, 1, 10, 1, 2, 6_000)), (1_000, Auction(8, 1, 10, 1, 2, 12_000))],
+        [
+            (999, bid(7, 2, 9_999)),
+            (1_000, bid(7, 2, 100)),
+            (6_000, bid(7, 2, 400)),
+            (6_001, bid(7, 2, 9_999)),
+        ],
+        [(12_000, bid(8, 2, 201)), (12_000, bid(9, 2, 700))],
+    )
+    assert sorted(q4.expected(drawn, NOTHING_DECLARED)) == [(10, 0, 400), (10, 5_000, 300), (10, 10_000, 201)]
+
+
+def test_all_auctions_with_the_most_bids_of_a_window_are_hot() -> None:
+    drawn = records(
+        [(0, bid(7, 1, 1)), (4_999, bid(8, 1, 1))], [(5_000, bid(8, 1, 1)), (5_001, bid(7, 1, 1))]
+    )
+    drawn = {**drawn, **{"events-2": records([(9_999, bid(7, 1, 1))])["events-0"]}}
+    assert sorted(q5.expected(drawn, NOTHING_DECLARED)) == [
+        (-5_000, 7, 1),
+        (-5_000, 8, 1),
+        (0, 7, 3),
+        (5_000, 7, 2),
+    ]
+
+
+def test_all_bids_of_the_highest_price_of_a_window_are_told() -> None:
+    drawn = records([(0, bid(7, 1, 5)), (9_999, bid(8, 2, 9)), (10_000, bid(8, 2, 1))], [(1, bid(7, 3, 9))])
+    assert sorted(q7.expected(drawn, NOTHING_DECLARED)) == [(0, 7, 3, 9), (0, 8, 2, 9), (10_000, 8, 2, 1)]
+
+
+def test_who_registers_and_sells_in_one_window_is_told_with_each_reserve() -> None:
+    auctions = [Auction(number, 1, 10, 1, 20 + number, 3) for number in range(3)]
+    drawn = records(
+        [(9_000, ANN), (9_000, BOB)], [(0, auctions[0]), (9_999, auctions[1]), (10_000, auctions[2])]
+    )
+    assert sorted(q8.expected(drawn, NOTHING_DECLARED)) == [(1, "Ann", 20), (1, "Ann", 21)]
+
+
+def test_a_session_ends_after_ten_seconds_without_a_bid() -> None:
+    drawn = records(
+        [(1_000, bid(7, 1, 1)), (21_001, bid(7, 1, 1))], [(11_000, bid(8, 1, 1)), (0, bid(8, 2, 1))]
+    )
+    assert sorted(q11.expected(drawn, NOTHING_DECLARED)) == [
+        (1, 1, 21_001, 31_001),
+        (1, 2, 1_000, 21_000),
+        (2, 1, 0, 10_000),
+    ]
+
+
+TWO_BIDS = records([(0, bid(7, 1, 1)), (50, bid(8, 1, 1))])
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(1, 40, 60, 2)],
+        [(1, 40, 60, 1), (1, 40, 60, 1)],
+        [(1, 0, 20, 1), (1, 30_000, 30_020, 1)],
+        [(1, 500, 1_000, 2)],
+    ],
+    ids=str,
+)
+def test_the_clock_decides_in_which_windows_bids_are(rows: list[tuple[Any, ...]]) -> None:
+    assert q12.expected(TWO_BIDS, Declared(rows)) == rows
+    assert q12.expected(TWO_BIDS, Declared(rows[:1], is_whole=False)) == rows[:1]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [(1, 40, 60, 1)],
+        [(1, 40, 60, 3)],
+        [(1, 50, 70, 2)],
+        [(1, 40, 70, 2)],
+        [(1, 40, 60, 2), (1, 60, 80, 0)],
+        [(1, 40, 60, 3), (1, 60, 80, -1)],
+        [(1, None, 60, 2)],
+        [(1, 40, 60, None)],
+    ],
+    ids=str,
+)
+def test_windows_of_the_clock_that_cannot_be_are_not_expected(rows: list[tuple[Any, ...]]) -> None:
+    assert q12.expected(TWO_BIDS, Declared(rows)) == [(1, 0, 10_000, 2)]
+
+
+def test_before_the_end_of_a_run_windows_may_wait_but_not_count_too_much() -> None:
+    assert q12.expected(TWO_BIDS, Declared((), is_whole=False)) == []
+    too_many = Declared([(1, 40, 60, 3)], is_whole=False)
+    assert q12.expected(TWO_BIDS, too_many) == [(1, 0, 10_000, 2)]
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_a_row_that_is_missing_twice_or_wrong_is_seen(name: str) -> None:
+    family = load_family(name)
+    seen = 0
+    for seed in range(40):
+        drawn = dict(family.generate(Random(seed)).records)
+        rows = list(family.expected(drawn, NOTHING_DECLARED))
+        if not rows:
+            continue
+        seen += 1
+        wrong = (*rows[0][:-1], rows[0][-1] + 1)
+        for committed in (rows[1:], [*rows, rows[0]], [wrong, *rows[1:]]):
+            declared = Declared(committed) if declares(family) else NOTHING_DECLARED
+            assert sorted(family.expected(drawn, declared)) != sorted(committed)
+    assert seen > 15
