@@ -287,7 +287,7 @@ def bench(
     ] = None,
     as_json: AsJson = False,
     large: Annotated[
-        bool, typer.Option("--large", help="Also what takes minutes and gigabytes of disk (state).")
+        bool, typer.Option("--large", help="Also what takes minutes and gigabytes of disk (state, spark).")
     ] = False,
 ) -> None:
     """Measure speed, beside a floor or a peer in the same run."""

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.benchmarks import spark as benchmarks_spark
+from harness.benchmarks import spark_peers
 from harness.benchmarks.local import PoolSource, WrongCount
 from harness.benchmarks.measurement import load_benchmark
 from harness.benchmarks.spark import measure
+from harness.benchmarks.spark_epochs import EveryKeyFirst
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,7 +24,7 @@ pytestmark = pytest.mark.spark
 @pytest.fixture
 def session(spark: SparkSession) -> Iterator[SparkSession]:
     """The shared session, with the options that the benchmark sets as they were."""
-    before = {option: spark.conf.get(option, None) for option in benchmarks_spark._STREAMING}
+    before = {option: spark.conf.get(option, None) for option in spark_peers.STREAMING}
     yield spark
     for option, value in before.items():
         if value is None:
@@ -33,14 +35,31 @@ def session(spark: SparkSession) -> Iterator[SparkSession]:
 
 def test_engine_floor_and_peer_are_measured_side_by_side(session: SparkSession) -> None:
     # The peer goes to Java for each key of each batch, and a cold one compiles as it goes: few keys do.
-    found = measure(records=4_000, keys=(8,), rounds=1, small_epochs=2, session=session, warms_up=False)
+    found = measure(
+        records=4_000,
+        keys=(8,),
+        rounds=1,
+        small_epochs=2,
+        states=(10, 100),
+        state_epochs=4,
+        session=session,
+        warms_up=False,
+    )
+    peers = {f"{name}_8_keys" for name in spark_peers.PEERS}
+    assert len(peers) == 4
     assert set(found.floors) == {
         "records_per_second_8_keys",
         "records_per_second_8_keys_median",
-        "transform_with_state_8_keys",
         "epoch_ms",
+        *peers,
     }
-    assert set(found.ratios) == {"records_per_second_8_keys", "transform_with_state_8_keys", "epoch_ms"}
+    assert set(found.ratios) == {
+        "records_per_second_8_keys",
+        "epoch_ms",
+        "epoch_ms_few_keys_against_many",
+        *peers,
+    }
+    assert {"epoch_ms_beside_10_keys", "epoch_ms_beside_100_keys"} < set(found.figures)
     assert all(value > 0 for value in (*found.figures.values(), *found.floors.values()))
     assert found.ratios["transform_with_state_8_keys"] == pytest.approx(
         found.figures["records_per_second_8_keys"] / found.floors["transform_with_state_8_keys"], rel=0.01
@@ -66,18 +85,39 @@ def test_rows_of_the_peer_that_are_missing_or_there_twice_spoil_the_measurement(
     part = tmp_path / "part-0.csv"
     part.write_text("0,1\n0,2\n0,3\n1,1\n")
     source = PoolSource(4, 2)
-    benchmarks_spark._check_peer(session, str(tmp_path), source)
+    spark_peers.check_all(session, str(tmp_path), source, "transformWithState")
     for rows in ("0,1\n0,2\n0,2\n1,1\n", "0,1\n0,2\n0,4\n1,1\n", "0,1\n0,2\n1,1\n", ""):
         part.write_text(rows)
         with pytest.raises(WrongCount, match=r"transformWithState wrote \d rows of 4 records"):
-            benchmarks_spark._check_peer(session, str(tmp_path), source)
+            spark_peers.check_all(session, str(tmp_path), source, "transformWithState")
+
+
+def test_last_counts_that_do_not_come_to_the_records_spoil_the_measurement(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    part = tmp_path / "part-0.csv"
+    part.write_text("0,2\n0,3\n1,1\n")
+    spark_peers.check_last(session, str(tmp_path), PoolSource(4, 2), "count")
+    with pytest.raises(WrongCount, match="count counted 4 of 5 records"):
+        spark_peers.check_last(session, str(tmp_path), PoolSource(5, 2), "count")
+
+
+def test_state_is_loaded_first_and_then_touched_all_over() -> None:
+    source = EveryKeyFirst(10, 20)
+    reader = source.open_split("share-1", None)
+    keys = []
+    while batch := reader.read(4):
+        keys += [key for key, _ in batch]
+    assert keys[:5] == [1, 3, 5, 7, 9]
+    assert sorted(keys[5:]) == sorted([1, 3, 5, 7, 9] * 2)
+    assert reader.exhausted
 
 
 def test_the_peer_reads_every_record_in_as_many_batches_as_there_are_epochs(tmp_path: Path) -> None:
     from pyarrow import parquet
 
     source = PoolSource(10_001, 7)
-    benchmarks_spark._write_keys(source, tmp_path / "input")
+    spark_peers.write_keys(source, tmp_path / "input")
     files = sorted((tmp_path / "input").iterdir())
     assert len(files) == 4
     keys = [key for path in files for key in parquet.read_table(path).column("key").to_pylist()]

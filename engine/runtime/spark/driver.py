@@ -150,6 +150,7 @@ class SparkExecution(JobDriver):
         recipe: Recipe | None = None,
         probe: Probe = no_probe,
         subtask_class: type[SubtaskRun] = SubtaskRun,
+        pace: Pace | None = None,
     ) -> None:
         super().__init__(graph, storage, recovered, probe)
         self.records_read = 0
@@ -164,7 +165,7 @@ class SparkExecution(JobDriver):
         self._shipment: Broadcast[Deployment] | None = None
         self._committer: Committer | None = None
         self._plans: dict[TaskId, RestorePlan] = {}
-        self._pace = Pace(graph.settings)
+        self._pace = pace or Pace(graph.settings)
         self._ended: set[TaskId] = set()
         """The tasks that had processed all their input at the last checkpoint, as far as is known."""
         self._job: EpochJob | None = None
