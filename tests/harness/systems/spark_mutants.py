@@ -1,17 +1,51 @@
-"""Bugs planted into what only runs on Spark: in its driver, or in its workers."""
+"""Bugs planted into what only runs on Spark, in its driver or in its workers; and a bug that is any of them.
+
+A driver takes seconds to start and has one bug all its life. So that one can serve several bugs, one after
+another, there is a bug that does nothing but plant another one for the time of a job: the job's parameters
+say which.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
 
 from engine.connectors.file_sink import FileSinkFunction, Transaction
 from engine.job.deployment import RestorePlan
 from engine.messages import TaskId
 from engine.runtime.spark.committing import Committer
 from engine.runtime.spark.driver import SparkExecution
-from harness.mutants import Reached, mutant, replaced
+from harness.mutants import Reached, built_in_mutants, find_mutant, mutant, replaced
+from harness.systems.assembly import Assembly
+from harness.systems.spec import Spec
+
+BUG = "bug"
+"""The parameter of a job with the id of the bug that is planted while it runs."""
+
+
+@mutant(
+    id="the-bug-that-the-job-names",
+    breaks="whatever that one breaks",
+    summary="in each process that puts the job together, the bug of its parameters is planted",
+)
+def the_bug_that_the_job_names(reached: Reached) -> Iterator[None]:
+    """Whoever runs a part of a job puts it together first; the bug of the job before is taken out then."""
+    built_in = {each.id for each in built_in_mutants()}
+    put_together = Assembly.__init__
+    with ExitStack() as planted:
+
+        def planting(self: Assembly, spec: Spec, *others: Any) -> None:
+            planted.close()
+            bug = str(spec.parameters[BUG])
+            reached()
+            planted.enter_context(find_mutant(bug, None if bug in built_in else __file__).applied())
+            put_together(self, spec, *others)
+
+        with replaced(Assembly, "__init__", planting):
+            yield
 
 
 @mutant(

@@ -16,7 +16,7 @@ import pytest
 from harness.family import load_family
 from harness.generation import generate
 from harness.history import ATTEMPT_STARTED, ERROR, JOB_FINISHED
-from harness.mutants import MutantError, built_in_mutants
+from harness.mutants import MutantError
 from harness.oracle import PythonOracle
 from harness.scenario import POINTS, VALID, Fault
 from harness.systems.protocol import NEEDED
@@ -37,6 +37,7 @@ from harness.verdict import judge
 pytestmark = [pytest.mark.spark, pytest.mark.local_kill]
 
 MUTANTS = str(Path(__file__).with_name("spark_mutants.py"))
+ANY_BUG = "the-bug-that-the-job-names"
 EPOCHS = 3
 KILLS_OF_TASKS = ("kill_task", "kill_all")
 SEEDS = {
@@ -111,6 +112,13 @@ def system():
         yield system
 
 
+@pytest.fixture(scope="module")
+def buggy_system():
+    """One driver serves all planted bugs that it does not die with."""
+    with closing(SparkSystem(mutant=ANY_BUG, mutant_file=MUTANTS)) as system:
+        yield system
+
+
 def tried(system, scenario, family=None):
     """Run a scenario and judge it."""
     family = family or load_family(scenario.family)
@@ -154,16 +162,15 @@ def test_a_scenario_under_real_kills_loses_and_repeats_nothing(system, number):
         ("dead-attempts-are-not-swept", "no_leaks", [fault("kill_task", "pre_committed")]),
     ],
 )
-def test_a_planted_bug_is_caught(mutant, broken, faults):
-    built_in = mutant in {each.id for each in built_in_mutants()}
+def test_a_planted_bug_is_caught(buggy_system, mutant, broken, faults):
     scenario = msgspec.structs.replace(
         scenario_of(2),
+        parameters={**scenario_of(2).parameters, "bug": mutant},
         faults=tuple(faults),
         # All is read in one epoch: without offsets the job would never come to the end of a second one.
         checkpoint_interval_ms=1000 if mutant == "offsets-missing" else scenario_of(2).checkpoint_interval_ms,
     )
-    with closing(SparkSystem(mutant=mutant, mutant_file="" if built_in else MUTANTS)) as system:
-        _, verdict = tried(system, scenario)
+    _, verdict = tried(buggy_system, scenario)
     assert broken in verdict.failed_properties()
 
 
