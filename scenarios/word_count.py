@@ -8,7 +8,7 @@ count too early. The two hash edges let barriers and records of different channe
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engine.functions import KeyedProcessFunction, RuntimeContext
 from engine.state.descriptors import ValueStateDescriptor
@@ -100,6 +100,17 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     """Build source -> count -> sink, both edges keyed by the word."""
     sink = counted_words(env, io).add_sink(io.sink("counts"))
     sink.name("sink").uid("sink").set_parallelism(io.sink_parallelism)
+
+
+def streaming_query(records: Any, io: Any) -> Any:
+    """Count with transformWithState; the rows go to the sink of the harness."""
+    return io.transform_with_state(records, ("word",), count_once, "count BIGINT", row_schema)
+
+
+def count_once(state: tuple[int] | None, record: Any) -> tuple[tuple[int], tuple[str, int]]:
+    """Add one to the word's count."""
+    count = (state[0] if state else 0) + 1
+    return (count,), (record.word, count)
 
 
 def expected(records: Records, declared: Declared) -> Rows:

@@ -1,0 +1,133 @@
+"""The driver under trial: ``python -m harness.systems.structured_child FOLDER``.
+
+The rules this module lives by:
+
+- It starts Spark once and then runs one query after another, each by a specification whose path comes as a
+  line on the standard input, and answers as `spark_child.py` does.
+- Each query is one incarnation over its checkpoint location. Where it fails in an attempt in which a fault
+  has struck it is started again from there, as an operator would; where it fails by itself the run is over.
+- Whatever ends a query other than a kill is told in the log before it ends.
+- A user's file goes to the workers by value: they have not the folder that it stands in.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+from engine.runtime.spark_session import SPARK_ERRORS, spark_session
+from harness.family import FAMILY_MODULE, Family, load_family
+from harness.systems import event_log
+from harness.systems.event_log import EventLog
+from harness.systems.spark_driver import ENDED, READY
+from harness.systems.spec import Spec, read_spec
+from harness.systems.structured_board import DRIVER, StructuredBoard
+from harness.systems.structured_io import start
+from harness.systems.structured_output import batch_ends, finished_batches
+from harness.systems.structured_retelling import LOOKED, look
+from harness.systems.structured_sink import RowSink
+from harness.systems.structured_source import RecordSource
+from harness.systems.told import say_error, say_failed
+
+SETTINGS: Final = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    # Timers and watermarks would otherwise ask for batches without end.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # What a dead task of this process holds is given up soon.
+    "spark.sql.streaming.stateStore.rocksdb.lockAcquireTimeoutMs": "5000",
+}
+
+
+def run(spec: Spec, path: str, board: StructuredBoard, session: SparkSession) -> int:
+    """Go on with the query until its input is consumed; the exit code of a process for it alone."""
+    board.begin()
+    family = load_family(spec.family)
+    _by_value(family)
+    checkpoints = Path(spec.checkpoints)
+    board.log.say(event_log.PROCESS_STARTED, found=[])
+    while True:
+        struck = board.struck
+        planned = batch_ends(checkpoints)
+        board.log.say(
+            event_log.ATTEMPT_STARTED,
+            attempt=f"{os.getpid()}.{struck}",
+            parallelism=spec.parallelism,
+            restored=max(planned, default=-1) + 1 or None,
+            over=len(finished_batches(checkpoints)),
+        )
+        try:
+            board("restoring", DRIVER, 0)
+            start(family, spec, path, session, board).awaitTermination()
+        except Exception as error:
+            board.log.say(LOOKED, **look(spec))
+            if board.struck == struck:
+                say_error(board.log, "query", error)
+                return 1
+            say_failed(board.log, "query", "", str(error)[:200], injected=True)
+        else:
+            board.log.say(LOOKED, **look(spec))
+            board.log.say(event_log.JOB_FINISHED, points={})
+            return 0
+        finally:
+            _stop_all(session)
+
+
+def _stop_all(session: SparkSession) -> None:
+    for query in session.streams.active:
+        with suppress(*SPARK_ERRORS):
+            query.stop()
+
+
+def _by_value(family: Family) -> None:
+    """Have workers get a user's module with the functions that they call."""
+    module = family if isinstance(family, ModuleType) else sys.modules.get(type(family).__module__)
+    if module is not None and module.__name__.startswith(FAMILY_MODULE):
+        cloudpickle.register_pickle_by_value(module)
+
+
+def serve(path: str, session: SparkSession) -> int:
+    """Do what the specification in a file says."""
+    try:
+        spec = read_spec(path)
+        log = EventLog(spec.events)
+    except (OSError, ValueError) as error:
+        print(f"{path}: {error}", file=sys.stderr, flush=True)
+        return 2
+    try:
+        return run(spec, path, StructuredBoard(spec, os.getpid(), log), session)
+    except Exception as error:
+        say_error(log, "process", error)
+        return 1
+
+
+def main(folder: str) -> int:
+    """Serve until the standard input ends."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    try:
+        with spark_session(name="onceproof structured streaming", configuration=SETTINGS) as session:
+            session.dataSource.register(RecordSource)
+            session.dataSource.register(RowSink)
+            print(READY, file=answers, flush=True)
+            for line in sys.stdin:
+                code = serve(line.rstrip("\n"), session)
+                print(ENDED, code, file=answers, flush=True)
+                if session.sparkContext._jsc.sc().isStopped():
+                    break
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,83 @@
+"""Where the faults of a scenario strike in a query of Structured Streaming."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.family import load_family
+from harness.generation import generate
+from harness.scenario import VALID, Fault, check
+from harness.systems.protocol import applicable, can_strike, find_system
+from harness.systems.spec import STEPS_PER_RECORD
+from harness.systems.structured_points import (
+    CAPABILITIES,
+    LEAST_BATCHES,
+    MISSING,
+    MOST_BATCHES,
+    PLACES,
+    prepared,
+)
+
+SYSTEM = find_system("structured_streaming")
+FAMILY = load_family("word_count")
+SEEDS = st.integers(0, 2**63)
+
+
+def with_faults(*faults):
+    return msgspec.structs.replace(generate(FAMILY, 6), faults=faults)
+
+
+@given(SEEDS)
+def test_what_was_prepared_is_a_scenario_and_stays_as_it_is(seed):
+    once = prepared(generate(FAMILY, seed))
+    check(once)
+    assert prepared(once) == once
+
+
+@given(SEEDS)
+def test_the_records_make_a_few_batches(seed):
+    scenario = prepared(generate(FAMILY, seed))
+    records = scenario.record_count()
+    batches = -(-records // (scenario.checkpoint_interval_ms // STEPS_PER_RECORD))
+    assert batches <= MOST_BATCHES
+    assert batches >= min(records, LEAST_BATCHES)
+
+
+@given(SEEDS)
+def test_no_fault_asks_for_what_there_is_not(seed):
+    scenario = prepared(generate(FAMILY, seed))
+    taken, left = applicable(scenario.faults, CAPABILITIES, MISSING)
+    assert len(taken) + sum(left.values()) == len(scenario.faults)
+    assert {fault.point for fault in taken} <= set(PLACES.values())
+    assert not any(fault.rescale_to or fault.task != "*" for fault in taken)
+    assert not any(
+        kind.startswith("kill") and kind != "kill_master" for kind, point in left if point in PLACES
+    )
+
+
+def test_a_kill_after_the_checkpoint_strikes_when_the_sink_is_done_and_spark_has_not_noted_it():
+    [fault] = prepared(with_faults(Fault("kill_task", "completed", checkpoint=1, rescale_to=3))).faults
+    assert fault == Fault("kill_task", "committed", checkpoint=1)
+    assert can_strike(SYSTEM, fault.kind, fault.point)
+
+
+def test_a_kill_in_a_snapshot_strikes_a_worker_before_the_driver_has_its_rows():
+    [fault] = prepared(with_faults(Fault("kill_all", "uploaded", task="count-1", checkpoint=2))).faults
+    assert fault == Fault("kill_all", "pre_committed")
+
+
+@pytest.mark.parametrize(
+    ("kind", "point"),
+    [("lose_message", "notified"), ("tear_write", "snapshotted"), ("kill_process", "aborted")],
+)
+def test_what_has_no_place_is_left_for_others_to_count(kind, point):
+    fault = Fault(kind, point)
+    assert prepared(with_faults(fault)).faults == (fault,)
+    assert applicable([fault], CAPABILITIES, MISSING) == ((), {(kind, point): 1})
+
+
+def test_every_place_is_one_where_kills_make_sense():
+    assert set(PLACES.values()) <= set(VALID["kill_process"])
