@@ -42,6 +42,7 @@ BENCHMARKS: Final[dict[str, str]] = {
     "checkpoint": "harness.benchmarks.checkpoint:measure",
     "windows": "harness.benchmarks.windows:measure",
     "campaign": "harness.benchmarks.campaign:measure",
+    "nexmark": "harness.benchmarks.nexmark:measure",
     "spark": "harness.benchmarks.spark:measure",
 }
 """By name, "module:function"."""

@@ -24,6 +24,8 @@ name = "nexmark_q11"
 generator_version = 1
 declares = True
 any_backend = True
+# Of the bids that make a session, it is the first to arrive under whose window the count is kept.
+arrival_states = ("merging-window-set", "window-contents")
 tasks: dict[str, Role] = {"events -> bids": "source", "sessions": "keyed", "table": "sink"}
 record_schema = nexmark.RECORD_SCHEMA
 row_schema = "bidder BIGINT, bids BIGINT, start BIGINT, end BIGINT"
