@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-import subprocess
-import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,8 @@ import pytest
 from harness.cli import main
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from tests.harness.commands.conftest import Command
 
 # Word count with its counts where no checkpoint sees them.
@@ -77,28 +79,24 @@ def test_a_folder_that_cannot_be_made_is_told_before_spark_starts(onceproof: Com
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_a_designed_scenario_that_fails_is_shrunk_explained_and_fails_the_command(tmp_path: Path) -> None:
-    # In a process of its own, which has a Spark of its own.
+def test_a_designed_scenario_that_fails_is_shrunk_explained_and_fails_the_command(
+    onceproof: Command, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     family, out = tmp_path / "forgetful.py", tmp_path / "out"
     family.write_text(FORGETFUL, encoding="utf-8")
-    program = "import sys; from harness.cli import main; sys.exit(main())"
-    arguments = [
-        "sensitivity",
-        str(out),
-        "--family",
-        str(family),
-        "--scenarios",
-        "64",
-        "--seed",
-        "3",
-        "--json",
-    ]
-    ended = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True)
-    assert ended.returncode == 1, ended.stderr
-    document = json.loads(ended.stdout)
+
+    @contextmanager
+    def shared(master: str, name: str) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr("engine.runtime.spark_session.spark_session", shared)
+    options = ["--family", str(family), "--scenarios", "64", "--seed", "3", "--json"]
+    ended = onceproof("sensitivity", str(out), *options)
+    assert ended.code == 1, ended.error
+    document = json.loads(ended.out)
     assert document["scenarios"] == 64
     assert document["failed"] > 32
-    assert "FAILED forgetful words: exactly_once" in ended.stderr
+    assert "FAILED forgetful words: exactly_once" in ended.error
     report = json.loads((out / "report.json").read_bytes())
     (failure, *_) = report["failures"]
     assert failure["shrinking"]["after"]["records"] <= 6
