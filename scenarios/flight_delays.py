@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 name = "flight_delays"
 generator_version = 1
 declares = True
+# A day that is over waits for its airline's name; when it is over the watermarks of the tasks before decide.
+arrival_states = ("waiting",)
 tasks: dict[str, Role] = {
     "flights": "source",
     "airlines": "source",
