@@ -189,10 +189,10 @@ class FaultBoard:
         self._bury([each for each in state.living if each.process in processes], state)
         if fault.kind == "kill_process":
             if os.getpid() != self._driver:
-                _kill(self._driver, os.getsid)
+                _kill(self._driver)
             die()
         for process in sorted(processes - {os.getpid()}):
-            _kill(process, os.getpgid)
+            _kill(process)
         if os.getpid() in processes:
             die()
 
@@ -205,10 +205,10 @@ class FaultBoard:
             say_failed(self.log, each.name, each.attempt, "killed", injected=True)
 
 
-def _kill(process: int, family_of: Callable[[int], int]) -> None:
-    """Kill a process of our own family; a number that is somebody else's by now is left alone."""
+def _kill(process: int) -> None:
+    """Kill a process of our own session; a number that is somebody else's by now is left alone."""
     with suppress(ProcessLookupError):
-        if family_of(process) == family_of(0):
+        if os.getsid(process) == os.getsid(0):
             os.kill(process, signal.SIGKILL)
 
 

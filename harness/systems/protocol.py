@@ -116,6 +116,7 @@ _HOMES: Final = {
     "simulated-rocksdb": ("harness.simulation.system", "DatabaseSystem"),
     "local": ("harness.systems.local", "LocalSystem"),
     "spark": ("harness.systems.spark", "SparkSystem"),
+    "spark-cluster": ("harness.systems.spark", "SparkClusterSystem"),
     "structured_streaming": ("harness.systems.structured_streaming", "StructuredStreamingSystem"),
 }
 

@@ -36,10 +36,11 @@ from harness.systems.fault_board import read_board
 from harness.systems.incarnations import Ending, JobRun, trial_folder
 from harness.systems.protocol import Capability, applicable
 from harness.systems.retelling import Retelling
-from harness.systems.spark_driver import Driver
+from harness.systems.spark_driver import CLUSTER_MASTER, LOCAL_MASTER, Driver
 from harness.systems.spec import spec_of
 
 NAME: Final = "spark"
+CLUSTER_NAME: Final = "spark-cluster"
 LONGEST_PROCESS_SECONDS: Final = 120.0
 
 CAPABILITIES: Final = frozenset(
@@ -96,7 +97,9 @@ MISSING: Final[frozenset[tuple[FaultKind, Point]]] = frozenset(
 class SparkSystem:
     """Runs scenarios against the engine on Spark, one after another."""
 
-    name = NAME
+    name: str = NAME
+    master: str = LOCAL_MASTER
+    """Where the driver's session runs its tasks."""
     capabilities = CAPABILITIES
     missing = MISSING
 
@@ -112,7 +115,7 @@ class SparkSystem:
         find_java(os.environ)
         if mutant:
             find_mutant(mutant, mutant_file or None)
-        self.drivers = drivers or Drivers(mutant, mutant_file)
+        self.drivers = drivers or Drivers(mutant, mutant_file, self.master)
         """Of this system alone, or shared with others that plant the same bug, or none."""
         self._folder = folder
         self._process_seconds = process_seconds
@@ -133,12 +136,20 @@ class SparkSystem:
         self.drivers.close()
 
 
+class SparkClusterSystem(SparkSystem):
+    """The same with executors that are processes of their own, each a Java with its own workers."""
+
+    name = CLUSTER_NAME
+    master = CLUSTER_MASTER
+
+
 class Drivers:
     """The drivers of one system: one that works, and one more where it is going to be needed."""
 
-    def __init__(self, mutant: str = "", mutant_file: str = "") -> None:
+    def __init__(self, mutant: str = "", mutant_file: str = "", master: str = LOCAL_MASTER) -> None:
         self._mutant = mutant
         self._mutant_file = mutant_file
+        self._master = master
         self._idle: deque[Driver] = deque()
 
     def take(self) -> Driver:
@@ -148,7 +159,7 @@ class Drivers:
             if driver.is_alive:
                 return driver
             driver.end()
-        return Driver(self._mutant, self._mutant_file)
+        return Driver(self._mutant, self._mutant_file, self._master)
 
     def give_back(self, driver: Driver) -> None:
         """It has done its job, and can do another one."""
@@ -157,7 +168,7 @@ class Drivers:
     def prepare(self) -> None:
         """One will be needed soon."""
         if not self._idle:
-            self._idle.append(Driver(self._mutant, self._mutant_file))
+            self._idle.append(Driver(self._mutant, self._mutant_file, self._master))
 
     @property
     def idle(self) -> int:

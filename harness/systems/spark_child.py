@@ -1,4 +1,4 @@
-"""The driver under trial: ``python -m harness.systems.spark_child FOLDER MUTANT MUTANT_FILE``.
+"""The driver under trial: ``python -m harness.systems.spark_child FOLDER MUTANT MUTANT_FILE MASTER``.
 
 The rules this module lives by:
 
@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from pathlib import Path
 
 from pyspark import SparkContext
 
@@ -68,17 +69,19 @@ def serve(path: str, context: SparkContext) -> int:
         return 1
 
 
-def main(folder: str, mutant: str, mutant_file: str) -> int:
+def main(folder: str, mutant: str, mutant_file: str, master: str) -> int:
     """Serve until the standard input ends."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     configuration = {"spark.python.daemon.module": DAEMON}
+    # Executors that are processes of their own look for modules where they are told to, and nowhere else.
+    python_path = [Path(each) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
     for name, value in variables(mutant, mutant_file).items():
         configuration[f"spark.executorEnv.{name}"] = value
     try:
         with (
             planted(mutant, mutant_file),
-            spark_context(name="onceproof trial", configuration=configuration) as context,
+            spark_context(master, "onceproof trial", configuration, python_path) as context,
         ):
             print(READY, file=answers, flush=True)
             for line in sys.stdin:

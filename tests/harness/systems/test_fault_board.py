@@ -166,7 +166,7 @@ def test_what_the_outside_does_wrong_is_told_once(hire):
 
 def test_a_number_that_is_another_ones_by_now_is_left_alone(hire):
     board = hire.board(Fault("kill_all", "element"))
-    stranger = subprocess.Popen(["sleep", "60"], process_group=0)
+    stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
     try:
         worker = hire.worker(board, "count-0")
         with board._held() as state:
