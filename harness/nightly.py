@@ -217,7 +217,7 @@ class _Night:
         """Return what this night came to."""
         run = self._campaign.run
         report = report_of(run, cases, self._command, self._mistake, self._known)
-        if self._campaign.judged:
+        if run.tally.scenarios:
             report = with_oracles(report, self._campaign)
         interrupted = report.interrupted or self.interrupted
         problems = [] if run.tally.scenarios or interrupted else ["the campaign came to no scenario"]

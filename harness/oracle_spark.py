@@ -5,6 +5,10 @@ The rules this module lives by:
 - One job judges all scenarios of all families. A row that should be there counts +1, a row that was committed
   -1; grouped by scenario and all columns, a sum that is not zero is a difference. A job for each scenario
   would take a thousand times as long.
+- A job over thirty families costs what its planning costs, not what its rows do. So each family's judgement
+  is one query in one text, and a family's trials come into one task, where nothing need be moved, unless
+  there are few families. Where each has few scenarios they are judged by interpreting: compiling would take
+  longer.
 - Grouping takes null for equal to null, which a join does not: rows may hold nulls.
 - A family's query is the user's text. What is wrong with it is said in one line that names the family, before
   a campaign has run for an hour.
@@ -17,8 +21,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import reduce
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -41,9 +44,34 @@ _RECORD_COLUMNS: Final[dict[str, DataType]] = {
     "offset": LongType(),
     "timestamp": LongType(),
 }
-_ADAPTIVE: Final = "spark.sql.adaptive.enabled"
 # A family may call its own columns as it likes, so ours must be unlikely.
 _BALANCE: Final = "onceproof_balance"
+_TRIALS: Final = "onceproof_trials"
+
+SCENARIOS_WORTH_COMPILING: Final = 500
+"""Of each family. Compiling a query takes a quarter of a second, and saves half a millisecond a scenario."""
+FAMILIES_PER_CORE: Final = 2
+"""With so many families, one task for each keeps all cores busy."""
+
+_JUDGING: Final[dict[str, str]] = {
+    # Planning anew after each stage would make a job of each.
+    "spark.sql.adaptive.enabled": "false",
+    # A broadcast is a job of its own; all that is joined stands in one task already.
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    # What follows from conditions is looked for at length, and saves nothing here.
+    "spark.sql.constraintPropagation.enabled": "false",
+    # Nobody looks at the plan; as a text of thirty families it takes seconds.
+    "spark.sql.ui.explainMode": "simple",
+}
+_INTERPRETING: Final[dict[str, str]] = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+_IN_ONE_TASK_EACH: Final[dict[str, str]] = {
+    "spark.sql.shuffle.partitions": "1",
+    # Families that each stand in one task would all be put into the same one.
+    "spark.sql.unionOutputPartitioning": "false",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,27 +90,18 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is to be judged of one family.
-
-    ``records`` has the columns scenario_id, split, offset, timestamp and those of the family's
-    record_schema; ``committed`` has scenario_id and those of its row_schema.
-    """
+    """What is to be judged of one family."""
 
     family: Family
-    records: DataFrame
-    committed: DataFrame
+    trials: DataFrame
+    """scenario_id, input and committed, as harness.campaign.tables describes them."""
+    scenarios: int
+    """About how many there are; what is the fastest way depends on it, and nothing else."""
 
     @classmethod
-    def of(cls, family: Family, trials: DataFrame) -> Evidence:
-        """Take the evidence out of a table of trials, as harness.campaign.tables makes it.
-
-        Whole trials are dealt out by scenario first, while they are few rows: so every later step finds the
-        records and rows of a scenario in one place, and moves nothing.
-        """
-        partitions = int(trials.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
-        dealt = trials.select(SCENARIO, "input", "committed").repartition(partitions, SCENARIO)
-        records = dealt.selectExpr(SCENARIO, "inline(input)")
-        return cls(family, records, dealt.selectExpr(SCENARIO, "inline(committed)"))
+    def of(cls, family: Family, trials: DataFrame, scenarios: int = 0) -> Evidence:
+        """Take the evidence out of a table of trials."""
+        return cls(family, trials.select(SCENARIO, "input", "committed"), scenarios)
 
 
 class SparkOracle:
@@ -107,60 +126,121 @@ class SparkOracle:
             sql.col(_quoted(field.name)).cast(field.dataType) for field in row_schema_of(family).fields
         ]
         try:
-            # A query that stands inside another must not end in a semicolon.
-            return self.session.sql(family.oracle_sql.strip().rstrip(";")).select(columns)
+            return self.session.sql(_bare(family)).select(columns)
         except SPARK_ERRORS as error:
             raise FamilyError(f"oracle_sql of family {family.name}: {one_line(error)}") from None
-
-    def differing(self, evidence: Evidence) -> DataFrame:
-        """Return family, scenario_id, missing, surplus and sample, a row for each scenario that differs."""
-        expected = self.expected(evidence.family, evidence.records, evidence.committed).withColumn(
-            _BALANCE, sql.lit(1)
-        )
-        columns = [_quoted(name) for name in expected.columns[:-1]]
-        committed = evidence.committed.select(*columns, sql.lit(-1).alias(_BALANCE))
-        balances = expected.unionAll(committed).groupBy(*columns).agg(sql.sum(_BALANCE).alias(_BALANCE))
-        # As JSON, rows of all families fit into one table. Nulls would be left out of it.
-        row = sql.to_json(sql.struct(*columns[1:]), {"ignoreNullFields": "false"})
-        unbalanced = balances.where(f"{_BALANCE} <> 0").select(
-            sql.col(SCENARIO),
-            sql.struct(row.alias("row"), sql.col(_BALANCE).alias("balance")).alias("unbalanced"),
-        )
-        balance = "unbalanced.balance"
-        return unbalanced.groupBy(sql.lit(evidence.family.name).alias("family"), SCENARIO).agg(
-            sql.expr(f"sum(greatest({balance}, 0))").alias("missing"),
-            sql.expr(f"sum(greatest(-{balance}, 0))").alias("surplus"),
-            sql.expr(f"slice(array_sort(collect_list(unbalanced)), 1, {SAMPLE_ROWS})").alias("sample"),
-        )
 
     def differences(self, all_evidence: Sequence[Evidence]) -> list[Difference]:
         """Return the scenarios that differ, of all families in one job."""
         if not all_evidence:
             return []
-        tables = [self.differing(evidence) for evidence in all_evidence]
+        cores = self.session.sparkContext.defaultParallelism
+        many = len(all_evidence) >= FAMILIES_PER_CORE * cores
+        scenarios = sum(evidence.scenarios for evidence in all_evidence)
+        settings = dict(_JUDGING)
+        if scenarios < SCENARIOS_WORTH_COMPILING * len(all_evidence):
+            settings |= _INTERPRETING
+        settings |= _IN_ONE_TASK_EACH if many else {"spark.sql.shuffle.partitions": str(cores)}
+        with _configured(self.session, settings):
+            tables = [
+                self._differing(place, evidence, 1 if many else cores)
+                for place, evidence in enumerate(all_evidence)
+            ]
+            try:
+                # One query, not one after another joined to all before it, each time looked through whole.
+                named: dict[str, Any] = {f"table_{place}": table for place, table in enumerate(tables)}
+                every = self.session.sql(
+                    " UNION ALL ".join(f"SELECT * FROM {{{name}}}" for name in named), **named
+                )
+                # Every task is sent the plan of all families: few of them, however many families there are.
+                found = every.coalesce(cores).collect()
+            except SPARK_ERRORS as error:
+                names = ", ".join(evidence.family.name for evidence in all_evidence)
+                raise FamilyError(f"oracle_sql of family {names}: {one_line(error)}") from None
+        differences = [_difference(all_evidence[row["place"]].family, row) for row in found]
+        return sorted(differences, key=lambda each: (each.family, each.scenario))
+
+    def _differing(self, place: int, evidence: Evidence, tasks: int) -> DataFrame:
+        """Return place, scenario_id, missing, surplus and sample, a row for each scenario that differs."""
+        trials = evidence.trials
+        # Whole trials are dealt out by scenario while they are few rows: later steps move nothing.
+        dealt = trials.coalesce(1) if tasks == 1 else trials.repartition(tasks, SCENARIO)
+        dealt.createOrReplaceTempView(_TRIALS)
         try:
-            with _as_one_job(self.session):
-                found = reduce(DataFrame.unionAll, tables).collect()
+            return self.session.sql(_query(place, evidence.family, tasks))
         except SPARK_ERRORS as error:
-            names = ", ".join(evidence.family.name for evidence in all_evidence)
-            raise FamilyError(f"oracle_sql of family {names}: {one_line(error)}") from None
-        return sorted(map(_difference, found), key=lambda each: (each.family, each.scenario))
+            # By itself the query may be told better.
+            self.expected(
+                evidence.family,
+                dealt.selectExpr(SCENARIO, "inline(input)"),
+                dealt.selectExpr(SCENARIO, "inline(committed)"),
+            )
+            raise FamilyError(f"oracle_sql of family {evidence.family.name}: {one_line(error)}") from None
+
+
+def _query(place: int, family: Family, tasks: int) -> str:
+    """Return the query for the scenarios of a family that differ, over the view of its trials."""
+    fields = row_schema_of(family).fields
+    names = ", ".join(_quoted(field.name) for field in fields)
+    cast_fields = ", ".join(f"CAST({_quoted(field.name)} AS {_type_text(field)})" for field in fields)
+    committed = f"SELECT {SCENARIO}, inline(committed) FROM {_TRIALS}"
+    declared = f", {DECLARED_VIEW} AS ({committed})" if declares(family) else ""
+    # Rows that should be there and rows that are come from the same task, which Spark does not see by itself.
+    hint = "/*+ COALESCE(1) */" if tasks == 1 else ""
+    # As JSON, rows of all families fit into one table. Nulls would be left out of it.
+    return f"""
+WITH {VIEW} AS (SELECT {SCENARIO}, inline(input) FROM {_TRIALS}){declared}
+SELECT {place} AS place, {SCENARIO},
+       sum(greatest(balance, 0)) AS missing, sum(greatest(-balance, 0)) AS surplus,
+       slice(array_sort(collect_list(struct(row, balance))), 1, {SAMPLE_ROWS}) AS sample
+FROM (
+  SELECT {SCENARIO}, to_json(struct({names}), map('ignoreNullFields', 'false')) AS row,
+         sum({_BALANCE}) AS balance
+  FROM (
+    SELECT {hint} * FROM (
+      SELECT {SCENARIO}, {names}, -1 AS {_BALANCE} FROM ({committed})
+      UNION ALL
+      SELECT CAST({SCENARIO} AS BIGINT), {cast_fields}, 1 FROM (
+{_bare(family)}
+      )
+    )
+  )
+  GROUP BY {SCENARIO}, {names}
+  HAVING sum({_BALANCE}) <> 0
+)
+GROUP BY {SCENARIO}
+"""
+
+
+def _bare(family: Family) -> str:
+    """Return a family's query; one that stands inside another must not end in a semicolon."""
+    return family.oracle_sql.strip().rstrip(";")
+
+
+def _type_text(field: StructField) -> str:
+    """Return a column's type as SQL writes it."""
+    return StructType([StructField("a", field.dataType)]).toDDL().split(" ", 1)[1]
 
 
 @contextmanager
-def _as_one_job(session: SparkSession) -> Iterator[None]:
-    """Let Spark plan a query once: planning anew after each stage would make a job of each."""
-    before = session.conf.get(_ADAPTIVE)
-    session.conf.set(_ADAPTIVE, "false")
+def _configured(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Set settings of a session for a while."""
+    before = {name: session.conf.get(name, None) for name in settings}
     try:
+        for name, value in settings.items():
+            session.conf.set(name, value)
         yield
     finally:
-        session.conf.set(_ADAPTIVE, before or "true")
+        for name, earlier in before.items():
+            if earlier is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, earlier)
 
 
-def _difference(found: SparkRow) -> Difference:
+def _difference(family: Family, found: SparkRow) -> Difference:
     sample = tuple((tuple(json.loads(each["row"]).values()), each["balance"]) for each in found["sample"])
-    return Difference(found["family"], found[SCENARIO], found["missing"], found["surplus"], sample)
+    return Difference(family.name, found[SCENARIO], found["missing"], found["surplus"], sample)
 
 
 def arrow_schemas_of(family: Family) -> tuple[pa.Schema, pa.Schema]:

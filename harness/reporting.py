@@ -127,15 +127,25 @@ def _unwritable(path: Path, error: OSError) -> OutputUnwritable:
 
 
 def with_oracles(report: Report, campaign: CampaignResult) -> Report:
-    """Return the report of a campaign: with how its two oracles agree, and on what it ran."""
+    """Return the report of a campaign: with how its two oracles agree, and on what it ran.
+
+    Of one that ended early it says how many scenarios only Python has judged.
+    """
     agreement = OracleAgreement(
         scenarios=campaign.judged,
         disagreed=len(campaign.disagreements),
         seconds=round(campaign.judging_seconds, 3),
         witnesses=tuple(map(str, campaign.disagreements[:MOST_WITNESSES])),
     )
+    interrupted, unjudged = report.interrupted, campaign.run.tally.scenarios - campaign.judged
+    if interrupted and unjudged:
+        interrupted += (
+            f"; Spark SQL has not judged {unjudged:,} of {campaign.run.tally.scenarios:,} scenarios"
+        )
     facts = msgspec.structs.replace(report.facts, system=f"{SYSTEM}, on Spark {campaign.master}")
-    return msgspec.structs.replace(report, oracles=agreement, facts=facts)
+    return msgspec.structs.replace(
+        report, oracles=agreement if campaign.judged else None, interrupted=interrupted, facts=facts
+    )
 
 
 def facts_of(result: RunResult, command: str = "") -> Facts:

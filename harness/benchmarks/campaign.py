@@ -6,7 +6,8 @@ The rules this module lives by:
   same work. They take turns, and the best time of each counts, for other work on the machine only adds.
 - A campaign's time holds all that it does beyond the pool: Parquet, both oracles, the outcomes. The start of
   Spark is told by itself: a night has one, however long it is.
-- The oracle is timed on 10,000 trials of the last campaign, warm, as one job over all families.
+- The oracle is timed on 10,000 trials of the last campaign, warm, as one job over all families. What it finds
+  is held against what Python said of the same trials, as in the campaign itself: the two must agree.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ import time
 from pathlib import Path
 from typing import Final
 
+from pyarrow import dataset
+
 from engine.runtime.spark_session import spark_session
 from harness.benchmarks.measurement import Measurement
-from harness.campaign.judge import table_in
+from harness.campaign.judge import JUDGED_BY_PYTHON, Trials, disagreements, table_in
 from harness.campaign.pipeline import TRIALS, run_campaign
 from harness.campaign.tables import TrialTables
 from harness.family import load_family
-from harness.oracle_spark import Evidence, SparkOracle, arrow_schemas_of
+from harness.oracle_spark import SCENARIO, SparkOracle, arrow_schemas_of
 from harness.reporting import machine_text
 from harness.running.runner import run
 
@@ -73,14 +76,20 @@ def measure(scenarios: int = SCENARIOS, rounds: int = ROUNDS) -> Measurement:
 
 
 def _judge(oracle: SparkOracle, out: Path) -> float:
-    """Return how long the oracle takes over the first trials of a campaign, which all have passed."""
+    """Return how long the oracle takes over the first trials of a campaign."""
+    folders = {name: out / TRIALS / f"{place}-{name}" for place, name in enumerate(FAMILIES)}
+    chosen = dataset.field(SCENARIO) < ORACLE_SCENARIOS
+    verdicts = {
+        name: dataset.dataset(folder, format="parquet").to_table(list(JUDGED_BY_PYTHON), filter=chosen)
+        for name, folder in folders.items()
+    }
     begun = time.perf_counter()
-    evidence = []
-    for place, name in enumerate(FAMILIES):
+    trials = []
+    for name, folder in folders.items():
         family = load_family(name)
         tables = TrialTables(name, *arrow_schemas_of(family))
-        trials = table_in(oracle.session, tables, out / TRIALS / f"{place}-{name}" / "*")
-        evidence.append(Evidence.of(family, trials.where(f"scenario_id < {ORACLE_SCENARIOS}")))
-    if oracle.differences(evidence):
-        raise NotTheSame("the Spark oracle found rows that differ where every scenario had passed")
+        table = table_in(oracle.session, tables, sorted(folder.iterdir()))
+        trials.append(Trials(family, table.where(f"{SCENARIO} < {ORACLE_SCENARIOS}"), verdicts[name]))
+    if found := disagreements(oracle.session, trials):
+        raise NotTheSame(f"the two oracles disagree: {found[0]}")
     return time.perf_counter() - begun

@@ -23,6 +23,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -38,6 +39,12 @@ from harness.trial import run_scenario, scenario_of
 
 BATCH: Final = 50
 """Trials that a worker holds as objects, through which the garbage collector looks again and again."""
+
+TASKS_BETWEEN_THAWS: Final = 50
+"""After so many tasks of a worker everything in it is looked through for garbage again."""
+
+_tasks = count(1)
+"""Of this worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +105,7 @@ class Simulation:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the verdicts on the numbers in the first column, after the trials have been written."""
+        _keep_what_is_loaded()
         trials: list[TriedScenario] = []
         tables: list[pa.RecordBatch] = []
         told: list[pa.RecordBatch] = []
@@ -141,6 +149,17 @@ class Simulation:
             hidden.replace(self.folder / name)
         except OSError as error:
             raise OutputUnwritable(f"{self.folder}: cannot be written to: {error}") from None
+
+
+def _keep_what_is_loaded() -> None:
+    """Have garbage looked for among what a task makes, not in all that its worker has loaded.
+
+    Spark's daemon looks for it after every task, while the next one waits: through pandas, Arrow, the engine.
+    """
+    if next(_tasks) % TASKS_BETWEEN_THAWS == 0:
+        gc.unfreeze()
+    else:
+        gc.freeze()
 
 
 def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""The judgement on a wave of trials: whether both oracles say the same of each scenario.
+"""The judgement on trials: whether both oracles say the same of each scenario.
 
 The rules this module lives by:
 
@@ -21,14 +21,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
-from harness.campaign.tables import TrialTables
+from harness.campaign.tables import JUDGEMENT_COLUMNS, TrialTables
 from harness.family import NOTHING_DECLARED, Family
 from harness.history import Row
 from harness.oracle_spark import SAMPLE_ROWS, SCENARIO, Difference, Evidence, SparkOracle, record_schema_of
-from harness.running.outcome import from_line
 from harness.trial import scenario_of
 
 SEEDS_LOOKED_AT: Final = 5
+JUDGED_BY_PYTHON: Final = ("scenario_id", "seed", *JUDGEMENT_COLUMNS)
+"""What is to be compared with the judgement of Spark SQL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +60,13 @@ def _balance_text(row: Row, balance: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """What was simulated of one family in a wave."""
+    """What was simulated of one family."""
 
     family: Family
     table: DataFrame
     """As harness.campaign.tables describes it."""
     verdicts: pa.Table
-    """Of the same scenarios, from the executors."""
+    """Of the same scenarios, as JUDGED_BY_PYTHON names the columns."""
 
 
 def check_judgeable(session: SparkSession, family: Family, tables: TrialTables) -> None:
@@ -83,20 +84,22 @@ def check_judgeable(session: SparkSession, family: Family, tables: TrialTables) 
     SparkOracle(session).expected(family, nothing)
 
 
-def table_in(session: SparkSession, tables: TrialTables, folder: Path) -> DataFrame:
-    """Return the trials of one family in a folder."""
+def table_in(session: SparkSession, tables: TrialTables, folders: Sequence[Path]) -> DataFrame:
+    """Return the trials of one family in folders."""
     # With a schema Spark need not look into the files to find one.
-    return session.read.schema(from_arrow_schema(tables.schema)).parquet(str(folder))
+    return session.read.schema(from_arrow_schema(tables.schema)).parquet(*map(str, folders))
 
 
 def disagreements(session: SparkSession, all_trials: Sequence[Trials]) -> list[Disagreement]:
     """Judge all families by their SQL in one job; return the scenarios that Python judged differently."""
-    found = SparkOracle(session).differences([Evidence.of(each.family, each.table) for each in all_trials])
+    found = SparkOracle(session).differences(
+        [Evidence.of(each.family, each.table, each.verdicts.num_rows) for each in all_trials]
+    )
     differences = {(difference.family, difference.scenario): difference for difference in found}
     disagreeing = []
     for trials in all_trials:
         name = trials.family.name
-        for verdict in trials.verdicts.to_pylist():
+        for verdict in trials.verdicts.select(JUDGED_BY_PYTHON).to_pylist():
             if verdict["rows_differ"] is None:
                 continue
             number = verdict["scenario_id"]
@@ -104,8 +107,7 @@ def disagreements(session: SparkSession, all_trials: Sequence[Trials]) -> list[D
             missing = difference.missing if verdict["finished"] else 0
             differs = bool(difference.surplus or missing or verdict["unfit"])
             if differs is not verdict["rows_differ"]:
-                seed = from_line(verdict["line"]).seed
                 disagreeing.append(
-                    Disagreement(difference, seed, verdict["rows_differ"], tuple(verdict["unfit"]))
+                    Disagreement(difference, verdict["seed"], verdict["rows_differ"], tuple(verdict["unfit"]))
                 )
     return sorted(disagreeing, key=lambda each: each.difference.scenario)

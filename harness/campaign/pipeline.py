@@ -7,8 +7,9 @@ The rules this module lives by:
   same way: same outcomes, same tally, same hash.
 - Two oracles judge every scenario, written apart: the family's Python on the executors, its SQL here. Where
   they disagree one of them is wrong, and the campaign has failed, whatever became of the engine.
-- Work comes in waves. After each wave its outcomes are in outcomes.jsonl and its rows are judged: what was
-  done is kept, however the campaign ends.
+- Work comes in waves. After each wave its outcomes are in outcomes.jsonl: what was done is kept, however the
+  campaign ends. Spark SQL judges in the end, for a judgement costs its time however little is judged; where
+  an interrupt or a mistake ends the campaign early, ``judged`` says how far it came.
 - A campaign that is bounded by time measures how fast it is and gives each wave what fits; executors begin
   nothing after the deadline, so it ends in time on a machine that turns slow, too.
 """
@@ -30,7 +31,14 @@ from pyspark.sql import SparkSession
 from engine.runtime.spark_session import LOCAL_MASTER, SparkFailed, spark_session
 from harness.campaign.executor import FamilySource, Simulation
 from harness.campaign.jobs import SimulationJob, run_side_by_side
-from harness.campaign.judge import Disagreement, Trials, check_judgeable, disagreements, table_in
+from harness.campaign.judge import (
+    JUDGED_BY_PYTHON,
+    Disagreement,
+    Trials,
+    check_judgeable,
+    disagreements,
+    table_in,
+)
 from harness.campaign.pace import Pace
 from harness.campaign.tables import TrialTables
 from harness.family import Family, FamilyError
@@ -120,17 +128,6 @@ def run_campaign(
     return result
 
 
-def read_trials(session: SparkSession, family: Family, simulation: Simulation, verdicts: pa.Table) -> Trials:
-    """Return the trials that the executors have written."""
-    folder = simulation.folder
-    if not any(folder.glob("part-*")):
-        raise SparkFailed(
-            f"the executors have written their trials to another {folder} than the one here:"
-            " choose a folder that all machines share"
-        )
-    return Trials(family, table_in(session, simulation.tables, folder), verdicts)
-
-
 def make_folder(folder: Path) -> Path:
     """Make a folder unless it is there."""
     try:
@@ -147,6 +144,36 @@ def _emptied(folder: Path) -> Path:
     except OSError as error:
         raise OutputUnwritable(f"{folder}: cannot be emptied: {error.strerror or error}") from None
     return make_folder(folder)
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """Trials of one family that wait for the judgement of Spark SQL."""
+
+    family: Family
+    tables: TrialTables
+    folders: list[Path] = field(default_factory=list)
+    verdicts: list[pa.Table] = field(default_factory=list)
+
+    def add(self, folder: Path, verdicts: pa.Table) -> None:
+        """Take the trials of a wave."""
+        if not any(folder.glob("part-*")):
+            raise SparkFailed(
+                f"the executors have written their trials to another {folder} than the one here:"
+                " choose a folder that all machines share"
+            )
+        self.folders.append(folder)
+        self.verdicts.append(verdicts.select(JUDGED_BY_PYTHON))
+
+    def trials(self, session: SparkSession) -> Trials:
+        """Return all of them."""
+        table = table_in(session, self.tables, self.folders)
+        return Trials(self.family, table, pa.concat_tables(self.verdicts))
+
+    def clear(self) -> None:
+        """Let go of what has been judged."""
+        self.folders.clear()
+        self.verdicts.clear()
 
 
 class _Campaign:
@@ -169,21 +196,27 @@ class _Campaign:
         self._progress = progress
         self._tables = [TrialTables(family.name, *arrow_schemas_of(family)) for family in self._families]
         self._sources = [FamilySource.of(name) for name in result.run.names]
+        self._waiting = [
+            _Waiting(family, tables) for family, tables in zip(self._families, self._tables, strict=True)
+        ]
         for family, tables in zip(self._families, self._tables, strict=True):
             check_judgeable(session, family, tables)
         self._pace = pace
         self._waves = 0
 
     def run(self) -> None:
-        """Run waves until there are enough scenarios or the time is over."""
+        """Run waves until there are enough scenarios or the time is over, and judge."""
         first = 0
         while count := self._pace.next_count(first, time.time()):
             self._wave(first, count)
             # What executors had no time to begin is left out.
             first += count
+            if self._pace.is_judging_due or not self._pace.next_count(first, time.time()):
+                # It may take less than was expected, and leave time for more.
+                self._judge()
 
     def _wave(self, first: int, count: int) -> None:
-        """Simulate, keep the outcomes, and judge."""
+        """Simulate, and keep the outcomes."""
         jobs = self._jobs(first, count)
         run = self._result.run
         done, failed = run.tally.scenarios, run.tally.failed
@@ -191,20 +224,25 @@ class _Campaign:
         verdicts = run_side_by_side(
             self._session, jobs, lambda part: self._progress(done + int(part * count), failed)
         )
-        simulated = time.perf_counter()
+        seconds = time.perf_counter() - begun
         self._keep(verdicts)
-        trials = [
-            read_trials(self._session, family, job.simulation, table)
-            for family, job, table in zip(self._families, jobs, verdicts, strict=True)
-            if table.num_rows
-        ]
-        kept = time.perf_counter()
-        self._result.disagreements += disagreements(self._session, trials)
-        judged = time.perf_counter()
-        self._result.judging_seconds += judged - kept
-        self._result.judged = run.tally.scenarios
+        for waiting, job, table in zip(self._waiting, jobs, verdicts, strict=True):
+            if table.num_rows:
+                waiting.add(job.simulation.folder, table)
         self._waves += 1
-        self._pace.learn(run.tally.scenarios - done, simulated - begun, judged - simulated)
+        self._pace.learn_wave(run.tally.scenarios - done, seconds)
+
+    def _judge(self) -> None:
+        """Have Spark SQL judge what waits for it."""
+        begun = time.perf_counter()
+        trials = [waiting.trials(self._session) for waiting in self._waiting if waiting.folders]
+        self._result.disagreements += disagreements(self._session, trials)
+        for waiting in self._waiting:
+            waiting.clear()
+        self._result.judged = self._result.run.tally.scenarios
+        seconds = time.perf_counter() - begun
+        self._result.judging_seconds += seconds
+        self._pace.learn_judging(seconds)
 
     def _jobs(self, first: int, count: int) -> list[SimulationJob]:
         """Return a job for each family, with the numbers that are its turns."""

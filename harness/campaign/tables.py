@@ -65,7 +65,9 @@ JUDGEMENT_COLUMNS: Final[dict[str, Any]] = {
 }
 
 
-VERDICTS: Final = pa.schema([("scenario_id", pa.int64()), ("line", pa.binary()), *JUDGEMENT_COLUMNS.items()])
+VERDICTS: Final = pa.schema(
+    [("scenario_id", pa.int64()), ("seed", pa.int64()), *JUDGEMENT_COLUMNS.items(), ("line", pa.binary())]
+)
 """What the driver has to know of trials: their outcomes, and what Python says of their rows."""
 
 
@@ -193,8 +195,8 @@ class TrialTables:
 def verdicts(trials: Sequence[TriedScenario], batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the verdicts on trials that have been made a batch."""
     lines = pa.array([to_line(trial.outcome) for trial in trials], pa.binary())
-    judged = [batch.column(name) for name in JUDGEMENT_COLUMNS]
-    return pa.RecordBatch.from_arrays([batch.column("scenario_id"), lines, *judged], schema=VERDICTS)
+    judged = [batch.column(name) for name in VERDICTS.names[:-1]]
+    return pa.RecordBatch.from_arrays([*judged, lines], schema=VERDICTS)
 
 
 def _rows_differ(outcome: Outcome) -> bool:

@@ -324,6 +324,7 @@ def test_an_interrupt_ends_the_campaign_with_what_was_judged(
     from harness.campaign import pace as campaign_pace
 
     monkeypatch.setattr(campaign_pace, "LARGEST_WAVE", 10)
+    monkeypatch.setattr(campaign_pace, "JUDGED_AT_ONCE", 10)
 
     def interrupt(simulated: int, failed: int) -> None:
         if simulated > 10:
@@ -334,6 +335,21 @@ def test_an_interrupt_ends_the_campaign_with_what_was_judged(
     assert result.judged == 10
     assert result.run.tally.scenarios in (10, 20)
     assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
+
+
+def test_a_campaign_that_ended_early_tells_how_many_scenarios_spark_sql_has_not_judged() -> None:
+    from harness.campaign.pipeline import CampaignResult
+    from harness.reporting import report_of, with_oracles
+
+    result = run(["word_count"], scenarios=12, workers=1)
+    result.interrupted = True
+    early = "interrupted from the keyboard; Spark SQL has not judged {} of 12 scenarios"
+    for judged, agreed_on in ((0, None), (8, 8)):
+        report = with_oracles(report_of(result, []), CampaignResult(result, judged=judged))
+        assert report.interrupted == early.format(12 - judged)
+        assert (report.oracles.scenarios if report.oracles else None) == agreed_on
+    whole = with_oracles(report_of(result, []), CampaignResult(result, judged=12))
+    assert whole.interrupted == "interrupted from the keyboard"
 
 
 @pytest.mark.spark
