@@ -460,7 +460,9 @@ class DataStreamSink:
 
 def _over(upstreams: Upstreams, partitioner: Partitioner) -> Upstreams:
     """The same upstreams behind another partitioner."""
-    return tuple([upstream._replace(partitioner=partitioner) for upstream in upstreams])
+    return tuple(
+        [Upstream(node, partitioner, side_output, number) for node, _, side_output, number in upstreams]
+    )
 
 
 def _create_sink_operator(sink: Sink, committer_retries: int) -> SinkOperator:

@@ -238,8 +238,10 @@ class CheckpointCoordinator(CheckpointTriggering):
             return self._discard_unless_used(message)
         effects: list[CoordinatorEffect] = []
         if answer is SUCCESS:
-            self._register_shared(message, effects)
-        if answer is DUPLICATE or not pending.is_fully_acknowledged:
+            handle = message.handle
+            if type(handle) is StateHandle and handle.files:
+                self._register_shared(message.checkpoint_id, handle, effects)
+        if answer is DUPLICATE or pending.missing:
             return effects
         self._finalize_next(effects)
         self._start_waiting(effects)
@@ -274,13 +276,13 @@ class CheckpointCoordinator(CheckpointTriggering):
                 effects.append(StoreMetadata(metadata))
                 return
 
-    def _register_shared(self, message: AcknowledgeCheckpoint, effects: list[CoordinatorEffect]) -> None:
-        """Note what the answer shares, whatever becomes of its checkpoint."""
-        handle = message.handle
-        if isinstance(handle, StateHandle) and handle.files:
-            superseded = self._shared.register_all(message.checkpoint_id, handle)
-            if superseded:
-                effects.append(DiscardSharedFiles(tuple(superseded)))
+    def _register_shared(
+        self, checkpoint_id: int, handle: StateHandle, effects: list[CoordinatorEffect]
+    ) -> None:
+        """Note what an answer shares, whatever becomes of its checkpoint."""
+        superseded = self._shared.register_all(checkpoint_id, handle)
+        if superseded:
+            effects.append(DiscardSharedFiles(tuple(superseded)))
 
     def _with_shared_files(self, metadata: CheckpointMetadata) -> CheckpointMetadata:
         """Say where its shared files are, from where they are not moved any more.

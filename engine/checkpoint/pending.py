@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
-from itertools import repeat
+from functools import lru_cache
 from typing import Final
 
 from engine.checkpoint.events import CheckpointPlan
@@ -37,6 +37,12 @@ class PartlyFinished(Exception):
 SUCCESS: Final = Answer.SUCCESS
 DUPLICATE: Final = Answer.DUPLICATE
 UNKNOWN: Final = Answer.UNKNOWN
+
+
+@lru_cache(maxsize=1024)
+def _tasks_of(vertex: int, parallelism: int) -> tuple[TaskId, ...]:
+    """Give the subtasks of a vertex; jobs have the same few again and again."""
+    return tuple([TaskId(vertex, subtask) for subtask in range(parallelism)])
 
 
 class PendingCheckpoint:
@@ -79,11 +85,12 @@ class PendingCheckpoint:
 
     def acknowledge(self, message: AcknowledgeCheckpoint) -> Answer:
         """Take one acknowledgement of this attempt."""
-        if message.task in self.missing:
-            del self.missing[message.task]
-            self._answers[message.task] = message
+        task = message.task
+        if task in self.missing:
+            del self.missing[task]
+            self._answers[task] = message
             return SUCCESS
-        return DUPLICATE if message.task in self._answers else UNKNOWN
+        return DUPLICATE if task in self._answers else UNKNOWN
 
     @property
     def is_fully_acknowledged(self) -> bool:
@@ -102,7 +109,7 @@ class PendingCheckpoint:
         for vertex in plan.vertices:
             if self._finished:
                 self._check_partly_finished(vertex)
-            tasks = map(TaskId, repeat(vertex.index), range(vertex.parallelism))
+            tasks = _tasks_of(vertex.index, vertex.parallelism)
             subtasks = tuple([self._subtask_state(task) for task in tasks])
             for node in vertex.operators:
                 operators.append(
@@ -126,7 +133,7 @@ class PendingCheckpoint:
         )
 
     def _check_partly_finished(self, vertex: JobVertex) -> None:
-        tasks = [TaskId(vertex.index, subtask) for subtask in range(vertex.parallelism)]
+        tasks = _tasks_of(vertex.index, vertex.parallelism)
         if not any(task in self._finished for task in tasks):
             return
         for task in tasks:

@@ -5,6 +5,7 @@ Who is connected with whom says the layout. The queues towards the subtasks of a
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from engine.checkpoint.redistribution import (
     read_assignment,
     redistribute,
 )
+from engine.configuration.alignment import ALIGNED
 from engine.elements import Record
 from engine.graph import JobGraph, JobVertex
 from engine.job.channels import channel_names, plan_in_flight
@@ -38,36 +40,37 @@ def build_tasks(graph: JobGraph, layout: Layout, settings: TaskSettings) -> dict
     """The tasks of one attempt, connected, in topological order."""
     vertices = graph.vertices
     tasks: dict[TaskId, Task] = {}
-    queues_to: dict[Filler, list[Queue]] = {}
+    queues_to: defaultdict[Filler, list[Queue]] = defaultdict(list)
     for task_id, inputs in layout.inputs.items():
         task = tasks[task_id] = create_task(task_id, vertices[task_id.vertex], settings, inputs)
-        for channel, filler in enumerate(inputs.fillers):
-            queues_to.setdefault(filler, []).append(task.queues[channel])
-    shared: dict[tuple[int, int], dict[Any, int]] = {}
-    for task in tasks.values():
+        for filler, queue in zip(inputs.fillers, task.queues, strict=True):
+            queues_to[filler].append(queue)
+    shared: defaultdict[tuple[int, int], dict[Any, int]] = defaultdict(dict)
+    for task_id, task in tasks.items():
         connect_task(task, graph, queues_to)
         if isinstance(task, UnalignedTask):
-            task.name_channels(*channel_names(graph, layout, task.id))
+            task.name_channels(*channel_names(graph, layout, task_id))
         for place, output in enumerate(task.outputs):
             if type(output) is HashOutput:
                 # What one subtask has worked out of a key, the others of its vertex need not.
-                output.share_index(shared.setdefault((task.id.vertex, place), {}))
+                output.share_index(shared[task_id.vertex, place])
     return tasks
 
 
 def connect_task(task: Task, graph: JobGraph, queues_to: Mapping[Filler, Sequence[Queue]]) -> None:
     """Give a task its outputs; ``queues_to`` has what each of them fills, in the order of the receivers."""
     outputs = []
+    task_id, vertices = task.id, graph.vertices
     for edge in task.vertex.outputs:
-        queues = queues_to[task.id, edge.output_index]
-        max_parallelism = graph.vertices[edge.target].max_parallelism
-        outputs.append(build_output(edge, task.id.subtask, queues, max_parallelism))
+        queues = queues_to[task_id, edge.output_index]
+        outputs.append(build_output(edge, task_id.subtask, queues, vertices[edge.target].max_parallelism))
     task.connect(outputs)
 
 
 def create_task(task_id: TaskId, vertex: JobVertex, settings: TaskSettings, inputs: Inputs) -> Task:
     """A task with operators of its own, not yet connected to others."""
-    kind = UnalignedTask if settings.options.needs_channel_state else Task
+    options = settings.options
+    kind = Task if options is ALIGNED or not options.needs_channel_state else UnalignedTask
     operators = []
     for node in vertex.operators:
         create = node.create

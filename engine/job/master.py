@@ -52,7 +52,16 @@ from engine.job.events import (
     StopRequested,
 )
 from engine.job.restart import RestartStrategy
-from engine.messages import SAVEPOINT, SYNC_SAVEPOINT, AttemptId, TaskFailed, TaskFinished, TaskId
+from engine.messages import (
+    SAVEPOINT,
+    SYNC_SAVEPOINT,
+    AcknowledgeCheckpoint,
+    AttemptId,
+    TaskFailed,
+    TaskFinished,
+    TaskId,
+    TaskRunning,
+)
 
 
 class JobState(Enum):
@@ -126,6 +135,8 @@ class JobMaster:
         effects = self.coordinator.handle(event, now)  # type: ignore[arg-type]
         if self.ending is not None:
             return self._while_ending(self.ending, event, effects, now)
+        if not effects and type(event) in _ONLY_NOTED:
+            return effects
         return self._follow(event, effects, now)
 
     def _follow(
@@ -351,3 +362,6 @@ _METHODS: Final[dict[type, str]] = {
     CancelRequested: "_cancel_requested",
 }
 """What is the master's own business; everything else is the coordinator's first."""
+
+_ONLY_NOTED: Final = frozenset((AcknowledgeCheckpoint, TaskRunning))
+"""Where the coordinator does nothing about these, nothing follows for the job: so it is for most of them."""

@@ -33,6 +33,7 @@ from engine.state.snapshot import OperatorSnapshot
 from engine.types import TypeInformation
 
 Emit: TypeAlias = Callable[[list[Record]], None]
+ProcessBatch: TypeAlias = Callable[[list[Record], int], list[Record]]
 
 NO_SIDE_OUTPUTS: Final[Mapping[str, Sequence[Emit]]] = {}
 
@@ -202,9 +203,12 @@ def close_all(operators: Iterable[Operator]) -> None:
 
 
 @lru_cache(maxsize=1024)
-def _is_checkpointed(kind: Any) -> bool:
-    """Asking an abstract class itself costs more than opening the rest of an operator."""
-    return issubclass(kind, CheckpointedFunction)
+def _roles_of(kind: Any) -> tuple[bool, bool]:
+    """Whether functions of a class keep state of their own, and whether they listen for checkpoints.
+
+    Asking an abstract class itself costs more than opening the rest of an operator.
+    """
+    return issubclass(kind, CheckpointedFunction), issubclass(kind, CheckpointListener)
 
 
 class FunctionOperator(Operator):
@@ -223,8 +227,9 @@ class FunctionOperator(Operator):
         function: Any = self.function
         runtime_context = context.runtime_context(self._backend)
         function.set_runtime_context(runtime_context)
-        self._listener = function if isinstance(function, CheckpointListener) else None
-        if _is_checkpointed(function.__class__):
+        is_checkpointed, listens = _roles_of(function.__class__)
+        self._listener = function if listens else None
+        if is_checkpointed:
             self._checkpointed = function
             if self._store is None:
                 self._store = context.operator_store()

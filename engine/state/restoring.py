@@ -8,7 +8,7 @@ the job allows it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -55,7 +55,7 @@ def describe(descriptor: Descriptor) -> str:
         return f"{descriptor} (a type that this onceproof does not know)"
 
 
-class Reader(NamedTuple):
+class Reader(msgspec.Struct, frozen=True):
     """How stored values are read: by which type, and what makes declared values of them."""
 
     kind: TypeInformation

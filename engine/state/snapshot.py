@@ -184,23 +184,25 @@ def encode_task_snapshot(snapshot: TaskSnapshot, canonical: bool = False) -> Enc
         counts: dict[str, dict[int, int]] = {}
         lengths: dict[str, tuple[str, int]] = {}
         native = None
-        if isinstance(operator.keyed, NativeSnapshot) and canonical:
-            keyed = operator.keyed.exported()
-        elif isinstance(operator.keyed, NativeSnapshot):
-            taken = natives[operator_id] = operator.keyed
-            tables += taken.tables(operator_id)
-            native = NativeState(taken.descriptions, taken.next_sequence, taken.checkpoint.small)
-            counts = {name: {} for name in taken.descriptions}
-        elif operator.keyed is not None:
-            keyed = _encode_keyed(operator.keyed)
+        taken = operator.keyed
+        if taken is not None or operator.raw_keyed:
+            if type(taken) is KeyedSnapshot:
+                keyed = _encode_keyed(taken)
+            elif type(taken) is NativeSnapshot and canonical:
+                keyed = taken.exported()
+            elif type(taken) is NativeSnapshot:
+                natives[operator_id] = taken
+                tables += taken.tables(operator_id)
+                native = NativeState(taken.descriptions, taken.next_sequence, taken.checkpoint.small)
+                counts = {name: {} for name in taken.descriptions}
+            if operator.raw_keyed:
+                keyed[RAW] = _table_of_raw(operator.raw_keyed)
+            for name, table in keyed.items():
+                counts[name] = table.counts
         if operator.operator is not None:
             lists = _encode_operator(operator.operator)
-        if operator.raw_keyed:
-            keyed[RAW] = _table_of_raw(operator.raw_keyed)
         if operator.raw_operator:
             lists[RAW] = EncodedList(SPLIT_DISTRIBUTE, RAW_KIND, operator.raw_operator)
-        for name, table in keyed.items():
-            counts[name] = table.counts
         for name, item in lists.items():
             lengths[name] = (item.mode, len(item.elements))
         body[operator_id] = EncodedOperator(keyed, lists, native)
@@ -247,14 +249,13 @@ def _encode_table(table: TableSnapshot, snapshot: KeyedSnapshot) -> EncodedTable
         pack_value = value_type.prepare(entries.values())
         group_all = _group if namespace_type is None else _group_by_key
         grouped = group_all(entries, snapshot)
-        counts: dict[int, int] = {}
-        groups: dict[int, bytes] = {}
-        for group in sorted(grouped):
-            pairs = grouped[group]
-            counts[group] = len(pairs)
-            if pack_key is not None or pack_value is not None:
-                pairs = _pack_pairs(pairs, pack_key, pack_value)
-            groups[group] = ENCODE(pairs)
+        in_order = sorted(grouped)
+        counts = {group: len(grouped[group]) for group in in_order}
+        if pack_key is None and pack_value is None:
+            groups = {group: ENCODE(grouped[group]) for group in in_order}
+        else:
+            packed = ((group, _pack_pairs(grouped[group], pack_key, pack_value)) for group in in_order)
+            groups = {group: ENCODE(pairs) for group, pairs in packed}
     except _WRONG as error:
         raise wrong_entry(table, key_type, error) from error
     return EncodedTable(
@@ -281,11 +282,10 @@ def _group(entries: dict[Any, Any], snapshot: KeyedSnapshot) -> dict[int, list[t
         group = known.get(key)
         if group is None:
             group = known[key] = key_group_of(key, snapshot.max_parallelism, snapshot.key_type)
-        members = grouped.get(group)
-        if members is None:
-            grouped[group] = [pair]
+        if group in grouped:
+            grouped[group].append(pair)
         else:
-            members.append(pair)
+            grouped[group] = [pair]
     return grouped
 
 

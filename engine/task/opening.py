@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from engine.graph import JobVertex
 from engine.key_groups import key_group_range
@@ -15,7 +17,7 @@ from engine.task.settings import TaskSettings
 _NOT_RESTORED: Final = RestoredOperator(None, None)
 
 
-class Opening(NamedTuple):
+class Opening(Struct):
     """What the operators of one task have in common when they are opened."""
 
     vertex: JobVertex
@@ -33,9 +35,9 @@ class Opening(NamedTuple):
     ) -> None:
         """Open the operators of a chain of ``length``, last first; ``behind(n)`` is the chain from n on."""
         place = length
+        shares = restore.operators
         for operator, operator_id in tail_first:
-            restored = restore.operators.get(operator_id, _NOT_RESTORED)
-            context = self._context(restore.checkpoint_id, restored)
+            context = self._context(restore.checkpoint_id, shares.get(operator_id, _NOT_RESTORED))
             if operator.uses_time:
                 context.downstream = behind(place)
                 context.auto_watermark_interval_ms = self.vertex.auto_watermark_interval_ms
@@ -43,16 +45,17 @@ class Opening(NamedTuple):
             operator.open(context)
 
     def _context(self, checkpoint_id: int | None, restored: RestoredOperator) -> OperatorContext:
-        vertex, settings = self.vertex, self.settings
+        vertex, subtask, settings, event = self.vertex, self.subtask, self.settings, self.event
+        parallelism, max_parallelism = vertex.parallelism, vertex.max_parallelism
         return OperatorContext(
             task_name=vertex.name,
-            subtask=self.subtask,
-            parallelism=vertex.parallelism,
-            max_parallelism=vertex.max_parallelism,
-            key_groups=key_group_range(vertex.max_parallelism, vertex.parallelism, self.subtask),
+            subtask=subtask,
+            parallelism=parallelism,
+            max_parallelism=max_parallelism,
+            key_groups=key_group_range(max_parallelism, parallelism, subtask),
             attempt=settings.attempt,
-            clock=self.event.clock,
-            probe=self.event.pass_point,
+            clock=event.clock,
+            probe=event.pass_point,
             restored_checkpoint_id=checkpoint_id,
             keyed=restored.keyed,
             operator=restored.operator,

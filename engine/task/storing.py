@@ -21,7 +21,6 @@ def storing(
     snapshots: dict[str, OperatorSnapshot],
 ) -> StoreSnapshot:
     """The effect that has the snapshots of a task's operators stored; ``head`` is the id of its first one."""
-    folder = checkpoint_folder(barrier.checkpoint_id, barrier.kind)
-    path = f"{folder}/{head[:12]}-{task.subtask}-{attempt}"
-    canonical = barrier.kind != CHECKPOINT
-    return StoreSnapshot(barrier.checkpoint_id, path, TaskSnapshot(snapshots), canonical)
+    checkpoint_id, kind = barrier.checkpoint_id, barrier.kind
+    path = f"{checkpoint_folder(checkpoint_id, kind)}/{head[:12]}-{task.subtask}-{attempt}"
+    return StoreSnapshot(checkpoint_id, path, TaskSnapshot(snapshots), kind != CHECKPOINT)

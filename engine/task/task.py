@@ -49,7 +49,7 @@ from engine.messages import (
     TaskRunning,
     TriggerCheckpoint,
 )
-from engine.operators.base import NO_SIDE_OUTPUTS, Emit, Operator, close_all
+from engine.operators.base import NO_SIDE_OUTPUTS, Emit, Operator, ProcessBatch, close_all
 from engine.operators.source import SourceOperator
 from engine.protocol_points import (
     ACKNOWLEDGED,
@@ -165,31 +165,31 @@ class Task:
         self.queues: list[Queue] = [deque() for _ in queue_input]
         self.outputs: list[Output] = []
         self.output_queues: list[Queue] = []
-        channels = len(queue_input)
-        self.barriers = barrier_handler(settings.options, channels)
+        self._open_inputs = len(queue_input)
+        self.barriers = barrier_handler(settings.options, self._open_inputs)
         self.state = CREATED
         self._event = EventInHand(self.name, settings.probe)
         self._probe = settings.probe
         """Called by a local name: through the task it would be looked for among the methods first."""
         self._watches_elements = settings.watches_elements
-        head = operators[0]
         self._source: SourceOperator | None = None
         self._chain = operators
         self.unread: list[None] = []
         """Holds something for as long as a source may be polled."""
-        if isinstance(head, SourceOperator):
-            self._source = head
+        self._tail_first: list[tuple[Operator, str]] = []
+        self._processes: list[ProcessBatch] = []
+        """Bound once: what is looked up for every record costs more than the call."""
+        for operator, node in zip(operators, vertex.operators, strict=True):
+            self._tail_first.append((operator, node.operator_id))
+            self._processes.append(operator.process_batch)
+        self._tail_first.reverse()
+        if isinstance(operators[0], SourceOperator):
+            self._source = operators[0]
             self._chain = operators[1:]
+            del self._processes[0]
             self.unread.append(None)
-        self._tail_first = [
-            (operators[place], vertex.operators[place].operator_id)
-            for place in range(len(operators) - 1, -1, -1)
-        ]
-        # Bound once: what is looked up for every record costs more than the call.
-        self._processes = [operator.process_batch for operator in self._chain]
         self._emits: list[Emit] = []
         self._side_emits: Mapping[str, Sequence[Emit]] = NO_SIDE_OUTPUTS
-        self._open_inputs = channels
         self._ended_channels: list[int] = []
         """Those whose data are over."""
         self._input_time: InputTime | None = None
@@ -201,12 +201,13 @@ class Task:
     def connect(self, outputs: Sequence[Output]) -> None:
         """Attach the outputs, once all tasks of the attempt exist."""
         self.outputs = list(outputs)
-        self._emits = [output.emit for output in outputs]
+        for output in outputs:
+            self._emits.append(output.emit)
+            self.output_queues += output.queues
         for edge in self.vertex.outputs:
             if edge.side_output is not None:
                 self._emits, self._side_emits = sort_outputs(self.vertex.outputs, outputs)
                 break
-        self.output_queues = [queue for output in outputs for queue in output.queues]
 
     @property
     def is_source(self) -> bool:
@@ -309,10 +310,12 @@ class Task:
     def _barrier_effects(self, decisions: Sequence[BarrierEffect]) -> Sequence[TaskEffect]:
         effects: list[TaskEffect] = []
         for decision in decisions:
-            if isinstance(decision, StartCheckpoint):
-                self._event.pass_point(ALIGNED, decision.barrier.checkpoint_id)
-                self._checkpoint(decision.barrier, effects)
-            elif isinstance(decision, AbortCheckpoint):
+            if type(decision) is StartCheckpoint:
+                barrier = decision.barrier
+                probe = self._probe
+                probe(ALIGNED, self.name, barrier.checkpoint_id)
+                self._checkpoint(barrier, effects)
+            elif type(decision) is AbortCheckpoint:
                 self._decline(decision.checkpoint_id, decision.reason, effects)
         return effects
 
@@ -331,7 +334,8 @@ class Task:
         options = self.settings.options if message.kind == CHECKPOINT else ALIGNED_OPTIONS
         barrier = CheckpointBarrier(message.checkpoint_id, message.timestamp_ms, message.kind, options)
         drained = self._end_data() if message.drains and self.state is RUNNING else NOTHING
-        return [*drained, *self._barrier_effects(self._take_trigger(barrier))]
+        effects = self._barrier_effects(self._take_trigger(barrier))
+        return [*drained, *effects] if drained else effects
 
     def _take_trigger(self, barrier: CheckpointBarrier) -> Sequence[BarrierEffect]:
         return self.barriers.trigger(barrier, self._event.now)
@@ -387,11 +391,12 @@ class Task:
         return Send(AcknowledgeCheckpoint(self.attempt, self.id, checkpoint_id, handle, ended))
 
     def _stored(self, event: SnapshotStored) -> Sequence[TaskEffect]:
-        if event.checkpoint_id not in self._in_flight:
+        checkpoint_id = event.checkpoint_id
+        if checkpoint_id not in self._in_flight:
             return (DiscardSnapshot(event.handle),)
         probe = self._probe
-        probe(UPLOADED, self.name, event.checkpoint_id)
-        return (self._acknowledge(event.checkpoint_id, event.handle),)
+        probe(UPLOADED, self.name, checkpoint_id)
+        return (self._acknowledge(checkpoint_id, event.handle),)
 
     def _store_failed(self, event: SnapshotFailed) -> Sequence[TaskEffect]:
         if self._in_flight.pop(event.checkpoint_id, None) is None:
@@ -400,9 +405,8 @@ class Task:
 
     def _completed(self, message: NotifyCheckpointComplete) -> Sequence[TaskEffect]:
         checkpoint_id = message.checkpoint_id
-        if message.attempt != self.attempt or self.state not in ALIVE:
-            return NOTHING
-        if checkpoint_id <= self._last_notified:
+        is_ours = message.attempt == self.attempt and self.state in ALIVE
+        if not is_ours or checkpoint_id <= self._last_notified:
             return NOTHING
         self._last_notified = checkpoint_id
         probe = self._probe
@@ -429,9 +433,9 @@ class Task:
 
     def _restore(self, event: Restore) -> Sequence[TaskEffect]:
         assert self.state is CREATED, f"{self.name} is restored twice"
-        probe = self._probe
-        probe(RESTORING, self.name, event.checkpoint_id or 0)
-        self._last_notified = event.checkpoint_id or 0
+        probe, checkpoint_id = self._probe, event.checkpoint_id or 0
+        probe(RESTORING, self.name, checkpoint_id)
+        self._last_notified = checkpoint_id
         opening = Opening(self.vertex, self.id.subtask, self.settings, self._event, self._side_emits)
         opening.open_all(self._tail_first, len(self._chain), event, self._behind)
         for channel, records in event.in_flight:
@@ -439,7 +443,7 @@ class Task:
                 probe(ELEMENT, self.name, 0)
             self._emit(records, 0, self.queue_input[channel])
         self.state = RUNNING
-        probe(RESTORED, self.name, event.checkpoint_id or 0)
+        probe(RESTORED, self.name, checkpoint_id)
         return [Send(TaskRunning(self.attempt, self.id))]
 
     def _end_data(self) -> Sequence[TaskEffect]:

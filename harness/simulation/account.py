@@ -67,20 +67,21 @@ class Account:
 
     def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
         """Remember whose the snapshot is and what it truly covers, whatever the engine writes into it."""
-        if effect.path in self._notes:
+        path = effect.path
+        if path in self._notes:
             # It was held until it was whole; what it covers has not changed since.
             return
         cut: Mapping[str, int] = NO_CUT
         transactions: Sequence[str] = ()
-        head = task.operators[0]
+        operators = task.operators
+        head, tail = operators[0], operators[-1]
         if isinstance(head, SourceOperator):
             cut = head.positions()
-        tail = task.operators[-1]
         if isinstance(tail, SinkOperator):
             function: Any = tail.function
             if _lists_transactions(function.__class__):
                 transactions = function.pending_transactions()
-        self._notes[effect.path] = (task.attempt, cut, transactions)
+        self._notes[path] = (task.attempt, cut, transactions)
         if self.keeper is not None:
             self.keeper.snapshot_taken(task, effect)
 

@@ -141,9 +141,11 @@ class SimulatedProcess(Execution):
 
     def start_restoring(self, task: Task, event: Restore) -> None:
         """Restoring is an action of its own, so that a crash can come between two tasks' restores."""
-        self._names[task.id] = task.name
-        self._slots[task.id] = slots_of(task, self.world.scenario.channel_capacity)
-        self.world.add(_RESTORE, f"restore {task.name}", self._restore, (task, event))
+        world, name, task_id = self.world, task.name, task.id
+        self._names[task_id] = name
+        self._slots[task_id] = slots_of(task, world.scenario.channel_capacity)
+        action = Action(_RESTORE, f"restore {name}", self._restore, (task, event), self._clock.step)
+        world.pending.append(action)
 
     def slots(self) -> list[Slot]:
         """The inputs of the tasks that live, in topological order."""
@@ -151,10 +153,11 @@ class SimulatedProcess(Execution):
 
     def _restore(self, argument: tuple[Task, Restore]) -> None:
         task, event = argument
-        if self.tasks.get(task.id) is task:
+        tasks = self.tasks
+        if tasks.get(task.id) is task:
             self.task_event(task, event)
             self._restored += 1
-            if self.world.account.is_down and self._restored == len(self._slots) == len(self.tasks):
+            if self._restored == len(self._slots) == len(tasks) and self.world.account.is_down:
                 self.world.account.job_runs()
 
     def task_event(self, task: Task, event: TaskEvent) -> None:
@@ -224,15 +227,21 @@ class SimulatedProcess(Execution):
     def send(self, effect: Send) -> None:
         """Put a message on the network, unless a fault has other plans."""
         message: Any = effect.message
+        kind = type(message)
         name = self._names[message.task]
-        travel = _TRAVEL.get(type(message))
-        if travel is None:
-            self._send_control(message, name)
-            return
-        class_index, verb, point = travel
-        checkpoint_id = message.checkpoint_id
-        label = f"{verb} {name} {checkpoint_id}"
         world = self.world
+        if kind in _NAMES:
+            label = f"{_NAMES[kind]} {name}"
+            world.pending.append(Action(_CONTROL, label, self._deliver, message, self._clock.step))
+            return
+        checkpoint_id = message.checkpoint_id
+        class_index, verb, point = _TRAVEL.get(kind) or (_CONTROL, kind.__name__, "")
+        if not point:
+            # The checkpoint, too: a label that names two actions cannot be replayed.
+            label = f"{verb} {checkpoint_id} {name}"
+            world.add(_CONTROL, label, self._deliver, message)
+            return
+        label = f"{verb} {name} {checkpoint_id}"
         if point not in world.other_faults:
             world.pending.append(Action(class_index, label, self._deliver, message, self._clock.step))
             return
@@ -246,14 +255,6 @@ class SimulatedProcess(Execution):
         else:
             world.lost(class_index, label, message)
 
-    def _send_control(self, message: Any, name: str) -> None:
-        told = _NAMES.get(type(message))
-        if told is None:
-            # The checkpoint, too: a label that names two actions cannot be replayed.
-            told = f"{type(message).__name__} {message.checkpoint_id}"
-        action = Action(_CONTROL, f"{told} {name}", self._deliver, message, self._clock.step)
-        self.world.pending.append(action)
-
     # Storage.
 
     def snapshot_held(self, effect: HoldSnapshot) -> None:
@@ -266,13 +267,12 @@ class SimulatedProcess(Execution):
         """The upload is an action of its own."""
         task = self.current_task
         assert task is not None
-        world = self.world
+        world, name, checkpoint_id = self.world, task.name, effect.checkpoint_id
         world.account.snapshot_taken(task, effect)
-        checkpoint_id = effect.checkpoint_id
-        label = f"store {task.name} {checkpoint_id}"
+        label = f"store {name} {checkpoint_id}"
         fault = None
         if SNAPSHOTTED in world.other_faults:
-            fault = world.fault_at(SNAPSHOTTED, task.name, checkpoint_id)
+            fault = world.fault_at(SNAPSHOTTED, name, checkpoint_id)
         action = Action(_STORE, label, self._store, (task, effect, fault), self._clock.step)
         world.pending.append(action)
 

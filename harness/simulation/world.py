@@ -18,7 +18,6 @@ import heapq
 import time
 import traceback
 import zlib
-from collections import Counter
 from collections.abc import Callable, Container, Sequence
 from hashlib import blake2b
 from math import floor
@@ -128,7 +127,7 @@ class World:
         self._sequence = 0
         self._chooser = chooser or chooser_of(scenario.schedule)
         self._labels: list[str] = []
-        self._passed: list[str] = []
+        self._passed = dict.fromkeys(POINTS, 0)
         self.operations = Operations(self, scenario)
         watches_all = self._tracing or self.operations.waiting
         self._watched: Container[str] = POINTS if watches_all else self._faults.kills
@@ -168,11 +167,12 @@ class World:
                 process = self.outliving if self.outliving.processes else self.process
                 slots = self._slots
                 count = len(slots)
+                float_count = float(count)  # Multiplied in half the time that a whole number takes.
                 chooser = self._chooser
                 draw = chooser.draw
                 draws = chooser.blind_draws
             # As ``choice_of``, which asked for it would take a tenth of the run.
-            total = count + len(pending)
+            total = float_count + len(pending)
             for _ in draws if total else NO_DRAWS:
                 choice = floor(draw() * total)
                 if choice >= count:
@@ -216,28 +216,28 @@ class World:
         """Do what is due; whether the run goes on."""
         clock = self.clock
         scenario = self.scenario
-        if self._over:
+        step = clock.step
+        next_step = scenario.step_budget + 1
+        if self._over or step >= next_step:
             clock.take_back()
-            return False
-        if clock.step > scenario.step_budget:
-            clock.take_back()
-            self.history.budget_exhausted(clock.step)
+            if not self._over:
+                self.history.budget_exhausted(clock.step)
             return False
         if self._later and self._later[0][0] <= clock.now:
             self._due()
         if self._slots_are_stale:
             self._renew_slots()
-        next_step = scenario.step_budget + 1
         if not self._is_fair:
             horizon = scenario.schedule.horizon
-            if clock.step >= horizon:
+            if step >= horizon:
                 self._is_fair = True
                 self._chooser = FairChooser()
-            else:
-                next_step = min(next_step, horizon)
-        self._attention = next_step + clock.now - clock.step
-        if self._later:
-            self._attention = min(self._attention, self._later[0][0])
+            elif horizon < next_step:
+                next_step = horizon
+        attention = next_step + clock.now - step
+        if self._later and self._later[0][0] < attention:
+            attention = self._later[0][0]
+        self._attention = attention
         return True
 
     def _skip(self) -> bool:
@@ -290,7 +290,7 @@ class World:
 
     def probe(self, point: str, task: str, checkpoint_id: int) -> None:
         """A machine passes a protocol point; it may be killed there."""
-        self._passed.append(point)
+        self._passed[point] += 1
         if point in self._watched:
             self._look(point, task, checkpoint_id)
 
@@ -408,8 +408,8 @@ class World:
 
     def is_under_way(self, classes: Sequence[int]) -> bool:
         """Whether an action of one of these classes is possible now, or will be."""
-        under_way = [*self.pending, *[action for _, _, action in self._later]]
-        return not set(classes).isdisjoint([action.class_index for action in under_way])
+        later = [action.class_index for _, _, action in self._later]
+        return not set(classes).isdisjoint([action.class_index for action in self.pending] + later)
 
     def build_graph(self) -> JobGraph:
         """The family's job at the parallelism of the next attempt."""
@@ -424,16 +424,13 @@ class World:
     def deliver(self, message: Any) -> None:
         """A message arrives, if anybody is there."""
         process = self.process
-        is_to_task = type(message) in TO_TASK
-        if is_to_task and self.outliving.processes and self.outliving.receives(message):
-            return
-        if process is None:
-            return
-        if is_to_task:
-            task = process.tasks.get(message.task)
+        if type(message) in TO_TASK:
+            if self.outliving.processes and self.outliving.receives(message):
+                return
+            task = None if process is None else process.tasks.get(message.task)
             if task is not None:
-                process.task_event(task, message)
-        else:
+                process.task_event(task, message)  # type: ignore[union-attr]
+        elif process is not None:
             process.master_event(message)
 
     def lost(self, class_index: int, label: str, message: Any) -> None:
@@ -483,7 +480,7 @@ class World:
             look_for_leaks(self)
         statistics = history.statistics
         statistics.steps = self.clock.step
-        statistics.points = dict(Counter(self._passed))
+        statistics.points = {point: count for point, count in self._passed.items() if count}
         digest = blake2b(_ENCODER.encode(self._labels), digest_size=16)
         digest.update(_ENCODER.encode(history.events))
         history.trace_hash = digest.hexdigest()

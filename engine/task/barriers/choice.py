@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.configuration.alignment import AlignmentKind, CheckpointOptions
+from engine.configuration.alignment import ALIGNED, AlignmentKind, CheckpointOptions
 from engine.task.barriers.aligned import AlignedBarrierHandler
 from engine.task.barriers.events import BarrierHandler
 from engine.task.barriers.tracker import BarrierTracker
@@ -15,6 +15,9 @@ _AT_LEAST_ONCE: Final = AlignmentKind.AT_LEAST_ONCE
 
 def barrier_handler(options: CheckpointOptions, channels: int) -> BarrierHandler:
     """A handler over ``channels`` input channels; ``options`` are those of the job's checkpoints."""
+    if options is ALIGNED:
+        # As nearly all jobs have it, and the others need not be asked for.
+        return AlignedBarrierHandler(channels)
     if options.needs_channel_state:
         return UnalignedBarrierHandler(channels)
     if options.alignment is _AT_LEAST_ONCE:
