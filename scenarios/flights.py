@@ -156,6 +156,20 @@ def _carrier_and_origin(value: tuple[Any, ...]) -> tuple[str, str]:
     return value[0], value[1]
 
 
+def streaming_query(records: Any, io: Any) -> Any:
+    """Tally with transformWithState; the rows go to Spark's own file sink."""
+    state = "flights BIGINT, cancelled BIGINT, delay BIGINT"
+    return io.files(io.transform_with_state(records, ("carrier", "split"), _tally_flight, state, row_schema))
+
+
+def _tally_flight(
+    state: tuple[int, int, int] | None, flight: Any
+) -> tuple[tuple[int, int, int], tuple[str, str, int, int, int]]:
+    flights, cancelled, delay = state or (0, 0, 0)
+    after = (flights + 1, cancelled + bool(flight.cancelled), delay + (flight.delay or 0))
+    return after, (flight.carrier, flight.split, *after)
+
+
 def expected(records: Records, declared: Declared) -> Rows:
     """Add up the flights of each carrier and airport, up to each flight."""
     rows = []

@@ -9,7 +9,7 @@ the two cover both ways to keep state, and a chain; a few apps get most of the v
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from engine.types import Types
 from harness.chance import Chance
@@ -91,6 +91,16 @@ def _app(value: tuple[str, int]) -> str:
 
 def _add(so_far: tuple[str, int], view: tuple[str, int]) -> tuple[str, int]:
     return so_far[0], so_far[1] + view[1]
+
+
+def streaming_query(records: Any, io: Any) -> Any:
+    """Count with transformWithStateInPandas; the rows go to the sink of the harness."""
+    return io.transform_with_state_in_pandas(records, ("app_id",), _count_view, "views BIGINT", row_schema)
+
+
+def _count_view(state: tuple[int] | None, view: Any) -> tuple[tuple[int], tuple[str, int]]:
+    views = (int(state[0]) if state else 0) + 1
+    return (views,), (view.app_id, views)
 
 
 def expected(records: Records, declared: Declared) -> Rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engine.functions import KeyedProcessFunction, ReduceFunction, RuntimeContext
 from engine.state.descriptors import ReducingStateDescriptor
@@ -69,6 +69,16 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     """Build values -> sums -> table."""
     row = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG()])
     into_table(named(keyed_records(env, io, "values").process(RunningSum(), row), "sums", io), io)
+
+
+def streaming_query(records: Any, io: Any) -> Any:
+    """Add with applyInPandasWithState; the rows go to the sink of the harness."""
+    return io.apply_in_pandas_with_state(records, ("split", "key"), _add_number, "sum BIGINT", row_schema)
+
+
+def _add_number(state: tuple[int] | None, record: Any) -> tuple[tuple[int], tuple[str, str, int]]:
+    total = (int(state[0]) if state else 0) + int(record.number)
+    return (total,), (record.split, record.key, total)
 
 
 def expected(records: Records, declared: Declared) -> Rows:

@@ -2,31 +2,36 @@
 
 The rules this module lives by:
 
-- The counting is that of `fault_board.py`; only who dies is another matter. A kill of a task is SIGKILL to
-  the Python process that passes the point; where the driver passes it the query dies of an exception, which
-  Spark takes for a failure of the user's own code. A kill of all is SIGKILL to every Python worker.
-- A kill of the process is that of the driver, and of the one that passed the point.
-- A fault strikes once, and is on the board before anybody dies of it: a query that fails although no fault
-  has struck since it started has failed by itself.
+- The counting is that of `failpoints.py`, over all processes of a run, as on the engine's `fault_board.py`: a
+  file under a lock, replaced as a whole. A fault strikes once, and is on the board before anybody dies of it.
+- A kill of a task is SIGKILL to the Python process that passes the point; where the driver passes it, the
+  query dies of an exception, which Spark takes for a failure of the user's own code. A kill of all is SIGKILL
+  to every Python worker. A kill of the process is that of the driver, and of the one that passed the point.
+- A query that fails although no fault has struck since it started has failed by itself.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
-from harness.scenario import Fault
+import msgspec
+
+from harness.scenario import Fault, FaultKind
 from harness.systems import event_log
 from harness.systems.event_log import EventLog
-from harness.systems.failpoints import die
-from harness.systems.fault_board import BoardState, FaultBoard
+from harness.systems.failpoints import Failpoints, die
 from harness.systems.spark_driver import session_members
-from harness.systems.spec import Spec, read_spec
+from harness.systems.spec import Spec, WaitingState, read_spec
 from harness.systems.told import say_failed
+
+Answer = TypeVar("Answer")
 
 DRIVER: Final = "driver"
 _PYTHON_OF_SPARK: Final = b"pyspark"
@@ -36,6 +41,16 @@ class QueryKilled(Exception):
     """A fault ends the query here, at a point that the driver passes."""
 
 
+class OnBoard(msgspec.Struct):
+    """What is on the board."""
+
+    waiting: WaitingState = WaitingState()
+    points: dict[str, int] = {}
+    """How often each point was passed, by all processes of the run."""
+    struck: int = 0
+    """How many faults have struck."""
+
+
 class ClosingLog(EventLog):
     """A log that is closed when nobody holds it: workers outlive the jobs they tell of."""
 
@@ -43,39 +58,68 @@ class ClosingLog(EventLog):
         os.close(self._descriptor)
 
 
-class StructuredBoard(FaultBoard):
-    """The board of one query, seen from one of its processes."""
+class StructuredBoard:
+    """The board of one query, seen from one of its processes. ``driver`` is the process id of the driver."""
 
     def __init__(self, spec: Spec, driver: int, log: EventLog) -> None:
-        super().__init__(spec.board, spec.faults, spec.in_turn, driver, log)
-        self._doomed = ""
+        self.log = log
+        self._spec = spec
+        self._driver = driver
 
     def __call__(self, point: str, task: str, checkpoint_id: int) -> None:
         """Pass a point; whoever is to die there dies."""
-        super().__call__(point, task, checkpoint_id)
-        if self._doomed:
-            doomed, self._doomed = self._doomed, ""
-            raise QueryKilled(doomed)
+        self._ask(lambda failpoints: failpoints.probe(point, task, checkpoint_id))
+
+    def outside_fault(self, point: str, task: str, checkpoint_id: int) -> FaultKind | None:
+        """What the outside does wrong with a commit about to be made, if anything."""
+        return self._ask(lambda failpoints: failpoints.outside_fault(point, task, checkpoint_id))
 
     @property
     def struck(self) -> int:
         """How many faults have struck so far."""
-        return self.state().deaths
+        return read_structured_board(self._spec.board).struck
 
-    def _can_strike(self, fault: Fault, task: str, state: BoardState) -> bool:
-        return True
+    def _ask(self, question: Callable[[Failpoints], Answer]) -> Answer:
+        hit: list[tuple[int, Fault, str]] = []
+        with self._held() as board:
+            failpoints = Failpoints(
+                self._spec.faults,
+                self._spec.in_turn,
+                board.waiting,
+                lambda number, fault, task: hit.append((number, fault, task)),
+            )
+            failpoints.points = board.points
+            answer = question(failpoints)
+            board.waiting = failpoints.state()
+            board.struck += len(hit)
+            for number, _, task in hit:
+                self.log.say(
+                    event_log.FAULT_STRUCK,
+                    number=number,
+                    task=task,
+                    waiting=board.waiting,
+                    points={},
+                    read={},
+                )
+        for _, fault, task in hit:
+            self._strike(fault, task)
+        return answer
 
-    def _strike(self, number: int, fault: Fault, task: str, state: BoardState) -> None:
-        state.deaths += 1
-        self.log.say(
-            event_log.FAULT_STRUCK,
-            number=number,
-            task=task,
-            waiting=state.waiting,
-            points={},
-            read=dict(self.reading()),
-        )
-        self._write(state)
+    @contextmanager
+    def _held(self) -> Iterator[OnBoard]:
+        """The board for this process alone; what it has become is written at the end."""
+        path = self._spec.board
+        descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            board = read_structured_board(path)
+            yield board
+            Path(f"{path}.new").write_bytes(msgspec.json.encode(board))
+            os.replace(f"{path}.new", path)
+        finally:
+            os.close(descriptor)
+
+    def _strike(self, fault: Fault, task: str) -> None:
         if fault.kind == "kill_process":
             if os.getpid() != self._driver:
                 _kill(self._driver)
@@ -87,7 +131,15 @@ class StructuredBoard(FaultBoard):
                     _kill(process)
             if os.getpid() != self._driver:
                 die()
-            self._doomed = f"{fault.kind} at {fault.point}"
+            raise QueryKilled(f"{fault.kind} at {fault.point}")
+
+
+def read_structured_board(path: str | Path) -> OnBoard:
+    """Return what is on a board; a new one is empty."""
+    try:
+        return msgspec.json.decode(Path(path).read_bytes(), type=OnBoard)
+    except FileNotFoundError:
+        return OnBoard()
 
 
 def board_of(path: str, driver: int) -> tuple[Spec, StructuredBoard]:

@@ -50,7 +50,6 @@ SETTINGS: Final = {
 
 def run(spec: Spec, path: str, board: StructuredBoard, session: SparkSession) -> int:
     """Go on with the query until its input is consumed; the exit code of a process for it alone."""
-    board.begin()
     family = load_family(spec.family)
     _by_value(family)
     checkpoints = Path(spec.checkpoints)

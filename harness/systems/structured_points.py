@@ -99,7 +99,7 @@ def prepared(scenario: Scenario) -> Scenario:
 def _placed(fault: Fault, records: int, batches: int) -> Fault:
     """Return a fault at its place; one that has none stays as it is, for others to count."""
     place = PLACES.get(fault.point)
-    if place is None or place not in VALID[fault.kind]:
+    if NEEDED[fault.kind] not in CAPABILITIES or place is None or place not in VALID[fault.kind]:
         return fault
     return replace(
         fault,
@@ -108,7 +108,8 @@ def _placed(fault: Fault, records: int, batches: int) -> Fault:
         task=ANY_TASK,
         checkpoint=min(fault.checkpoint, batches) if place in ("committing", "committed") else 0,
         occurrence=_occurrence(fault, place, records, batches),
-        after=min(fault.after, LONGEST_AFTER),
+        # Steps of the simulation are small; here the next point may be far, and what was aimed at over.
+        after=min(fault.after, LONGEST_AFTER) if place in WORKER_POINTS else 0,
         rescale_to=0,
     )
 

@@ -79,9 +79,10 @@ class StructuredRetelling(Retelling):
     def _looked(self, event: dict[str, Any]) -> None:
         self._take_look(event)
 
-    def _fired(self, kind: str, point: str, task: str, at: int, read: dict[str, int]) -> None:
-        super()._fired(kind, point, task, at, read)
-        if kind in ("kill_task", "kill_all") and point in WORKER_POINTS:
+    def _fault_struck(self, event: dict[str, Any]) -> None:
+        super()._fault_struck(event)
+        fault = self._faults[event["number"]]
+        if fault.kind in ("kill_task", "kill_all") and fault.point in WORKER_POINTS:
             # Spark gives its work to another worker, and the attempt goes on.
             recovery, _, reading = self._waiting[-1]
             self.goes_on(recovery, max(self._complete, default=None), reading)

@@ -25,11 +25,11 @@ from harness.family import Family, table_keys_of
 from harness.history import History
 from harness.scenario import Scenario
 from harness.systems.event_log import read_all_events
-from harness.systems.fault_board import read_board
 from harness.systems.incarnations import Ending, JobRun, trial_folder
 from harness.systems.protocol import applicable
 from harness.systems.retelling import Retelling
 from harness.systems.spec import spec_of
+from harness.systems.structured_board import read_structured_board
 from harness.systems.structured_driver import StructuredDrivers
 from harness.systems.structured_io import check_streaming_query
 from harness.systems.structured_points import CAPABILITIES, MISSING, prepared
@@ -99,7 +99,7 @@ class StructuredRun(JobRun):
         self.spec = msgspec.structs.replace(self.spec, board=str(board))
         # Spelt out: a class with slots is made anew, and the short form would look in the old one.
         history = JobRun.run(self)
-        history.statistics.points = read_board(board).points
+        history.statistics.points = read_structured_board(board).points
         return history
 
     def live(self, number: int, path: Path) -> Ending:
@@ -126,7 +126,7 @@ class StructuredRun(JobRun):
 
     def _will_die(self) -> bool:
         """Whether a fault still waits that kills the driver."""
-        left = read_board(self.spec.board).waiting.left or [1] * len(self.spec.faults)
+        left = read_structured_board(self.spec.board).waiting.left or [1] * len(self.spec.faults)
         return any(
             count and fault.kind == "kill_process"
             for fault, count in zip(self.spec.faults, left, strict=True)
