@@ -3,7 +3,7 @@
 Two windows in a row: bids are counted by auction in windows that slide, and of the counts of one window,
 which come together by its beginning, the highest are told. The second stage hears of a window when the
 watermark has passed it in all subtasks of the first, and must not tell before. Auctions with as many bids are
-all told.
+all told. Five seconds is Beam's period; that of ``nexmark-flink`` is two.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def test_a_sound_engine_passes_and_gives_rows_after_rescales(name: str) -> None:
     family = load_family(name)
     check_family(family)
     rows = rescales = 0
-    for seed in range(12):
+    for seed in range(6):
         scenario = generate(family, seed)
         trial = try_scenario(family, scenario)
         assert trial.verdict.violations == (), seed
@@ -82,8 +82,8 @@ def test_a_sound_engine_passes_and_gives_rows_after_rescales(name: str) -> None:
                 rows += len(payload["rows"])
             elif kind == "attempt_started":
                 rescales += payload["parallelism"] != scenario.parallelism
-    assert rows > 10
-    assert rescales > 1
+    assert rows > 4
+    assert rescales
 
 
 @pytest.mark.parametrize("name", ["nexmark_q3", "nexmark_q5"])
