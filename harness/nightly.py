@@ -44,6 +44,7 @@ from harness.flights.trial import run_flights
 from harness.flights.year import FAMILY, FlightsTrial
 from harness.history import CHECKPOINT_COMPLETED, History
 from harness.known import KnownSignature
+from harness.mutants import Mutant as Bug
 from harness.mutants import built_in_mutants
 from harness.mutants.measuring import Result, measure_all
 from harness.nights import NightHistory
@@ -58,8 +59,8 @@ from reports.headline import conclude, real_input_text
 from reports.model import Mutant, RealInput, Report, Sizes
 from reports.text import counted, duration
 
-MUTANT_SECONDS: Final = 40.0
-"""Planted bugs that are not tried by then are left for another night."""
+MUTANT_SECONDS: Final = 90.0
+"""Planted bugs that are not tried by then are left for another night, and told."""
 
 FOLDER_OF_YEAR: Final = "year"
 FOLDER_OF_FLIGHTS: Final = "flights"
@@ -172,19 +173,32 @@ class _Night:
         """Try as many planted bugs as fit into their time."""
         mutants = built_in_mutants()
         # Each night begins with another one, so that no bug is always the one there was no time for.
-        first = self._seed % len(mutants)
-        mutants = mutants[first:] + mutants[:first]
+        mutants = mutants[(first := self._seed % len(mutants)) :] + mutants[:first]
         deadline = time.perf_counter() + MUTANT_SECONDS
-        names = family_names()
-        for result in measure_all(
-            mutants, names, self._seed, workers=usable_processors(), shrink_seconds=0.0
-        ):
-            self._mutants.append(mutant_of(result))
-            bar.describe(f"planted bugs: {len(self._mutants)} of {len(mutants)}")
+        tried = self._try_bugs(mutants, self._seed, deadline, bar)
+        # A few need more scenarios than one sample has: they get another one, of another seed.
+        survived = [mutant for mutant in mutants if mutant.id in tried and not tried[mutant.id].killed]
+        for name, again in self._try_bugs(survived, self._seed + 1, deadline, bar).items():
+            both = (tried[name].scenarios or 0) + (again.scenarios or 0)
+            tried[name] = msgspec.structs.replace(again, scenarios=both)
+        self._mutants = [*tried.values()]
+        killed = sum(mutant.killed for mutant in self._mutants)
+        left = f"; there was no time for {untried} more" if (untried := len(mutants) - len(tried)) else ""
+        bar.warn(f"{killed} of {counted(len(tried), 'planted bug')} caught{left}")
+
+    def _try_bugs(self, mutants: Sequence[Bug], seed: int, deadline: float, bar: Bar) -> dict[str, Mutant]:
+        """Return what became of planted bugs, by their ids; those that there was no time for are left out."""
+        tried: dict[str, Mutant] = {}
+        mutants = mutants if time.perf_counter() < deadline else ()
+        families, workers = family_names(), usable_processors()
+        for result in measure_all(mutants, families, seed, workers=workers, shrink_seconds=0.0):
+            tried[result.id] = mutant_of(result)
+            # Kept however the night ends.
+            self._mutants = [*(each for each in self._mutants if each.id != result.id), tried[result.id]]
+            bar.describe(f"planted bugs: {len(tried)} of {len(mutants)}")
             if time.perf_counter() > deadline:
                 break
-        killed = sum(mutant.killed for mutant in self._mutants)
-        bar.warn(f"{killed} of {counted(len(self._mutants), 'planted bug')} caught")
+        return tried
 
     def campaign(self, run: Callable[..., CampaignResult], seconds: float, bar: Bar) -> None:
         """Run a campaign over the families."""

@@ -14,6 +14,7 @@ from harness.flights import on_spark as flights_on_spark
 from harness.flights import trial as flights_trial
 from harness.flights.data import DataMissing, write_year
 from harness.mutants import find_mutant
+from harness.mutants.measuring import Result
 from harness.nights import NightHistory
 from harness.running.runner import OUTCOMES, OutputUnwritable, RunResult
 from reports.render import read
@@ -114,6 +115,30 @@ def test_a_night_without_its_data_fails_and_does_the_rest(smallest, tmp_path, ca
     assert len(list((tmp_path / "history").glob("*.parquet"))) == 2
     assert report.facts.command.startswith("onceproof nightly --seed ")
     assert "the flights are not installed" in capsys.readouterr().out
+
+
+def test_a_planted_bug_that_one_sample_does_not_catch_has_another(smallest, tmp_path, monkeypatch):
+    seeds = []
+
+    def second_sample_catches(mutants, families, seed, **_):
+        seeds.append(seed)
+        for mutant in mutants:
+            caught = len(seeds) == 2
+            yield Result(mutant.id, "", "", True, caught, "exactly_once" if caught else None, 500, None, 1.0)
+
+    monkeypatch.setattr(nightly, "measure_all", second_sample_catches)
+    nightly.nightly(tmp_path, seconds=1, seed=7)
+    [mutant] = read(tmp_path).mutants
+    assert (mutant.killed, mutant.scenarios) == (True, 1000)
+    assert seeds == [7, 8]
+
+
+def test_planted_bugs_that_there_was_no_time_for_are_told(smallest, tmp_path, monkeypatch, capsys):
+    two = tuple(map(find_mutant, ("commit-before-completion", "FLINK-9263")))
+    monkeypatch.setattr(nightly, "built_in_mutants", lambda: two)
+    monkeypatch.setattr(nightly, "MUTANT_SECONDS", 0.01)
+    nightly.nightly(tmp_path, seconds=1, seed=0)
+    assert "1 of 1 planted bug caught; there was no time for 1 more" in capsys.readouterr().err
 
 
 def test_a_night_that_is_interrupted_keeps_what_was_done(small, tmp_path, monkeypatch):
