@@ -1,0 +1,196 @@
+"""From what a query told to the verdict: each way to show a batch wrongly breaks its property."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+import pytest
+
+from harness.family import load_family
+from harness.generation import generate
+from harness.oracle import PythonOracle
+from harness.scenario import Fault
+from harness.systems import event_log
+from harness.systems.spec import Spec, WaitingState
+from harness.systems.structured_retelling import LOOKED, StructuredRetelling
+from harness.systems.structured_sink import PLANNED, SHOWN, WRITTEN
+from harness.verdict import judge
+
+RECORDS = {"words-0": ((0, "ant"), (1, "ant"), (2, "bee"))}
+LENGTHS = {"words-0": 3}
+FIRST, SECOND = {"words-0": 2}, {"words-0": 3}
+FIRST_ROWS, SECOND_ROWS = [["ant", 1], ["ant", 2]], [["bee", 1]]
+KILL = Fault("kill_task", "committed")
+
+
+def scenario_of(name):
+    drawn = generate(load_family(name), 0)
+    return msgspec.structs.replace(drawn, records=RECORDS, faults=(KILL,), mode=msgspec.UNSET)
+
+
+class Query:
+    """A query that tells, and leaves what it is said to leave."""
+
+    def __init__(self, folder, name="word_count", table_keys=0):
+        self.checkpoints, self.output = folder / "checkpoints", folder / "output"
+        for path in (self.checkpoints / "offsets", self.checkpoints / "commits", self.output):
+            path.mkdir(parents=True)
+        spec = Spec(
+            family=name,
+            job_name=name,
+            checkpoints=str(self.checkpoints),
+            output=str(self.output),
+            events="",
+            faults=(KILL,),
+        )
+        self.family, self.scenario = load_family(name), scenario_of(name)
+        self.retelling = StructuredRetelling(spec, LENGTHS, table_keys)
+        self.events = []
+
+    def say(self, kind, **payload):
+        self.events.append({"at": len(self.events), "kind": kind, **payload})
+
+    def started(self, restored=None, over=0):
+        self.say(event_log.ATTEMPT_STARTED, attempt="", parallelism=1, restored=restored, over=over)
+
+    def planned(self, batch, cut):
+        encoded = msgspec.json.encode(cut).decode()
+        (self.checkpoints / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{encoded}")
+        self.say(PLANNED, batch=batch, cut=cut)
+
+    def wrote(self, name, rows):
+        lines = b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
+        (self.output / name).write_bytes(lines)
+
+    def shown(self, batch, rows):
+        self.wrote(f"batch-{batch}.jsonl", rows)
+        self.say(SHOWN, batch=batch, new=rows, gone=[])
+
+    def killed(self):
+        waiting = msgspec.to_builtins(WaitingState((0,)))
+        self.say(event_log.FAULT_STRUCK, number=0, task="sink", waiting=waiting, points={}, read={})
+
+    def judged(self):
+        """Say that the input is consumed, and return the broken properties with their anomalies."""
+        self.say(event_log.JOB_FINISHED, points={})
+        self.retelling.hear(self.events)
+        self.retelling.at_rest(self.checkpoints)
+        verdict = judge(self.scenario, self.retelling.history, PythonOracle(self.family, self.scenario))
+        return {(each.property, each.anomaly) for each in verdict.violations}
+
+
+@pytest.fixture
+def query(tmp_path):
+    query = Query(tmp_path)
+    query.started()
+    return query
+
+
+def test_batches_that_are_planned_and_shown_in_turn_are_right(query):
+    query.planned(0, FIRST)
+    query.shown(0, FIRST_ROWS)
+    query.planned(1, SECOND)
+    query.shown(1, SECOND_ROWS)
+    assert query.judged() == set()
+
+
+def test_a_batch_that_is_run_again_and_shows_nothing_new_is_right(query):
+    query.planned(0, FIRST)
+    query.shown(0, FIRST_ROWS)
+    query.killed()
+    query.started(restored=1)
+    query.planned(0, FIRST)
+    query.say(SHOWN, batch=0, new=[], gone=[])
+    query.planned(1, SECOND)
+    query.shown(1, SECOND_ROWS)
+    assert query.judged() == set()
+
+
+def test_rows_that_nobody_told_of_are_found_at_the_death_of_the_process(query):
+    query.planned(0, FIRST)
+    query.wrote("batch-0.jsonl", FIRST_ROWS)
+    query.retelling.hear(query.events)
+    visible = [event for event in query.retelling.history.events if event[1] == "transaction_visible"]
+    assert [(subject, Counter(payload["rows"])) for _, _, subject, payload in visible] == [
+        ("batch-0", Counter([("ant", 1), ("ant", 2)]))
+    ]
+
+
+def test_a_batch_that_is_appended_once_more_is_seen_twice(query):
+    query.planned(0, FIRST)
+    query.shown(0, FIRST_ROWS)
+    query.killed()
+    query.started(restored=1)
+    query.planned(0, FIRST)
+    query.wrote("again.jsonl", FIRST_ROWS)
+    query.say(SHOWN, batch=0, new=FIRST_ROWS, gone=[])
+    query.planned(1, SECOND)
+    query.shown(1, SECOND_ROWS)
+    assert {("exactly_once", "duplicated"), ("fencing", "visible twice")} <= query.judged()
+
+
+def test_a_batch_that_is_left_out_is_lost_and_skipped(query):
+    query.planned(0, FIRST)
+    query.killed()
+    query.started(restored=1)
+    query.planned(1, SECOND)
+    query.shown(1, SECOND_ROWS)
+    assert {("exactly_once", "lost"), ("consistent_cut", "skipped commit")} <= query.judged()
+
+
+def test_a_batch_that_is_shown_before_it_is_planned_is_early(query):
+    query.shown(0, FIRST_ROWS)
+    query.planned(0, FIRST)
+    query.planned(1, SECOND)
+    query.shown(1, SECOND_ROWS)
+    assert query.judged() == {("consistent_cut", "early commit")}
+
+
+def test_rows_of_other_records_than_were_planned_make_a_wrong_cut(query):
+    query.planned(0, FIRST)
+    query.shown(0, [["ant", 1], ["bee", 1]])
+    query.planned(1, SECOND)
+    query.shown(1, [["ant", 2]])
+    assert query.judged() == {("consistent_cut", "wrong cut")}
+
+
+def test_rows_that_are_taken_back_are_hidden(query):
+    query.planned(0, FIRST)
+    query.shown(0, FIRST_ROWS)
+    query.planned(1, SECOND)
+    query.shown(1, SECOND_ROWS)
+    (query.output / "batch-1.jsonl").unlink()
+    query.say(LOOKED, planned=[], over=[], rows=[[None, FIRST_ROWS]])
+    assert ("fencing", "hidden") in query.judged()
+
+
+def test_what_a_sink_has_begun_and_not_ended_is_a_leak(query):
+    query.planned(0, SECOND)
+    query.shown(0, [*FIRST_ROWS, *SECOND_ROWS])
+    query.wrote(".batch-1.jsonl", [])
+    assert query.judged() == {("no_leaks", "open transaction")}
+
+
+def test_a_table_may_show_a_batch_again_but_nothing_older_than_one_that_is_over(tmp_path):
+    query = Query(tmp_path, "word_table", 1)
+    query.started()
+    query.planned(0, FIRST)
+    query.say(WRITTEN, batch=0, rows=[["ant", 2]])
+    query.planned(1, SECOND)
+    query.say(WRITTEN, batch=1, rows=[["bee", 1]])
+    query.wrote("table.jsonl", [["ant", 2], ["bee", 1]])
+    query.killed()
+    query.started(restored=2, over=1)
+    query.planned(1, SECOND)
+    query.say(WRITTEN, batch=1, rows=[["bee", 1]])
+    assert query.judged() == set()
+
+    stale = Query(tmp_path / "stale", "word_table", 1)
+    stale.started()
+    stale.planned(0, FIRST)
+    stale.say(WRITTEN, batch=0, rows=[["ant", 1]])
+    stale.planned(1, SECOND)
+    stale.say(WRITTEN, batch=1, rows=[["bee", 1], ["ant", 2]])
+    stale.wrote("table.jsonl", [["ant", 2], ["bee", 1]])
+    assert stale.judged() == {("consistent_cut", "behind the cut")}
