@@ -130,6 +130,11 @@ class ChainingStrategy(Enum):
     NEVER = "never"
 
 
+_ALWAYS: Final = ChainingStrategy.ALWAYS
+_NEVER: Final = ChainingStrategy.NEVER
+"""Names of their own: reading a member off its enumeration costs more than a function call."""
+
+
 class Upstream(NamedTuple):
     """Where an operator's records come from.
 
@@ -294,7 +299,7 @@ def _chains(
     chains: list[list[int]] = []
     vertex_of: list[int] = []
     for position, node in enumerate(nodes):
-        if chaining and len(node.inputs) == 1 and node.chaining is ChainingStrategy.ALWAYS:
+        if chaining and len(node.inputs) == 1 and node.chaining is _ALWAYS:
             upstream, partitioner, side_output, _ = node.inputs[0]
             before = place[upstream.number]
             if (
@@ -303,7 +308,7 @@ def _chains(
                 and consumers[before] == 1
                 and parallelisms[before] == parallelisms[position]
                 and maxima[before] == maxima[position]
-                and upstream.chaining is not ChainingStrategy.NEVER
+                and upstream.chaining is not _NEVER
             ):
                 vertex = vertex_of[before]
                 chains[vertex].append(position)

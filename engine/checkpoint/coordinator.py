@@ -241,7 +241,7 @@ class CheckpointCoordinator(CheckpointTriggering):
             handle = message.handle
             if type(handle) is StateHandle and handle.files:
                 self._register_shared(message.checkpoint_id, handle, effects)
-        if answer is DUPLICATE or pending.missing:
+        if answer is DUPLICATE or not pending.is_fully_acknowledged:
             return effects
         self._finalize_next(effects)
         self._start_waiting(effects)

@@ -104,19 +104,20 @@ class OperatorContext(Struct, kw_only=True):
 
     def keyed_backend(self, key_type: TypeInformation | None) -> KeyedStateBackend:
         """A keyed backend over this subtask's key groups, restored where there is something to restore."""
-        backend = self._empty_backend(key_type)
+        settings = self.state_backend
+        backend: KeyedStateBackend
+        if settings.kind == HASHMAP:
+            backend = HashMapStateBackend(self.max_parallelism, self.key_groups, key_type, self.clock)
+        else:
+            # Its library is loaded where it is used, and by nobody else.
+            from engine.state.rocksdb.backend import RocksDBStateBackend
+
+            backend = RocksDBStateBackend(
+                self.max_parallelism, self.key_groups, key_type, self.clock, settings
+            )
         if self.keyed is not None:
             backend.restore(without_raw(self.keyed), self.native, allow_pickle=self.allow_pickle)
         return backend
-
-    def _empty_backend(self, key_type: TypeInformation | None) -> KeyedStateBackend:
-        settings = self.state_backend
-        if settings.kind == HASHMAP:
-            return HashMapStateBackend(self.max_parallelism, self.key_groups, key_type, self.clock)
-        # Its library is loaded where it is used, and by nobody else.
-        from engine.state.rocksdb.backend import RocksDBStateBackend
-
-        return RocksDBStateBackend(self.max_parallelism, self.key_groups, key_type, self.clock, settings)
 
     def operator_store(self) -> OperatorStateStore:
         """The operator state of this subtask, restored where there is something to restore."""

@@ -192,10 +192,9 @@ class HashMapStateBackend(KeyedStateBackend):
 
     def snapshot(self, checkpoint_id: int | None = None) -> KeyedSnapshot:
         """Copy what can change, share the rest."""
-        tables = []
-        for registered in self._registered.values():
-            tables.append(self._snapshot_of(registered))
-        self._forget_old_keys()
+        tables = [self._snapshot_of(registered) for registered in self._registered.values()]
+        if len(self._key_groups) > REMEMBERED_KEY_GROUPS:
+            self._forget_old_keys()
         return KeyedSnapshot(self.max_parallelism, self.key_type, tables, self._restored, self._key_groups)
 
     def restore(
@@ -283,13 +282,12 @@ class HashMapStateBackend(KeyedStateBackend):
     def _forget_old_keys(self) -> None:
         """Keep the cache of key groups in proportion to the keys that have state."""
         key_groups = self._key_groups
-        if len(key_groups) > REMEMBERED_KEY_GROUPS:
-            tables = [(_held_by(item), item.namespace_type is not None) for item in self._registered.values()]
-            if len(key_groups) > 2 * sum([len(entries) for entries, _ in tables]):
-                living: set[Any] = set()
-                for entries, namespaced in tables:
-                    living.update([entry[0] for entry in entries] if namespaced else entries)
-                self._key_groups = {key: group for key, group in key_groups.items() if key in living}
+        tables = [(_held_by(item), item.namespace_type is not None) for item in self._registered.values()]
+        if len(key_groups) > 2 * sum([len(entries) for entries, _ in tables]):
+            living: set[Any] = set()
+            for entries, namespaced in tables:
+                living.update([entry[0] for entry in entries] if namespaced else entries)
+            self._key_groups = {key: group for key, group in key_groups.items() if key in living}
 
 
 def _unexpired(entries: dict[Any, Any], kind: str, last_expired: int) -> dict[Any, Any]:

@@ -34,34 +34,31 @@ class Opening(Struct):
         behind: Callable[[int], Downstream],
     ) -> None:
         """Open the operators of a chain of ``length``, last first; ``behind(n)`` is the chain from n on."""
-        place = length
-        shares = restore.operators
-        for operator, operator_id in tail_first:
-            context = self._context(restore.checkpoint_id, shares.get(operator_id, _NOT_RESTORED))
-            if operator.uses_time:
-                context.downstream = behind(place)
-                context.auto_watermark_interval_ms = self.vertex.auto_watermark_interval_ms
-            place -= 1
-            operator.open(context)
-
-    def _context(self, checkpoint_id: int | None, restored: RestoredOperator) -> OperatorContext:
         vertex, subtask, settings, event = self.vertex, self.subtask, self.settings, self.event
         parallelism, max_parallelism = vertex.parallelism, vertex.max_parallelism
-        return OperatorContext(
-            task_name=vertex.name,
-            subtask=subtask,
-            parallelism=parallelism,
-            max_parallelism=max_parallelism,
-            key_groups=key_group_range(max_parallelism, parallelism, subtask),
-            attempt=settings.attempt,
-            clock=event.clock,
-            probe=event.pass_point,
-            restored_checkpoint_id=checkpoint_id,
-            keyed=restored.keyed,
-            operator=restored.operator,
-            native=restored.native,
-            state_backend=settings.state_backend,
-            allow_pickle=settings.allow_pickle,
-            settled=settings.settled,
-            side_outputs=self.side_outputs,
-        )
+        place = length
+        for operator, operator_id in tail_first:
+            restored = restore.operators.get(operator_id, _NOT_RESTORED)
+            context = OperatorContext(
+                task_name=vertex.name,
+                subtask=subtask,
+                parallelism=parallelism,
+                max_parallelism=max_parallelism,
+                key_groups=key_group_range(max_parallelism, parallelism, subtask),
+                attempt=settings.attempt,
+                clock=event.clock,
+                probe=event.pass_point,
+                restored_checkpoint_id=restore.checkpoint_id,
+                keyed=restored.keyed,
+                operator=restored.operator,
+                native=restored.native,
+                state_backend=settings.state_backend,
+                allow_pickle=settings.allow_pickle,
+                settled=settings.settled,
+                side_outputs=self.side_outputs,
+            )
+            if operator.uses_time:
+                context.downstream = behind(place)
+                context.auto_watermark_interval_ms = vertex.auto_watermark_interval_ms
+            place -= 1
+            operator.open(context)

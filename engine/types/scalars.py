@@ -199,8 +199,7 @@ class DynamicType(TypeInformation):
     def prepare(self, values: Collection[Any]) -> Packer | None:
         return None if dynamic.is_plain(values) else dynamic.pack
 
-    def copy(self, value: Any) -> Any:
-        return dynamic.copy(value)
+    copy = staticmethod(dynamic.copy)
 
     def copy_table(self, table: dict[Any, Any]) -> dict[Any, Any]:
         if dynamic.SCALARS.issuperset(map(type, table.values())):

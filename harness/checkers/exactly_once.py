@@ -37,20 +37,24 @@ class ExactlyOnce:
         """Return a violation for each anomaly that occurs; at-least-once is the matter of mode."""
         if not scenario.is_exactly_once:
             return ()
-        visible = rows_at_end(history)
-        finished = any(event[1] == JOB_FINISHED for event in history.events)
-        if oracle.table_keys and not finished:
+        if oracle.table_keys and not _has_finished(history):
             # On its way a table shows rows that are not the last of their keys; see tables.py.
             return ()
+        visible = rows_at_end(history)
         actual = count_rows(visible)
         expected = oracle.rows(visible)
         if actual == expected:
             return ()
+        finished = _has_finished(history)
         return [
             violation_of(self.property, anomaly, rows, expected, actual, history)
             for anomaly, rows in sorted_out(expected, actual, finished)
             if rows
         ]
+
+
+def _has_finished(history: History) -> bool:
+    return any(event[1] == JOB_FINISHED for event in history.events)
 
 
 def violation_of(

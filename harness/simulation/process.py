@@ -286,7 +286,8 @@ class SimulatedProcess(Execution):
             self._stored((task, (path,), SnapshotFailed(effect.checkpoint_id, WRITE_REFUSED)))
             return
         handle = store_encoded(self.world.storage, path, encoded)
-        report = (task, handle.paths, SnapshotStored(effect.checkpoint_id, handle))
+        paths = handle.paths if handle.files else (path,)
+        report = (task, paths, SnapshotStored(effect.checkpoint_id, handle))
         if fault is None:
             self._stored(report)
         else:
@@ -295,11 +296,11 @@ class SimulatedProcess(Execution):
 
     def _stored(self, report: tuple[Task, Sequence[str], SnapshotStored | SnapshotFailed]) -> None:
         task, paths, event = report
-        tasks = self.tasks
-        if tasks.get(task.id) is task:
+        tasks, task_id = self.tasks, task.id
+        if tasks.get(task_id) is task:
             self.task_event(task, event)
         # Gone before it was told or by being told: nobody will ever refer to what was stored.
-        if tasks.get(task.id) is not task:
+        if tasks.get(task_id) is not task:
             for path in paths:
                 self.world.storage.delete(path)
 

@@ -167,6 +167,7 @@ class World:
                 process = self.outliving if self.outliving.processes else self.process
                 slots = self._slots
                 count = len(slots)
+                queues = [slot.queue for slot in slots]
                 float_count = float(count)  # Multiplied in half the time that a whole number takes.
                 chooser = self._chooser
                 draw = chooser.draw
@@ -175,10 +176,7 @@ class World:
             total = float_count + len(pending)
             for _ in draws if total else NO_DRAWS:
                 choice = floor(draw() * total)
-                if choice >= count:
-                    break
-                slot = slots[choice]
-                if slot.queue and slot.is_ready():
+                if choice >= count or (queues[choice] and slots[choice].is_ready()):
                     break
             else:
                 choice = chooser.choose(slots, pending, step)
@@ -188,10 +186,9 @@ class World:
                     step = clock.step
                     now = clock.now
                     continue
-                if choice < count:
-                    slot = slots[choice]
             try:
                 if choice < count:
+                    slot = slots[choice]
                     labels.append(slot.label)
                     if tracing:
                         self.tracer.slot(step, slot)
