@@ -29,6 +29,7 @@ _MENDS: Final = {
     errno.EACCES: "make the folder writable, or choose another execution.checkpointing.dir",
     errno.EPERM: "make the folder writable, or choose another execution.checkpointing.dir",
     errno.EROFS: "choose an execution.checkpointing.dir that can be written",
+    errno.EFBIG: "free some space, or choose another execution.checkpointing.dir",
     errno.ENOSPC: "free some space, or choose another execution.checkpointing.dir",
     errno.EDQUOT: "free some space, or choose another execution.checkpointing.dir",
     errno.ENOTDIR: "a file is in the way: choose another execution.checkpointing.dir",

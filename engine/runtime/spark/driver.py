@@ -68,8 +68,7 @@ from engine.messages import (
 from engine.protocol_points import COORDINATOR, METADATA_WRITTEN, NOTIFIED, Probe, no_probe
 from engine.runtime.beginning import begin, located
 from engine.runtime.execution import failure_of
-from engine.runtime.job_driver import JobDriver
-from engine.runtime.recovery import Recovered, files_of, metadata_path
+from engine.runtime.recovery import Recovered, metadata_path
 from engine.runtime.requests import JobRequest, Respond
 from engine.runtime.result import JobExecutionFailed, JobExecutionResult
 from engine.runtime.running import FinishedJob, RunningJob
@@ -85,7 +84,7 @@ from engine.runtime.spark.epoch import (
 )
 from engine.runtime.spark.folder import spark_storage
 from engine.runtime.spark.job import EpochJob, JobLost
-from engine.runtime.spark.losses import has_losses, mixed_attempts
+from engine.runtime.spark.losses import PatientDriver, delete_unlisted, has_losses, mixed_attempts
 from engine.runtime.spark.pace import Pace
 from engine.runtime.spark.savepoints import LOOK_SECONDS, EpochRequests
 from engine.runtime.spark.stages import Stages, stages_of
@@ -93,7 +92,6 @@ from engine.runtime.spark.subtask import SubtaskRun
 from engine.runtime.spark_session import SPARK_ERRORS, one_line
 from engine.runtime.storage import LocalCheckpointStorage
 from engine.state.files import DamagedFile
-from engine.state.stored import SHARED
 
 _logger = logging.getLogger(__name__)
 
@@ -137,7 +135,7 @@ def start_on_spark(graph: JobGraph, context: SparkContext, held: ExitStack) -> J
     return RunningJob(graph.job_id, execution, held.pop_all())
 
 
-class SparkExecution(JobDriver):
+class SparkExecution(PatientDriver):
     """One process's run of a job on Spark."""
 
     def __init__(
@@ -338,13 +336,7 @@ class SparkExecution(JobDriver):
     def _conclude(self, completed: CheckpointMetadata) -> None:
         """All that the checkpoint lists is committed: collect what is left over, and end if all has ended."""
         self._to_conclude = None
-        checkpoint_id = completed.checkpoint_id
-        listed = files_of(completed) | {metadata_path(checkpoint_id)}
-        for beginning in (f"chk-{checkpoint_id}/", f"{SHARED}chk-{checkpoint_id}."):
-            for path in self._storage.list(beginning):
-                if path not in listed:
-                    self._has_losses = True
-                    self._storage.delete(path)
+        self._has_losses |= delete_unlisted(self._storage, completed)
         has_ended = all(operator.is_finished for operator in completed.operators)
         if (self._has_losses or has_ended) and not self._sweep():
             return

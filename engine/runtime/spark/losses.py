@@ -1,11 +1,31 @@
-"""What the reports of an epoch tell of task attempts that Spark has begun and lost, or run twice."""
+"""What gets lost: task attempts that Spark has begun or run twice, and files that cannot be deleted now."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
+from engine.checkpoint.events import DiscardCheckpoint, DiscardHandle, DiscardSharedFiles
+from engine.checkpoint.metadata import CheckpointMetadata
 from engine.messages import TaskId
+from engine.runtime.job_driver import JobDriver
+from engine.runtime.recovery import files_of, metadata_path
 from engine.runtime.spark.epoch import Report
+from engine.runtime.storage import CheckpointStorage
+from engine.state.stored import SHARED
+from engine.task.events import DiscardSnapshot
+
+_logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def left_for_later() -> Iterator[None]:
+    """Leave what cannot be deleted now: nobody refers to it, and the end of the job deletes it."""
+    try:
+        yield
+    except OSError as error:
+        _logger.warning("%s; the end of the job deletes it", error)
 
 
 def has_losses(reports: Sequence[Report]) -> bool:
@@ -22,3 +42,35 @@ def mixed_attempts(reports: Sequence[Report]) -> TaskId | None:
             if attempts[task] != attempt:
                 return task
     return None
+
+
+def delete_unlisted(storage: CheckpointStorage, completed: CheckpointMetadata) -> bool:
+    """Delete what attempts have written beside what a checkpoint lists; whether there was anything."""
+    checkpoint_id = completed.checkpoint_id
+    listed = files_of(completed) | {metadata_path(checkpoint_id)}
+    found = [
+        path
+        for beginning in (f"chk-{checkpoint_id}/", f"{SHARED}chk-{checkpoint_id}.")
+        for path in storage.list(beginning)
+        if path not in listed
+    ]
+    with left_for_later():
+        for path in found:
+            storage.delete(path)
+    return bool(found)
+
+
+class PatientDriver(JobDriver):
+    """A driver that goes on where the storage deletes nothing for a while."""
+
+    def _discard_checkpoint(self, effect: DiscardCheckpoint) -> None:
+        with left_for_later():
+            super()._discard_checkpoint(effect)
+
+    def _discard_handle(self, effect: DiscardHandle | DiscardSnapshot) -> None:
+        with left_for_later():
+            super()._discard_handle(effect)
+
+    def _discard_shared_files(self, effect: DiscardSharedFiles) -> None:
+        with left_for_later():
+            super()._discard_shared_files(effect)

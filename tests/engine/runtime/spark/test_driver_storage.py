@@ -82,6 +82,25 @@ def test_metadata_that_cannot_be_written_fails_its_checkpoint(job, here, monkeyp
     assert job.left_behind() == (["finished", "incarnation-1"], [])
 
 
+def test_what_cannot_be_deleted_now_is_left_to_the_end_of_the_job(job, here, monkeypatch):
+    # For a while the disk can only be read: neither is metadata written, nor what is left of its checkpoint
+    # deleted.
+    refused = StorageError("read-only")
+    folder = "chk-3/"
+    unwritten = failing(
+        monkeypatch, LocalCheckpointStorage, "publish", 1, refused, lambda path, data: folder in path
+    )
+    undeleted = failing(
+        monkeypatch, LocalCheckpointStorage, "delete", 2, refused, lambda path: path.startswith(folder)
+    )
+    _, result = here(job.graph(execution__checkpointing__tolerable_failed_checkpoints=1))
+    assert len(unwritten) == 1
+    assert len(undeleted) == 2
+    assert result.attempts == 1
+    assert job.rows() == job.counts
+    assert job.left_behind() == (["finished", "incarnation-1"], [])
+
+
 def test_an_epoch_that_takes_too_long_is_called_off(job, here):
     class Slow(here.execution):
         called_off = 0
