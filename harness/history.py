@@ -78,6 +78,8 @@ class Recovery:
     parallelism_after: int = 0
     seconds: float | None = None
     """From the death to the first rows that became visible after it; None if there were none."""
+    means: str = ""
+    """By what somebody died, where that is not the plain way."""
 
 
 @dataclass(slots=True)
@@ -94,6 +96,8 @@ class Statistics:
     channels and alignments; None: not measured."""
     coverage: dict[tuple[str, str], int] = field(default_factory=dict)
     """How often a (fault kind, point) fired."""
+    means: dict[tuple[str, str], int] = field(default_factory=dict)
+    """How often a fault of a (kind, means) fired, of those that came about in no plain way."""
     points: dict[str, int] = field(default_factory=dict)
     """How often a protocol point was passed."""
     not_applicable: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -119,9 +123,12 @@ class History:
         payload = {"parallelism": parallelism, "restored": restored}
         self.events.append((step, ATTEMPT_STARTED, attempt, payload))
 
-    def fault_fired(self, step: int, kind: str, point: str, task: str) -> None:
-        """A planned fault struck."""
-        self.events.append((step, FAULT_FIRED, kind, {"point": point, "task": task}))
+    def fault_fired(self, step: int, kind: str, point: str, task: str, means: str = "") -> None:
+        """A planned fault struck; ``means`` tells by what, where that is not the plain way."""
+        payload = {"point": point, "task": task}
+        if means:
+            payload["means"] = means
+        self.events.append((step, FAULT_FIRED, kind, payload))
 
     def checkpoint_triggered(self, step: int, checkpoint: int) -> None:
         """The coordinator began a checkpoint."""

@@ -43,6 +43,8 @@ FaultKind: TypeAlias = Literal[
     "fail_commit",
     "commit_error_after_success",
 ]
+Means: TypeAlias = Literal["", "executor", "java", "zombie", "shuffle", "slow", "full", "read_only"]
+"""By what a fault comes about in real processes; the plain way if it is not said."""
 Point: TypeAlias = Literal[
     "triggered",
     "barrier_received",
@@ -116,6 +118,16 @@ VALID: Final[dict[FaultKind, tuple[Point, ...]]] = {
 }
 """The points at which a fault kind makes sense: what the generator draws from and coverage expects."""
 
+MEANS: Final[dict[FaultKind, tuple[Means, ...]]] = {
+    "kill_task": ("executor", "zombie", "shuffle", "slow"),
+    "kill_all": ("executor", "shuffle"),
+    "kill_process": ("java",),
+    "fail_write": ("full", "read_only"),
+}
+"""What there is besides the plain way. A task dies with its executor; is stopped, replaced, and goes on; dies
+when what it had read is gone as well; or is so slow that another one takes its place. A process dies of the
+death of its Java. A disk is full, or can only be read, for the writes that follow as well."""
+
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 Positive: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -136,9 +148,15 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     occurrence: Positive = 1
     after: Count = 0
     delay: Count = 0
-    """Steps by which a message, its second copy, or the report of a late write, is held back."""
+    """Steps by which a message, its second copy, or the report of a late write, is held back.
+
+    Of a kill in real processes: milliseconds after the point, whatever anybody does then. Of a disk that is
+    full or can only be read: how many calls after the first one are refused as well.
+    """
     rescale_to: Count = 0
     """Kills only: the parallelism of the attempts that follow; 0 keeps what it is."""
+    means: Means = ""
+    """One of those that MEANS lists for the kind; systems without real processes know no difference."""
 
 
 class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -337,6 +355,8 @@ def check(scenario: Scenario, path: str = "scenario") -> None:
         if fault.point not in VALID[fault.kind]:
             fitting = ", ".join(VALID[fault.kind])
             raise ScenarioError(f"{place}: {fault.kind} does not happen at {fault.point}, but at {fitting}")
+        if fault.means and fault.means not in MEANS.get(fault.kind, ()):
+            raise ScenarioError(f"{place}: {fault.kind} does not happen by {fault.means}")
         if fault.rescale_to and fault.kind not in KILLS:
             raise ScenarioError(f"{place}: rescale_to belongs to kills, not to {fault.kind}")
         if fault.rescale_to > highest:

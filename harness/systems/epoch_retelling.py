@@ -8,7 +8,8 @@ The rules this module lives by:
   complete checkpoint, its own attempt stands there as the writer, which is no attempt of the job.
 - When a worker dies, Spark gives its task to another one. The job goes on in the same attempt: it has come
   back when the task begins again and rows become visible afterwards.
-- A write is torn by the death of the writer: of a worker, or of the driver where it is metadata.
+- A write is torn by the death of the writer: of a worker, or of the driver where it is metadata. From a write
+  that failed the job comes back with a later epoch, though nobody has died.
 - A worker knows what it has read itself; what the others have read is known from their snapshots.
 """
 
@@ -24,7 +25,7 @@ from harness.systems.retelling import ReadRows, Retelling
 TORN_METADATA: Final = ("tear_write", "metadata_written")
 """The writer dies in the middle of it, and that is the driver."""
 
-_DEATHS_OF_TASKS: Final = ("kill_task", "kill_all", "tear_write")
+_DEATHS_OF_TASKS: Final = ("kill_task", "kill_all", "tear_write", "fail_write")
 
 
 class EpochRetelling(Retelling):
@@ -54,8 +55,8 @@ class EpochRetelling(Retelling):
         return sum({**self._reached, **read}.values())
 
     def is_death(self, kind: str) -> bool:
-        """Whether somebody dies of such a fault; who tears a write does."""
-        return kind == "tear_write" or super().is_death(kind)
+        """Whether the job has to come back from such a fault; who tears a write dies of it."""
+        return kind in ("tear_write", "fail_write") or super().is_death(kind)
 
     def _attempt_started(self, event: dict[str, Any]) -> None:
         super()._attempt_started(event)
@@ -68,7 +69,7 @@ class EpochRetelling(Retelling):
         for recovery, _, read in self._waiting:
             if recovery.parallelism_after or recovery.kind not in _DEATHS_OF_TASKS:
                 continue
-            if recovery.kind == "kill_all" or recovery.task == event["task"]:
+            if recovery.kind in ("kill_all", "fail_write") or recovery.task == event["task"]:
                 self.goes_on(recovery, event["restored"], read)
 
     def _snapshot_taken(self, event: dict[str, Any]) -> None:
@@ -83,6 +84,9 @@ class EpochRetelling(Retelling):
             # All that was read since the last checkpoint is read again, not only what the witness had read.
             event = {**event, "read": {**self._reached, **event["read"]}}
         super()._fault_struck(event)
+
+    def _zombie_released(self, event: dict[str, Any]) -> None:
+        """It was counted among the dead when it was stopped; whatever it does now, the files will show."""
 
     def _task_failed(self, event: dict[str, Any]) -> None:
         writer = event["attempt"]

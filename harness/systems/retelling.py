@@ -172,9 +172,13 @@ class Retelling:
         self.waiting = msgspec.convert(event["waiting"], WaitingState)
         self._points = event["points"]
         fault = self._faults[event["number"]]
+        if event.get("again"):
+            # It goes on, and what follows from it now is not what followed from it before.
+            self.history.fault_fired(self._step, fault.kind, fault.point, event["task"], fault.means)
+            return
         self.death_was_planned |= fault.kind == "kill_process"
         self.next_parallelism = fault.rescale_to or self.next_parallelism
-        self._fired(fault.kind, fault.point, event["task"], event["at"], event["read"])
+        self._fired(fault.kind, fault.point, event["task"], event["at"], event["read"], fault.means)
 
     def _task_failed(self, event: dict[str, Any]) -> None:
         self.history.task_failed(
@@ -194,14 +198,18 @@ class Retelling:
         self.history.job_failed(self._step, event["cause"])
         self.is_over = True
 
-    def _fired(self, kind: str, point: str, task: str, at: int, read: dict[str, int]) -> None:
-        self.history.fault_fired(self._step, kind, point, task)
+    def _fired(
+        self, kind: str, point: str, task: str, at: int, read: dict[str, int], means: str = ""
+    ) -> None:
+        self.history.fault_fired(self._step, kind, point, task, means)
         statistics = self.history.statistics
+        if means:
+            statistics.means[kind, means] = statistics.means.get((kind, means), 0) + 1
         key = (kind, point)
         statistics.coverage[key] = statistics.coverage.get(key, 0) + 1
         if self.is_death(kind):
             position = self.position(read)
-            recovery = Recovery(kind, point, task, self.parallelism, position)
+            recovery = Recovery(kind, point, task, self.parallelism, position, means=means)
             statistics.recoveries.append(recovery)
             self._waiting.append((recovery, at, read))
 

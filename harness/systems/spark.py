@@ -29,14 +29,15 @@ from engine.runtime.java import find_java
 from harness.family import Family
 from harness.history import History
 from harness.mutants import find_mutant
-from harness.scenario import KILLS, FaultKind, Point, Scenario
+from harness.nemesis.real import with_means
+from harness.scenario import KILLS, FaultKind, Means, Point, Scenario
+from harness.systems.board_state import read_board
 from harness.systems.epoch_retelling import TORN_METADATA, EpochRetelling
 from harness.systems.event_log import read_all_events
-from harness.systems.fault_board import read_board
 from harness.systems.incarnations import Ending, JobRun, trial_folder
 from harness.systems.protocol import Capability, applicable
 from harness.systems.retelling import Retelling
-from harness.systems.spark_driver import CLUSTER_MASTER, LOCAL_MASTER, Driver
+from harness.systems.spark_driver import CLUSTER_MASTER, JAVA_DIED, LOCAL_MASTER, Driver
 from harness.systems.spec import spec_of
 
 NAME: Final = "spark"
@@ -79,6 +80,10 @@ WORKER_POINTS: Final[tuple[Point, ...]] = (
 )
 """Points that tasks pass, in workers."""
 
+LOCAL_MEANS: Final[frozenset[Means]] = frozenset({"java", "zombie", "shuffle", "full", "read_only"})
+CLUSTER_MEANS: Final[frozenset[Means]] = LOCAL_MEANS | {"executor"}
+"""Where tasks run in the driver's own Java, no executor dies without it."""
+
 ABORTED: Final[Point] = "aborted"
 MISSING: Final[frozenset[tuple[FaultKind, Point]]] = frozenset(
     {
@@ -102,6 +107,8 @@ class SparkSystem:
     """Where the driver's session runs its tasks."""
     capabilities = CAPABILITIES
     missing = MISSING
+    means: frozenset[Means] = LOCAL_MEANS
+    """By which a fault can come about here, besides the plain way."""
 
     def __init__(
         self,
@@ -124,12 +131,20 @@ class SparkSystem:
         """One run in folders of its own; there is no trace to be had."""
         with trial_folder(self._folder) as folder:
             faults, left = applicable(scenario.faults, CAPABILITIES, MISSING)
+            for fault in faults:
+                if fault.means and fault.means not in self.means:
+                    left[fault.kind, fault.point] = left.get((fault.kind, fault.point), 0) + 1
+            faults = tuple([fault for fault in faults if not fault.means or fault.means in self.means])
             spec = msgspec.structs.replace(spec_of(family, scenario, folder), faults=faults)
             lengths = {split: len(records) for split, records in scenario.records.items()}
             run = SparkRun(spec, lengths, folder, drivers=self.drivers, process_seconds=self._process_seconds)
             history = run.run()
         history.statistics.not_applicable = left
         return history
+
+    def prepared(self, scenario: Scenario) -> Scenario:
+        """The scenario as it is run: by its seed, some of its faults come about by other means."""
+        return with_means(scenario, self.means)
 
     def close(self) -> None:
         """End the drivers that are left; a run afterwards starts another one."""
@@ -141,6 +156,7 @@ class SparkClusterSystem(SparkSystem):
 
     name = CLUSTER_NAME
     master = CLUSTER_MASTER
+    means = CLUSTER_MEANS
 
 
 class Drivers:
@@ -224,7 +240,7 @@ class SparkRun(JobRun):
             driver.end()
         return Ending(
             at=at,
-            was_killed=answer.code == -signal.SIGKILL,
+            was_killed=answer.code in (-signal.SIGKILL, JAVA_DIED),
             in_time=answer.in_time,
             events=read_all_events(self.events_path(number)),
             last_words=last_words,

@@ -8,7 +8,8 @@ The rules this module lives by:
 - Each job is one incarnation, told everything by its specification and its checkpoint directory. The process
   may be killed at any instruction, and takes all that it knows with it.
 - Whatever ends a job other than a kill is told in the log before it ends.
-- It ends when its standard input does, or when Spark has gone, and leaves nothing of its folder.
+- It ends when its standard input does, or when Spark has gone, and leaves nothing of its folder. Where its
+  Java was killed it says nothing more, and its exit code tells: the next driver goes on.
 - The bug to plant is planted here, and in the process from which all workers are forked.
 """
 
@@ -17,7 +18,9 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import threading
 from pathlib import Path
+from typing import Final
 
 from pyspark import SparkContext
 
@@ -29,11 +32,14 @@ from engine.runtime.spark_session import spark_context
 from harness.systems.event_log import EventLog
 from harness.systems.fault_board import FaultBoard
 from harness.systems.spark_daemon import DAEMON, planted, variables
-from harness.systems.spark_driver import ENDED, READY
+from harness.systems.spark_driver import ENDED, JAVA_DIED, READY
 from harness.systems.spark_observed import ObservedSparkExecution
 from harness.systems.spark_subtask import FaultyStorage, assembly_of
 from harness.systems.spec import Spec, read_spec
 from harness.systems.told import RunOver, say_error, say_started
+
+SECONDS_BETWEEN_LOOKS: Final = 0.005
+"""For faults that strike at times of their own."""
 
 
 def run(spec: Spec, board: FaultBoard, context: SparkContext) -> int:
@@ -53,6 +59,12 @@ def run(spec: Spec, board: FaultBoard, context: SparkContext) -> int:
     return 0
 
 
+def strike_late(board: FaultBoard, over: threading.Event) -> None:
+    """Let faults strike at times of their own, until the job is over."""
+    while not over.wait(SECONDS_BETWEEN_LOOKS):
+        board.strike_late()
+
+
 def serve(path: str, context: SparkContext) -> int:
     """Do what the specification in a file says."""
     try:
@@ -61,12 +73,23 @@ def serve(path: str, context: SparkContext) -> int:
     except (OSError, ValueError) as error:
         print(f"{path}: {error}", file=sys.stderr, flush=True)
         return 2
-    board = FaultBoard(spec.board, spec.faults, spec.in_turn, os.getpid(), log)
+    assert context._gateway is not None
+    java = context._gateway.proc.pid
+    board = FaultBoard(
+        spec.board, spec.faults, spec.in_turn, os.getpid(), log, java, os.environ.get("TMPDIR", "")
+    )
+    over = threading.Event()
+    if board.has_late_faults:
+        threading.Thread(target=strike_late, args=(board, over), daemon=True).start()
     try:
-        return run(spec, board, context)
+        code = run(spec, board, context)
     except Exception as error:
-        say_error(log, "process", error)
-        return 1
+        code = 1
+        if not board.state().java_is_dead:
+            say_error(log, "process", error)
+    finally:
+        over.set()
+    return JAVA_DIED if board.state().java_is_dead else code
 
 
 def main(folder: str, mutant: str, mutant_file: str, master: str) -> int:
@@ -86,6 +109,8 @@ def main(folder: str, mutant: str, mutant_file: str, master: str) -> int:
             print(READY, file=answers, flush=True)
             for line in sys.stdin:
                 code = serve(line.rstrip("\n"), context)
+                if code == JAVA_DIED:
+                    return code
                 print(ENDED, code, file=answers, flush=True)
                 if context._jsc.sc().isStopped():
                     break

@@ -36,6 +36,9 @@ LOCAL_MASTER: Final = "local[2,4]"
 CLUSTER_MASTER: Final = "local-cluster[2,1,1024]"
 """Two executors, each a Java of its own with one core and a gigabyte."""
 
+JAVA_DIED: Final = 70
+"""The exit code of a driver that has ended because its Java was killed."""
+
 READY: Final = "ready"
 ENDED: Final = "ended"
 
@@ -54,7 +57,7 @@ class Answer(NamedTuple):
     """What became of a job."""
 
     code: int
-    """The exit code that the job would have had; -9 where the driver was killed with it."""
+    """The exit code that the job would have had; where the driver ended with it, that of the driver."""
     in_time: bool
 
 
@@ -114,8 +117,8 @@ class Driver:
         return Answer(self._process.returncode, in_time)
 
     def last_words(self) -> str:
-        """What it printed last."""
-        return last_line(self._said)
+        """What it printed last, unless it has ended as it should, and taken that with it."""
+        return last_line(self._said) if self._said.exists() else "it ended by itself"
 
     def end(self) -> None:
         """End the process, all that it has started, and its folder."""

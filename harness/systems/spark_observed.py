@@ -22,12 +22,14 @@ from engine.graph import JobGraph
 from engine.job.deployment import RestorePlan
 from engine.job.events import Deploy, JobFailed, JobFinished
 from engine.job.layout import Layout
-from engine.messages import AttemptId, TaskId
+from engine.messages import AttemptId, TaskFailed, TaskId
 from engine.protocol_points import COORDINATOR, Probe
 from engine.runtime.recovery import Recovered
 from engine.runtime.spark.committing import Committer
 from engine.runtime.spark.driver import SparkExecution
+from engine.runtime.spark.epoch import Report
 from engine.runtime.spark.job import EpochJob, JobLost
+from engine.runtime.spark.subtask import BrokenChannel
 from harness.systems.ends import InjectedError
 from harness.systems.fault_board import FaultBoard
 from harness.systems.spark_subtask import FaultyStorage, JobRecipe, ObservedSubtask, assembly_of
@@ -85,9 +87,10 @@ class ObservedSparkExecution(ToldDriver, SparkExecution):
         self.tell_finished()
 
     def job_failed(self, effect: JobFailed) -> None:
-        """Tell."""
+        """Tell; where the driver's Java was killed, it is this process that has failed, and not the job."""
         super().job_failed(effect)
-        self.tell_failed(effect.cause)
+        if not self._board.state().java_is_dead:
+            self.tell_failed(effect.cause)
 
     def make_tasks(self, attempt: AttemptId, graph: JobGraph, layout: Layout) -> None:
         """As every driver, with a committer that tells its mistakes."""
@@ -104,7 +107,8 @@ class ObservedSparkExecution(ToldDriver, SparkExecution):
         """As every driver, but a job that nobody attacked must not be lost, and no task fail by itself."""
         deaths = self._board.state().deaths
         try:
-            job.reports()
+            for report in job.reports():
+                self._look_at(report)
         except JobLost as error:
             if deaths == self._deaths:
                 say_error(self.log, "spark", error)
@@ -113,6 +117,14 @@ class ObservedSparkExecution(ToldDriver, SparkExecution):
         super()._take_results(job)
         if self._board.state().is_over:
             raise RunOver
+
+    def _look_at(self, report: Report) -> None:
+        """A channel that is broken, in a task that Spark has let pass, is a mistake."""
+        for message in report.messages:
+            if isinstance(message, TaskFailed) and BrokenChannel.__name__ in message.cause:
+                error = BrokenChannel(message.cause)
+                say_error(self.log, self._name_of(report.task), error)
+                raise RunOver from error
 
     def _failed(self, task: str, attempt: AttemptId, error: Exception) -> None:
         """A commit or a sweep raised: an injected error is the outside's, any other a mistake."""

@@ -8,11 +8,14 @@ The rules this module lives by:
 - The task checks itself after every event. The first mistake of the engine's own ends the run: it is told
   with its place, and stands on the board for the driver to see.
 - A write that is torn is the death of its writer in the middle of it: half of the file is there, and nobody
-  was told that it failed.
+  was told that it failed. On a disk that is full half of it is there, too, and the writer is told; from one
+  that can only be read nothing can be deleted either.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -24,7 +27,7 @@ from engine.operators.source import SourceOperator
 from engine.protocol_points import METADATA_WRITTEN, SNAPSHOTTED
 from engine.runtime.spark.epoch import Deployment, Epoch
 from engine.runtime.spark.stages import Parcel
-from engine.runtime.spark.subtask import EpochIsOver, SubtaskRun, UpstreamFailed
+from engine.runtime.spark.subtask import BrokenChannel, EpochIsOver, SubtaskRun, UpstreamFailed
 from engine.runtime.storage import LocalCheckpointStorage, StorageError
 from engine.task.events import StoreSnapshot, TaskEvent
 from engine.task.task import Task
@@ -32,6 +35,7 @@ from harness.systems import event_log
 from harness.systems.assembly import Assembly
 from harness.systems.ends import records_read
 from harness.systems.fault_board import FaultBoard
+from harness.systems.real_means import room_for
 from harness.systems.spec import Spec
 from harness.systems.told import say_error, say_snapshot
 
@@ -75,13 +79,24 @@ class FaultyStorage(LocalCheckpointStorage):
 
     def _may_fail(self, point: str, path: str, torn: str, data: bytes) -> None:
         checkpoint_id = int(path.partition("/")[0].removeprefix("chk-"))
-        fault = self._board.outside_fault(point, self._name, checkpoint_id)
+        fault = self._board.write_fault(point, self._name, checkpoint_id)
         if fault is None:
             return
-        if fault == "tear_write":
+        if fault.kind == "tear_write":
             super().write(torn, data[: len(data) // 2])
             self._board.fall()
-        raise StorageError(f"checkpoint file {path} cannot be written: the disk refused it, as planned")
+        if fault.means == "full":
+            # It fails in the middle by itself.
+            with room_for(len(data) // 2):
+                super().write(torn, data)
+        reason = os.strerror(errno.EROFS) if fault.means == "read_only" else "the disk refused it, as planned"
+        raise StorageError(f"checkpoint file {path} cannot be written: {reason}")
+
+    def delete(self, path: str) -> None:
+        """Delete a file, unless nothing can be written."""
+        if self._board.refusal(self._name, ("read_only",)) is not None:
+            raise StorageError(f"checkpoint file {path} cannot be deleted: {os.strerror(errno.EROFS)}")
+        super().delete(path)
 
 
 class ObservedSubtask(SubtaskRun):
@@ -122,9 +137,12 @@ class ObservedSubtask(SubtaskRun):
     def _live(self, parcels: deque[Parcel]) -> Iterator[None]:
         try:
             yield from super()._live(parcels)
-        except (EpochIsOver, UpstreamFailed):
+        except (BrokenChannel, EpochIsOver, UpstreamFailed):
+            # Where a shuffle cannot be fetched Java cuts off what it hands on, and then fails the task: only
+            # if the driver is told of it was it a mistake.
             raise
         except Exception as error:
-            say_error(self._board.log, self.name, error)
-            self._board.end()
+            if self._board.is_living(self.attempt):
+                say_error(self._board.log, self.name, error)
+                self._board.end()
             raise

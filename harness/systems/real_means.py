@@ -1,0 +1,114 @@
+"""What is done to processes and files that stand trial, besides killing them: the means of a fault.
+
+The rules this module lives by:
+
+- Everything here is real: signals, connections that are cut, files that are deleted, a limit that the system
+  sets. The one exception is a disk that can only be read, which not every user can make: there the storage
+  answers as it would.
+- A worker that is to become a zombie loses its connections before it is stopped, as when a network parts. Its
+  Java takes it for dead, and gives its task to another one. It cannot know that when it goes on.
+- Only processes of our own session are hit: a number that is somebody else's by now is left alone.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+SECONDS_TO_END: Final = 10.0
+"""For so long a process that is let go on is waited for."""
+SLOW_SECONDS: Final = 6.0
+"""For so long a slow task does nothing: ten times what its neighbours take."""
+_SECONDS_BETWEEN_LOOKS: Final = 0.01
+_SHUFFLE_FILES: Final = "shuffle_*"
+
+
+def send(process: int, what: signal.Signals = signal.SIGKILL) -> None:
+    """Send a signal to a process of our own session, if its number is known."""
+    if process <= 1:
+        return
+    with suppress(ProcessLookupError):
+        if os.getsid(process) == os.getsid(0):
+            os.kill(process, what)
+
+
+def java_of_this_worker() -> int:
+    """The process id of the Java that this worker works for; 0 where that cannot be known.
+
+    It has started the process from which all its workers are forked.
+    """
+    try:
+        status = Path("/proc", str(os.getppid()), "stat").read_text()
+    except OSError:
+        return 0
+    # The name of the program stands in brackets, and may hold anything; then come its state and its parent.
+    return int(status.rpartition(")")[2].split()[1])
+
+
+def cut_off() -> None:
+    """End all connections of this process: whoever is at their other ends finds them closed."""
+    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for name in os.listdir("/proc/self/fd"):
+        descriptor = int(name)
+        with suppress(OSError):
+            if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                os.dup2(nothing, descriptor, inheritable=False)
+    os.close(nothing)
+
+
+def stop_here() -> None:
+    """Stop this process until somebody lets it go on; nobody waits for it."""
+    # When its Java ends, those that it has started are asked to end; one that is cut off does not hear that.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    cut_off()
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def let_go_on(process: int) -> bool:
+    """Let a stopped process go on, and wait for its end; whether that came in time."""
+    send(process, signal.SIGCONT)
+    deadline = time.monotonic() + SECONDS_TO_END
+    while is_alive(process):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+    return True
+
+
+def is_alive(process: int) -> bool:
+    """Whether a process of our session runs, or could."""
+    try:
+        if os.getsid(process) != os.getsid(0):
+            return False
+        status = Path("/proc", str(process), "stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] not in ("Z", "X")
+
+
+def lose_shuffle_files(folder: str) -> int:
+    """Delete what has gone from stage to stage below a folder; how many files that were."""
+    count = 0
+    for path in Path(folder).rglob(_SHUFFLE_FILES) if folder else ():
+        with suppress(FileNotFoundError):
+            path.unlink()
+            count += 1
+    return count
+
+
+@contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """Let no file of this process become longer than that: the disk is full there."""
+    before, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (before, most))

@@ -1,0 +1,263 @@
+"""By which means faults come about, in real processes that stand for workers, drivers and their Javas."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+from msgspec.structs import replace
+
+from engine.runtime.storage import StorageError
+from harness.family import load_family
+from harness.generation import generate
+from harness.nemesis.real import POINTS_OF, with_means
+from harness.scenario import MEANS, VALID, Fault, ScenarioError, check, from_json, to_json
+from harness.systems.board_state import LivingTask, StoppedTask
+from harness.systems.event_log import EventLog, read_all_events
+from harness.systems.fault_board import FaultBoard, read_board
+from harness.systems.real_means import is_alive, lose_shuffle_files, room_for, send
+from harness.systems.spark import CLUSTER_MEANS, LOCAL_MEANS
+from harness.systems.spark_subtask import FaultyStorage
+
+WORKER = """
+import pickle, socket, sys
+board = pickle.loads(bytes.fromhex(sys.argv[1]))
+mine, other = socket.socketpair()
+with board.living("count-0", "1.7"):
+    print("living", flush=True)
+    for line in sys.stdin:
+        board(*line.split(), 3)
+        try:
+            print("connected" if mine.send(b"x") and other.recv(1) else "cut off", flush=True)
+        except OSError:
+            print("cut off", flush=True)
+"""
+
+
+@pytest.fixture
+def processes():
+    """Processes of this session that do nothing, and end with the test."""
+    begun = []
+
+    def begin(*command, **settings):
+        begun.append(subprocess.Popen(command or ["sleep", "60"], **settings))
+        return begun[-1]
+
+    yield begin
+    for process in begun:
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                stream.close()
+
+
+@pytest.fixture
+def board_of(tmp_path):
+    def board(*faults, driver=1, java=0):
+        log = EventLog(str(tmp_path / "events"))
+        return FaultBoard(str(tmp_path / "board"), faults, False, driver, log, java, str(tmp_path))
+
+    board.said = lambda kind: [each for each in read_all_events(tmp_path / "events") if each["kind"] == kind]
+    board.read = lambda: read_board(tmp_path / "board")
+    return board
+
+
+def working(processes, board):
+    """A worker that runs a task, and passes the points that it is told to."""
+    worker = processes(
+        sys.executable,
+        "-c",
+        textwrap.dedent(WORKER),
+        pickle.dumps(board).hex(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert worker.stdout.readline() == "living\n"
+    return worker
+
+
+def pass_point(worker, point):
+    worker.stdin.write(f"{point} count-0\n")
+    worker.stdin.flush()
+
+
+def state_of(process):
+    with open(f"/proc/{process}/stat") as status:
+        return status.read().rpartition(")")[2].split()[0]
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_zombie_loses_its_connections_and_goes_on_when_its_checkpoint_is_complete(processes, board_of):
+    fault = Fault("kill_task", "aligned", means="zombie")
+    board = board_of(fault, driver=os.getpid())
+    worker = working(processes, board)
+    pass_point(worker, "aligned")
+    wait_for(lambda: state_of(worker.pid) == "T")
+    assert board.state().stopped == (StoppedTask(worker.pid, "1.7", 3),)
+    assert board.state().living == (), "it counts as dead"
+    board("completed", "coordinator", 2)
+    assert state_of(worker.pid) == "T", "that checkpoint was complete before it began"
+    worker.stdin.close()
+    board("completed", "coordinator", 3)
+    assert worker.stdout.read() == "cut off\n"
+    assert not is_alive(worker.pid)
+    [released] = board_of.said("zombie_released")
+    assert released["ended"] is True
+    assert board.state().stopped == ()
+
+
+def test_the_death_of_an_executor_is_that_of_all_its_tasks_and_of_no_others(processes, board_of):
+    board = board_of(Fault("kill_task", "aligned", means="executor"))
+    mine, other = processes(), processes()
+    with board.living("count-0", "1.1"):
+        with board._held() as state:
+            [living] = state.living
+            tasks = [
+                LivingTask(living.process, "count-0", "1.1", mine.pid),
+                LivingTask(7, "count-1", "1.2", mine.pid),
+            ]
+            state.living = (*tasks, LivingTask(8, "count-2", "1.3", other.pid))
+        board("aligned", "count-0", 1)
+        assert mine.wait(10) == -signal.SIGKILL
+        assert other.poll() is None
+        assert [task.name for task in board.state().living] == ["count-2"]
+        assert {failed["task"] for failed in board_of.said("task_failed")} == {"count-0", "count-1"}
+        assert not board.is_living("1.1")
+
+
+def test_the_death_of_a_drivers_java_leaves_its_python(processes, board_of):
+    java = processes()
+    board = board_of(Fault("kill_process", "committing", means="java"), java=java.pid)
+    board("committing", "sink-0", 1)
+    assert java.wait(10) == -signal.SIGKILL
+    assert board.state().java_is_dead
+    board.begin()
+    assert not board.state().java_is_dead
+
+
+def test_a_kill_with_a_delay_strikes_whoever_lives_then(processes, board_of):
+    board = board_of(Fault("kill_task", "aligned", delay=1))
+    with board.living("count-0", "1.1"):
+        board("aligned", "count-0", 1)
+    time.sleep(0.01)
+    board.strike_late()
+    assert board_of.said("fault_struck") == [], "nobody is alive"
+    worker = working(processes, board)
+    board.strike_late()
+    assert worker.wait(10) == -signal.SIGKILL
+    assert [struck["task"] for struck in board_of.said("fault_struck")] == ["count-0"]
+    assert board.state().late == ()
+
+
+def test_what_is_known_before_a_driver_dies_is_on_the_board(processes, board_of):
+    driver = processes(
+        sys.executable,
+        "-c",
+        "import pickle, sys, os; board = pickle.loads(bytes.fromhex(sys.argv[1]));"
+        "board._driver = os.getpid(); board('aligned', 'x', 1);"
+        "[board.strike_late() for _ in iter(int, 1)]",
+        pickle.dumps(board_of(Fault("kill_process", "aligned", delay=1))).hex(),
+    )
+    assert driver.wait(10) == -signal.SIGKILL
+    assert board_of.read().late == (), "or the next driver would die of it as well"
+
+
+def test_shuffle_files_are_lost_wherever_they_lie_and_nothing_else(tmp_path):
+    deep = tmp_path / "local" / "blockmgr-1" / "0c"
+    deep.mkdir(parents=True)
+    for name in ("shuffle_0_0_0.data", "shuffle_0_0_0.index", "broadcast_1"):
+        (deep / name).touch()
+    assert lose_shuffle_files(str(tmp_path)) == 2
+    assert [path.name for path in deep.iterdir()] == ["broadcast_1"]
+    assert lose_shuffle_files("") == 0
+
+
+def test_a_disk_is_full_for_a_while_and_half_of_the_file_is_there(tmp_path, board_of):
+    board = board_of(Fault("fail_write", "snapshotted", means="full", delay=1))
+    storage = FaultyStorage(str(tmp_path / "job"), board, "count-0")
+    for path in ("chk-1/a", "chk-1/b"):
+        with pytest.raises(StorageError, match=f"{path} cannot be written: File too large: free some space"):
+            storage.write(path, b"twelve bytes")
+        assert storage.read(path) == b"twelve"
+        storage.delete(path)
+    storage.write("chk-1/c", b"twelve bytes")
+    assert [struck["again"] for struck in board_of.said("fault_struck")] == [False, True]
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+
+
+def test_from_a_disk_that_can_only_be_read_nothing_is_deleted(tmp_path, board_of):
+    board = board_of(Fault("fail_write", "metadata_written", means="read_only", delay=2))
+    storage = FaultyStorage(str(tmp_path / "job"), board, "coordinator")
+    storage.write("chk-1/a", b"state")
+    with pytest.raises(StorageError, match="cannot be written: Read-only file system"):
+        storage.publish("chk-1/_metadata", b"whole")
+    with pytest.raises(StorageError, match="cannot be deleted: Read-only file system"):
+        storage.delete("chk-1/a")
+    with pytest.raises(StorageError, match="cannot be written"):
+        storage.write("chk-1/b", b"state")
+    storage.delete("chk-1/a")
+    storage.publish("chk-2/_metadata", b"whole")
+    assert storage.list("chk-") == ["chk-2/_metadata"]
+
+
+def test_a_limit_on_files_goes_with_its_context(tmp_path):
+    path = tmp_path / "file"
+    with room_for(3), path.open("wb", buffering=0) as file:
+        assert file.write(b"four") == 3
+        with pytest.raises(OSError, match="File too large"):
+            file.write(b"more")
+    assert path.read_bytes() == b"fou"
+    path.write_bytes(b"as long as it likes")
+
+
+def test_nobody_is_hit_whose_number_is_not_known_or_is_another_sessions(processes):
+    stranger = processes("sleep", "60", start_new_session=True)
+    for process in (0, 1, stranger.pid):
+        send(process)
+    assert stranger.poll() is None
+    assert not is_alive(stranger.pid)
+    assert socket.gethostname(), "this process lives, too"
+
+
+@pytest.mark.parametrize("available", [LOCAL_MEANS, CLUSTER_MEANS], ids=["local", "cluster"])
+def test_means_follow_from_the_seed_and_stand_in_the_scenario(available):
+    drawn = []
+    for seed in range(400):
+        scenario = generate(load_family("word_count"), seed)
+        real = with_means(scenario, available)
+        assert with_means(real, available) == real
+        assert from_json(to_json(real)) == real
+        drawn += real.faults
+    met = {fault.means for fault in drawn if fault.means}
+    assert met == available
+    for fault in drawn:
+        if fault.means:
+            assert fault.means in MEANS[fault.kind]
+            assert fault.point in POINTS_OF.get(fault.means, VALID[fault.kind])
+    late = [fault for fault in drawn if fault.kind == "kill_task" and fault.delay]
+    assert late
+    assert all(1 <= fault.delay <= 401 and not fault.means for fault in late)
+
+
+def test_a_means_of_another_kind_is_refused():
+    scenario = generate(load_family("word_count"), 1)
+    for kind, means in (("kill_task", "java"), ("tear_write", "full")):
+        wrong = replace(scenario, faults=(Fault(kind, VALID[kind][0], means=means),))
+        with pytest.raises(ScenarioError, match=f"{kind} does not happen by {means}"):
+            check(wrong)
