@@ -29,6 +29,7 @@ from engine.environment import StreamExecutionEnvironment
 from engine.graph import JobGraph
 from engine.messages import TO_TASK
 from engine.protocol_points import ELEMENT, POINTS
+from engine.task.outputs import Queue
 from engine.task.task import Task
 from harness.family import Family
 from harness.history import History
@@ -73,6 +74,7 @@ class World:
         "_log",
         "_over",
         "_passed",
+        "_queues",
         "_sequence",
         "_slots",
         "_slots_are_stale",
@@ -113,6 +115,8 @@ class World:
         self.process: SimulatedProcess | None = None
         self.outliving = Outliving(self)
         self._slots: list[Slot] = []
+        self._queues: list[Queue | list[None]] = []
+        """Those of the slots, which blind draws look at."""
         self._slots_are_stale = False
         self.tracer = tracer
         self._tracing = tracer is not NO_TRACER
@@ -167,7 +171,7 @@ class World:
                 process = self.outliving if self.outliving.processes else self.process
                 slots = self._slots
                 count = len(slots)
-                queues = [slot.queue for slot in slots]
+                queues = self._queues
                 float_count = float(count)  # Multiplied in half the time that a whole number takes.
                 chooser = self._chooser
                 draw = chooser.draw
@@ -268,6 +272,7 @@ class World:
         if self._slots and self._tracing:
             self.tracer.tasks(list(process.tasks.values()))  # type: ignore[union-attr]
         self._slots += self.outliving.slots()
+        self._queues = [slot.queue for slot in self._slots]
 
     def add(self, class_index: int, label: str, perform: Callable[[Any], None], argument: Any) -> None:
         """Something may happen from now on."""
@@ -487,7 +492,7 @@ class World:
     def _let_go(self) -> None:
         """Break the cycles between the world and what is in it, which the collector would have to find."""
         self.process = None
-        self._slots = []
+        self._slots, self._queues = [], []
         self.pending.clear()
         self._later.clear()
         self.external.forget_listeners()
