@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
@@ -44,8 +44,8 @@ from scenarios._lateness import INTERVAL
 from scenarios.nexmark._events import value_of
 from scenarios.nexmark._generator import Settings, events
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+Session: TypeAlias = Any
+"""A SparkSession, whose name has its homes elsewhere."""
 
 EVENTS: Final = 200_000
 ROUNDS: Final = 2
@@ -92,7 +92,7 @@ def measure(
     count: int = EVENTS,
     queries: Sequence[str] | None = None,
     rounds: int = ROUNDS,
-    session: SparkSession | None = None,
+    session: Session | None = None,
     *,
     warms_up: bool = True,
 ) -> Measurement:
@@ -142,9 +142,7 @@ def _loop_seconds(family: Family, records: Records) -> tuple[float, float]:
     return time.process_time() - cpu, time.perf_counter() - wall
 
 
-def run_once(
-    family: Family, count: int, records: Records, session: SparkSession | None
-) -> tuple[float, float]:
+def run_once(family: Family, count: int, records: Records, session: Session | None) -> tuple[float, float]:
     """Run a query, locally where there is no session; return the CPU seconds of this process, and the wall's.
 
     Raises WrongCount where its rows are not those of the oracle.
