@@ -78,6 +78,8 @@ class Recovery:
     parallelism_after: int = 0
     seconds: float | None = None
     """From the death to the first rows that became visible after it; None if there were none."""
+    commit_seconds: float | None = None
+    """From the death to the first new commit after it, of a transaction that may be empty."""
     means: str = ""
     """By what somebody died, where that is not the plain way."""
 

@@ -237,8 +237,16 @@ class Retelling:
         self.history.transaction_visible(self._step, name, int(subtask), attempt, int(epoch), rows)
         if not is_empty and self._visible[name] is None:
             self.history.transaction_hidden(self._step, name)
-        if rows and at is not None:
-            self._job_came_back(at)
+        if at is not None:
+            self._job_commits_again(at)
+            if rows:
+                self._job_came_back(at)
+
+    def _job_commits_again(self, at: int) -> None:
+        """There is a new transaction, with rows or without."""
+        for recovery, since, _ in self._waiting:
+            if recovery.parallelism_after and recovery.commit_seconds is None:
+                recovery.commit_seconds = (at - since) / 1e9
 
     def _job_came_back(self, at: int) -> None:
         """Something new can be read; what a dying attempt still commits is no recovery."""

@@ -1,0 +1,108 @@
+"""The trial of all kinds of real faults, over a system that answers at once: its plan, shares and table."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from msgspec.structs import replace
+
+from harness.history import History, Recovery
+from harness.nemesis import trial
+from harness.nemesis.trial import FAMILIES, PLANS, SYSTEMS, cases, main, read_told
+from harness.scenario import MEANS, check, read_scenario
+from harness.simulation.system import SimulatedSystem
+from harness.systems.protocol import applicable
+from harness.systems.spark import CAPABILITIES, CLUSTER_MEANS, LOCAL_MEANS, MISSING, SparkSystem
+
+ROUND = 10
+"""Scenarios."""
+
+
+class Surviving(SparkSystem):
+    """Survives everything in half a second; where it is told to, it loses a row."""
+
+    closed = 0
+
+    def __init__(self, name, loses=False):
+        self.name = name
+        self._loses = loses
+
+    def run(self, family, scenario, trace=False):
+        history: History = SimulatedSystem().run(family, replace(scenario, faults=()))
+        for fault in scenario.faults:
+            recovery = Recovery(fault.kind, fault.point, "*", 2, means=fault.means, commit_seconds=0.5)
+            history.statistics.recoveries.append(recovery)
+        if self._loses:
+            history.events = [event for event in history.events if event[1] != "transaction_visible"]
+        return history
+
+    def close(self):
+        Surviving.closed += 1
+
+
+@pytest.fixture
+def find(monkeypatch):
+    """Puts systems in the place of the real ones."""
+
+    def placed(loses):
+        monkeypatch.setattr(trial, "find_system", lambda name: Surviving(name, loses))
+
+    return placed
+
+
+def test_a_round_is_thirty_faults_of_all_kinds_that_the_systems_can_take():
+    for system in SYSTEMS:
+        assert sum(len(kinds) for kinds in PLANS[system]) == 15
+    met = {(kind.kind, kind.means) for plan in PLANS.values() for kinds in plan for kind in kinds}
+    # A slow task takes a cluster of several hosts.
+    assert {means for _, means in met} == {means for each in MEANS.values() for means in each} - {"slow"} | {
+        ""
+    }
+    assert any(kind.is_late for plan in PLANS.values() for kinds in plan for kind in kinds)
+
+
+def test_each_scenario_is_one_that_its_system_can_take_and_the_seed_decides_it():
+    found = list(cases(3, 5))
+    assert found == list(cases(3, 5))
+    assert found != list(cases(4, 5))
+    assert len(found) == 5 * ROUND
+    assert Counter((each.system, each.scenario.family) for each in found) == {
+        (system, family): 5 for system in SYSTEMS for family in FAMILIES
+    }
+    for each in found:
+        check(each.scenario)
+        faults = each.scenario.faults
+        assert applicable(faults, CAPABILITIES, MISSING) == (faults, {})
+        means = CLUSTER_MEANS if each.system == "spark-cluster" else LOCAL_MEANS
+        assert {fault.means for fault in faults} <= means | {""}
+        assert [fault.checkpoint for fault in faults] == [1, 2, 3]
+
+
+def test_shares_are_parts_of_the_whole_and_the_table_is_of_all(tmp_path, find, capsys):
+    find(loses=False)
+    for first in range(3):
+        options = ["--rounds", "2", "--shares", "3", "--first", str(first), "--out", str(tmp_path)]
+        assert main(options) == 0
+    told = read_told(tmp_path)
+    assert [each.number for each in told] == list(range(2 * ROUND))
+    capsys.readouterr()
+    assert main(["--out", str(tmp_path), "--table"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "| fault | local[2,4] | local-cluster | median s | worst s |"
+    assert "| SIGKILL of an executor's Java | 0 | 8 | 0.5 | 0.5 |" in said
+    assert "| SIGKILL of a worker | 6 | 4 | 0.5 | 0.5 |" in said
+    assert said[-3:] == [
+        "| all 60 | 30 | 30 | | |",
+        "",
+        "20 scenarios, 60 faults planned, 60 struck, 0 scenarios FAILED",
+    ]
+
+
+def test_a_scenario_that_fails_is_kept_and_told(tmp_path, find, capsys):
+    find(loses=True)
+    assert main(["--rounds", "1", "--shares", "10", "--out", str(tmp_path)]) == 1
+    assert "FAILED" in capsys.readouterr().err
+    [told] = read_told(tmp_path)
+    assert any(violation.startswith("exactly_once, lost") for violation in told.violations)
+    assert read_scenario(tmp_path / "failed-0.json") == next(cases(0, 1)).scenario
