@@ -44,6 +44,7 @@ BENCHMARKS: Final[dict[str, str]] = {
     "campaign": "harness.benchmarks.campaign:measure",
     "nexmark": "harness.benchmarks.nexmark:measure",
     "spark": "harness.benchmarks.spark:measure",
+    "recover": "harness.benchmarks.recover:measure",
 }
 """By name, "module:function"."""
 

@@ -1,0 +1,149 @@
+"""How long it takes from a SIGKILL to the first new commit, beside Structured Streaming on the same job.
+
+The rules this module lives by:
+
+- The job is the family word_count with the same records in the same epochs, with the engine's state and with
+  transformWithState. The time goes from the moment of the kill to the first rows that become visible and were
+  not there before: what counts for whoever reads the output.
+- Each kind of death has its own rounds, and each round a job of its own. The median counts, and the worst
+  stands beside it. A warm-up comes first, for a cold Java is not what is asked about.
+- A driver that dies has a successor that stands ready, on both sides: what a start of Spark costs is Spark's.
+- Where Structured Streaming has no such death on one machine (an executor, the driver's Java), its restart
+  after the death of its driver is the peer.
+- What is not sound is not measured: each run is judged as any scenario is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from statistics import median
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from harness.benchmarks.measurement import Measurement
+from harness.family import Family, load_family
+from harness.generation import generate
+from harness.oracle import PythonOracle
+from harness.reporting import machine_text
+from harness.scenario import Fault, FaultKind, Means, Scenario
+from harness.systems.protocol import Closable, System, find_system
+from harness.verdict import judge
+
+FAMILY: Final = "word_count"
+SEED: Final = 1
+EPOCHS: Final = 3
+ROUNDS: Final = 5
+PEER: Final = "structured_streaming"
+
+
+class NotRecovered(Exception):
+    """A job did not come back as it should; the message is one line."""
+
+
+class Death(NamedTuple):
+    """One kind of death, of whom, and what stands beside it."""
+
+    system: str
+    kind: FaultKind
+    means: Means = ""
+    peer: str = "driver"
+
+
+DEATHS: Final[Mapping[str, Death]] = {
+    "worker": Death("spark", "kill_task", peer="worker"),
+    "driver": Death("spark", "kill_process"),
+    "java": Death("spark", "kill_process", "java"),
+    "executor": Death("spark-cluster", "kill_task", "executor"),
+}
+PEER_DEATHS: Final[Mapping[str, FaultKind]] = {"worker": "kill_task", "driver": "kill_process"}
+
+Find = Callable[[str], System]
+
+
+def measure(rounds: int = ROUNDS, find: Find = find_system) -> Measurement:
+    """Return the seconds of each kind of death, ours and the peer's."""
+    figures: dict[str, float] = {}
+    floors: dict[str, float] = {}
+    with ready(find(PEER)) as system:
+        for name, kind in PEER_DEATHS.items():
+            seconds = [
+                seconds_after(system, scenario_of(Fault(kind, "pre_committed"))) for _ in range(rounds)
+            ]
+            _note(floors, name, seconds)
+    for system_name in dict.fromkeys(death.system for death in DEATHS.values()):
+        with ready(find(system_name)) as system:
+            for name, death in DEATHS.items():
+                if death.system == system_name:
+                    fault = Fault(death.kind, "pre_committed", checkpoint=2, means=death.means)
+                    _note(figures, name, [seconds_after(system, scenario_of(fault)) for _ in range(rounds)])
+    ratios = {
+        name: round(floors[f"{death.peer}_seconds"] / figures[f"{name}_seconds"], 3)
+        for name, death in DEATHS.items()
+    }
+    return Measurement("recover", {"rounds": rounds, **figures}, floors, ratios, machine_text())
+
+
+def scenario_of(*faults: Fault) -> Scenario:
+    """The job, in epochs of equal length, with its fault."""
+    drawn = generate(load_family(FAMILY), SEED)
+    return replace(
+        drawn,
+        seed=None,
+        faults=faults,
+        parallelism=2,
+        source_parallelism=0,
+        sink_parallelism=0,
+        # Three steps a record.
+        checkpoint_interval_ms=3 * (drawn.record_count() // EPOCHS),
+        restart_delay_ms=0,
+    )
+
+
+def seconds_after(system: System, scenario: Scenario) -> float:
+    """Run the job and return how long it took from the death to new rows."""
+    family = load_family(FAMILY)
+    if any(fault.kind == "kill_process" for fault in scenario.faults):
+        stand_by(system)
+    history = _sound(system, family, scenario)
+    found = [recovery.seconds for recovery in history.statistics.recoveries]
+    if len(found) != 1 or found[0] is None:
+        raise NotRecovered(f"{system.name}: {scenario.faults[0].kind} struck {len(found)} times, not once")
+    return float(found[0])
+
+
+@contextmanager
+def ready(system: System) -> Iterator[System]:
+    """A system that has run the job once, and is closed in the end."""
+    if isinstance(system, Closable):
+        with closing(system):
+            _sound(system, load_family(FAMILY), scenario_of())
+            yield system
+    else:
+        yield system
+
+
+def stand_by(system: Any) -> None:
+    """Let two drivers be ready: one that dies, and one that takes its place."""
+    drivers = getattr(system, "drivers", None) or getattr(system, "_drivers", None)
+    if drivers is None:
+        return
+    taken = [drivers.take() for _ in range(2)]
+    for driver in taken:
+        driver.wait_until_ready()
+        drivers.give_back(driver)
+
+
+def _sound(system: System, family: Family, scenario: Scenario) -> Any:
+    history = system.run(family, scenario)
+    violations = judge(scenario, history, PythonOracle(family, scenario)).violations
+    if violations:
+        first = violations[0]
+        raise NotRecovered(f"{system.name}: {first.property}, {first.anomaly}: {first.where}")
+    return history
+
+
+def _note(figures: dict[str, float], name: str, seconds: list[float]) -> None:
+    figures[f"{name}_seconds"] = round(median(seconds), 3)
+    figures[f"{name}_seconds_worst"] = round(max(seconds), 3)
