@@ -72,8 +72,8 @@ def is_full(queue: Queue, capacity: int) -> bool:
     Barriers take no room: with several checkpoints at a time they could leave none, and the job would take
     checkpoints for ever and read nothing. Asked only of a queue that is long enough.
     """
-    for element in queue:
-        if type(element) not in _TAKE_NO_ROOM:
+    for kind in map(type, queue):
+        if kind not in _TAKE_NO_ROOM:
             capacity -= 1
     return capacity <= 0
 

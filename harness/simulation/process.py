@@ -230,17 +230,17 @@ class SimulatedProcess(Execution):
         kind = type(message)
         name = self._names[message.task]
         world = self.world
-        if kind in _NAMES:
-            label = f"{_NAMES[kind]} {name}"
-            world.pending.append(Action(_CONTROL, label, self._deliver, message, self._clock.step))
+        travel = _TRAVEL.get(kind)
+        if travel is None:
+            told = _NAMES.get(kind)
+            if told is None:
+                # The checkpoint, too: a label that names two actions cannot be replayed.
+                told = f"{kind.__name__} {message.checkpoint_id}"
+            action = Action(_CONTROL, f"{told} {name}", self._deliver, message, self._clock.step)
+            world.pending.append(action)
             return
+        class_index, verb, point = travel
         checkpoint_id = message.checkpoint_id
-        class_index, verb, point = _TRAVEL.get(kind) or (_CONTROL, kind.__name__, "")
-        if not point:
-            # The checkpoint, too: a label that names two actions cannot be replayed.
-            label = f"{verb} {checkpoint_id} {name}"
-            world.add(_CONTROL, label, self._deliver, message)
-            return
         label = f"{verb} {name} {checkpoint_id}"
         if point not in world.other_faults:
             world.pending.append(Action(class_index, label, self._deliver, message, self._clock.step))
