@@ -7,7 +7,7 @@ The rules this module lives by:
 - Each query is one incarnation over its checkpoint location. Where it fails in an attempt in which a fault
   has struck it is started again from there, as an operator would; where it fails by itself the run is over.
 - Whatever ends a query other than a kill is told in the log before it ends.
-- A user's file goes to the workers by value: they have not the folder that it stands in.
+- A user's file goes to the workers by value, and so do the modules beside it: they have not that folder.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import shutil
 import sys
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
 from typing import Final
 
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
+import scenarios
 from engine.runtime.spark_session import SPARK_ERRORS, spark_session
-from harness.family import FAMILY_MODULE, Family, load_family
+from harness.family import Family, load_family, source_file
 from harness.systems import event_log
 from harness.systems.event_log import EventLog
 from harness.systems.spark_driver import ENDED, READY
@@ -88,10 +88,15 @@ def _stop_all(session: SparkSession) -> None:
 
 
 def _by_value(family: Family) -> None:
-    """Have workers get a user's module with the functions that they call."""
-    module = family if isinstance(family, ModuleType) else sys.modules.get(type(family).__module__)
-    if module is not None and module.__name__.startswith(FAMILY_MODULE):
-        cloudpickle.register_pickle_by_value(module)
+    """Have workers get a user's modules with the functions that they call."""
+    file = source_file(family)
+    if file is None or Path(file).is_relative_to(scenarios.__path__[0]):
+        return
+    folder = Path(file).absolute().parent
+    for module in list(sys.modules.values()):
+        beside = getattr(module, "__dict__", {}).get("__file__")
+        if beside and Path(beside).absolute().parent == folder:
+            cloudpickle.register_pickle_by_value(module)
 
 
 def serve(path: str, session: SparkSession) -> int:

@@ -53,7 +53,7 @@ PLACES: Final[dict[Point, Point]] = {
 """Where a fault that is planned for a point strikes.
 
 restoring: a query is about to start. triggered: the source is asked for the end of the next batch. element:
-a worker reads a record. pre_committed: a worker has the rows of its partition, and the driver does not.
+a worker reads a record. pre_committed: a worker has read its records, or has its rows, and nobody else knows.
 committing and committed: before and after the sink has made the rows of a batch visible, when Spark has not
 noted it yet. notified: the source is told that a batch is over, between two batches.
 """

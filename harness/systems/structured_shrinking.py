@@ -26,13 +26,14 @@ from harness.checkers import Signature
 from harness.explanation import wording
 from harness.explanation.explanation import explain
 from harness.family import Family, load_family
-from harness.scenario import Scenario, Schedule, read_scenario, to_json
+from harness.scenario import FaultKind, Scenario, Schedule, read_scenario, to_json
 from harness.systems.protocol import applicable
 from harness.systems.structured_points import CAPABILITIES, MISSING, prepared
 from harness.systems.structured_streaming import NAME, StructuredStreamingSystem
 from harness.trial import Trial, try_scenario
 
 MOST_RUNS: Final = 24
+CHEAPER: Final[dict[FaultKind, FaultKind]] = {"kill_process": "kill_task", "kill_all": "kill_task"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +43,18 @@ class Shrunk:
     scenario: Scenario
     trial: Trial
     """Its run."""
+    signature: Signature
     runs: int
 
 
 def shrink(
-    scenario: Scenario,
-    signature: Signature,
-    try_one: Callable[[Scenario], Trial],
-    most_runs: int = MOST_RUNS,
+    scenario: Scenario, try_one: Callable[[Scenario], Trial], most_runs: int = MOST_RUNS
 ) -> Shrunk | None:
-    """Return the smallest scenario found that fails with the signature; None where the given one does not."""
+    """Return the smallest scenario found that fails as the given one does; None where that does not fail."""
     smallest = _as_run(scenario)
     trial = try_one(smallest)
-    if trial.verdict.signature != signature:
+    signature = trial.verdict.signature
+    if signature is None:
         return None
     runs, refused = 1, set[str]()
     while runs < most_runs:
@@ -67,7 +67,7 @@ def shrink(
             smallest, trial = candidate, tried
         else:
             refused.add(to_json(candidate))
-    return Shrunk(smallest, trial, runs)
+    return Shrunk(smallest, trial, signature, runs)
 
 
 def _as_run(scenario: Scenario) -> Scenario:
@@ -80,13 +80,12 @@ def _as_run(scenario: Scenario) -> Scenario:
 def smaller(scenario: Scenario) -> Iterator[Scenario]:
     """Yield scenarios that are somewhat smaller, those first that are smaller by most."""
     faults = scenario.faults
+    cheap = tuple([replace(fault, kind=CHEAPER.get(fault.kind, fault.kind)) for fault in faults])
+    if cheap != faults:
+        yield _prepared(scenario, faults=cheap)
     for place in range(len(faults)):
         if len(faults) > 1:
             yield _prepared(scenario, faults=faults[:place] + faults[place + 1 :])
-    for place, fault in enumerate(faults):
-        if fault.kind in ("kill_process", "kill_all"):
-            dearest = replace(fault, kind="kill_task")
-            yield _prepared(scenario, faults=(*faults[:place], dearest, *faults[place + 1 :]))
     if scenario.parallelism > 1 or scenario.source_parallelism > 1:
         yield _prepared(scenario, parallelism=1, source_parallelism=0)
     for split in scenario.records:
@@ -113,10 +112,10 @@ def _prepared(scenario: Scenario, **changes: object) -> Scenario:
     return prepared(replace(scenario, **changes))
 
 
-def lines_of(shrunk: Shrunk, before: Scenario, signature: Signature) -> Iterator[str]:
+def lines_of(shrunk: Shrunk, before: Scenario) -> Iterator[str]:
     """Yield what can be said of a failure that was shrunk."""
     scenario, trial = shrunk.scenario, shrunk.trial
-    yield f"{', '.join(signature)}: {shrunk.runs:,} runs"
+    yield f"{', '.join(shrunk.signature)}: {shrunk.runs:,} runs"
     yield f"  records {before.record_count()} -> {scenario.record_count()}"
     yield f"  faults  {len(before.faults)} -> {len(scenario.faults)}"
     for fault in scenario.faults:
@@ -144,14 +143,13 @@ def main(arguments: list[str]) -> int:
         def try_one(candidate: Scenario) -> Trial:
             return try_scenario(family, candidate, system=system)
 
-        signature = try_one(scenario).verdict.signature
-        shrunk = None if signature is None else shrink(scenario, signature, try_one, given.runs)
-    if signature is None or shrunk is None:
+        shrunk = shrink(scenario, try_one, given.runs)
+    if shrunk is None:
         print(f"{given.file}: it has not failed again: there is nothing to shrink", file=sys.stderr)
         return 0
     path = given.file.with_name(f"{given.file.name.removesuffix('.json')}.shrunk.json")
     path.write_text(to_json(shrunk.scenario, indent=2) + "\n", encoding="utf-8")
-    for line in lines_of(shrunk, scenario, signature):
+    for line in lines_of(shrunk, scenario):
         print(line)
     print(wording.replay_command(path, asked, NAME))
     return 1
