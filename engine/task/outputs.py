@@ -17,6 +17,7 @@ from engine.elements import (
     CancelCheckpointMarker,
     CheckpointBarrier,
     Element,
+    EndOfData,
     Record,
 )
 from engine.graph import JobEdge, PartitionerKind
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 Queue: TypeAlias = deque[Element]
 
 CACHED_KEYS = 500_000
+DATA: Final = frozenset((list, EndOfData))
+"""Kinds of elements that belong before an aligned barrier, if they were sent before it."""
 _TAKE_NO_ROOM: Final = frozenset((CheckpointBarrier, BarrierAnnouncement, CancelCheckpointMarker))
 _HASH: Final = PartitionerKind.HASH
 
@@ -89,10 +92,10 @@ def ahead_of_all(queue: Queue, element: Element) -> None:
     queue.insert(place, element)
 
 
-def behind_records(queue: Queue, barrier: CheckpointBarrier) -> None:
-    """Insert ``barrier`` behind the last records, ahead of the ends that follow them."""
+def behind_data(queue: Queue, barrier: CheckpointBarrier) -> None:
+    """Insert ``barrier`` behind the last records and the end of the data, ahead of the channel's own end."""
     place = len(queue)
-    while place and type(queue[place - 1]) is not list:
+    while place and type(queue[place - 1]) not in DATA:
         place -= 1
     queue.insert(place, barrier)
 

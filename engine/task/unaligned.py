@@ -40,7 +40,7 @@ from engine.task.barriers.events import (
 from engine.task.barriers.unaligned import UnalignedBarrierHandler
 from engine.task.events import Deliver, HoldSnapshot, StoreSnapshot, TaskEffect, TaskEvent, TimerDue
 from engine.task.in_flight import InFlightRecorder
-from engine.task.outputs import behind_records
+from engine.task.outputs import DATA, behind_data
 from engine.task.settings import TaskSettings
 from engine.task.state import RUNNING
 from engine.task.storing import storing
@@ -99,15 +99,20 @@ class UnalignedTask(TimedTask):
         return super()._control(channel, element)
 
     def _take_trigger(self, barrier: CheckpointBarrier) -> Sequence[BarrierEffect]:
-        """Behind records that are still queued an aligned barrier waits for its turn."""
+        """An aligned barrier waits behind records that are still queued, and behind the end of the data.
+
+        An unaligned one may have overtaken them, and those who sent them have finished since.
+        """
         handler, now = self._handler, self._event.now
         open_channels = [channel for channel, ended in enumerate(handler.ended) if not ended]
-        waiting = {channel for channel in open_channels if list in map(type, self.queues[channel])}
+        waiting = {
+            channel for channel in open_channels if not DATA.isdisjoint(map(type, self.queues[channel]))
+        }
         if not waiting or barrier.options.alignment is AlignmentKind.UNALIGNED:
             return handler.trigger(barrier, now)
         decisions: list[BarrierEffect] = []
         for channel in waiting:
-            behind_records(self.queues[channel], barrier)
+            behind_data(queues[channel], barrier)
         for channel in open_channels:
             event = BarrierAnnounced if channel in waiting else BarrierArrived
             if channel not in waiting or barrier.options.is_timeoutable:

@@ -20,6 +20,7 @@ from engine.messages import (
     DECLINED_ON_CANCELLATION_BARRIER,
     DECLINED_SUBSUMED,
     SAVEPOINT,
+    SYNC_SAVEPOINT,
     AcknowledgeCheckpoint,
     DeclineCheckpoint,
     NotifyCheckpointAborted,
@@ -49,8 +50,9 @@ from engine.task.events import (
     StoreSnapshot,
     TimerDue,
 )
-from engine.task.outputs import HashOutput, ahead_of_all, behind_records, is_full
+from engine.task.outputs import HashOutput, ahead_of_all, behind_data, is_full
 from engine.task.settings import TaskSettings
+from engine.task.state import TaskState
 from engine.task.unaligned import UnalignedTask
 
 TIMED = CheckpointOptions(AlignmentKind.ALIGNED, 50)
@@ -154,10 +156,13 @@ def test_a_barrier_goes_ahead_of_records_and_behind_what_is_ahead_of_them_alread
     assert list(queue) == [barrier(1), barrier(2), buffer(1), buffer(2)]
 
 
-def test_a_barrier_behind_records_comes_before_the_ends():
+def test_a_barrier_behind_the_data_comes_before_the_end_of_the_channel():
     queue = deque([buffer(1), END_OF_DATA, END_OF_PARTITION])
-    behind_records(queue, barrier(1))
-    assert list(queue) == [buffer(1), barrier(1), END_OF_DATA, END_OF_PARTITION]
+    behind_data(queue, barrier(1))
+    assert list(queue) == [buffer(1), END_OF_DATA, barrier(1), END_OF_PARTITION]
+    queue = deque([buffer(1), END_OF_PARTITION])
+    behind_data(queue, barrier(1))
+    assert list(queue) == [buffer(1), barrier(1), END_OF_PARTITION]
 
 
 def test_barriers_take_no_room():
@@ -311,10 +316,20 @@ def test_a_savepoint_is_aligned_and_waits_behind_what_finished_upstreams_have_le
     line.arrive(1, END_OF_DATA, END_OF_PARTITION)
     line.task.handle(TriggerCheckpoint("3.2", line.task.id, 1, 0, SAVEPOINT), 0)
     aligned = CheckpointBarrier(1, 0, SAVEPOINT, ALIGNED)
-    assert list(line.task.queues[0]) == [buffer(1), aligned, END_OF_DATA, END_OF_PARTITION]
-    line.read(0)
-    (store,) = stored(line.read(0))
+    assert list(line.task.queues[0]) == [buffer(1), END_OF_DATA, aligned, END_OF_PARTITION]
+    assert not stored([*line.read(0, 3), *line.read(1)])
+    (store,) = stored(line.read(1))
     assert not store.snapshot.channels
+
+
+def test_a_task_that_stops_with_a_savepoint_has_ended_its_data_if_all_upstreams_had(line):
+    line.arrive(0, END_OF_DATA, END_OF_PARTITION)
+    line.arrive(1, END_OF_DATA, END_OF_PARTITION)
+    line.task.handle(TriggerCheckpoint("3.2", line.task.id, 1, 0, SYNC_SAVEPOINT), 0)
+    (store,) = stored([*line.read(0, 2), *line.read(1, 2)])
+    assert line.task.state is TaskState.ENDED_DATA
+    [answer] = line.task.handle(SnapshotStored(store.checkpoint_id, None), 0)
+    assert answer.message.finished
 
 
 def test_when_the_time_is_over_an_announced_barrier_overtakes_in_the_queue(bench):
