@@ -39,6 +39,8 @@ tasks: dict[str, Role] = {"actions": "source", "sessions": "keyed", "late": "key
 record_schema = "user STRING, action BIGINT"
 row_schema = "kind STRING, user STRING, start BIGINT, actions STRING"
 declares = True
+# Of the actions that make a session, it is the first to arrive under whose window all of them are kept.
+arrival_states = ("merging-window-set", "window-contents")
 
 GAP_MS = 10 * lateness.SECOND_MS
 """A session is from its first action to so long after its last one; those that touch are one."""
