@@ -112,7 +112,7 @@ class UnalignedTask(TimedTask):
             return handler.trigger(barrier, now)
         decisions: list[BarrierEffect] = []
         for channel in waiting:
-            behind_data(queues[channel], barrier)
+            behind_data(self.queues[channel], barrier)
         for channel in open_channels:
             event = BarrierAnnounced if channel in waiting else BarrierArrived
             if channel not in waiting or barrier.options.is_timeoutable:
