@@ -111,6 +111,8 @@ def _placed(fault: Fault, records: int, batches: int) -> Fault:
         # Steps of the simulation are small; here the next point may be far, and what was aimed at over.
         after=min(fault.after, LONGEST_AFTER) if place in WORKER_POINTS else 0,
         rescale_to=0,
+        # A death is by SIGKILL here.
+        means="",
     )
 
 
