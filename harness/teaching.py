@@ -3,6 +3,7 @@
 The rules this module lives by:
 
 - The example comes from the run itself and is replayed from its seed, like everything that is drawn.
+- What ran on another system is drawn as the simulation runs it, if the kill strikes there, too.
 - It is a passing scenario with one kill and a rescale, if possible restored from a checkpoint, on few lanes
   and in few steps; which one does not depend on the order in which outcomes came.
 """
@@ -44,6 +45,8 @@ def teaching_example(result: RunResult) -> Example | None:
         family = result.family(name)
         scenario = scenario_of(family, seed)
         trial = try_scenario(family, scenario, trace=True, twice=False)
+        if not trial.verdict.passed or _kill_in(trial.history) is None:
+            continue
         started = [payload for _, kind, _, payload in trial.history.events if kind == ATTEMPT_STARTED]
         lanes = len((trial.history.trace or {"lanes": ()})["lanes"])
         # A restore from nothing teaches less, but more than no example.
@@ -64,14 +67,20 @@ def teaching_example(result: RunResult) -> Example | None:
     )
 
 
+def _kill_in(history: History) -> tuple[int, str] | None:
+    """Return the step and the point of the first kill; None where there is none."""
+    for step, kind, subject, payload in history.events:
+        if kind == FAULT_FIRED and subject in KILLS:
+            return step, payload["point"]
+    return None
+
+
 def _sentence(history: History) -> str:
     """Tell what happens in the example."""
     attempts = [payload for _, kind, _, payload in history.events if kind == ATTEMPT_STARTED]
-    step, point = next(
-        (step, payload["point"])
-        for step, kind, subject, payload in history.events
-        if kind == FAULT_FIRED and subject in KILLS
-    )
+    kill = _kill_in(history)
+    assert kill is not None
+    step, point = kill
     before, after = attempts[0]["parallelism"], attempts[-1]["parallelism"]
     restored = attempts[-1]["restored"]
     replayed = counted(history.statistics.records_replayed, "record")
