@@ -3,9 +3,10 @@
 The rules this module lives by:
 
 - A round is thirty faults, half of them where tasks run in the driver's own Java and half on a cluster of
-  executors: each kind that there is, the frequent ones several times. Ten rounds are what the table in
-  harness/README.md shows. A share is a part of all rounds, so that shares can be run one after another, or on
-  several machines; what each has found is appended to the same folder.
+  executors, each kind that there is, the frequent ones several times; and three on a cluster of two hosts,
+  where Spark begins slow tasks a second time. Ten rounds are what the table in harness/README.md shows.
+- A share is a part of all rounds, so that shares can be run one after another, or on several machines; what
+  each has found is appended to the same folder.
 - Of each scenario the records, the settings and the points at which it is hurt follow from the seed. It is
   cut into three epochs, and each has a fault of its own, so that recoveries can be told from one another.
 - Everything is judged as any scenario is. One that fails is kept as JSON, and ends the run with exit code 1.
@@ -38,7 +39,12 @@ from harness.systems.spark import SparkSystem
 from harness.verdict import judge
 
 FAMILIES: Final = ("flights", "page_views", "nexmark_q3", "nexmark_q5", "nexmark_q7")
-SYSTEMS: Final = ("spark", "spark-cluster")
+SYSTEMS: Final[dict[str, str]] = {
+    "spark": "local[2,4]",
+    "spark-cluster": "local-cluster",
+    "spark-standalone": "standalone",
+}
+"""What stands trial, and how the table calls it."""
 EPOCHS: Final = 3
 RECORDS: Final = range(15, 60)
 """How many records a scenario has: enough for its epochs, and soon read."""
@@ -73,6 +79,8 @@ LATE_DRIVER: Final = RealKind(
 )
 JAVA: Final = RealKind("SIGKILL of the driver's Java", "kill_process", "java")
 
+SLOW: Final = RealKind("a task so slow that Spark runs it twice", "kill_task", "slow")
+
 PLANS: Final[dict[str, tuple[tuple[RealKind, RealKind, RealKind], ...]]] = {
     "spark": (
         (WORKER, ZOMBIE, SHUFFLE),
@@ -88,6 +96,7 @@ PLANS: Final[dict[str, tuple[tuple[RealKind, RealKind, RealKind], ...]]] = {
         (READ_ONLY, ZOMBIE, LATE_DRIVER),
         (LATE_EXECUTOR, EXECUTOR, EXECUTOR),
     ),
+    "spark-standalone": ((SLOW, ZOMBIE, SLOW),),
 }
 """By system, the faults of a round: three a scenario, one in each epoch, and of a driver the last one."""
 
@@ -137,16 +146,16 @@ class Told(msgspec.Struct, frozen=True):
 
 
 def cases(seed: int, rounds: int) -> Iterator[Case]:
-    """Yield all scenarios, a system after the other within each round."""
+    """Yield all scenarios, a system after the other within each round; those on two hosts come last."""
+    turns = [(turn, system) for turn in range(rounds) for system in list(SYSTEMS)[:-1]]
+    turns += [(turn, list(SYSTEMS)[-1]) for turn in range(rounds)]
     place = 0
-    for turn in range(rounds):
-        for system in SYSTEMS:
-            for number, kinds in enumerate(PLANS[system]):
-                chance = Chance(Random(derived_seed("nemesis", seed, turn, system, number)))
-                yield Case(system, kinds, _scenario(FAMILIES[place % len(FAMILIES)], kinds, chance))
-                # The next round has other families for the same kinds.
-                place += 1
-        place += 1
+    for turn, system in turns:
+        for number, kinds in enumerate(PLANS[system]):
+            chance = Chance(Random(derived_seed("nemesis", seed, turn, system, number)))
+            # The next round has other families for the same kinds.
+            yield Case(system, kinds, _scenario(FAMILIES[(place + turn) % len(FAMILIES)], kinds, chance))
+            place += 1
 
 
 def _scenario(name: str, kinds: Sequence[RealKind], chance: Chance) -> Scenario:
@@ -232,8 +241,8 @@ def read_told(out: Path) -> list[Told]:
 def table(told: Sequence[Told]) -> Iterator[str]:
     """Yield the lines of the table: each kind, how often it struck where, and the time to recover."""
     words = dict.fromkeys(kind.words for plan in PLANS.values() for kinds in plan for kind in kinds)
-    yield "| fault | local[2,4] | local-cluster | median s | worst s |"
-    yield "| --- | --: | --: | --: | --: |"
+    yield f"| fault | {' | '.join(SYSTEMS.values())} | median s | worst s |"
+    yield f"| --- | {'--: | ' * len(SYSTEMS)}--: | --: |"
     totals = []
     for word in words:
         counts = []
@@ -247,12 +256,13 @@ def table(told: Sequence[Told]) -> Iterator[str]:
         totals.append(counts)
         times = (f"{median(seconds):.1f}", f"{max(seconds):.1f}") if seconds else ("", "")
         yield f"| {' | '.join([word, *map(str, counts), *times])} |"
-    both = [sum(counts) for counts in zip(*totals, strict=True)]
-    yield f"| all {sum(both)} | {both[0]} | {both[1]} | | |"
+    all_counts = [sum(counts) for counts in zip(*totals, strict=True)]
+    yield f"| all {sum(all_counts)} | {' | '.join(map(str, all_counts))} | | |"
     failed = sum(bool(one.violations) for one in told)
     planned = sum(one.planned for one in told)
     yield ""
-    yield f"{len(told)} scenarios, {planned} faults planned, {sum(both)} struck, {failed} scenarios FAILED"
+    struck = sum(all_counts)
+    yield f"{len(told)} scenarios, {planned} faults planned, {struck} struck, {failed} scenarios FAILED"
 
 
 def run_share(seed: int, rounds: int, shares: int, first: int, out: Path) -> int:

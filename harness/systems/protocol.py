@@ -117,6 +117,7 @@ _HOMES: Final = {
     "local": ("harness.systems.local", "LocalSystem"),
     "spark": ("harness.systems.spark", "SparkSystem"),
     "spark-cluster": ("harness.systems.spark", "SparkClusterSystem"),
+    "spark-standalone": ("harness.systems.spark", "SparkStandaloneSystem"),
     "structured_streaming": ("harness.systems.structured_streaming", "StructuredStreamingSystem"),
 }
 

@@ -37,11 +37,12 @@ from harness.systems.event_log import read_all_events
 from harness.systems.incarnations import Ending, JobRun, trial_folder
 from harness.systems.protocol import Capability, applicable
 from harness.systems.retelling import Retelling
-from harness.systems.spark_driver import CLUSTER_MASTER, JAVA_DIED, LOCAL_MASTER, Driver
+from harness.systems.spark_driver import CLUSTER_MASTER, JAVA_DIED, LOCAL_MASTER, STANDALONE_MASTER, Driver
 from harness.systems.spec import spec_of
 
 NAME: Final = "spark"
 CLUSTER_NAME: Final = "spark-cluster"
+STANDALONE_NAME: Final = "spark-standalone"
 LONGEST_PROCESS_SECONDS: Final = 120.0
 
 CAPABILITIES: Final = frozenset(
@@ -83,6 +84,8 @@ WORKER_POINTS: Final[tuple[Point, ...]] = (
 LOCAL_MEANS: Final[frozenset[Means]] = frozenset({"java", "zombie", "shuffle", "full", "read_only"})
 CLUSTER_MEANS: Final[frozenset[Means]] = LOCAL_MEANS | {"executor"}
 """Where tasks run in the driver's own Java, no executor dies without it."""
+STANDALONE_MEANS: Final[frozenset[Means]] = CLUSTER_MEANS | {"slow"}
+"""Spark runs a slow task a second time, but only on another host."""
 
 ABORTED: Final[Point] = "aborted"
 MISSING: Final[frozenset[tuple[FaultKind, Point]]] = frozenset(
@@ -157,6 +160,14 @@ class SparkClusterSystem(SparkSystem):
     name = CLUSTER_NAME
     master = CLUSTER_MASTER
     means = CLUSTER_MEANS
+
+
+class SparkStandaloneSystem(SparkSystem):
+    """The same on a standalone master with a worker on each of two hosts, where slow tasks are run twice."""
+
+    name = STANDALONE_NAME
+    master = STANDALONE_MASTER
+    means = STANDALONE_MEANS
 
 
 class Drivers:

@@ -32,8 +32,9 @@ from engine.runtime.spark_session import spark_context
 from harness.systems.event_log import EventLog
 from harness.systems.fault_board import FaultBoard
 from harness.systems.spark_daemon import DAEMON, planted, variables
-from harness.systems.spark_driver import ENDED, JAVA_DIED, READY
+from harness.systems.spark_driver import ENDED, JAVA_DIED, READY, STANDALONE_MASTER
 from harness.systems.spark_observed import ObservedSparkExecution
+from harness.systems.spark_standalone import SETTINGS, start_standalone
 from harness.systems.spark_subtask import FaultyStorage, assembly_of
 from harness.systems.spec import Spec, read_spec
 from harness.systems.told import RunOver, say_error, say_started
@@ -102,6 +103,9 @@ def main(folder: str, mutant: str, mutant_file: str, master: str) -> int:
     for name, value in variables(mutant, mutant_file).items():
         configuration[f"spark.executorEnv.{name}"] = value
     try:
+        if master == STANDALONE_MASTER:
+            master = start_standalone(Path(folder))
+            configuration |= SETTINGS
         with (
             planted(mutant, mutant_file),
             spark_context(master, "onceproof trial", configuration, python_path) as context,

@@ -36,6 +36,8 @@ LOCAL_MASTER: Final = "local[2,4]"
 CLUSTER_MASTER: Final = "local-cluster[2,1,1024]"
 """Two executors, each a Java of its own with one core and a gigabyte."""
 
+STANDALONE_MASTER: Final = "standalone"
+"""A master and two workers, hosts to Spark, that the driver starts beside itself; speculation is on."""
 JAVA_DIED: Final = 70
 """The exit code of a driver that has ended because its Java was killed."""
 

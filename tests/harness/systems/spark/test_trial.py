@@ -13,9 +13,17 @@ from harness.nemesis.trial import FAMILIES, PLANS, SYSTEMS, cases, main, read_to
 from harness.scenario import MEANS, check, read_scenario
 from harness.simulation.system import SimulatedSystem
 from harness.systems.protocol import applicable
-from harness.systems.spark import CAPABILITIES, CLUSTER_MEANS, LOCAL_MEANS, MISSING, SparkSystem
+from harness.systems.spark import (
+    CAPABILITIES,
+    CLUSTER_MEANS,
+    LOCAL_MEANS,
+    MISSING,
+    STANDALONE_MEANS,
+    SparkSystem,
+)
 
-ROUND = 10
+TAKEN = {"spark": LOCAL_MEANS, "spark-cluster": CLUSTER_MEANS, "spark-standalone": STANDALONE_MEANS}
+ROUND = 11
 """Scenarios."""
 
 
@@ -52,13 +60,9 @@ def find(monkeypatch):
 
 
 def test_a_round_is_thirty_faults_of_all_kinds_that_the_systems_can_take():
-    for system in SYSTEMS:
-        assert sum(len(kinds) for kinds in PLANS[system]) == 15
+    assert [sum(map(len, PLANS[system])) for system in SYSTEMS] == [15, 15, 3]
     met = {(kind.kind, kind.means) for plan in PLANS.values() for kinds in plan for kind in kinds}
-    # A slow task takes a cluster of several hosts.
-    assert {means for _, means in met} == {means for each in MEANS.values() for means in each} - {"slow"} | {
-        ""
-    }
+    assert {means for _, means in met} == {"", *[means for each in MEANS.values() for means in each]}
     assert any(kind.is_late for plan in PLANS.values() for kinds in plan for kind in kinds)
 
 
@@ -68,14 +72,13 @@ def test_each_scenario_is_one_that_its_system_can_take_and_the_seed_decides_it()
     assert found != list(cases(4, 5))
     assert len(found) == 5 * ROUND
     assert Counter((each.system, each.scenario.family) for each in found) == {
-        (system, family): 5 for system in SYSTEMS for family in FAMILIES
+        (system, family): len(PLANS[system]) for system in SYSTEMS for family in FAMILIES
     }
     for each in found:
         check(each.scenario)
         faults = each.scenario.faults
         assert applicable(faults, CAPABILITIES, MISSING) == (faults, {})
-        means = CLUSTER_MEANS if each.system == "spark-cluster" else LOCAL_MEANS
-        assert {fault.means for fault in faults} <= means | {""}
+        assert {fault.means for fault in faults} <= TAKEN[each.system] | {""}
         assert [fault.checkpoint for fault in faults] == [1, 2, 3]
 
 
@@ -89,13 +92,13 @@ def test_shares_are_parts_of_the_whole_and_the_table_is_of_all(tmp_path, find, c
     capsys.readouterr()
     assert main(["--out", str(tmp_path), "--table"]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert said[0] == "| fault | local[2,4] | local-cluster | median s | worst s |"
-    assert "| SIGKILL of an executor's Java | 0 | 8 | 0.5 | 0.5 |" in said
-    assert "| SIGKILL of a worker | 6 | 4 | 0.5 | 0.5 |" in said
+    assert said[0] == "| fault | local[2,4] | local-cluster | standalone | median s | worst s |"
+    assert "| SIGKILL of an executor's Java | 0 | 8 | 0 | 0.5 | 0.5 |" in said
+    assert "| SIGKILL of a worker | 6 | 4 | 0 | 0.5 | 0.5 |" in said
     assert said[-3:] == [
-        "| all 60 | 30 | 30 | | |",
+        "| all 66 | 30 | 30 | 6 | | |",
         "",
-        "20 scenarios, 60 faults planned, 60 struck, 0 scenarios FAILED",
+        "22 scenarios, 66 faults planned, 66 struck, 0 scenarios FAILED",
     ]
 
 

@@ -1,0 +1,88 @@
+"""The engine on Spark under each real fault: in one Java, on executors of their own, on two hosts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import closing
+
+import pytest
+from msgspec.structs import replace
+
+from harness.family import load_family
+from harness.generation import generate
+from harness.history import FAULT_FIRED, JOB_FINISHED
+from harness.oracle import PythonOracle
+from harness.scenario import Fault
+from harness.systems.protocol import find_system
+from harness.verdict import judge
+
+pytestmark = [pytest.mark.spark, pytest.mark.local_kill]
+
+EPOCHS = 3
+TRIALS = {
+    "spark": (
+        (
+            "page_views",
+            Fault("kill_task", "pre_committed", checkpoint=1, means="zombie"),
+            Fault("kill_task", "barrier_received", checkpoint=2, means="shuffle"),
+            Fault("fail_write", "snapshotted", checkpoint=3, means="full", delay=1),
+        ),
+        (
+            "word_count",
+            Fault("fail_write", "metadata_written", checkpoint=1, means="read_only", delay=3),
+            Fault("kill_task", "aligned", checkpoint=2, delay=5),
+        ),
+    ),
+    "spark-cluster": (
+        (
+            "nexmark_q5",
+            Fault("kill_task", "pre_committed", checkpoint=1, means="executor"),
+            Fault("kill_all", "aligned", checkpoint=2, means="executor"),
+            Fault("kill_task", "uploaded", checkpoint=3, means="zombie"),
+        ),
+    ),
+    "spark-standalone": (
+        (
+            "flights",
+            Fault("kill_task", "pre_committed", checkpoint=1, means="slow"),
+            Fault("kill_task", "aligned", checkpoint=2, means="zombie"),
+            Fault("kill_task", "snapshotted", checkpoint=3, means="executor"),
+        ),
+    ),
+}
+"""By system the scenarios of one driver, which none of them kills: a start costs more than all the rest."""
+
+
+def scenario_of(name, faults):
+    """The first of its family with enough records, cut into epochs; each has its fault."""
+    family = load_family(name)
+    drawn = next(each for each in (generate(family, seed) for seed in range(99)) if is_fit(each))
+    return replace(
+        drawn,
+        faults=faults,
+        # Three steps a record; what is left over is read in one more epoch.
+        checkpoint_interval_ms=3 * (drawn.record_count() // EPOCHS),
+        tolerable_failures=1,
+        restart_delay_ms=1,
+    )
+
+
+def is_fit(scenario):
+    return 15 <= scenario.record_count() <= 40 and scenario.parallelism == 2
+
+
+@pytest.mark.parametrize("name", TRIALS)
+def test_a_job_survives_whatever_is_done_to_its_processes_and_files(name):
+    with closing(find_system(name)) as system:
+        for family_name, *faults in TRIALS[name]:
+            family, scenario = load_family(family_name), scenario_of(family_name, tuple(faults))
+            history = system.run(family, scenario)
+            assert judge(scenario, history, PythonOracle(family, scenario)).violations == ()
+            assert history.events[-1][1] == JOB_FINISHED
+            # Each has struck, once, and is told by its means.
+            struck = history.statistics
+            assert struck.coverage == Counter((fault.kind, fault.point) for fault in faults)
+            assert struck.means == Counter((fault.kind, fault.means) for fault in faults if fault.means)
+            told = {payload.get("means", "") for _, kind, _, payload in history.events if kind == FAULT_FIRED}
+            assert told == {fault.means for fault in faults}
+            assert all(recovery.commit_seconds is not None for recovery in struck.recoveries)
