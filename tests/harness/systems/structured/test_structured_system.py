@@ -1,38 +1,85 @@
-"""Queries of Structured Streaming under real SIGKILLs, judged by the same checkers and the same oracles."""
+"""Queries of Structured Streaming under real SIGKILLs, judged by the same checkers and the same oracles.
+
+One driver serves all tests but the last, which kills it: a start of Spark is the dearest part of them. The
+query of a user's own is the one of harness/README.md, as it stands there.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from contextlib import closing
+from pathlib import Path
 
 import msgspec
 import pytest
 
-from harness.family import load_family
-from harness.history import ATTEMPT_STARTED, JOB_FINISHED, TRANSACTION_VISIBLE
+from harness.family import FamilyError, load_family
+from harness.history import ATTEMPT_STARTED, JOB_FINISHED, ROWS_WRITTEN, TRANSACTION_VISIBLE
 from harness.scenario import Fault
+from harness.systems.structured_shrinking import lines_of, shrink
 from harness.systems.structured_streaming import StructuredStreamingSystem
 from harness.trial import scenario_of, try_scenario
 
 pytestmark = [pytest.mark.spark, pytest.mark.local_kill]
 
+README = Path(__file__).parents[4] / "harness" / "README.md"
+TITLE = "## Structured Streaming on trial\n"
+
 
 @pytest.fixture(scope="module")
 def system():
-    """One driver serves all tests that do not kill it."""
     with closing(StructuredStreamingSystem()) as system:
         yield system
 
 
-def tried(system, name, seed, *faults):
-    """Run a scenario of a family with other faults than were drawn for it."""
+def blocks(language):
+    """The blocks of the section in the README, with the file that the text before them names last."""
+    text = README.read_text(encoding="utf-8").split(TITLE)[1].split("\n## ")[0]
+    for before, content in re.findall(rf"(.*?)```{language}\n(.*?)```\n", text, re.DOTALL):
+        yield re.findall(r"`(\w+\.py)`", before)[-1], content
+
+
+@pytest.fixture
+def payments(tmp_path):
+    """The family of the README, over the sound query."""
+    for file, content in blocks("python"):
+        (tmp_path / file).write_text(content, encoding="utf-8")
+    return tmp_path / "payments_family.py"
+
+
+@pytest.fixture
+def careless_payments(payments):
+    """The same family, over the query with the mistake, under names of its own."""
+    [(_, change)] = blocks("diff")
+    lines = change.splitlines(keepends=True)
+    old, new = ("".join(line[1:] for line in lines if line[0] in signs) for signs in (" -", " +"))
+    query = payments.with_name("payments.py").read_text(encoding="utf-8")
+    assert query.count(old) == 1
+    payments.with_name("careless.py").write_text(query.replace(old, new), encoding="utf-8")
+    family = payments.read_text(encoding="utf-8").replace(
+        "import payments\n", "import careless as payments\n"
+    )
+    path = payments.with_name("careless_family.py")
+    path.write_text(family, encoding="utf-8")
+    return path
+
+
+def with_faults(family, seed, *faults):
+    """A scenario of a family with other faults than were drawn for it, for one task of each kind."""
+    drawn = scenario_of(family, seed)
+    return msgspec.structs.replace(
+        drawn, faults=faults, mode=msgspec.UNSET, parallelism=1, source_parallelism=1
+    )
+
+
+def survived(system, name, seed, *faults):
+    """Return the history of a run in which every fault has struck, and nothing is wrong."""
     family = load_family(name)
-    scenario = msgspec.structs.replace(scenario_of(family, seed), faults=faults, mode=msgspec.UNSET)
-    trial = try_scenario(family, scenario, system=system)
+    trial = try_scenario(family, with_faults(family, seed, *faults), system=system)
     assert trial.verdict.violations == ()
-    # Every fault has struck, once: a kill that nobody dies of proves nothing.
-    struck = trial.history.statistics.coverage
-    assert struck == Counter([(fault.kind, fault.point) for fault in faults])
+    assert trial.history.statistics.coverage == Counter([(fault.kind, fault.point) for fault in faults])
+    assert payloads(trial.history, JOB_FINISHED) == [{}]
     return trial.history
 
 
@@ -40,10 +87,73 @@ def payloads(history, kind):
     return [payload for _, each, _, payload in history.events if each == kind]
 
 
+def restored(history):
+    return [payload["restored"] for payload in payloads(history, ATTEMPT_STARTED)]
+
+
+def test_transform_with_state_in_pandas_survives_the_death_of_all_workers_and_of_the_sink(system):
+    survived(
+        system,
+        "page_views",
+        4,
+        Fault("kill_all", "element", occurrence=9),
+        Fault("kill_task", "committed", checkpoint=2),
+    )
+
+
+def test_apply_in_pandas_with_state_survives_the_death_of_a_writer_and_a_refused_commit(system):
+    history = survived(
+        system,
+        "running_sum",
+        12,
+        Fault("kill_task", "pre_committed", occurrence=2),
+        Fault("fail_commit", "committing", checkpoint=2),
+    )
+    # Spark gives the writer's work to another worker; the refused commit ends the query.
+    assert restored(history) == [None, 2]
+
+
+def test_the_file_sink_survives_the_death_of_the_source(system):
+    history = survived(system, "flights", 56, Fault("kill_task", "notified"))
+    assert len(restored(history)) == 2
+
+
+def test_an_aggregation_may_write_rows_of_a_table_again(system):
+    history = survived(system, "word_table", 6, Fault("kill_task", "committed", checkpoint=1))
+    # The first batch had not been noted as over, so the query begins anew; the same rows change nothing.
+    assert restored(history) == [None, None]
+    assert len(payloads(history, ROWS_WRITTEN)) == 3
+
+
+def test_a_family_without_a_query_is_told_in_a_line(system):
+    with pytest.raises(FamilyError, match="'tickets' has no version for Structured Streaming: give it"):
+        system.run(load_family("tickets"), with_faults(load_family("tickets"), 6))
+
+
+def test_the_query_of_the_readme_survives_what_its_careless_twin_does_not(
+    system, payments, careless_payments
+):
+    # The second of them is enough.
+    faults = (
+        Fault("kill_task", "restoring"),
+        Fault("kill_task", "committed", checkpoint=1),
+    )
+    survived(system, str(payments), 3, *faults)
+    family = load_family(str(careless_payments))
+    scenario = with_faults(family, 3, *faults)
+    shrunk = shrink(scenario, lambda each: try_scenario(family, each, system=system), most_runs=3)
+    assert shrunk is not None
+    assert shrunk.signature == shrunk.trial.verdict.signature == ("exactly_once", "duplicated")
+    assert shrunk.runs == 3
+    assert shrunk.scenario.faults == faults[1:]
+    assert 0 < shrunk.scenario.record_count() < scenario.record_count()
+    told = "\n".join(lines_of(shrunk, scenario))
+    assert "is there twice instead of once, by batch-0" in told
+    assert "sink was killed at the point committed" in told
+
+
 def test_transform_with_state_survives_the_death_of_the_driver_before_spark_knows_of_the_commit(system):
-    history = tried(system, "word_count", 6, Fault("kill_process", "committed", checkpoint=1))
-    first, second = payloads(history, ATTEMPT_STARTED)
+    history = survived(system, "word_count", 6, Fault("kill_process", "committed", checkpoint=1))
     # The batch was planned and shown; the next driver runs it again, and nobody sees that.
-    assert (first["restored"], second["restored"]) == (None, 1)
+    assert restored(history) == [None, 1]
     assert [each["epoch"] for each in payloads(history, TRANSACTION_VISIBLE)] == [0, 1]
-    assert payloads(history, JOB_FINISHED) == [{}]
