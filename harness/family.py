@@ -227,6 +227,11 @@ def needs_any_sink(family: object) -> bool:
     return bool(getattr(family, "any_sink", False))
 
 
+def has_streaming_query(family: object) -> bool:
+    """Return whether a family has a version for Structured Streaming: ``streaming_query(records, io)``."""
+    return callable(getattr(family, "streaming_query", None))
+
+
 def table_keys_of(family: object) -> int:
     """Return by how many columns a family's sink writes; 0 where it does not write by key."""
     keys = getattr(family, "table_keys", 0)

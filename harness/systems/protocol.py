@@ -47,6 +47,8 @@ class Capability(StrEnum):
     """It plays the outside for sinks of every kind; otherwise for transactional ones only."""
     TRACE = "trace"
     """It can give the full trace of a run."""
+    ENGINE = "engine"
+    """It runs jobs of the engine; otherwise queries that families have for it."""
 
 
 NEEDED: Final[dict[FaultKind, Capability]] = {

@@ -54,6 +54,7 @@ CAPABILITIES: Final = frozenset(
         Capability.COMMIT_ERRORS,
         Capability.FAILED_COMMITS,
         Capability.RESCALE,
+        Capability.ENGINE,
     }
 )
 

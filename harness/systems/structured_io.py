@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeAlias
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from harness.family import Family, FamilyError
+from harness.family import Family, FamilyError, has_streaming_query
 from harness.scenario import Parameter
 from harness.systems import structured_state
 from harness.systems.spec import Spec
@@ -74,7 +74,7 @@ def _into_table(output: Path, keys: int, rows: DataFrame, batch: int) -> None:
 
 def check_streaming_query(family: Family) -> None:
     """Raise FamilyError where a family has no version for Structured Streaming."""
-    if not callable(getattr(family, "streaming_query", None)):
+    if not has_streaming_query(family):
         raise FamilyError(
             f"family {family.name!r} has no version for Structured Streaming: give it a function"
             " streaming_query(records, io)"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from harness.family import family_names
 from harness.known import KnownSignature
-from harness.plan import CAMPAIGN, RUN, plan
+from harness.plan import CAMPAIGN, RUN, plan, why_left_out
 from harness.settings import Settings
 
 SETTINGS = Settings(
@@ -37,6 +37,13 @@ def test_a_system_gets_the_built_in_families_that_it_can_run_and_any_that_is_nam
     assert plan(Settings(), RUN).left_out == ()
     named = plan(Settings(), RUN, system="local", families=["word_table"])
     assert (named.families, named.left_out) == (("word_table",), ())
+
+
+def test_structured_streaming_gets_the_families_that_have_a_query_for_it() -> None:
+    wanted = plan(Settings(), RUN, system="structured_streaming")
+    assert {"word_count", "page_views", "running_sum", "flights", "word_table"} == set(wanted.families)
+    assert why_left_out(wanted.system) == "they have no query for it"
+    assert why_left_out("spark") == "their sinks are simulated"
 
 
 def test_what_is_set_holds() -> None:
