@@ -164,7 +164,8 @@ class Contents:
         least = self.least
         if not is_whole:
             least = self._certain if said else 0
-        if least <= sum(said) <= self.most and len(said) <= (self._certain > 0) + self._doubtful:
+        is_told = None not in said and len(said) <= (self._certain > 0) + self._doubtful
+        if is_told and least <= sum(said) <= self.most:
             return said
         return [self.least] if self.least else []
 
@@ -229,12 +230,13 @@ def windows_sql(kind: str, size_ms: int) -> str:
     GROUP BY scenario_id, key, start
   ),
   said AS (
-    SELECT scenario_id, key, at, sum(value) AS total, count(*) AS rows
+    SELECT scenario_id, key, at, sum(value) AS total, count(*) AS rows, count_if(value IS NULL) AS empty
     FROM declared WHERE kind = '{kind}' GROUP BY scenario_id, key, at
   ),
   judged AS (
     SELECT windows.*,
-      coalesce(total, 0) BETWEEN least AND most AND coalesce(rows, 0) <= most_rows AS can_be
+      coalesce(total, 0) BETWEEN least AND most AND coalesce(rows, 0) <= most_rows
+        AND coalesce(empty, 0) = 0 AS can_be
     FROM windows LEFT JOIN said
     ON windows.scenario_id = said.scenario_id AND windows.key = said.key AND windows.start = said.at
   )

@@ -125,7 +125,8 @@ def expected(records: Records, declared: Declared) -> Rows:
     """Follow each device through the times at which the run says it saw its records."""
     told: dict[tuple[object, ...], int] = {}
     for split, device, place, _is_new, seen_ms in declared.rows:
-        told[split, device, place] = min(seen_ms, told.get((split, device, place), seen_ms))
+        if seen_ms is not None:
+            told[split, device, place] = min(seen_ms, told.get((split, device, place), seen_ms))
     rows = []
     for split, events in records.items():
         devices: dict[object, tuple[int, int | None, int]] = {}

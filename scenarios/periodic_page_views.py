@@ -53,6 +53,7 @@ WITH numbered AS (
   ),
   said AS (
     SELECT DISTINCT scenario_id, split, user, at, views FROM declared
+    WHERE views IS NOT NULL AND at IS NOT NULL
   ),
   unsaid AS (
     SELECT numbered.scenario_id, numbered.split, numbered.user, CAST(NULL AS BIGINT) AS at, total AS views
@@ -149,7 +150,8 @@ def expected(records: Records, declared: Declared) -> Rows:
     """Follow each user's timers, from what his rows say to the views that set the next one."""
     said = defaultdict(set)
     for split, user, at, views in declared.rows:
-        said[split, user].add((views, at))
+        if views is not None and at is not None:
+            said[split, user].add((views, at))
     rows: list[tuple[str, str, int, int]] = []
     for split, log in records.items():
         places: dict[str, list[int]] = defaultdict(list)

@@ -238,6 +238,8 @@ def expected(records: Records, declared: Declared) -> Rows:
     told = []
     uses: dict[tuple[str, str], int] = {}
     for row in dict.fromkeys(declared.rows):
+        if row[3] is None:
+            continue
         names = [(row[1], action) for action in row[3].split(",")]
         members = sorted([arrivals[each] for each in names if each in arrivals])
         for each in names:

@@ -1,0 +1,24 @@
+"""Oracles told what no sound run says of its own choices: they judge it, and do not fail."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.family import NOTHING_DECLARED, Declared, declares, family_names, load_family
+from harness.generation import generate
+
+DECLARING = [name for name in family_names() if declares(load_family(name))]
+SEEDS = range(20)
+
+
+@pytest.mark.parametrize("name", DECLARING)
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_row_with_a_value_missing_is_judged(name: str, is_whole: bool) -> None:
+    family = load_family(name)
+    for seed in SEEDS:
+        records = generate(family, seed).records
+        rows = list(family.expected(records, NOTHING_DECLARED))
+        for row in rows[:20]:
+            for column in range(len(row)):
+                broken = (*row[:column], None, *row[column + 1 :])
+                family.expected(records, Declared([broken, *rows], is_whole))
