@@ -4,8 +4,8 @@ The rules this module lives by:
 
 - A mutant is killed by a scenario that fails with it and passes without it. What fails either way is a bug of
   the engine as it is, not a proof of anything about the mutant.
-- The scenarios are those of a run with the same seed over the same families: what kills a mutant here would
-  have killed it there.
+- The scenarios are those of a run with the same seed over the same families, or over those of them whose jobs
+  have what the mutant breaks: what kills it here would have killed it there.
 - A mutant that nobody reached was not survived: the two are told apart, because the first asks for other
   scenarios and the second for better checkers.
 - Shrinking, too, compares with the sound engine: of a failure that a smaller scenario has anyhow, nothing is
@@ -127,6 +127,7 @@ def measure(
     What killed it is then shrunk, unless ``shrink_seconds`` is 0.
     """
     started = perf_counter()
+    families = [family for family in families if family.name in mutant.families] or families
     reach = Reach()
     count = 0
     failure, killing = None, None

@@ -114,6 +114,7 @@ def committables_of_the_newest_only(reached: Reached) -> Iterator[None]:
     id="batch-remembered-before-sent",
     breaks="exactly_once",
     summary="a write-ahead sink has a batch remembered before it sends it",
+    families=("word_batches",),
 )
 def batch_remembered_before_sent(reached: Reached) -> Iterator[None]:
     """Between the two it may die, or the target refuse: then nobody sends it any more."""

@@ -60,6 +60,8 @@ class Mutant:
     """The file it was loaded from; None for a built-in one."""
     on_databases: bool = False
     """Whether its scenarios have their keyed state in databases, whose checkpoints are incremental."""
+    families: tuple[str, ...] = ()
+    """The built-in families whose jobs have what it breaks; none named: nearly all have."""
 
     @contextmanager
     def applied(self) -> Iterator[Reach]:
@@ -87,12 +89,19 @@ class Mutant:
 
 
 def mutant(
-    *, id: str, breaks: str, summary: str, origin: str | None = None, on_databases: bool = False
+    *,
+    id: str,
+    breaks: str,
+    summary: str,
+    origin: str | None = None,
+    on_databases: bool = False,
+    families: tuple[str, ...] = (),
 ) -> Callable[[Callable[[Reached], Any]], Mutant]:
     """Make a mutant of a function that gets ``reached``, patches the engine, yields once and undoes it.
 
     A context manager instead of a generator will do as well. ``origin`` is by default the issue that ``id``
     names, if it names one. ``on_databases``: it is a bug of incremental checkpoints of databases.
+    ``families``: no job but theirs has what it breaks, such as a sink of its kind.
     """
     for name, value in (("id", id), ("breaks", breaks), ("summary", summary)):
         if not value.strip():
@@ -102,7 +111,16 @@ def mutant(
 
     def decorate(function: Callable[[Reached], Any]) -> Mutant:
         patches = contextmanager(function) if inspect.isgeneratorfunction(function) else function
-        return Mutant(id, origin, breaks, summary, patches, function.__module__, on_databases=on_databases)
+        return Mutant(
+            id,
+            origin,
+            breaks,
+            summary,
+            patches,
+            function.__module__,
+            on_databases=on_databases,
+            families=families,
+        )
 
     return decorate
 

@@ -133,6 +133,19 @@ def test_a_world_that_breaks_down_with_the_mutant_counts_too() -> None:
     assert (result.killed, result.property) == (True, "no_error")
 
 
+def test_a_mutant_of_what_few_jobs_have_is_measured_over_these() -> None:
+    @mutant(id="of-few", breaks="no_error", summary="breaks every job", families=("page_views", "tickets"))
+    def of_few(reached: Reached) -> Iterator[None]:
+        with replaced(SourceOperator, "positions", lambda self: reached() or {}["gone"]):
+            yield
+
+    known = [FAMILY, load_family("page_views")]
+    result = measure(of_few, known, 1, limit=5, shrink_seconds=0)
+    assert result.killing is not None
+    assert result.killing.family == "page_views"
+    assert measure(of_few, [FAMILY], 1, limit=5, shrink_seconds=0).killed
+
+
 def comparable(results: Iterator[Result]) -> list[dict[str, object]]:
     return [{**result.line(), "seconds": 0} for result in results]
 
