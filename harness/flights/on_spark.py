@@ -21,7 +21,7 @@ from harness.chance import Chance
 from harness.flights.year import PARALLELISM, FlightsTrial, Year, read_rows
 from harness.history import History
 from harness.scenario import Fault, FaultKind, Point
-from harness.systems.spark import DRIVER_POINTS, WORKER_POINTS, Drivers, SparkRun
+from harness.systems.spark import DRIVER_POINTS, WORKER_POINTS, SparkRun, spark_drivers
 
 NAME: Final = "flights on Spark"
 INTERVAL_RECORDS: Final = 24_000
@@ -105,6 +105,14 @@ def run_flights_on_spark(
         " driver with its Java, for which another one stands ready; with a checkpoint every"
         f" {INTERVAL_RECORDS:,} records"
     )
-    with closing(Drivers()) as drivers:
-        run = SparkRun(spec, year.lengths, folder, read_rows, progress, drivers, PROCESS_SECONDS)
+    with closing(spark_drivers()) as drivers:
+        run = SparkRun(
+            spec,
+            year.lengths,
+            folder,
+            read_rows,
+            progress,
+            drivers=drivers,
+            process_seconds=PROCESS_SECONDS,
+        )
         return year.tried(run, seed, runtime, "the driver")

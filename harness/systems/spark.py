@@ -17,11 +17,10 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -32,15 +31,16 @@ from harness.mutants import find_mutant
 from harness.nemesis.real import with_means
 from harness.scenario import KILLS, FaultKind, Means, Point, Scenario
 from harness.systems.board_state import read_board
+from harness.systems.drivers import DriverRun, Drivers
 from harness.systems.epoch_retelling import TORN_METADATA, EpochRetelling
-from harness.systems.event_log import read_all_events
-from harness.systems.incarnations import Ending, JobRun, trial_folder
+from harness.systems.incarnations import trial_folder
 from harness.systems.protocol import Capability, applicable
 from harness.systems.retelling import Retelling
 from harness.systems.spark_driver import CLUSTER_MASTER, JAVA_DIED, LOCAL_MASTER, STANDALONE_MASTER, Driver
 from harness.systems.spec import spec_of
 
 NAME: Final = "spark"
+CHILD: Final = "harness.systems.spark_child"
 CLUSTER_NAME: Final = "spark-cluster"
 STANDALONE_NAME: Final = "spark-standalone"
 LONGEST_PROCESS_SECONDS: Final = 120.0
@@ -126,7 +126,7 @@ class SparkSystem:
         find_java(os.environ)
         if mutant:
             find_mutant(mutant, mutant_file or None)
-        self.drivers = drivers or Drivers(mutant, mutant_file, self.master)
+        self.drivers = drivers or spark_drivers(mutant, mutant_file, self.master)
         """Of this system alone, or shared with others that plant the same bug, or none."""
         self._folder = folder
         self._process_seconds = process_seconds
@@ -171,50 +171,18 @@ class SparkStandaloneSystem(SparkSystem):
     means = STANDALONE_MEANS
 
 
-class Drivers:
-    """The drivers of one system: one that works, and one more where it is going to be needed."""
-
-    def __init__(self, mutant: str = "", mutant_file: str = "", master: str = LOCAL_MASTER) -> None:
-        self._mutant = mutant
-        self._mutant_file = mutant_file
-        self._master = master
-        self._idle: deque[Driver] = deque()
-
-    def take(self) -> Driver:
-        """One that is ready, or will be soon."""
-        while self._idle:
-            driver = self._idle.popleft()
-            if driver.is_alive:
-                return driver
-            driver.end()
-        return Driver(self._mutant, self._mutant_file, self._master)
-
-    def give_back(self, driver: Driver) -> None:
-        """It has done its job, and can do another one."""
-        self._idle.append(driver)
-
-    def prepare(self) -> None:
-        """One will be needed soon."""
-        if not self._idle:
-            self._idle.append(Driver(self._mutant, self._mutant_file, self._master))
-
-    @property
-    def idle(self) -> int:
-        """How many wait for something to do."""
-        return len(self._idle)
-
-    def close(self) -> None:
-        """End all that are idle."""
-        while self._idle:
-            self._idle.popleft().end()
+def spark_drivers(mutant: str = "", mutant_file: str = "", master: str = LOCAL_MASTER) -> Drivers:
+    """Drivers of the engine on Spark, with a planted bug or none."""
+    return Drivers(lambda: Driver(CHILD, mutant, mutant_file, master))
 
 
 @dataclass(slots=True)
-class SparkRun(JobRun):
+class SparkRun(DriverRun):
     """One job on Spark."""
 
-    drivers: Drivers = field(default_factory=Drivers)
-    process_seconds: float = LONGEST_PROCESS_SECONDS
+    deaths: ClassVar[frozenset[int]] = frozenset({-signal.SIGKILL, JAVA_DIED})
+
+    process_seconds: float = field(default=LONGEST_PROCESS_SECONDS, kw_only=True)
 
     def retelling(self) -> Retelling:
         """Who knows of workers."""
@@ -224,41 +192,11 @@ class SparkRun(JobRun):
             spec.faults, self.lengths, output, spec.suffix, self.read_rows, spec.parallelism
         )
 
-    def run(self) -> History:
-        """Start driver after driver until the job has ended; the points are counted on the board."""
-        board = self.folder / "faults.json"
-        self.spec = msgspec.structs.replace(self.spec, board=str(board))
-        # Spelt out: a class with slots is made anew, and the short form would look in the old one.
-        history = JobRun.run(self)
-        history.statistics.points = read_board(board).points
-        return history
+    def points_on(self, board: Path) -> Mapping[str, int]:
+        """As workers and driver have counted them."""
+        return read_board(board).points
 
-    def live(self, number: int, path: Path) -> Ending:
-        """Let one driver do the job, or die of it."""
-        driver = self.drivers.take()
-        driver.wait_until_ready()
-        if self._will_die():
-            self.drivers.prepare()
-        try:
-            answer = driver.run(path, self.process_seconds)
-            at = time.monotonic_ns()
-            last_words = f"exit code {answer.code}: {driver.last_words()}"
-        except BaseException:
-            driver.end()
-            raise
-        if driver.is_alive:
-            self.drivers.give_back(driver)
-        else:
-            driver.end()
-        return Ending(
-            at=at,
-            was_killed=answer.code in (-signal.SIGKILL, JAVA_DIED),
-            in_time=answer.in_time,
-            events=read_all_events(self.events_path(number)),
-            last_words=last_words,
-        )
-
-    def _will_die(self) -> bool:
+    def will_die(self) -> bool:
         """Whether a fault still waits that kills the driver."""
         left = read_board(self.spec.board).waiting.left or [1] * len(self.spec.faults)
         return any(

@@ -30,7 +30,6 @@ from weakref import finalize
 
 from harness.systems.incarnations import last_line
 
-CHILD: Final = "harness.systems.spark_child"
 LOCAL_MASTER: Final = "local[2,4]"
 """Tasks run in the driver's own Java, two at a time, and each is tried four times."""
 CLUSTER_MASTER: Final = "local-cluster[2,1,1024]"
@@ -66,14 +65,15 @@ class Answer(NamedTuple):
 class Driver:
     """One driver process. It starts at once and is ready somewhat later; ``run`` waits for that."""
 
-    def __init__(self, mutant: str = "", mutant_file: str = "", master: str = LOCAL_MASTER) -> None:
+    def __init__(self, child: str, *arguments: str) -> None:
+        """Start the program ``child``, a module, with its folder and further arguments."""
         self.folder = Path(_short_folder())
         """What it writes beside the job's folders, and what it prints."""
         self._said = self.folder / "said"
         self._ready = False
         with self._said.open("wb") as said:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", CHILD, str(self.folder), mutant, mutant_file, master],
+                [sys.executable, "-m", child, str(self.folder), *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=said,

@@ -12,8 +12,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 import os
-import signal
-import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -24,18 +23,19 @@ from engine.runtime.java import find_java
 from harness.family import Family, table_keys_of
 from harness.history import History
 from harness.scenario import Scenario
-from harness.systems.event_log import read_all_events
-from harness.systems.incarnations import Ending, JobRun, trial_folder
+from harness.systems.drivers import DriverRun, Drivers
+from harness.systems.incarnations import trial_folder
 from harness.systems.protocol import applicable
 from harness.systems.retelling import Retelling
+from harness.systems.spark_driver import Driver
 from harness.systems.spec import spec_of
 from harness.systems.structured_board import read_structured_board
-from harness.systems.structured_driver import StructuredDrivers
 from harness.systems.structured_io import check_streaming_query
 from harness.systems.structured_points import CAPABILITIES, MISSING, prepared
 from harness.systems.structured_retelling import StructuredRetelling
 
 NAME: Final = "structured_streaming"
+CHILD: Final = "harness.systems.structured_child"
 LONGEST_PROCESS_SECONDS: Final = 180.0
 
 
@@ -49,7 +49,7 @@ class StructuredStreamingSystem:
     def __init__(self, folder: Path | None = None, process_seconds: float = LONGEST_PROCESS_SECONDS) -> None:
         # What is missing is told here and not by each driver.
         find_java(os.environ)
-        self._drivers = StructuredDrivers()
+        self._drivers = Drivers(lambda: Driver(CHILD))
         self._folder = folder
         self._process_seconds = process_seconds
 
@@ -82,49 +82,20 @@ class StructuredStreamingSystem:
 
 
 @dataclass(slots=True)
-class StructuredRun(JobRun):
+class StructuredRun(DriverRun):
     """One query, from its first driver to the end of its input."""
 
-    drivers: StructuredDrivers = field(default_factory=StructuredDrivers)
-    process_seconds: float = LONGEST_PROCESS_SECONDS
-    table_keys: int = 0
+    table_keys: int = field(default=0, kw_only=True)
 
     def retelling(self) -> Retelling:
         """Who knows of batches."""
         return StructuredRetelling(self.spec, self.lengths, self.table_keys)
 
-    def run(self) -> History:
-        """Start driver after driver until the input is consumed; the points are counted on the board."""
-        board = self.folder / "faults.json"
-        self.spec = msgspec.structs.replace(self.spec, board=str(board))
-        # Spelt out: a class with slots is made anew, and the short form would look in the old one.
-        history = JobRun.run(self)
-        history.statistics.points = read_structured_board(board).points
-        return history
+    def points_on(self, board: Path) -> Mapping[str, int]:
+        """As the driver and its Python processes have counted them."""
+        return read_structured_board(board).points
 
-    def live(self, number: int, path: Path) -> Ending:
-        """Let one driver run the query, or die of it."""
-        driver = self.drivers.take()
-        driver.wait_until_ready()
-        if self._will_die():
-            self.drivers.prepare()
-        try:
-            answer = driver.run(path, self.process_seconds)
-            at = time.monotonic_ns()
-            last_words = f"exit code {answer.code}: {driver.last_words()}"
-        except BaseException:
-            driver.end()
-            raise
-        self.drivers.give_back(driver)
-        return Ending(
-            at=at,
-            was_killed=answer.code == -signal.SIGKILL,
-            in_time=answer.in_time,
-            events=read_all_events(self.events_path(number)),
-            last_words=last_words,
-        )
-
-    def _will_die(self) -> bool:
+    def will_die(self) -> bool:
         """Whether a fault still waits that kills the driver."""
         left = read_structured_board(self.spec.board).waiting.left or [1] * len(self.spec.faults)
         return any(

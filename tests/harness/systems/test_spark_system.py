@@ -302,7 +302,7 @@ def test_nothing_of_a_driver_that_is_killed_from_outside_outlives_it(system, tmp
 
 
 def test_a_driver_that_cannot_start_says_why(monkeypatch):
-    monkeypatch.setattr("harness.systems.spark_driver.CHILD", "harness.systems.nobody")
+    monkeypatch.setattr("harness.systems.spark.CHILD", "harness.systems.nobody")
     with closing(SparkSystem()) as broken, pytest.raises(DriverFailed, match="No module named") as caught:
         broken.run(load_family("word_count"), scenario_of(3))
     assert "\n" not in str(caught.value)
