@@ -23,7 +23,6 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import count
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -31,6 +30,7 @@ from uuid import uuid4
 import pyarrow as pa
 from pyarrow import parquet
 
+from engine.runtime.spark.garbage import keep_what_is_loaded
 from harness.campaign.tables import TrialTables, TriedScenario, verdicts
 from harness.family import Family, FamilyError, load_family, split_address
 from harness.running.runner import OutputUnwritable
@@ -39,12 +39,6 @@ from harness.trial import run_scenario, scenario_of
 
 BATCH: Final = 50
 """Trials that a worker holds as objects, through which the garbage collector looks again and again."""
-
-TASKS_BETWEEN_THAWS: Final = 50
-"""After so many tasks of a worker everything in it is looked through for garbage again."""
-
-_tasks = count(1)
-"""Of this worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +99,7 @@ class Simulation:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the verdicts on the numbers in the first column, after the trials have been written."""
-        _keep_what_is_loaded()
+        keep_what_is_loaded()
         trials: list[TriedScenario] = []
         tables: list[pa.RecordBatch] = []
         told: list[pa.RecordBatch] = []
@@ -149,17 +143,6 @@ class Simulation:
             hidden.replace(self.folder / name)
         except OSError as error:
             raise OutputUnwritable(f"{self.folder}: cannot be written to: {error}") from None
-
-
-def _keep_what_is_loaded() -> None:
-    """Have garbage looked for among what a task makes, not in all that its worker has loaded.
-
-    Spark's daemon looks for it after every task, while the next one waits: through pandas, Arrow, the engine.
-    """
-    if next(_tasks) % TASKS_BETWEEN_THAWS == 0:
-        gc.unfreeze()
-    else:
-        gc.freeze()
 
 
 def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:

@@ -5,23 +5,18 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import count
 from typing import Any, Final
 
 from pyspark import Broadcast, TaskContext
 
 from engine.messages import AttemptId, TaskFailed, TaskId
 from engine.runtime.spark.epoch import Deployment, Epoch, Report
+from engine.runtime.spark.garbage import keep_what_is_loaded
 from engine.runtime.spark.stages import DRIVER, Parcel
 from engine.runtime.spark.subtask import SubtaskRun
 
 GARBAGE_THRESHOLD: Final = 100_000
 """As in the local runtime: buffers are many young objects that die young."""
-TASKS_BETWEEN_THAWS: Final = 50
-"""After so many tasks of a worker everything in it is looked through for garbage again."""
-
-_tasks = count(1)
-"""Of this worker."""
 
 
 class StageRun:
@@ -82,15 +77,8 @@ def _unmade(partition: int, spark_attempt: int, error: Exception) -> Parcel:
 
 @contextmanager
 def _cheap_garbage_collections() -> Iterator[None]:
-    """Let garbage be looked for seldom, and only among what this task has made.
-
-    After every task Spark's daemon looks through all that the worker holds, while the next task waits: with
-    200 MB of a source's own data that took longer than the task. What is there now has just been through it.
-    """
-    if next(_tasks) % TASKS_BETWEEN_THAWS == 0:
-        gc.unfreeze()
-    else:
-        gc.freeze()
+    """Let garbage be looked for seldom, and only among what this task has made."""
+    keep_what_is_loaded()
     before = gc.get_threshold()
     gc.set_threshold(GARBAGE_THRESHOLD, before[1], before[2])
     try:
