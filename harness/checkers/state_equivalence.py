@@ -2,8 +2,9 @@
 
 Timers are state like any other. So is broadcast state, whose copies in all subtasks are compared as one.
 Where event time decides what is in the state, two runs are compared only if it had come equally far in both:
-a restored job begins from no watermark, and may be behind for a while. States that depend on the moments at
-which watermarks came as well are named by the family, and left out.
+a restored job begins from no watermark, and may be behind for a while. As long as it is behind what its state
+saw before the restore, the state tells of that time, and is not compared either. States that depend on the
+moments at which watermarks came as well are named by the family, and left out.
 
 - missing entry: the undisturbed run holds something for a key, and the checkpoint nothing.
 - surplus entry: the checkpoint holds something for a key, and the undisturbed run nothing.

@@ -29,7 +29,10 @@ UNKNOWN: Final[Note] = ("unknown", NO_CUT, ())
 
 
 class KeepsCheckpoints(Protocol):
-    """Keeps what it wants of snapshots and checkpoints."""
+    """Keeps what it wants of attempts, snapshots and checkpoints."""
+
+    def attempt_started(self, attempt: str, restored: int | None) -> None:
+        """Hear of an attempt, and from which checkpoint it goes on."""
 
     def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
         """Hear of a snapshot as it is taken."""
@@ -63,7 +66,7 @@ class Account:
         self._known_complete: set[int] = set()
         self._down_since: int | None = None
         self.keeper: KeepsCheckpoints | None = None
-        """Told of every snapshot and every checkpoint; only a run that is looked into has one."""
+        """Told of every attempt, snapshot and checkpoint; only a run that is looked into has one."""
 
     def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
         """Remember whose the snapshot is and what it truly covers, whatever the engine writes into it."""
@@ -157,6 +160,8 @@ class Account:
         restored_id = None if restored is None else restored.checkpoint_id
         step = self._clock.step
         self._history.attempt_started(step, effect.attempt, parallelism, restored_id)
+        if self.keeper is not None:
+            self.keeper.attempt_started(effect.attempt, restored_id)
         if self._tracing:
             self._tracer.attempt(step, effect.attempt, parallelism, restored_id)
 

@@ -8,21 +8,26 @@ The rules this module lives by:
 - State is compared as it is stored, by operator, name and key group: so nothing that the engine's own reading
   of it would mend goes unseen. How it is stored must not matter: entries have no order, nor have the pairs
   of a map. Broadcast state is compared, too: all copies are one, so it stands where a key group would.
+- Event time begins anew in a restored job, its state does not: windows are gone that had been given out. So
+  of every checkpoint it is known how far time ever came in what it goes back to, over all restores.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from engine.checkpoint.metadata import CheckpointMetadata
+from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata
+from engine.elements import MAX_WATERMARK, MIN_WATERMARK
 from engine.state.snapshot import decode_task_snapshot
 from engine.state.stored import BROADCAST
 from engine.state.timers import PROCESSING_TIMERS
 from engine.task.events import StoreSnapshot
+from engine.task.input_time import InputTime
+from engine.task.state import ENDED_DATA
 from engine.task.task import Task
 from harness.history import ROWS_WRITTEN, TRANSACTION_VISIBLE, Cut, Event
 from harness.simulation.external import Transaction
@@ -55,6 +60,8 @@ class Kept(msgspec.Struct, frozen=True, eq=False):
     visible: tuple[Event, ...]
     progress: Mapping[str, Progress]
     """By path of a snapshot, how far event time had come in the task that took it."""
+    behind: frozenset[str]
+    """Paths of the snapshots whose state has seen event time come further than it is now."""
     now_ms: int
     """Processing time, which does not go back for who is restored."""
 
@@ -66,17 +73,37 @@ class Keeper:
         self.kept: list[Kept] = []
         self._world = world
         self._progress: dict[str, Progress] = {}
+        self._behind: set[str] = set()
+        self._furthest: dict[str, int] = {}
+        """By path of a snapshot, how far event time ever came in what it goes back to."""
+        self._completed: dict[int, Mapping[str, int]] = {}
+        """By id of a checkpoint and operator, how far event time ever came in any of its subtasks."""
+        self._restored: dict[str, Mapping[str, int]] = {}
+        """By attempt, what is known so of the checkpoint that it was restored from."""
         world.account.keeper = self
 
+    def attempt_started(self, attempt: str, restored: int | None) -> None:
+        """Note what it goes back to. Of a checkpoint that never became complete nothing is known."""
+        self._restored[attempt] = {} if restored is None else self._completed.get(restored, {})
+
     def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
-        """Note how far event time has come."""
-        time = task._input_time
-        progress = None if time is None else tuple([valve._output for valve in time._valves])
-        self._progress[effect.path] = progress
+        """Note how far event time has come, and how far it ever came."""
+        path, time = effect.path, task._input_time
+        self._progress[path] = None if time is None else tuple([valve._output for valve in time._valves])
+        reached = _last_told(task, time)
+        before = self._restored[task.attempt]
+        furthest = max(before.get(node.operator_id, MIN_WATERMARK) for node in task.vertex.operators)
+        self._furthest[path] = max(furthest, reached)
+        if furthest > reached:
+            self._behind.add(path)
 
     def checkpoint_completed(self, metadata: CheckpointMetadata, cut: Cut) -> None:
         """Keep it."""
         world = self._world
+        self._completed[metadata.checkpoint_id] = {
+            operator.operator_id: max(self._furthest_of(operator), default=MIN_WATERMARK)
+            for operator in metadata.operators
+        }
         transactions = world.external.transactions.values()
         self.kept.append(
             Kept(
@@ -86,9 +113,24 @@ class Keeper:
                 tuple([copy_of(transaction) for transaction in transactions]),
                 tuple([event for event in world.history.events if event[1] in SEEN_BY_READERS]),
                 dict(self._progress),
+                frozenset(self._behind),
                 world.clock.now,
             )
         )
+
+    def _furthest_of(self, operator: OperatorMetadata) -> Iterable[int]:
+        for subtask in operator.subtasks:
+            if subtask.handle is not None:
+                yield self._furthest.get(subtask.handle.path, MIN_WATERMARK)
+
+
+def _last_told(task: Task, time: InputTime | None) -> int:
+    """Return the last watermark that the operators of a task were told, the highest at the end of data."""
+    if time is None:
+        return MIN_WATERMARK
+    if task.state is ENDED_DATA:
+        return MAX_WATERMARK
+    return time._valves[0]._output if time._inputs is None else time._inputs._combined.watermark
 
 
 def copy_of(transaction: Transaction) -> Transaction:
@@ -103,9 +145,10 @@ def contents_of(
 
     And by operator how far time had come in it.
 
-    Left out are operators that had finished in part, those that wait for a processing time, and states that
-    remember when they were accessed: these follow from the clock as well as from the input. So are the states
-    in ``without``. ``ordered`` says that the order within a list follows from the input.
+    Left out are operators that had finished in part, those whose state has seen event time come further
+    before a restore, those that wait for a processing time, and states that remember when they were accessed:
+    these follow from the clock as well as from the input. So are the states in ``without``. ``ordered`` says
+    that the order within a list follows from the input.
     """
     contents: dict[tuple[str, str, int], Counter[str]] = {}
     progress: dict[str, Progress] = {}
@@ -118,6 +161,8 @@ def contents_of(
             if subtask.handle is None or subtask.finished:
                 break
             path = subtask.handle.path
+            if path in kept.behind:
+                break
             times.append(kept.progress.get(path))
             state = decode_task_snapshot(kept.files[path], path).get(operator.operator_id)
             if state is None:

@@ -9,13 +9,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from engine.elements import MIN_WATERMARK
 from engine.key_groups import key_group_of
 from engine.operators.process import KeyedProcessOperator
+from engine.operators.window import WindowOperator
+from engine.operators.window_parts import CONTENTS
 from engine.state.hashmap import HashMapStateBackend
 from harness.continuations import check_continuations
 from harness.family import arrival_states_of, load_family
 from harness.generation import generate
-from harness.mutants import Reached, find_mutant, mutant, replaced
+from harness.mutants import Mutant, Reached, find_mutant, mutant, replaced
 from harness.scenario import Scenario
 from harness.simulation.continuing import kept_checkpoints, restored, undisturbed
 from harness.simulation.keeping import EVERY_SUBTASK, Kept, contents_of
@@ -111,45 +114,84 @@ def one_value_stays_behind(reached: Reached) -> Iterator[None]:
         yield
 
 
-@mutant(id="entries-of-nobody", breaks="state_equivalence", summary="a restore adds an entry of no record")
-def entries_of_nobody(reached: Reached) -> Iterator[None]:
-    """No row ever shows it: the key never comes."""
-    create, snapshot = KeyedProcessOperator.create_backend, HashMapStateBackend.snapshot
-    restored_backends: list[object] = []
+def haunting(operator: Any, table_name: str, entry: Any, content: Any) -> Mutant:
+    """A key that never comes has an entry in the state of each restored operator of a kind: no row shows it."""
 
-    def noted(self: KeyedProcessOperator, context: Any) -> Any:
-        backend = create(self, context)
-        if context.keyed:
-            restored_backends.append(backend)
-        return backend
+    @mutant(
+        id="entries-of-nobody", breaks="state_equivalence", summary="a restore adds an entry of no record"
+    )
+    def entries_of_nobody(reached: Reached) -> Iterator[None]:
+        create, snapshot = operator.create_backend, HashMapStateBackend.snapshot
+        restored_backends: list[object] = []
 
-    def haunted(self: HashMapStateBackend, checkpoint_id: int | None = None) -> Any:
-        low, high = self.key_group_range
-        taken: Any = snapshot(self, checkpoint_id)
-        for table in taken.tables if taken is not None else ():
-            group = key_group_of("ghost", self.max_parallelism, self.key_type)
-            if table.name == "count" and self in restored_backends and low <= group <= high:
-                reached()
-                table.entries["ghost"] = 1
-        return taken
+        def noted(self: Any, context: Any) -> Any:
+            backend = create(self, context)
+            if context.keyed:
+                restored_backends.append(backend)
+            return backend
 
-    with (
-        replaced(KeyedProcessOperator, "create_backend", noted),
-        replaced(HashMapStateBackend, "snapshot", haunted),
-    ):
-        yield
+        def haunted(self: HashMapStateBackend, checkpoint_id: int | None = None) -> Any:
+            low, high = self.key_group_range
+            taken: Any = snapshot(self, checkpoint_id)
+            for table in taken.tables if taken is not None else ():
+                group = key_group_of("ghost", self.max_parallelism, self.key_type)
+                if table.name == table_name and self in restored_backends and low <= group <= high:
+                    reached()
+                    table.entries[entry] = content
+            return taken
+
+        with (
+            replaced(operator, "create_backend", noted),
+            replaced(HashMapStateBackend, "snapshot", haunted),
+        ):
+            yield
+
+    return entries_of_nobody
+
+
+ghost_of_a_word = haunting(KeyedProcessOperator, "count", "ghost", 1)
+ghost_of_an_hour = haunting(WindowOperator, CONTENTS, ("ghost", (0, 3_600_000)), [("ghost", 5)])
 
 
 @pytest.mark.parametrize(
-    ("planted", "family"), [(one_value_stays_behind, "word_count"), (entries_of_nobody, "word_count")]
+    ("planted", "family"),
+    [
+        (one_value_stays_behind, "word_count"),
+        (ghost_of_a_word, "word_count"),
+        # Also where event time decides what is in the state.
+        (ghost_of_an_hour, "percentiles"),
+    ],
 )
 def test_a_planted_bug_that_no_row_shows_is_seen(planted: Any, family: str) -> None:
     found: Counter[str] = Counter()
     with planted.applied() as reach:
-        for scenario in scenarios_of(family, 30):
+        for scenario in scenarios_of(family, 60):
             found.update(each.property for each in check_continuations(load_family(family), scenario))
     assert reach.times
     assert found[planted.breaks]
+
+
+def test_state_is_left_out_while_time_is_behind_what_it_saw_before_a_restore_and_no_longer() -> None:
+    family = load_family("percentiles")
+    seen: Counter[str] = Counter()
+    for scenario in scenarios_of("percentiles", 60):
+        earlier: dict[str, int] = {}
+        for kept in kept_checkpoints(family, scenario):
+            attempt = kept.metadata.attempt
+            (hours,) = [operator for operator in kept.metadata.operators if operator.uid == "hours"]
+            paths = [subtask.handle.path for subtask in hours.subtasks if subtask.handle is not None]
+            times = [(kept.progress[path] or (MIN_WATERMARK,))[0] for path in paths]
+            before = max((time for other, time in earlier.items() if other != attempt), default=MIN_WATERMARK)
+            earlier[attempt] = max([earlier.get(attempt, MIN_WATERMARK), *times])
+            if any(subtask.finished for subtask in hours.subtasks) or len(set(times)) > 1:
+                continue
+            if "hours" not in contents_of(kept, ordered=True)[1]:
+                seen["left out"] += 1
+                assert times[0] < before
+            elif before > MIN_WATERMARK:
+                seen["caught up" if times[0] >= before else "restored from before that"] += 1
+    assert seen["left out"] > 20
+    assert seen["caught up"] > 20
 
 
 def test_copies_of_broadcast_state_that_differ_are_seen() -> None:

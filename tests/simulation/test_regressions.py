@@ -20,6 +20,7 @@ from engine.task.barriers.tracker import BarrierTracker
 from harness.family import load_family
 from harness.mutants import Mutant, Reached, find_mutant, mutant, replaced
 from harness.scenario import read_scenario
+from harness.simulation.keeping import Keeper
 from harness.trial import try_scenario
 
 FOLDER = Path(__file__).parents[2] / "scenarios" / "regressions"
@@ -76,12 +77,24 @@ def empty_snapshots_forget(reached: Reached) -> Iterator[None]:
         yield
 
 
+@mutant(id="time-before-a-restore-is-forgotten", breaks="state_equivalence", summary="a bug of the harness")
+def time_before_a_restore_is_forgotten(reached: Reached) -> Iterator[None]:
+    def begun_anew(self: Keeper, attempt: str, restored: int | None) -> None:
+        if restored is not None:
+            reached()
+        self._restored[attempt] = {}
+
+    with replaced(Keeper, "attempt_started", begun_anew):
+        yield
+
+
 PLANTED_AGAIN: dict[str, Mutant] = {
     "files_known_over_an_empty_snapshot": empty_snapshots_forget,
     "barriers_take_the_room_of_records": barriers_take_room,
     "counted_triggers_out_of_order": counted_in_any_order,
     "backpressure_of_finished_task": find_mutant("finished-task-keeps-its-queues"),
     "finished_while_aligning": close_forgets_the_channels,
+    "restored_behind_the_time_of_its_state": time_before_a_restore_is_forgotten,
 }
 
 
