@@ -115,7 +115,7 @@ def one_value_stays_behind(reached: Reached) -> Iterator[None]:
 
 
 def haunting(operator: Any, table_name: str, entry: Any, content: Any) -> Mutant:
-    """A key that never comes has an entry in the state of each restored operator of a kind: no row shows it."""
+    """A key that never comes has an entry in the state of restored operators of a kind: no row shows it."""
 
     @mutant(
         id="entries-of-nobody", breaks="state_equivalence", summary="a restore adds an entry of no record"
