@@ -42,6 +42,7 @@ from harness.options import (
 
 DEBUG = "--debug"
 SENSITIVITY_FOLDER = Path("reports", "out", "sensitivity")
+FLIGHTS_FOLDER = Path("reports", "out", "flights-alone")
 
 app = typer.Typer(
     name="onceproof",
@@ -154,6 +155,21 @@ def nightly(
     from harness.settings import load_settings
 
     raise typer.Exit(nightly_command(load_settings(), max_time, seed, out, junit, _command()))
+
+
+@app.command()
+def flights(
+    system: Annotated[
+        str, typer.Option("--system", help="What stands trial: local, spark or spark-cluster.")
+    ] = "spark-cluster",
+    seed: Annotated[int, typer.Option("--seed", help="Decides who dies where.")] = 0,
+    out: Annotated[Path, typer.Option("--out", help="Where rows and checkpoints go.")] = FLIGHTS_FOLDER,
+    as_json: AsJson = False,
+) -> None:
+    """Run a year of real flights under kills, and compare the rows with the oracle."""
+    from harness.commands.flights import flights_command
+
+    raise typer.Exit(flights_command(system, seed, out, as_json, _command()))
 
 
 @app.command("enumerate")

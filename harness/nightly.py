@@ -17,7 +17,6 @@ The rules this module lives by:
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
@@ -50,7 +49,7 @@ from harness.mutants.measuring import Result, measure_all
 from harness.nights import NightHistory
 from harness.profiles import new_seed
 from harness.reporting import make_way, report_of, time_text, with_oracles, write_report
-from harness.running.runner import OutputUnwritable, RunResult, load_families, usable_processors
+from harness.running.runner import RunResult, emptied_folder, load_families, usable_processors
 from harness.settings import NIGHTS
 from harness.systems.spark_driver import DriverFailed
 from harness.trend import row_of, with_history, with_nights
@@ -150,7 +149,7 @@ class _Night:
         bar: Bar,
     ) -> None:
         bar.describe(f"{name}: reading the year")
-        folder = _emptied(self._out / folder_name)
+        folder = emptied_folder(self._out / folder_name)
         try:
             files = write_year(self._out / FOLDER_OF_YEAR)
 
@@ -288,13 +287,3 @@ def mutant_of(result: Result) -> Mutant:
         seconds=round(result.seconds, 3),
         summary=result.summary,
     )
-
-
-def _emptied(folder: Path) -> Path:
-    """Return a folder without what the last night has left in it."""
-    try:
-        shutil.rmtree(folder, ignore_errors=not folder.exists())
-        folder.mkdir(parents=True)
-    except OSError as error:
-        raise OutputUnwritable(f"{folder}: cannot be written to: {error.strerror or error}") from None
-    return folder

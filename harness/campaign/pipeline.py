@@ -17,7 +17,6 @@ The rules this module lives by:
 from __future__ import annotations
 
 import re
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -45,7 +44,15 @@ from harness.family import Family, FamilyError
 from harness.oracle_spark import arrow_schemas_of
 from harness.running.outcome import from_line
 from harness.running.pool import WorkerFailed
-from harness.running.runner import OutputUnwritable, RunResult, RunStopped, load_families, open_output
+from harness.running.runner import (
+    OutputUnwritable,
+    RunResult,
+    RunStopped,
+    emptied_folder,
+    load_families,
+    made_folder,
+    open_output,
+)
 from harness.trial import check_family
 
 TRIALS: Final = "trials"
@@ -104,7 +111,7 @@ def run_campaign(
         check_family(family)
     run = RunResult(families, tuple(names), seed, 0)
     result = CampaignResult(run)
-    make_folder(out)
+    made_folder(out)
     with ExitStack() as stack:
         # First: where Spark does not start, the results of the last campaign stay.
         if session is None:
@@ -116,7 +123,7 @@ def run_campaign(
         deadline = None if max_time is None else started + max_time
         try:
             # Executors work in folders of their own.
-            folder = _emptied((out / TRIALS).resolve())
+            folder = emptied_folder((out / TRIALS).resolve())
             pace = Pace(run.workers, scenarios, deadline, len(run.families))
             _Campaign(session, result, folder, lines, pace, progress).run()
         except KeyboardInterrupt:
@@ -126,24 +133,6 @@ def run_campaign(
         finally:
             run.seconds = time.time() - started
     return result
-
-
-def make_folder(folder: Path) -> Path:
-    """Make a folder unless it is there."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputUnwritable(f"{folder}: cannot be written to: {error.strerror or error}") from None
-    return folder
-
-
-def _emptied(folder: Path) -> Path:
-    """Return a folder without what an earlier campaign has left in it."""
-    try:
-        shutil.rmtree(folder, ignore_errors=not folder.exists())
-    except OSError as error:
-        raise OutputUnwritable(f"{folder}: cannot be emptied: {error.strerror or error}") from None
-    return make_folder(folder)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,36 +22,36 @@ from harness.flights.year import PARALLELISM, FlightsTrial, Year, read_rows
 from harness.history import History
 from harness.scenario import Fault, FaultKind, Point
 from harness.systems.spark import DRIVER_POINTS, WORKER_POINTS, SparkRun, spark_drivers
+from harness.systems.spark_driver import LOCAL_MASTER
+from harness.systems.spec import Spec
 
 NAME: Final = "flights on Spark"
 INTERVAL_RECORDS: Final = 24_000
 BUFFER_RECORDS: Final = 500
 WORKER_KILLS: Final = 5
 RESCALE: Final = 3
+SPLITS: Final = 3
+"""The sources keep their number; counts and sinks are as many as the parallelism says."""
 PROCESS_SECONDS: Final = 240.0
 
-_SUBTASKS: Final = 3 + 2 * PARALLELISM
 _ALWAYS: Final[tuple[tuple[FaultKind, Point], ...]] = (
     ("kill_task", "pre_committed"),
     ("kill_task", "snapshotted"),
     ("tear_write", "snapshotted"),
 )
-# By points that belong to a checkpoint, how often an epoch passes them at least, over all workers.
-_PASSES: Final[dict[Point, int]] = {
-    "restoring": _SUBTASKS,
-    "restored": _SUBTASKS,
-    "barrier_received": _SUBTASKS - 3,
-    "aligned": _SUBTASKS,
-    "pre_committed": PARALLELISM,
-    "snapshotted": _SUBTASKS,
-    "uploaded": _SUBTASKS,
-    "acknowledged": _SUBTASKS,
-    "notified": _SUBTASKS,
-    "committing": PARALLELISM,
-    "committed": PARALLELISM,
-}
 _ELEMENT_PASSES: Final = 100
 """About what one epoch has, over all tasks."""
+
+
+def passes_of(point: Point, parallelism: int) -> int:
+    """Return how often an epoch passes a point that belongs to a checkpoint at least, over all workers."""
+    if point in ("triggered", "metadata_written", "completed"):
+        return 1
+    if point in ("pre_committed", "committing", "committed"):
+        return parallelism
+    if point == "barrier_received":
+        return 2 * parallelism
+    return SPLITS + 2 * parallelism
 
 
 def planned_deaths(seed: int, records: int) -> tuple[Fault, ...]:
@@ -65,7 +65,7 @@ def planned_deaths(seed: int, records: int) -> tuple[Fault, ...]:
     for place, (kind, point) in enumerate(deaths):
         # The first epoch has no checkpoint before it, and behind the last one nothing shows what was lost.
         share = (place + 0.3 + 0.4 * chance.unit()) / len(deaths)
-        passes = _ELEMENT_PASSES if point == "element" else _PASSES.get(point, 1)
+        passes = _ELEMENT_PASSES if point == "element" else passes_of(point, PARALLELISM)
         rescale_to = RESCALE if place == driver else 0
         if place == len(deaths) - 1:
             rescale_to = PARALLELISM if rescale_to == 0 else rescale_to
@@ -98,21 +98,27 @@ def run_flights_on_spark(
 ) -> FlightsTrial:
     """Run the year, a file for each airport, in a folder that holds nothing else, and judge it."""
     year = Year(files)
-    faults = planned_deaths(seed, year.total)
-    spec = year.spec(folder, faults, INTERVAL_RECORDS, BUFFER_RECORDS)
     runtime = (
         "Spark, each epoch a Spark job; the Python workers of tasks are killed by SIGKILL, and once the"
         " driver with its Java, for which another one stands ready; with a checkpoint every"
         f" {INTERVAL_RECORDS:,} records"
     )
-    with closing(spark_drivers()) as drivers:
+    spec = year.spec(folder, planned_deaths(seed, year.total), INTERVAL_RECORDS, BUFFER_RECORDS)
+    return tried_on_spark(year, spec, folder, seed, runtime, progress)
+
+
+def tried_on_spark(
+    year: Year,
+    spec: Spec,
+    folder: Path,
+    seed: int,
+    runtime: str,
+    progress: Callable[[History], None] | None,
+    master: str = LOCAL_MASTER,
+) -> FlightsTrial:
+    """Run the year with drivers of its own, whose tasks run where ``master`` says, and judge it."""
+    with closing(spark_drivers(master=master)) as drivers:
         run = SparkRun(
-            spec,
-            year.lengths,
-            folder,
-            read_rows,
-            progress,
-            drivers=drivers,
-            process_seconds=PROCESS_SECONDS,
+            spec, year.lengths, folder, read_rows, progress, drivers=drivers, process_seconds=PROCESS_SECONDS
         )
         return year.tried(run, seed, runtime, "the driver")

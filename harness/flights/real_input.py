@@ -3,8 +3,8 @@
 The rules this module lives by:
 
 - Equal is what two judges find equal: the checkers over the history, and the comparison in Spark SQL. What
-  either of them objects to is told, and so are deaths that were planned and did not come true: a night that
-  killed nobody proves nothing.
+  either of them objects to is told, and so are deaths and rescales that were planned and did not come true: a
+  night that killed nobody proves nothing.
 - A comparison that could not be made is an error, never a pass.
 """
 
@@ -73,19 +73,24 @@ def objection_of(trial: FlightsTrial) -> str:
         return f"{first.property.replace('_', ' ')}, {first.anomaly}: {first.where}{further}"
     if trial.kills < len(trial.planned):
         return f"only {trial.kills} of {counted(len(trial.planned), 'planned kill')} struck"
+    if trial.rescales < trial.planned_rescales:
+        return f"only {trial.rescales} of {counted(trial.planned_rescales, 'planned rescale')} came about"
     return ""
 
 
 def real_kill_of(recovery: Recovery, process: str) -> RealKill:
     """Return a death and its recovery as the page shows them."""
     victim = {
-        "kill_process": f"{process}, in {recovery.task}",
-        "kill_all": "all tasks",
-        "tear_write": f"{recovery.task}, in the middle of its write",
+        ("kill_process", ""): f"{process}, in {recovery.task}",
+        ("kill_process", "java"): f"the Java of {process}, in {recovery.task}",
+        ("kill_all", ""): "all tasks",
+        ("kill_task", "executor"): f"the executor of {recovery.task}",
+        ("kill_all", "executor"): "all executors",
+        ("tear_write", ""): f"{recovery.task}, in the middle of its write",
     }
     return RealKill(
         point=recovery.point,
-        task=victim.get(recovery.kind, recovery.task),
+        task=victim.get((recovery.kind, recovery.means), recovery.task),
         checkpoint=recovery.restored,
         position=recovery.position,
         replayed=recovery.replayed,

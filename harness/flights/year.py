@@ -6,7 +6,7 @@ The rules this module lives by:
 - The history is judged by all checkers with the Python oracle. The comparison in Spark SQL (`oracle.py`)
   comes on top and shares no line with either.
 - How the year is run, and who dies where, is decided elsewhere: on the local runtime in `trial.py`, on Spark
-  in `on_spark.py`.
+  in `on_spark.py`, on executors of Spark in `on_cluster.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Final
 
@@ -55,12 +55,23 @@ class FlightsTrial:
         return len(self.history.statistics.recoveries)
 
     @property
-    def rescales(self) -> int:
-        """How often an attempt began at another parallelism than the one before."""
+    def parallelisms(self) -> tuple[int, ...]:
+        """What the attempts began with, one after the other, each time that it changed."""
         found = [
             payload["parallelism"] for _, kind, _, payload in self.history.events if kind == ATTEMPT_STARTED
         ]
-        return sum(map(int.__ne__, found, found[1:]))
+        return tuple([parallelism for parallelism, _ in groupby(found)])
+
+    @property
+    def rescales(self) -> int:
+        """How often an attempt began at another parallelism than the one before."""
+        return max(0, len(self.parallelisms) - 1)
+
+    @property
+    def planned_rescales(self) -> int:
+        """How often that was to be, if every planned death comes true."""
+        asked = [fault.rescale_to for fault in self.planned if fault.rescale_to]
+        return sum(1 for _ in groupby([PARALLELISM, *asked])) - 1
 
     @property
     def checkpoints(self) -> int:

@@ -14,6 +14,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -45,6 +46,8 @@ __all__ = [
     "RunResult",
     "RunStopped",
     "Trial",
+    "emptied_folder",
+    "made_folder",
     "open_output",
     "run",
     "run_scenario",
@@ -157,14 +160,32 @@ def load_families(names: Sequence[str]) -> tuple[Family, ...]:
     return tuple(loaded.values())
 
 
+def made_folder(folder: Path) -> Path:
+    """Return a folder for results, made unless it is there; raises OutputUnwritable."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputUnwritable(f"{folder}: cannot be written to: {error.strerror or error}") from None
+    return folder
+
+
+def emptied_folder(folder: Path) -> Path:
+    """Return a folder without what was left in it; raises OutputUnwritable."""
+    try:
+        shutil.rmtree(folder, ignore_errors=not folder.exists())
+    except OSError as error:
+        raise OutputUnwritable(f"{folder}: cannot be emptied: {error.strerror or error}") from None
+    return made_folder(folder)
+
+
 @contextmanager
 def open_output(folder: Path | None) -> Iterator[IO[bytes] | None]:
     """Open outcomes.jsonl in a folder, which is made if need be; nothing where no folder is given."""
     if folder is None:
         yield None
         return
+    made_folder(folder)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         lines = (folder / OUTCOMES).open("wb")
     except OSError as error:
         raise OutputUnwritable(f"{folder}: cannot be written to: {error.strerror or error}") from None

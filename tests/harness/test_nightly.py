@@ -152,7 +152,7 @@ def test_a_night_that_is_interrupted_keeps_what_was_done(small, tmp_path, monkey
 
 def test_what_is_left_of_the_last_night_that_cannot_be_replaced_is_one_clear_line(small, tmp_path):
     (tmp_path / "flights").write_text("a file where a folder should be")
-    with pytest.raises(OutputUnwritable, match=r"flights: cannot be written to: Not a directory"):
+    with pytest.raises(OutputUnwritable, match=r"flights: cannot be emptied: Not a directory"):
         nightly.nightly(tmp_path, seconds=1, seed=1)
 
 

@@ -1,0 +1,127 @@
+"""`onceproof flights`: the year of flights under kills, one kill a line, and what the kills cost.
+
+The rules this module lives by:
+
+- What is asked is what the night asks (`flights/real_input.py`): that the rows are equal, that no property is
+  broken, and that every planned kill and rescale comes true. Anything else is exit code 1.
+- The Spark that compares is started when the job is over: it has its own, which is on trial.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from statistics import median
+from typing import Final, NamedTuple
+
+import msgspec
+
+from engine.runtime.java import find_java
+from engine.runtime.spark_session import spark_session
+from harness.commands.running import progress_bar
+from harness.errors import FAILED, PASSED, UsageError
+from harness.family import load_family
+from harness.flights.data import write_year
+from harness.flights.on_cluster import NAME as ON_CLUSTER
+from harness.flights.on_cluster import run_flights_on_cluster
+from harness.flights.on_spark import NAME as ON_SPARK
+from harness.flights.on_spark import run_flights_on_spark
+from harness.flights.oracle import compare_year
+from harness.flights.real_input import real_input_of, real_kill_of
+from harness.flights.trial import run_flights
+from harness.flights.year import FAMILY, FlightsTrial
+from harness.history import History, Recovery
+from harness.running.runner import emptied_folder
+from reports.headline import real_input_failed, real_input_text
+from reports.text import counted
+
+
+class Flown(NamedTuple):
+    """The year on one system."""
+
+    name: str
+    run: Callable[..., FlightsTrial]
+
+
+SYSTEMS: Final[Mapping[str, Flown]] = {
+    "local": Flown(FAMILY, run_flights),
+    "spark": Flown(ON_SPARK, run_flights_on_spark),
+    "spark-cluster": Flown(ON_CLUSTER, run_flights_on_cluster),
+}
+"""By the name of what stands trial."""
+
+_VICTIMS: Final[Mapping[tuple[str, str], str]] = {
+    ("kill_task", ""): "a task",
+    ("kill_all", ""): "all tasks",
+    ("tear_write", ""): "a task in the middle of its write",
+    ("kill_task", "executor"): "an executor",
+    ("kill_all", "executor"): "all executors",
+    ("kill_process", ""): "{process}",
+    ("kill_process", "java"): "the Java of {process}",
+}
+"""Who died, by the kind of a fault and its means."""
+
+
+def flights_command(system: str, seed: int, out: Path, as_json: bool, command: str) -> int:
+    """Run the year on a system, compare, tell, and return the exit code."""
+    if system not in SYSTEMS:
+        raise UsageError(f"--system {system}: the year runs on {', '.join(SYSTEMS)}")
+    find_java(os.environ)
+    name, run = SYSTEMS[system]
+    # Executors have a working directory of their own.
+    out = out.absolute()
+    with progress_bar(None, None) as bar:
+        bar.describe("reading the year")
+        files = write_year(out / "year")
+
+        def progress(history: History) -> None:
+            bar.describe(f"{name}: {counted(len(history.statistics.recoveries), 'kill')}")
+
+        bar.describe(name)
+        trial = run(files, emptied_folder(out / system), seed, progress=progress)
+        bar.describe("comparing")
+        with spark_session(name="onceproof flights") as session:
+            comparison = compare_year(session, load_family(FAMILY), files, trial.output)
+    real = real_input_of(trial, comparison, command, name)
+    if as_json:
+        print(msgspec.json.encode(real).decode())
+    for line in summary_lines(trial):
+        print(line, file=sys.stderr if as_json else sys.stdout)
+    print(real_input_text(real), file=sys.stderr if as_json else sys.stdout)
+    return FAILED if real_input_failed(real) else PASSED
+
+
+def summary_lines(trial: FlightsTrial) -> Iterator[str]:
+    """Yield a line for each kill, one for each kind of them, and one for all."""
+    recoveries = trial.history.statistics.recoveries
+    for number, recovery in enumerate(recoveries, 1):
+        yield f"{number:>3}  {_kill_text(recovery, trial.process)}"
+    yield ""
+    yield "kills  median s  worst s  of"
+    for kind, victim in _VICTIMS.items():
+        found = [recovery for recovery in recoveries if (recovery.kind, recovery.means) == kind]
+        if not found:
+            continue
+        seconds = [recovery.seconds for recovery in found if recovery.seconds is not None]
+        times = f"{median(seconds):>8.1f}  {max(seconds):>7.1f}" if seconds else f"{'-':>8}  {'-':>7}"
+        yield f"{len(found):>5}  {times}  {victim.format(process=trial.process)}"
+    yield ""
+    steps = " -> ".join(map(str, trial.parallelisms))
+    replayed = trial.history.statistics.records_replayed
+    yield (
+        f"{counted(trial.kills, 'kill')}, {counted(trial.rescales, 'rescale')} (parallelism {steps}),"
+        f" {counted(trial.checkpoints, 'checkpoint')}, {counted(replayed, 'record')} read again,"
+        f" {trial.seconds:.0f} s"
+    )
+
+
+def _kill_text(recovery: Recovery, process: str) -> str:
+    kill = real_kill_of(recovery, process)
+    goes_on = "nothing" if kill.checkpoint is None else f"checkpoint {kill.checkpoint}"
+    rescaled = ""
+    if kill.parallelism_after not in (0, kill.parallelism_before):
+        rescaled = f", parallelism {kill.parallelism_before} -> {kill.parallelism_after}"
+    back = "no new rows" if kill.recovery_seconds is None else f"new rows after {kill.recovery_seconds:.1f} s"
+    return f"death of {kill.task}, at {kill.point}; on from {goes_on}{rescaled}; {back}"
