@@ -178,8 +178,8 @@ def _job_seconds(source: PoolSource) -> tuple[float, float, int]:
 
 def check_counts(output: Path, source: PoolSource) -> None:
     """Raise WrongCount unless every key was counted from one to the last, in the order of the files."""
-    # part-<subtask>-<epoch>-<attempt>: a key has one subtask, whose files follow one another.
-    parts = sorted(output.iterdir(), key=lambda part: [int(number) for number in part.name.split("-")[1:3]])
+    # part-<subtask>-<epoch>-<attempt>: in an epoch a key has one subtask.
+    parts = sorted(output.iterdir(), key=lambda part: int(part.name.split("-")[2]))
     seen: dict[int, int] = {}
     for part in parts:
         with part.open() as lines:

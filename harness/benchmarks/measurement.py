@@ -44,6 +44,7 @@ BENCHMARKS: Final[dict[str, str]] = {
     "campaign": "harness.benchmarks.campaign:measure",
     "nexmark": "harness.benchmarks.nexmark:measure",
     "spark": "harness.benchmarks.spark:measure",
+    "rescale": "harness.benchmarks.spark_rescale:measure",
     "recover": "harness.benchmarks.recover:measure",
 }
 """By name, "module:function"."""

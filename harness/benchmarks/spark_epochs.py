@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -59,7 +60,8 @@ def counting_graph(
     }
     configuration = Configuration.from_mapping(common | (options or {}))
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    keys = env.from_source(source, None, "source").uid("source")
+    # A source has a split for each of these, however many count.
+    keys = env.from_source(source, None, "source").uid("source").set_parallelism(PARALLELISM)
     counts = keys.key_by(lambda key: key, Types.LONG()).process(Count()).name("count").uid("count")
     sink = FileSink.for_row_format(str(Path(folder, "output")), Encoder.csv_encoder()).build()
     counts.sink_to(sink).name("sink").uid("sink")
@@ -106,14 +108,21 @@ class EveryKeyFirst(PoolSource):
     """Every key once, then keys from all over the state."""
 
     def __init__(self, keys: int, records: int) -> None:
-        self._keys = keys
+        self.keys = keys
         self.pool = []
         self.records = keys + records
 
     def open_split(self, split: str, position: Any | None) -> _EveryKeyReader:  # type: ignore[override]
         """A reader from ``position``."""
         share = int(split.removeprefix("share-"))
-        return _EveryKeyReader(share, self._keys, position or 0, self.records // PARALLELISM)
+        return _EveryKeyReader(share, self.keys, position or 0, self.records // PARALLELISM)
+
+    def counts(self) -> dict[int, int]:
+        """How often each key is given."""
+        given: Counter[int] = Counter()
+        for split in self.splits():
+            given.update([key for key, _ in self.open_split(split, None).read(self.records)])
+        return dict(given)
 
 
 class _EveryKeyReader(SplitReader):

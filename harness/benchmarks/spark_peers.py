@@ -142,7 +142,7 @@ def peer_seconds(session: SparkSession, source: PoolSource, name: str) -> float:
         if peer.gives_all:
             query = writer.format("csv").outputMode("append").start(str(output))
         else:
-            query = writer.outputMode("update").foreachBatch(_replacing(output)).start()
+            query = writer.outputMode("update").foreachBatch(replacing(output)).start()
         query.awaitTermination()
         seconds = time.perf_counter() - begun
         if peer.gives_all:
@@ -152,8 +152,8 @@ def peer_seconds(session: SparkSession, source: PoolSource, name: str) -> float:
     return seconds
 
 
-def _replacing(output: Path) -> Callable[[DataFrame, int], None]:
-    """Write a batch into a folder of its own; one that is done again replaces it."""
+def replacing(output: Path) -> Callable[[DataFrame, int], None]:
+    """Return what writes a batch into a folder of its own; one that is done again replaces it."""
 
     def write(batch: DataFrame, number: int) -> None:
         batch.write.mode("overwrite").csv(str(output / f"batch={number}"))
