@@ -40,6 +40,8 @@ class Trial:
 
     history: History
     verdict: Verdict
+    scenario: Scenario
+    """As it was run: what a system has decided of it is in it."""
 
 
 def try_scenario(
@@ -55,8 +57,7 @@ def try_scenario(
     ``twice`` asks for the second run, or for none, whatever the seed says, and ``continued`` for the
     properties of what becomes of the checkpoints. Of a run that failed these would say nothing new.
     """
-    if isinstance(system, Preparing):
-        scenario = system.prepared(scenario)
+    scenario = as_run(system, scenario)
     try:
         history = system.run(family, scenario, trace)
         verdict = judge(scenario, history, PythonOracle(family, scenario))
@@ -71,13 +72,18 @@ def try_scenario(
     wanted = is_continued(scenario.seed) if continued is None else continued
     if wanted and verdict.passed and Capability.CONTINUATIONS in system.capabilities:
         verdict = Verdict(check_continuations(family, scenario))
-    return Trial(history, verdict)
+    return Trial(history, verdict, scenario)
 
 
 def run_scenario(family: Family, scenario: Scenario, system: System = SIMULATED) -> tuple[Outcome, History]:
-    """Run a scenario on a system and judge it."""
+    """Run a scenario on a system and judge it; its faults are counted where the system has them strike."""
     trial = try_scenario(family, scenario, system=system)
-    return outcome_of(scenario, trial.history, trial.verdict), trial.history
+    return outcome_of(trial.scenario, trial.history, trial.verdict), trial.history
+
+
+def as_run(system: System, scenario: Scenario) -> Scenario:
+    """Return a scenario with what a system decides of it before it runs it."""
+    return system.prepared(scenario) if isinstance(system, Preparing) else scenario
 
 
 def scenario_of(family: Family, seed: int) -> Scenario:

@@ -67,6 +67,7 @@ def replay_command(subject: str, family: str | None, trace: bool, system: str, a
         raise UsageError(f"system {system!r} gives no trace: leave --trace away, or replay it simulated")
     with let_go(on_trial):
         trial = try_scenario(loaded, scenario, trace=trace, system=on_trial)
+    scenario = trial.scenario
     outcome = outcome_of(scenario, trial.history, trial.verdict)
     if as_json:
         document = verdict_document(outcome)

@@ -130,7 +130,7 @@ def replay(family: Family, system: System, path: Path, known: Sequence[KnownSign
 
 def _counted(family: Family, scenario: Scenario, system: System, tally: Tally) -> Trial:
     trial = try_scenario(family, scenario, system=system)
-    tally.add(outcome_of(scenario, trial.history, trial.verdict))
+    tally.add(outcome_of(trial.scenario, trial.history, trial.verdict))
     return trial
 
 

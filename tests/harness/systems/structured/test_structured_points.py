@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from harness.family import load_family
 from harness.generation import generate
+from harness.history import History
 from harness.scenario import VALID, Fault, check
 from harness.systems.protocol import applicable, can_strike, find_system
 from harness.systems.spec import STEPS_PER_RECORD
@@ -20,6 +23,7 @@ from harness.systems.structured_points import (
     PLACES,
     prepared,
 )
+from harness.trial import run_scenario
 
 SYSTEM = find_system("structured_streaming")
 FAMILY = load_family("word_count")
@@ -81,3 +85,33 @@ def test_what_has_no_place_is_left_for_others_to_count(kind, point):
 
 def test_every_place_is_one_where_kills_make_sense():
     assert set(PLACES.values()) <= set(VALID["kill_process"])
+
+
+class AllStrike:
+    """In the place of Structured Streaming: nothing runs, and every fault strikes where it is placed."""
+
+    name = SYSTEM.name
+    capabilities = CAPABILITIES
+    missing = MISSING
+
+    def prepared(self, scenario):
+        return prepared(scenario)
+
+    def run(self, family, scenario, trace=False):
+        taken, left = applicable(scenario.faults, CAPABILITIES, MISSING)
+        history = History()
+        history.job_finished(1)
+        history.statistics.coverage = Counter((fault.kind, fault.point) for fault in taken)
+        history.statistics.not_applicable = left
+        return history
+
+
+def test_a_fault_is_planned_where_it_strikes_and_not_where_it_was_drawn():
+    drawn = with_faults(
+        Fault("kill_task", "completed", checkpoint=1),
+        Fault("kill_process", "aligned"),
+        Fault("lose_message", "notified"),
+    )
+    outcome, _ = run_scenario(FAMILY, drawn, AllStrike())
+    assert outcome.planned == outcome.coverage == {"kill_task/committed": 1, "kill_process/element": 1}
+    assert outcome.not_applicable == {"lose_message/notified": 1}

@@ -33,7 +33,7 @@ def counting(fails):
         check(scenario)
         runs.append(scenario)
         violation = SimpleNamespace(signature=lambda: SIGNATURE)
-        return Trial(History(), Verdict((violation,) if fails(scenario) else ()))
+        return Trial(History(), Verdict((violation,) if fails(scenario) else ()), scenario)
 
     return try_one, runs
 
