@@ -42,7 +42,7 @@ from harness.scenario import (
     StateBackend,
 )
 
-GENERATION: Final = 8
+GENERATION: Final = 9
 """Raised whenever the same seed begins to give another scenario with the same records."""
 
 PARALLELISMS: Final = ((1, 2), (2, 5), (3, 2), (4, 2))
@@ -94,6 +94,8 @@ def generate(family: Family, seed: int) -> Scenario:
     interval = _between(SHORTEST_INTERVAL, STEPS_PER_RECORD * records // wanted, LONGEST_INTERVAL)
     restart_delay = chance.weighted(((0, 1), (chance.integer(1, 5), 3), (chance.integer(6, 40), 2)))
     tasks, sinks = _subtasks(family, source or parallelism, parallelism, sink or parallelism)
+    mode = draw_mode(chance, family)
+    short = _short_timeout(chance, mode, 4, steps)
     stage = Stage(
         tasks=tasks,
         sinks=sinks,
@@ -102,6 +104,7 @@ def generate(family: Family, seed: int) -> Scenario:
         checkpoint_steps=steps,
         interval=interval,
         restart_delay=restart_delay,
+        short_timeout=short,
         max_parallelism=max_parallelism,
         kinds=kinds,
         rescales=rescales,
@@ -115,11 +118,9 @@ def generate(family: Family, seed: int) -> Scenario:
     tolerates = chance.chance(0.75)
     # What waits for a message that is lost goes on when its time is over: better while there is still input.
     waits = any(fault.point == "triggered" and fault.kind in MESSAGE_FAULTS for fault in faults)
-    hurried = tolerates and chance.chance(0.8 if waits else 0.3)
-    patience = 2 if waits else 4
-    mode = draw_mode(chance, family)
-    # Checkpoints that go on side by side take as long as all of them together.
-    timeout = mode.max_concurrent * chance.integer(patience * steps, 10 * steps) + 20 if hurried else ample
+    too_late = any(fault.point == "acknowledged" and fault.delay >= short for fault in faults)
+    hurried = tolerates and chance.chance(0.8 if waits or too_late else 0.3)
+    timeout = _short_timeout(chance, mode, 2, steps) if waits else short
     return Scenario(
         family=family.name,
         generator_version=generator_version(family),
@@ -133,7 +134,7 @@ def generate(family: Family, seed: int) -> Scenario:
         # Barriers of checkpoints side by side must leave room for records, or none is ever read.
         channel_capacity=max(mode.max_concurrent, chance.weighted(CAPACITIES)),
         checkpoint_interval_ms=interval,
-        checkpoint_timeout_ms=timeout,
+        checkpoint_timeout_ms=timeout if hurried else ample,
         tolerable_failures=1_000_000 if tolerates else 0,
         retained=chance.weighted(((1, 5), (2, 2), (3, 1))),
         restart_delay_ms=restart_delay,
@@ -191,6 +192,12 @@ def draw_mode(chance: Chance, family: Family) -> CheckpointMode:
     concurrent = 1 if barriers == "unaligned" else chance.weighted(CONCURRENT)
     pause = chance.integer(1, LONGEST_PAUSE) if chance.chance(0.2) else 0
     return CheckpointMode(barriers, timeout, concurrent, pause)
+
+
+def _short_timeout(chance: Chance, mode: CheckpointMode, patience: int, steps: int) -> int:
+    """Draw after what time a checkpoint expires that a slow schedule, or a fault, holds up for long."""
+    # Checkpoints that go on side by side take as long as all of them together.
+    return mode.max_concurrent * chance.integer(patience * steps, 10 * steps) + 20
 
 
 def generator_version(family: Family) -> int:

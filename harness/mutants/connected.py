@@ -7,7 +7,7 @@ what is one can become several.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -23,11 +23,15 @@ from engine.watermarks.valve import TimeElement
 from harness.mutants.patching import replaced
 from harness.mutants.registry import Reached, mutant
 
+BROADCASTING: Final = ("behaviour_patterns", "flight_delays")
+"""The families whose jobs have broadcast state."""
+
 
 @mutant(
     id="new-subtasks-have-no-broadcast-state",
     breaks="exactly_once",
     summary="after a rescale only as many subtasks have the broadcast state as had it before",
+    families=BROADCASTING,
 )
 def new_subtasks_have_no_broadcast_state(reached: Reached) -> Iterator[None]:
     """The copies diverge: some know nothing of what was broadcast before the checkpoint."""
@@ -45,6 +49,7 @@ def new_subtasks_have_no_broadcast_state(reached: Reached) -> Iterator[None]:
     id="broadcast-state-is-split",
     breaks="exactly_once",
     summary="after a rescale broadcast state is dealt out over the subtasks, as if it were a list",
+    families=BROADCASTING,
 )
 def broadcast_state_is_split(reached: Reached) -> Iterator[None]:
     """Of a map with one entry the first subtask has it, and nobody else."""
@@ -60,6 +65,7 @@ def broadcast_state_is_split(reached: Reached) -> Iterator[None]:
     id="broadcast-state-not-stored",
     breaks="exactly_once",
     summary="a snapshot of an operator beside a broadcast stream is without its broadcast state",
+    families=BROADCASTING,
 )
 def broadcast_state_not_stored(reached: Reached) -> Iterator[None]:
     """What was broadcast before the checkpoint is forgotten by all at a restore."""

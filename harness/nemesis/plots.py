@@ -70,6 +70,8 @@ class Stage:
     """Steps of one checkpoint, roughly, apart from the data between them."""
     interval: int
     restart_delay: int
+    short_timeout: int
+    """When a checkpoint expires, where time is short; in most scenarios it is ample."""
     max_parallelism: int
     kinds: frozenset[FaultKind] = frozenset()
     rescales: bool = False
@@ -304,6 +306,16 @@ def _acknowledgement_comes_twice(chance: Chance, stage: Stage) -> list[Fault]:
     return [twice, _kill(chance, stage, "completed", checkpoint, soon=chance.integer(0, delay))]
 
 
+def _acknowledgement_comes_too_late(chance: Chance, stage: Stage) -> list[Fault]:
+    """Nobody waits for it any more, and what it names is gone; a kill asks what was made of it."""
+    checkpoint = _checkpoint(chance, stage)
+    nth = _occurrence(chance, stage, "acknowledged", ANY_TASK, checkpoint)
+    # Time runs from the trigger, which is earlier; and the next checkpoint must not be complete yet.
+    delay = stage.short_timeout + chance.integer(0, stage.checkpoint_steps // 8)
+    late = Fault("delay_message", "acknowledged", ANY_TASK, checkpoint, nth, 0, delay)
+    return [late, _kill(chance, stage, "completed", checkpoint)]
+
+
 def _end_is_not_heard_by_all(chance: Chance, stage: Stage) -> list[Fault]:
     """Some tasks finish, others do not hear that they may: their checkpoints go on among finished tasks."""
     last = stage.checkpoints + chance.integer(0, 3)
@@ -357,6 +369,7 @@ _PLOTS: Final[tuple[tuple[Plot, int], ...]] = (
     (_master_dies_over_metadata, 2),
     (_end_is_not_heard_by_all, 2),
     (_acknowledgement_comes_twice, 1),
+    (_acknowledgement_comes_too_late, 1),
     (_kill_between_checkpoints, 1),
     (_kill_at_the_end, 1),
 )

@@ -115,6 +115,7 @@ def _stage(scenario: Scenario, parallelism: Parallelism, records: int, interval:
         checkpoint_steps=checkpoint_steps(*parallelism),
         interval=interval,
         restart_delay=scenario.restart_delay_ms,
+        short_timeout=scenario.checkpoint_timeout_ms,
         max_parallelism=min(scenario.max_parallelism, 2),
         kinds=frozenset(FAULT_KINDS),
         rescales=any(fault.rescale_to for fault in scenario.faults),

@@ -21,8 +21,8 @@ SEEDS = (0, 1, 2, 42, 8273645120938)
 # A change of one of these is a change of what every recorded seed means: raise the
 # family's generator_version with it, or GENERATION if it is everybody's.
 GOLDEN = {
-    "word_count": "8001:0c71e66d5442c202",
-    "page_views": "8001:a1ead48f55ab1288",
+    "word_count": "9001:1b1ccf83f778bc31",
+    "page_views": "9001:0facaada38f61aa4",
 }
 
 
@@ -117,6 +117,20 @@ def test_time_is_ample_where_the_first_failed_checkpoint_restarts_the_job(
         for scenario in scenarios:
             if not scenario.tolerable_failures:
                 assert scenario.checkpoint_timeout_ms > scenario.schedule.horizon
+
+
+def test_a_share_of_acknowledgements_comes_when_their_checkpoint_has_expired(
+    many: dict[str, list[Scenario]],
+) -> None:
+    for scenarios in many.values():
+        late = [
+            scenario
+            for scenario in scenarios
+            for fault in scenario.faults
+            if fault.point == "acknowledged" and fault.delay >= scenario.checkpoint_timeout_ms
+        ]
+        assert 0.005 < len(late) / len(scenarios) < 0.03
+        assert all(scenario.tolerable_failures for scenario in late)
 
 
 def test_a_seed_below_zero_is_refused_because_random_would_take_it_for_its_opposite() -> None:

@@ -69,7 +69,7 @@ def test_a_sound_engine_passes_and_gives_rows_after_rescales(name: str) -> None:
     family = load_family(name)
     check_family(family)
     rows = rescales = 0
-    for seed in range(6):
+    for seed in range(12):
         scenario = generate(family, seed)
         trial = try_scenario(family, scenario)
         assert trial.verdict.violations == (), seed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,7 +20,7 @@ from harness.continuations import check_continuations
 from harness.family import arrival_states_of, load_family
 from harness.generation import generate
 from harness.mutants import Mutant, Reached, find_mutant, mutant, replaced
-from harness.scenario import Scenario
+from harness.scenario import Scenario, read_scenario
 from harness.simulation.continuing import kept_checkpoints, restored, undisturbed
 from harness.simulation.keeping import EVERY_SUBTASK, Kept, contents_of
 from harness.simulation.world import World
@@ -35,7 +36,7 @@ FAMILIES = (
     "full_join",
 )
 
-
+REGRESSIONS = Path(__file__).parents[2] / "scenarios" / "regressions"
 COMPLETED = ("checkpoint_completed", "savepoint_completed")
 
 
@@ -174,7 +175,9 @@ def test_a_planted_bug_that_no_row_shows_is_seen(planted: Any, family: str) -> N
 def test_state_is_left_out_while_time_is_behind_what_it_saw_before_a_restore_and_no_longer() -> None:
     family = load_family("percentiles")
     seen: Counter[str] = Counter()
-    for scenario in scenarios_of("percentiles", 60):
+    # It is rare: all subtasks must be equally far for a comparison to be thought of at all.
+    known = read_scenario(REGRESSIONS / "restored_behind_the_time_of_its_state.json")
+    for scenario in (known, *scenarios_of("percentiles", 100)):
         earlier: dict[str, int] = {}
         for kept in kept_checkpoints(family, scenario):
             attempt = kept.metadata.attempt
@@ -190,8 +193,8 @@ def test_state_is_left_out_while_time_is_behind_what_it_saw_before_a_restore_and
                 assert times[0] < before
             elif before > MIN_WATERMARK:
                 seen["caught up" if times[0] >= before else "restored from before that"] += 1
-    assert seen["left out"] > 20
-    assert seen["caught up"] > 20
+    assert seen["left out"]
+    assert seen["caught up"] > 50
 
 
 def test_copies_of_broadcast_state_that_differ_are_seen() -> None:
