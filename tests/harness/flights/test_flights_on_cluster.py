@@ -41,7 +41,7 @@ def test_every_plan_has_twenty_kills_of_six_kinds_and_three_rescales():
     assert len({planned_kills(seed, ROWS) for seed in SEEDS}) == len(SEEDS)
 
 
-def test_every_kill_has_an_epoch_of_its_own():
+def test_every_kill_at_a_checkpoint_has_an_epoch_of_its_own():
     for seed in SEEDS:
         plan = [fault for fault in planned_kills(seed, ROWS) if fault.point != "element"]
         # Who dies of what an epoch restores dies in the epoch after that checkpoint.
