@@ -8,9 +8,9 @@ The rules this module lives by:
 - Three of the deaths, drawn as well, let the job go on at another parallelism: twice, half, and more than
   there are executors.
 - Each kill waits until the one before has struck. Kills at points of a checkpoint have an epoch to themselves
-  at the least, so what each cost can be told; not the first one, which has no checkpoint before it, and not the
-  last one, behind which nothing shows what was lost. Kills while a record is read follow at once on the kill
-  before, while the job is still coming back from it.
+  at the least, so what each cost can be told; not the first epoch, which has no checkpoint before it, and not
+  the last one, behind which nothing shows what was lost. Kills while a record is read follow at once on the
+  kill before, while the job is still coming back from it.
 """
 
 from __future__ import annotations
