@@ -21,6 +21,7 @@ import typer
 
 from harness.errors import BROKEN_PIPE, INTERRUPTED, USAGE, exit_code_of, line_of
 from harness.options import (
+    SHRINK_SECONDS,
     AsJson,
     CheckpointPath,
     Families,
@@ -35,6 +36,7 @@ from harness.options import (
     SavepointFolder,
     Scenarios,
     Seed,
+    ShrinkTime,
     Subject,
     System,
     Workers,
@@ -42,6 +44,7 @@ from harness.options import (
 
 DEBUG = "--debug"
 SENSITIVITY_FOLDER = Path("reports", "out", "sensitivity")
+EXPLAIN_FOLDER = Path("reports", "out", "explain")
 FLIGHTS_FOLDER = Path("reports", "out", "flights-alone")
 
 app = typer.Typer(
@@ -69,6 +72,7 @@ def run(
     seed: RunSeed = None,
     system: RunSystem = None,
     workers: Workers = None,
+    shrink_time: ShrinkTime = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Where results go.", show_default="reports/out/run")
     ] = None,
@@ -89,6 +93,7 @@ def run(
         seed=seed,
         system=system,
         workers=workers,
+        shrink_time=shrink_time,
         out=out,
         junit=junit,
         as_json=as_json,
@@ -221,23 +226,44 @@ def replay(
 def shrink(
     subject: Subject,
     family: OneFamily = None,
+    system: System = "simulated",
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where it goes.")] = None,
     max_time: Annotated[
-        float, typer.Option("--max-time", min=0, metavar="SECONDS", help="For how long.")
-    ] = 5.0,
+        float | None,
+        typer.Option(
+            "--max-time", min=0, metavar="SECONDS", help="For how long.", show_default=SHRINK_SECONDS
+        ),
+    ] = None,
 ) -> None:
     """Make a failing scenario as small as it gets."""
     from harness.commands.scenarios import shrink_command
 
-    raise typer.Exit(shrink_command(subject, family, out, max_time))
+    raise typer.Exit(shrink_command(subject, family, system, out, max_time))
 
 
 @app.command()
-def explain(subject: Subject, family: OneFamily = None) -> None:
-    """Tell why a scenario fails."""
-    from harness.commands.scenarios import explain_command
+def explain(
+    subject: Subject,
+    family: OneFamily = None,
+    system: System = "simulated",
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Where the page and the scenarios go.")
+    ] = EXPLAIN_FOLDER,
+    max_time: Annotated[
+        float | None,
+        typer.Option(
+            "--max-time",
+            min=0,
+            metavar="SECONDS",
+            help="For how long it is shrunk before, where runs are real.",
+            show_default="120",
+        ),
+    ] = None,
+) -> None:
+    """Tell why a scenario fails, and write a page of it; where runs are real it is shrunk before."""
+    from harness.commands.explaining import explain_command
 
-    raise typer.Exit(explain_command(subject, family))
+    raise typer.Exit(explain_command(subject, family, system, out, max_time, _command()))
 
 
 @app.command()

@@ -5,12 +5,10 @@ The rules this module lives by:
 - One case for each family and signature: the first that failed, shrunk. The others are counted.
 - The scenario's JSON is the proof, so both are written, the small one and the one that was found. The name
   holds family and signature and nothing else: the same failure of the next night has the same name.
-- A seed that does not fail again when it is replayed is told as that, and never shrunk: whatever came out
-  of shrinking it would be another failure.
-- Only where a run can be repeated step by step can it be shrunk: on another system the scenario is kept as
-  it was found, with the history of the run that is made to explain it.
-- Shrinking takes seconds a case, and there is no limit to the ways in which a broken engine can fail: the
-  first ones are shrunk, the others are kept as they are. New ones come before those that are known.
+- Shrinking takes seconds a case, or minutes where runs are real, and there is no limit to the ways in which a
+  broken engine can fail: the first ones are shrunk, the others are kept as they are. New ones come before
+  those that are known.
+- A failure that does not come again where runs are real is told by what the run said that had it.
 """
 
 from __future__ import annotations
@@ -22,26 +20,31 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from harness.checkers import CONTINUATIONS, Signature
-from harness.checkers.determinism import PROPERTY as DETERMINISM
-from harness.explanation.decisions import Fails, Takes, weigh
+import msgspec
+
+from harness.checkers import Signature, Violation
+from harness.examination import Examined, examine, limit_of, repeats
+from harness.explanation.decisions import Takes
 from harness.explanation.explanation import Explanation, explain
+from harness.explanation.outside import seen_from_outside
+from harness.explanation.sentences import sentence_of
 from harness.explanation.wording import replay_command, shrink_command
-from harness.family import Family, FamilyError, Rows
+from harness.family import Family, Rows
 from harness.history import History, rows_at_end
 from harness.known import KnownSignature, find_known
 from harness.oracle import PythonOracle
+from harness.running.outcome import Outcome
 from harness.running.runner import OutputUnwritable, RunResult
 from harness.running.tally import Group
 from harness.scenario import Scenario, to_json
-from harness.shrinking.shrinker import LIMIT_SECONDS, ShrinkResult, shrink
-from harness.simulation.system import record_preemptions
-from harness.systems.protocol import Capability
-from harness.trial import scenario_of, try_scenario
+from harness.shrinking.shrinker import ShrinkResult
+from harness.systems.protocol import System, let_go
+from harness.trial import as_run, scenario_of
 from harness.verdict import Verdict
 
 FOLDER: Final = "failures"
 MOST_SHRUNK: Final = 10
+MOST_SHRUNK_BY_REAL_RUNS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,10 @@ class FailureCase:
     """The command that shrinks the scenario as it was found."""
     takes: Takes | None = None
     """Its decisions, and which of them matter; None where the run cannot be repeated without them."""
+    notes: tuple[str, ...] = ()
+    """What is to be known of how this was found out, and what it cannot tell."""
+    repeated: bool = True
+    """Whether the small scenario failed again; if not, ``history`` is not that of a failure."""
     known: KnownSignature | None = None
     """The entry of the settings that lists it; None: it is new."""
 
@@ -93,111 +100,92 @@ def failure_cases(
     progress: Callable[[str], None] = lambda text: None,
     known: Sequence[KnownSignature] = (),
     original_of: Callable[[Group], Scenario] | None = None,
+    limit_seconds: float | None = None,
 ) -> list[FailureCase]:
     """Shrink, explain and write down each way in which a run failed, new ones first.
 
     ``progress`` is told what is shrunk; ``original_of`` gives the scenario that was found where it does not
-    come from a seed.
+    come from a seed; ``limit_seconds`` is for how long each of them is shrunk, if somebody has said.
     """
+    system = result.system
     listed = [
         (find_known(known, group.first.family, group.signature), group)
         for group in result.tally.groups.values()
     ]
+    limit = limit_of(system) if limit_seconds is None else limit_seconds
+    most = MOST_SHRUNK if repeats(system) else MOST_SHRUNK_BY_REAL_RUNS
     cases = []
-    for number, (entry, group) in enumerate(sorted(listed, key=lambda each: each[0] is not None)):
-        progress(f"shrinking {group.first.family}: {', '.join(group.signature)}")
-        # Who has interrupted a run does not wait for its failures to be shrunk.
-        repeatable = Capability.DETERMINISM in result.system.capabilities
-        shrinks = repeatable and number < MOST_SHRUNK and not result.interrupted
-        original = original_of(group) if original_of else _of_seed(result, group)
-        limit_seconds = LIMIT_SECONDS if shrinks else 0.0
-        cases.append(_case_of(result, group, original, folder, limit_seconds, entry))
+    with let_go(system):
+        for number, (entry, group) in enumerate(sorted(listed, key=lambda each: each[0] is not None)):
+            text = f"shrinking {group.first.family}: {', '.join(group.signature)}"
+            progress(text)
+            # Who has interrupted a run does not wait for its failures to be shrunk.
+            shrinks = number < most and not result.interrupted
+            original = original_of(group) if original_of else _of_seed(result, group)
+            family = result.family(group.first.family)
+
+            def show(run: int, text: str = text) -> None:
+                progress(f"{text}, run {run}")
+
+            examined = examine(system, family, original, group.signature, limit if shrinks else 0.0, show)
+            asked = result.asked_for(family.name)
+            cases.append(case_of(examined, system, family, asked, original, folder, group, entry))
     return cases
 
 
 def _of_seed(result: RunResult, group: Group) -> Scenario:
+    """Return the scenario that was found, as it was run."""
     seed = group.first.seed
     assert seed is not None
-    return scenario_of(result.family(group.first.family), seed)
+    return as_run(result.system, scenario_of(result.family(group.first.family), seed))
 
 
-def _case_of(
-    result: RunResult,
-    group: Group,
+def case_of(
+    examined: Examined,
+    system: System,
+    family: Family,
+    asked: str,
     original: Scenario,
     folder: Path,
-    limit_seconds: float,
-    known: KnownSignature | None,
+    group: Group,
+    known: KnownSignature | None = None,
 ) -> FailureCase:
-    name = group.first.family
-    family, asked = result.family(name), result.asked_for(name)
+    """Write down a failure that was looked into; ``asked`` is how the command line names the family."""
+    shrunk, trial = examined.shrunk, examined.trial
     seed = original.seed
-    shrunk = shrink_scenario(family, original, group.signature, limit_seconds)
-    paths = failure_paths(folder, name, group.signature)
+    paths = failure_paths(folder, family.name, group.signature)
     write_scenario(original, paths[1])
     write_scenario(shrunk.scenario, paths[0])
-    trial = try_scenario(
-        family,
-        shrunk.scenario,
-        trace=True,
-        twice=_twice(group.signature),
-        system=result.system,
-        continued=group.signature[0] in CONTINUATIONS,
-    )
-    repeatable = Capability.DETERMINISM in result.system.capabilities and not result.interrupted
-    repeated = repeatable and trial.verdict.signature == group.signature
+    history, verdict = (History(), Verdict(())) if trial is None else (trial.history, trial.verdict)
+    if not repeats(system) and not examined.repeated:
+        explanation = Explanation(_sentence_of(group.first), "")
+    else:
+        explanation = explain(shrunk.scenario, history, history.trace, verdict)
+    if history.trace is None and examined.repeated:
+        history.trace = seen_from_outside(history)
     return FailureCase(
         family=family,
         signature=group.signature,
         count=group.count,
         original=original,
         shrunk=shrunk,
-        history=trial.history,
-        verdict=trial.verdict,
-        explanation=explain(shrunk.scenario, trial.history, trial.history.trace, trial.verdict),
-        replay=replay_command(paths[0], asked, result.system.name),
-        replay_seed="" if seed is None else replay_command(seed, asked, result.system.name),
-        shrink=shrink_command(paths[1], asked),
-        takes=what_it_takes(family, shrunk.scenario, group.signature) if repeated else None,
+        history=history,
+        verdict=verdict,
+        explanation=explanation,
+        replay=replay_command(paths[0], asked, system.name),
+        replay_seed="" if seed is None else replay_command(seed, asked, system.name),
+        shrink=shrink_command(paths[1], asked, system.name),
+        takes=examined.takes,
+        notes=examined.notes,
+        repeated=examined.repeated or repeats(system),
         known=known,
     )
 
 
-def shrink_scenario(
-    family: Family, scenario: Scenario, signature: Signature, limit_seconds: float = LIMIT_SECONDS
-) -> ShrinkResult:
-    """Return the smallest scenario that fails with the signature; the given one if it does not fail so."""
-    fails = _failing(family, signature)
-    if limit_seconds and fails(scenario) != signature:
-        limit_seconds = 0.0
-    return shrink(
-        scenario,
-        fails,
-        signature,
-        limit_seconds,
-        lambda candidate: record_preemptions(family, candidate),
-    )
-
-
-def what_it_takes(family: Family, scenario: Scenario, signature: Signature) -> Takes:
-    """Return which decisions of a scenario matter to its failing with the signature."""
-    return weigh(scenario, signature, _failing(family, signature))
-
-
-def _failing(family: Family, signature: Signature) -> Fails:
-    """Return what runs a scenario and says how it fails, as far as a failure of the signature can be seen."""
-
-    def fails(candidate: Scenario) -> Signature | None:
-        try:
-            trial = try_scenario(
-                family, candidate, twice=_twice(signature), continued=signature[0] in CONTINUATIONS
-            )
-            return trial.verdict.signature
-        except FamilyError:
-            # The family cannot take so small an input: that is not the failure that was found.
-            return None
-
-    return fails
+def _sentence_of(outcome: Outcome) -> str:
+    """Return what was wrong in a run of which nothing but its outcome is left."""
+    broken, anomaly, where, witness = outcome.violations[0]
+    return sentence_of(Violation(broken, anomaly, where, msgspec.json.decode(witness)))
 
 
 def failure_paths(folder: Path, family: str, signature: Signature) -> tuple[Path, Path]:
@@ -215,8 +203,3 @@ def write_scenario(scenario: Scenario, path: Path) -> None:
         path.write_text(to_json(scenario, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         raise OutputUnwritable(f"{path}: cannot be written: {error.strerror or error}") from None
-
-
-def _twice(signature: Signature) -> bool:
-    """Only a second run shows that a scenario is not deterministic."""
-    return signature[0] == DETERMINISM

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import typer
 
@@ -27,6 +27,17 @@ RunSystem: TypeAlias = Annotated[
 ]
 Workers: TypeAlias = Annotated[
     int | None, typer.Option("-n", "--workers", min=1, help="Processes; as many as processors if not given.")
+]
+SHRINK_SECONDS: Final = "5 simulated, 120 where runs are real"
+ShrinkTime: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--shrink-time",
+        min=0,
+        metavar="SECONDS",
+        help="For how long each failure is shrunk; the run under way is finished.",
+        show_default=SHRINK_SECONDS,
+    ),
 ]
 Junit: TypeAlias = Annotated[
     Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML as well.", show_default=False)

@@ -45,6 +45,8 @@ class Plan:
     system: str
     workers: int | None
     """None: as many as processors."""
+    shrink_time: float | None
+    """For how many seconds each failure is shrunk; None: as long as is usual on the system."""
     out: Path
     junit: Path | None
     """The file of a JUnit report; None: none is written."""
@@ -64,6 +66,7 @@ def plan(
     seed: int | None = None,
     system: str | None = None,
     workers: int | None = None,
+    shrink_time: float | None = None,
     out: Path | None = None,
     junit: Path | None = None,
     as_json: bool = False,
@@ -84,6 +87,7 @@ def plan(
         seed=_first(seed, settings.seed, SEED),
         system=on_trial,
         workers=workers if workers is not None else settings.workers,
+        shrink_time=shrink_time,
         out=out or (settings.out or OUT) / folder,
         junit=junit,
         known=settings.known,

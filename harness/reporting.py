@@ -25,6 +25,7 @@ from harness.checkers.coverage import CAMPAIGN, POINT_NEVER_PASSED, check_covera
 from harness.checkers.determinism import PROPERTY as DETERMINISM
 from harness.errors import line_of
 from harness.explanation.decisions import Takes
+from harness.explanation.outside import recovery_text
 from harness.explanation.wording import columns_of, fault_text, operation_text
 from harness.failures import FailureCase
 from harness.known import KnownSignature, find_known
@@ -247,6 +248,7 @@ def failure_of(case: FailureCase) -> Failure:
         for offset, (timestamp, value) in enumerate(split_records)
     )
     first, second = case.signature
+    recoveries = case.history.statistics.recoveries if case.repeated else ()
     shown = case.verdict.failed_properties()
     return Failure(
         family=scenario.family,
@@ -275,9 +277,11 @@ def failure_of(case: FailureCase) -> Failure:
         takes="" if case.takes is None else case.takes.sentence,
         decisions=() if case.takes is None else _decisions(case.takes),
         columns=columns_of(case.family.row_schema),
-        rows=row_differences(case.expected_rows, case.actual_rows),
+        rows=row_differences(case.expected_rows, case.actual_rows) if case.repeated else (),
         first_divergence=explanation.first_divergence,
         story=tuple(explanation.story),
+        recoveries=tuple(map(recovery_text, recoveries)),
+        notes=case.notes,
         also=tuple(name for name in shown if name != first),
         trace=trace_of(case.history),
     )

@@ -177,6 +177,10 @@ class Failure(Value, frozen=True, kw_only=True):
     rows: tuple[RowDifference, ...] = ()
     first_divergence: str = ""
     story: tuple[str, ...] = ()
+    recoveries: tuple[str, ...] = ()
+    """How the job came back from each death, in seconds; only where time is real."""
+    notes: tuple[str, ...] = ()
+    """What is to be known of how this was found out, and what it cannot tell."""
     also: tuple[str, ...] = ()
     """Further properties that the same scenario violates."""
     trace: Trace | None = None

@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harness.errors import FAILED, INTERRUPTED, NOTHING_RAN, PASSED
+from harness.examination import repeats
 from harness.failures import FailureCase, failure_cases
 from harness.plan import Plan, why_left_out
 from harness.reporting import make_way, report_of, write_report
@@ -68,7 +69,7 @@ def run_command(plan: Plan) -> int:
             result, mistake = stopped.result, stopped
             if not result.tally.scenarios:
                 raise
-        cases = failure_cases(result, plan.out, bar.describe, plan.known)
+        cases = failure_cases(result, plan.out, bar.describe, plan.known, limit_seconds=plan.shrink_time)
         bar.describe("writing the report")
         report = report_of(result, cases, plan.command, mistake, plan.known)
         page = write_report(report, plan.out, plan.junit)
@@ -115,7 +116,7 @@ def summary_lines(
 ) -> Iterator[str]:
     """Yield the summary for people."""
     for case in cases:
-        yield from failure_lines(case)
+        yield from failure_lines(case, real=not repeats(result.system))
     yield from report.problems
     if report.coverage is not None and report.coverage.required:
         yield from (f"never fired: {pair}" for pair in never_fired(report))
@@ -148,8 +149,11 @@ def _outcome_text(failed: int, known: int) -> str:
     return f"{failed:,} FAILED" + (f", {known:,} of them known" if known else "")
 
 
-def failure_lines(case: FailureCase) -> Iterator[str]:
-    """Yield a failure and the commands that replay it."""
+def shrunk_text(case: FailureCase, real: bool) -> str:
+    """Return what shrinking made of a failure; of ``real`` runs, which are dear, how many there were too."""
+    spent = f" by {counted(case.shrunk.runs, 'run')} in {duration(case.shrunk.seconds)}" if real else ""
+    if real and not case.repeated:
+        return f"not seen again{spent}"
     before, after = case.shrunk.before, case.shrunk.after
     sizes = [
         f"{counted(small, name)} of {large:,}" if small != large else counted(small, name)
@@ -158,11 +162,17 @@ def failure_lines(case: FailureCase) -> Iterator[str]:
             (after.faults, before.faults, "fault"),
             (after.schedule, before.schedule, "choice"),
         )
+        if large or not real
     ]
+    return f"shrunk to {listing(sizes)}{spent}"
+
+
+def failure_lines(case: FailureCase, real: bool = False) -> Iterator[str]:
+    """Yield a failure and the commands that replay it; ``real``: on a system whose runs do not repeat."""
     known = case.known
     yield (
         f"{'known' if known else 'FAILED'} {case.scenario.family}: {', '.join(case.signature)},"
-        f" in {counted(case.count, 'scenario')}; shrunk to {listing(sizes)}"
+        f" in {counted(case.count, 'scenario')}; {shrunk_text(case, real)}"
     )
     if known and (about := known.about()):
         yield f"  {about}"

@@ -1,4 +1,4 @@
-"""`onceproof replay`, `shrink` and `explain`: one scenario, from a seed or from its JSON.
+"""`onceproof replay` and `shrink`: one scenario, from a seed or from its JSON.
 
 The rules this module lives by:
 
@@ -20,16 +20,16 @@ import msgspec
 
 from harness.checkers import Violation
 from harness.errors import FAILED, PASSED, UsageError
+from harness.examination import Examined, examine, limit_of, repeats
 from harness.explanation import wording
-from harness.explanation.decisions import takes_lines
-from harness.explanation.explanation import explain
 from harness.explanation.narrative import tell
-from harness.failures import shrink_scenario, what_it_takes, write_scenario
+from harness.failures import write_scenario
 from harness.family import Family, FamilyError, family_names, load_family
 from harness.running.outcome import Outcome, outcome_of
 from harness.scenario import Scenario, read_scenario
-from harness.systems.protocol import Capability, find_system, let_go
+from harness.systems.protocol import Capability, System, find_system, let_go
 from harness.trial import check_family, scenario_of, try_scenario
+from reports.text import counted
 
 
 def scenario_and_family(subject: str, family: str | None) -> tuple[Scenario, Family]:
@@ -125,55 +125,37 @@ def verdict_document(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def shrink_command(subject: str, family: str | None, out: Path | None, limit: float) -> int:
+def shrink_command(
+    subject: str, family: str | None, system: str, out: Path | None, limit_seconds: float | None
+) -> int:
     """Shrink a failing scenario into a file of its own, and return the exit code."""
     scenario, loaded = scenario_and_family(subject, family)
-    signature = try_scenario(loaded, scenario).verdict.signature
-    if signature is None:
-        print(f"{wording.scenario_text(scenario)} passes: there is nothing to shrink", file=sys.stderr)
+    on_trial = find_system(system)
+    limit = limit_of(on_trial) if limit_seconds is None else limit_seconds
+    with let_go(on_trial):
+        examined = examine(on_trial, loaded, scenario, None, limit)
+    if not examined.repeated or examined.trial is None:
+        print(f"{passes_text(scenario, examined, on_trial)}: there is nothing to shrink", file=sys.stderr)
         return PASSED
-    result = shrink_scenario(loaded, scenario, signature, limit)
+    result = examined.shrunk
     path = out or _beside(subject)
     write_scenario(result.scenario, path)
     before, after = result.before, result.after
+    signature = examined.trial.verdict.signature or ()
     print(f"{', '.join(signature)}: {result.runs:,} runs in {result.seconds:.1f} s")
     for name in ("records", "faults", "schedule"):
         print(f"  {name:<9} {getattr(before, name):>6} -> {getattr(after, name)}")
-    print(wording.replay_command(path, family or scenario.family))
+    print(wording.replay_command(path, family or scenario.family, system))
     return FAILED
 
 
-def explain_command(subject: str, family: str | None) -> int:
-    """Tell why a scenario fails, and return the exit code."""
-    scenario, loaded = scenario_and_family(subject, family)
-    trial = try_scenario(loaded, scenario, trace=True)
-    explanation = explain(scenario, trial.history, trial.history.trace, trial.verdict)
-    signature = trial.verdict.signature
-    print(wording.scenario_text(scenario))
-    if signature is None:
-        print(explanation.sentence)
-    else:
-        print(f"FAILED {', '.join(signature)}: {explanation.sentence}")
-        for title, text in (
-            ("cause", explanation.cause),
-            ("first divergence", explanation.first_divergence),
-        ):
-            if text:
-                print(f"{title}: {text}")
-        print("\nwhat it takes")
-        takes = what_it_takes(loaded, scenario, signature)
-        for line in takes_lines(takes):
-            print(f"  {line}")
-        if not takes.is_minimal:
-            command = wording.shrink_command(_subject(subject), family or scenario.family)
-            print(f"  {command} leaves out what it can")
-    print("\nwhat happened")
-    for line in explanation.story:
-        print(f"  {line}")
-    return PASSED if trial.verdict.passed else FAILED
+def passes_text(scenario: Scenario, examined: Examined, system: System) -> str:
+    """Return that a scenario passes, and in how many runs it has where another run may tell otherwise."""
+    text = f"{wording.scenario_text(scenario)} passes"
+    return text if repeats(system) else f"{text} on {system.name} in {counted(examined.shrunk.runs, 'run')}"
 
 
-def _subject(subject: str) -> int | Path:
+def subject_of(subject: str) -> int | Path:
     """Return a subject as commands are made of it."""
     return int(subject) if subject.isdecimal() and not Path(subject).exists() else Path(subject)
 

@@ -176,20 +176,21 @@ def scenario_text(scenario: Scenario) -> str:
 
 def replay_command(subject: int | Path, family: str, system: str = SIMULATED) -> str:
     """The command that replays a seed or a scenario's file; ``family`` is a name or a path."""
-    command = _command("replay", str(subject), family, always=isinstance(subject, int))
-    return command if system == SIMULATED else f"{command} --system {system}"
+    return _command("replay", subject, family, system)
 
 
-def shrink_command(subject: int | Path, family: str) -> str:
+def shrink_command(subject: int | Path, family: str, system: str = SIMULATED) -> str:
     """The command that shrinks a seed or a scenario's file."""
-    return _command("shrink", str(subject), family, always=isinstance(subject, int))
+    return _command("shrink", subject, family, system)
 
 
-def _command(name: str, subject: str, family: str, always: bool) -> str:
+def _command(name: str, subject: int | Path, family: str, system: str) -> str:
+    words = ["onceproof", name, str(subject)]
     # A file names its family; only one that is not built in has to be told where it is.
-    words = ["onceproof", name, subject]
-    if always or family not in family_names():
+    if isinstance(subject, int) or family not in family_names():
         words += ["--family", family]
+    if system != SIMULATED:
+        words += ["--system", system]
     return shlex.join(words)
 
 

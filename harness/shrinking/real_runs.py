@@ -1,159 +1,236 @@
-"""Shrinking where each run is a real one: ``python -m harness.systems.structured_shrinking FILE.json``.
+"""Shrinking where each run is a real one: processes that start, work, are killed and come back.
 
 The rules this module lives by:
 
 - A run takes seconds, and does not repeat step by step, so there is no time for hundreds of them: what
-  shrinks most is tried first, and a limit of runs ends it. A smaller one counts if it fails with the same
-  signature in one run, so the smallest has failed; where a race decides, fewer are found.
-- The scenario is shrunk as it is run, with its faults at their places in a query. A death of the driver is
-  dearer than one of the query, and is made one where that fails as well.
-- What is left is explained from the history of its own run.
+  shrinks most is tried first, and a limit of time and of runs ends it. A smaller one counts if it fails with
+  the same signature in one run, so the smallest has failed; where a race decides, fewer are found.
+- What was found may pass when it is run again. It is tried a few times, and what does not fail again is not
+  shrunk: whatever came of that would be another failure.
+- The scenario is shrunk as it is run, with its faults where the system has them strike. A death of a whole
+  process is dearer than one of a task, and is made one where that fails as well.
+- Who interrupts it has waited long enough: what has been reached is the result.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Final
+from itertools import cycle
+from time import perf_counter
+from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
+from engine.protocol_points import COORDINATOR
 from harness.checkers import Signature
-from harness.explanation import wording
-from harness.explanation.explanation import explain
-from harness.family import Family, load_family
-from harness.scenario import FaultKind, Scenario, Schedule, read_scenario, to_json
-from harness.systems.protocol import applicable
-from harness.systems.structured_points import CAPABILITIES, MISSING, prepared
-from harness.systems.structured_streaming import NAME, StructuredStreamingSystem
-from harness.trial import Trial, try_scenario
+from harness.family import FamilyError
+from harness.scenario import LATE_FAULTS, VALID, Fault, FaultKind, Scenario, Schedule, to_json
+from harness.systems.protocol import System, applicable, can_strike
+from harness.systems.spec import STEPS_PER_RECORD
+from harness.trial import Trial, as_run
 
-MOST_RUNS: Final = 24
+TryOne: TypeAlias = Callable[[Scenario], Trial]
+"""Runs a scenario on the system and judges it."""
+
+LIMIT_SECONDS: Final = 120.0
+MOST_RUNS: Final = 40
+MOST_TRIES: Final = 3
+"""How often a scenario is run that is known to have failed, until it does again."""
 CHEAPER: Final[dict[FaultKind, FaultKind]] = {"kill_process": "kill_task", "kill_all": "kill_task"}
 
 
-@dataclass(frozen=True, slots=True)
-class Shrunk:
-    """The smallest scenario that was found."""
+class LimitReached(Exception):
+    """There is no time, or no run, for another one."""
 
+
+@dataclass(frozen=True, slots=True)
+class RealShrink:
+    """The smallest scenario that was found, and its run."""
+
+    before: Scenario
+    """The given one, as it is run."""
     scenario: Scenario
-    trial: Trial
-    """Its run."""
-    signature: Signature
-    runs: int
+    trial: Trial | None
+    """Of the smallest scenario; where none failed, the last one; None: there was none."""
+    signature: Signature | None
+    """How it fails; None: it did not fail again."""
+    is_finished: bool
+    """Nothing that is smaller was left to be tried."""
+
+
+class RealRuns:
+    """Runs scenarios within a limit, counts them, and knows what came of each."""
+
+    def __init__(
+        self,
+        try_one: TryOne,
+        limit_seconds: float = LIMIT_SECONDS,
+        most_runs: int = MOST_RUNS,
+        progress: Callable[[int], None] = lambda runs: None,
+    ) -> None:
+        """``progress`` is told the number of each run before it begins."""
+        self.runs = 0
+        self.was_interrupted = False
+        self._try_one = try_one
+        self._started = perf_counter()
+        self._limit_seconds = limit_seconds
+        self._most_runs = most_runs
+        self._progress = progress
+        self._trials: dict[str, Trial | None] = {}
+
+    @property
+    def seconds(self) -> float:
+        """How long it has taken so far."""
+        return perf_counter() - self._started
+
+    def run(self, scenario: Scenario) -> Trial:
+        """Run a scenario. Raises LimitReached; the first run is made whatever the limit."""
+        is_over = self.runs >= self._most_runs or self.seconds >= self._limit_seconds
+        if self.was_interrupted or (self.runs and is_over):
+            raise LimitReached
+        self.runs += 1
+        self._progress(self.runs)
+        try:
+            trial = self._try_one(scenario)
+        except KeyboardInterrupt:
+            self.was_interrupted = True
+            raise LimitReached from None
+        self._trials[to_json(scenario)] = trial
+        return trial
+
+    def trial(self, scenario: Scenario) -> Trial | None:
+        """Return what came of a scenario, run at most once; None where its family cannot take it."""
+        key = to_json(scenario)
+        if key not in self._trials:
+            try:
+                self.run(scenario)
+            except FamilyError:
+                self._trials[key] = None
+        return self._trials[key]
+
+    def fails(self, scenario: Scenario) -> Signature | None:
+        """Return how a scenario fails, if it does. Raises LimitReached."""
+        trial = self.trial(scenario)
+        return None if trial is None else trial.verdict.signature
 
 
 def shrink(
-    scenario: Scenario, try_one: Callable[[Scenario], Trial], most_runs: int = MOST_RUNS
-) -> Shrunk | None:
-    """Return the smallest scenario found that fails as the given one does; None where that does not fail."""
-    smallest = _as_run(scenario)
-    trial = try_one(smallest)
-    signature = trial.verdict.signature
-    if signature is None:
-        return None
-    runs, refused = 1, set[str]()
-    while runs < most_runs:
-        candidate = next((each for each in smaller(smallest) if to_json(each) not in refused), None)
-        if candidate is None:
-            break
-        runs += 1
-        tried = try_one(candidate)
-        if tried.verdict.signature == signature:
-            smallest, trial = candidate, tried
-        else:
-            refused.add(to_json(candidate))
-    return Shrunk(smallest, trial, signature, runs)
+    scenario: Scenario, runs: RealRuns, system: System, signature: Signature | None = None
+) -> RealShrink:
+    """Return the smallest scenario found that fails with a signature; any will do where none is given."""
+    before = smallest = without_schedule(scenario, system)
+    trial, signature = _failed_again(before, runs, signature)
+    if trial is None or signature is None:
+        return RealShrink(before, before, trial, None, is_finished=True)
+    refused = {to_json(smallest)}
+    passed_by = 0
+    try:
+        for phase in cycle(PHASES):
+            passed_by += 1
+            while candidates := [each for each in phase(smallest, system) if to_json(each) not in refused]:
+                refused.add(to_json(candidates[0]))
+                tried = runs.trial(candidates[0])
+                if tried is not None and tried.verdict.signature == signature:
+                    smallest, trial, passed_by = candidates[0], tried, 0
+            if passed_by >= len(PHASES):
+                break
+    except LimitReached:
+        return RealShrink(before, smallest, trial, signature, is_finished=False)
+    return RealShrink(before, smallest, trial, signature, is_finished=True)
 
 
-def _as_run(scenario: Scenario) -> Scenario:
-    """Return a scenario with nothing in it that has no meaning here."""
-    there = prepared(scenario)
-    faults, _ = applicable(there.faults, CAPABILITIES, MISSING)
+def _failed_again(
+    scenario: Scenario, runs: RealRuns, wanted: Signature | None
+) -> tuple[Trial | None, Signature | None]:
+    """Return the run in which a scenario failed as it is wanted to, and how; else the last one, and None."""
+    trial = None
+    try:
+        for _ in range(MOST_TRIES):
+            trial = runs.run(scenario)
+            found = trial.verdict.signature
+            if found is not None and wanted in (None, found):
+                return trial, found
+    except LimitReached:
+        pass
+    return trial, None
+
+
+def without_schedule(scenario: Scenario, system: System) -> Scenario:
+    """Return a scenario as a system runs it, with nothing in it that has no meaning there."""
+    there = as_run(system, scenario)
+    faults, _ = applicable(there.faults, system.capabilities, system.missing)
     return replace(there, seed=None, faults=faults, schedule=Schedule())
 
 
-def smaller(scenario: Scenario) -> Iterator[Scenario]:
-    """Yield scenarios that are somewhat smaller, those first that are smaller by most."""
+def fewer_faults(scenario: Scenario, system: System) -> Iterator[Scenario]:
+    """Yield a scenario without faults, with cheaper and with plainer ones, and without each of them."""
     faults = scenario.faults
-    cheap = tuple([replace(fault, kind=CHEAPER.get(fault.kind, fault.kind)) for fault in faults])
-    if cheap != faults:
-        yield _prepared(scenario, faults=cheap)
+    for changed in ((), tuple([_cheaper(fault, system) for fault in faults]), tuple(map(_plainer, faults))):
+        if changed != faults:
+            yield _as_run(system, scenario, faults=changed)
     for place in range(len(faults)):
         if len(faults) > 1:
-            yield _prepared(scenario, faults=faults[:place] + faults[place + 1 :])
-    if scenario.parallelism > 1 or scenario.source_parallelism > 1:
-        yield _prepared(scenario, parallelism=1, source_parallelism=0)
-    for split in scenario.records:
-        if len(scenario.records) > 1:
-            yield _prepared(
-                scenario, records={name: each for name, each in scenario.records.items() if name != split}
-            )
-    cut = max(map(len, scenario.records.values()))
+            yield _as_run(system, scenario, faults=faults[:place] + faults[place + 1 :])
+
+
+def fewer_subtasks(scenario: Scenario, system: System) -> Iterator[Scenario]:
+    """Yield a scenario of one subtask of each task."""
+    if max(scenario.parallelisms()) > 1:
+        yield _as_run(system, scenario, parallelism=1, source_parallelism=0, sink_parallelism=0)
+
+
+def _cheaper(fault: Fault, system: System) -> Fault:
+    """Return a fault that costs less, if it can strike at the same point."""
+    kind = CHEAPER.get(fault.kind, fault.kind)
+    strikes = fault.point in VALID[kind] and can_strike(system, kind, fault.point)
+    # A means belongs to a kind, and another one may not have it; the coordinator is no task.
+    return replace(fault, kind=kind) if strikes and not fault.means and fault.task != COORDINATOR else fault
+
+
+def _plainer(fault: Fault) -> Fault:
+    """Return a fault that strikes at its point, in the plain way, and leaves the parallelism as it is."""
+    delay = fault.delay if fault.kind in LATE_FAULTS else 0
+    return replace(fault, means="", delay=delay, after=0, rescale_to=0)
+
+
+def fewer_records(scenario: Scenario, system: System) -> Iterator[Scenario]:
+    """Yield scenarios without whole splits, without the later halves of all, without ever fewer in a row."""
+    splits = scenario.records
+    if len(splits) > 1:
+        for split in splits:
+            yield _with_records(scenario, system, {split: splits[split]})
+        for split in splits:
+            others = {name: records for name, records in splits.items() if name != split}
+            yield _with_records(scenario, system, others)
+    cut = max(map(len, splits.values()), default=0)
+    if cut > 1:
+        halves = {name: records[: -(-len(records) // 2)] for name, records in splits.items()}
+        yield _with_records(scenario, system, halves)
     while cut > 1:
         cut = -(-cut // 2)
-        yield from _with_shorter_splits(scenario, cut)
+        for split, records in splits.items():
+            if len(records) > cut:
+                for begin in range(0, len(records), cut):
+                    rest = records[:begin] + records[begin + cut :]
+                    yield _with_records(scenario, system, {**splits, split: rest})
 
 
-def _with_shorter_splits(scenario: Scenario, cut: int) -> Iterator[Scenario]:
-    """Leave out so many records in a row of a split that has more."""
-    for split, records in scenario.records.items():
-        if len(records) > cut:
-            for begin in range(0, len(records), cut):
-                shorter = {**scenario.records, split: records[:begin] + records[begin + cut :]}
-                yield _prepared(scenario, records=shorter)
+def _with_records(scenario: Scenario, system: System, records: Mapping[str, Sequence[Any]]) -> Scenario:
+    """Return a scenario with other records; what waits for many of them waits for its share of these."""
+    before, after = scenario.record_count(), sum(map(len, records.values()))
+
+    def share(count: int, least: int) -> int:
+        return max(least, -(-count * after // max(1, before)))
+
+    faults = [replace(fault, occurrence=share(fault.occurrence, 1)) for fault in scenario.faults]
+    interval = share(scenario.checkpoint_interval_ms, STEPS_PER_RECORD)
+    return _as_run(system, scenario, records=records, checkpoint_interval_ms=interval, faults=tuple(faults))
 
 
-def _prepared(scenario: Scenario, **changes: object) -> Scenario:
-    return prepared(replace(scenario, **changes))
+def _as_run(system: System, scenario: Scenario, **changes: object) -> Scenario:
+    return as_run(system, replace(scenario, **changes))
 
 
-def lines_of(shrunk: Shrunk, before: Scenario) -> Iterator[str]:
-    """Yield what can be said of a failure that was shrunk."""
-    scenario, trial = shrunk.scenario, shrunk.trial
-    yield f"{', '.join(shrunk.signature)}: {shrunk.runs:,} runs"
-    yield f"  records {before.record_count()} -> {scenario.record_count()}"
-    yield f"  faults  {len(before.faults)} -> {len(scenario.faults)}"
-    for fault in scenario.faults:
-        yield f"  {wording.fault_text(fault)}"
-    explanation = explain(scenario, trial.history, trial.history.trace, trial.verdict)
-    yield explanation.sentence
-    if explanation.cause:
-        yield f"cause: {explanation.cause}"
-    yield "what happened"
-    yield from (f"  {line}" for line in explanation.story)
-
-
-def main(arguments: list[str]) -> int:
-    """Shrink a scenario that failed, write it beside the one that was found, and explain it."""
-    parser = argparse.ArgumentParser(prog="structured_shrinking", description=main.__doc__)
-    parser.add_argument("file", type=Path, help="the scenario, as a run has kept it")
-    parser.add_argument("--family", help="the family, where it is not built in")
-    parser.add_argument("--runs", type=int, default=MOST_RUNS, help="how many runs it may take")
-    given = parser.parse_args(arguments)
-    scenario = read_scenario(given.file)
-    asked = given.family or scenario.family
-    family: Family = load_family(asked)
-    with closing(StructuredStreamingSystem()) as system:
-
-        def try_one(candidate: Scenario) -> Trial:
-            return try_scenario(family, candidate, system=system)
-
-        shrunk = shrink(scenario, try_one, given.runs)
-    if shrunk is None:
-        print(f"{given.file}: it has not failed again: there is nothing to shrink", file=sys.stderr)
-        return 0
-    path = given.file.with_name(f"{given.file.name.removesuffix('.json')}.shrunk.json")
-    path.write_text(to_json(shrunk.scenario, indent=2) + "\n", encoding="utf-8")
-    for line in lines_of(shrunk, scenario):
-        print(line)
-    print(wording.replay_command(path, asked, NAME))
-    return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+PHASES: Final = (fewer_faults, fewer_subtasks, fewer_records)
+"""What is tried, in turn, until none of it makes a scenario smaller."""

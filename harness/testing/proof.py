@@ -21,8 +21,9 @@ from typing import Final
 
 from harness.checkers import CONTINUATIONS, Signature
 from harness.checkers.determinism import PROPERTY as DETERMINISM
+from harness.examination import shrink_scenario
 from harness.explanation.explanation import Explanation, explain
-from harness.failures import failure_paths, shrink_scenario, write_scenario
+from harness.failures import failure_paths, write_scenario
 from harness.family import Family, FamilyError
 from harness.history import History
 from harness.known import KnownSignature, find_known

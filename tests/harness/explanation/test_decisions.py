@@ -7,8 +7,8 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from harness.checkers import Signature
+from harness.examination import shrink_scenario, what_it_takes
 from harness.explanation.decisions import decisions_of, takes_lines, weigh
-from harness.failures import shrink_scenario, what_it_takes
 from harness.family import load_family
 from harness.mutants import find_mutant
 from harness.scenario import Fault, Scenario, Schedule, check

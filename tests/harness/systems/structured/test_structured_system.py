@@ -14,10 +14,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from harness.explanation.explanation import explain
+from harness.explanation.outside import recovery_text, seen_from_outside
 from harness.family import FamilyError, load_family
 from harness.history import ATTEMPT_STARTED, JOB_FINISHED, ROWS_WRITTEN, TRANSACTION_VISIBLE
 from harness.scenario import Fault
-from harness.systems.structured_shrinking import lines_of, shrink
+from harness.shrinking.real_runs import RealRuns, shrink
 from harness.systems.structured_streaming import StructuredStreamingSystem
 from harness.trial import scenario_of, try_scenario
 
@@ -141,15 +143,25 @@ def test_the_query_of_the_readme_survives_what_its_careless_twin_does_not(
     survived(system, str(payments), 3, *faults)
     family = load_family(str(careless_payments))
     scenario = with_faults(family, 3, *faults)
-    shrunk = shrink(scenario, lambda each: try_scenario(family, each, system=system), most_runs=3)
-    assert shrunk is not None
+    runs = RealRuns(lambda each: try_scenario(family, each, system=system), most_runs=5)
+    shrunk = shrink(scenario, runs, system)
     assert shrunk.signature == shrunk.trial.verdict.signature == ("exactly_once", "duplicated")
-    assert shrunk.runs == 3
+    assert runs.runs == 5
     assert shrunk.scenario.faults == faults[1:]
     assert 0 < shrunk.scenario.record_count() < scenario.record_count()
-    told = "\n".join(lines_of(shrunk, scenario))
-    assert "is there twice instead of once, by batch-0" in told
-    assert "sink was killed at the point committed" in told
+    history = shrunk.trial.history
+    explanation = explain(shrunk.scenario, history, None, shrunk.trial.verdict)
+    assert "is there twice instead of once, by batch-0" in explanation.sentence
+    assert "sink was killed at the point committed" in explanation.cause
+    trace = seen_from_outside(history)
+    assert trace["lanes"] == ["job", "sink", "query", "output"]
+    [kill] = trace["kills"]
+    assert kill["lanes"] == ["sink"]
+    shown = [mark["step"] for mark in trace["marks"] if mark["label"] == "batch-0"]
+    assert shown[0] < kill["step"] < shown[1]
+    [recovery] = map(recovery_text, history.statistics.recoveries)
+    assert "went on from checkpoint 1" in recovery
+    assert "new rows after" in recovery
 
 
 def test_transform_with_state_survives_the_death_of_the_driver_before_spark_knows_of_the_commit(system):

@@ -1,0 +1,179 @@
+"""Shrinking by few runs, each of which takes seconds and repeats no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from harness.checkers import Violation
+from harness.family import FamilyError, load_family
+from harness.history import History
+from harness.scenario import Fault, Scenario, Schedule, check
+from harness.shrinking.real_runs import MOST_RUNS, MOST_TRIES, RealRuns, shrink
+from harness.systems.protocol import System, find_system
+from harness.systems.structured_points import prepared
+from harness.trial import Trial, scenario_of
+from harness.verdict import Verdict
+
+SIGNATURE = ("exactly_once", "duplicated")
+PASSED = Verdict(())
+FAILED = Verdict((Violation(*SIGNATURE, "the end of the run"),))
+
+
+@pytest.fixture(scope="module")
+def system() -> System:
+    return find_system("structured_streaming")
+
+
+def scenario_with(*faults: Fault) -> Scenario:
+    drawn = scenario_of(load_family("word_count"), 6)
+    return msgspec.structs.replace(drawn, faults=faults, mode=msgspec.UNSET)
+
+
+def counting(fails: Callable[[Scenario], bool], **limits: Any) -> tuple[RealRuns, list[Scenario]]:
+    """Runs of scenarios that fail as it is told, and a list of all that were run."""
+    made: list[Scenario] = []
+
+    def try_one(scenario: Scenario) -> Trial:
+        check(scenario)
+        made.append(scenario)
+        return Trial(History(), FAILED if fails(scenario) else PASSED, scenario)
+
+    return RealRuns(try_one, **limits), made
+
+
+def has_fatal_fault(scenario: Scenario) -> bool:
+    return any((fault.kind, fault.point) == ("kill_task", "committed") for fault in scenario.faults)
+
+
+FATAL = Fault("kill_task", "committed")
+
+
+def test_one_record_and_one_fault_are_left_where_these_are_enough(system: System) -> None:
+    faults = (
+        Fault("lose_message", "notified"),
+        Fault("kill_all", "committing", occurrence=2),
+        Fault("kill_process", "completed", checkpoint=1, rescale_to=2),
+    )
+    runs, made = counting(lambda scenario: any(fault.point == "committed" for fault in scenario.faults))
+    shrunk = shrink(scenario_with(*faults), runs, system)
+    assert shrunk.signature == SIGNATURE
+    assert shrunk.is_finished
+    assert runs.runs == len(made) < MOST_RUNS
+    # What cannot strike is no part of it; the death of the driver is dearer than that of the query.
+    assert [fault.kind for fault in shrunk.before.faults] == ["kill_all", "kill_process"]
+    assert shrunk.scenario.faults == (Fault("kill_task", "committed", checkpoint=1),)
+    assert shrunk.scenario.record_count() <= 1
+    assert shrunk.scenario.seed is None
+    assert shrunk.scenario.schedule == Schedule()
+    assert prepared(shrunk.scenario) == shrunk.scenario
+    assert shrunk.trial is not None
+    assert shrunk.trial.scenario == shrunk.scenario
+
+
+def test_the_record_that_matters_is_kept(system: System) -> None:
+    [wanted] = [value for _, value in scenario_with().records["words-2"][:1]]
+
+    def fails(scenario: Scenario) -> bool:
+        words = [value for records in scenario.records.values() for _, value in records]
+        return wanted in words and has_fatal_fault(scenario)
+
+    runs, _ = counting(fails, most_runs=100)
+    shrunk = shrink(scenario_with(FATAL), runs, system)
+    left = shrunk.scenario.records.values()
+    assert [value for records in left for _, value in records] == [wanted]
+
+
+def test_a_fault_that_waits_for_many_records_waits_for_few_where_few_are_left() -> None:
+    late = Fault("kill_all", "element", occurrence=12)
+
+    def fails(scenario: Scenario) -> bool:
+        return any(fault.occurrence <= scenario.record_count() for fault in scenario.faults)
+
+    runs, _ = counting(fails)
+    shrunk = shrink(scenario_with(late), runs, find_system("local"))
+    assert shrunk.scenario.record_count() == 1
+    assert shrunk.scenario.faults == (Fault("kill_task", "element"),)
+
+
+def test_what_fails_without_any_fault_is_shrunk_to_none(system: System) -> None:
+    runs, _ = counting(lambda scenario: True)
+    shrunk = shrink(scenario_with(FATAL, FATAL), runs, system)
+    assert shrunk.scenario.faults == ()
+
+
+@pytest.mark.parametrize("most_runs", [1, 3])
+def test_the_limit_of_runs_is_kept(system: System, most_runs: int) -> None:
+    runs, made = counting(has_fatal_fault, most_runs=most_runs)
+    shrunk = shrink(scenario_with(FATAL), runs, system)
+    assert shrunk.signature == SIGNATURE
+    assert not shrunk.is_finished
+    assert runs.runs == len(made) == most_runs
+
+
+def test_without_any_time_it_is_run_once_and_left_as_it_is(system: System) -> None:
+    runs, made = counting(has_fatal_fault, limit_seconds=0.0)
+    shrunk = shrink(scenario_with(FATAL), runs, system)
+    assert len(made) == 1
+    assert shrunk.scenario == shrunk.before
+    assert shrunk.signature == SIGNATURE
+
+
+def test_what_does_not_fail_again_is_tried_a_few_times_and_not_shrunk(system: System) -> None:
+    runs, made = counting(lambda scenario: False)
+    shrunk = shrink(scenario_with(FATAL), runs, system, SIGNATURE)
+    assert shrunk.signature is None
+    assert made == [shrunk.before] * MOST_TRIES
+
+
+def test_what_fails_again_in_another_way_is_not_shrunk(system: System) -> None:
+    runs, _ = counting(has_fatal_fault)
+    shrunk = shrink(scenario_with(FATAL), runs, system, ("exactly_once", "lost"))
+    assert shrunk.signature is None
+    assert shrunk.scenario == shrunk.before
+
+
+def test_what_fails_again_at_the_second_try_is_shrunk(system: System) -> None:
+    passes = [True]
+    runs, _ = counting(lambda scenario: has_fatal_fault(scenario) and not (passes and passes.pop()))
+    shrunk = shrink(scenario_with(FATAL), runs, system, SIGNATURE)
+    assert shrunk.signature == SIGNATURE
+    assert shrunk.scenario.record_count() <= 1
+
+
+def test_no_scenario_is_run_twice(system: System) -> None:
+    runs, made = counting(has_fatal_fault)
+    shrunk = shrink(scenario_with(FATAL), runs, system)
+    assert runs.fails(shrunk.scenario) == SIGNATURE
+    assert len(set(map(repr, made))) == len(made) == runs.runs
+
+
+def test_an_input_that_the_family_cannot_take_is_not_the_failure(system: System) -> None:
+    whole = scenario_with(FATAL).record_count()
+
+    def fails(scenario: Scenario) -> bool:
+        if scenario.record_count() < whole:
+            raise FamilyError("words.py:3: too few words")
+        return has_fatal_fault(scenario)
+
+    runs, _ = counting(fails, most_runs=100)
+    shrunk = shrink(scenario_with(FATAL), runs, system)
+    assert shrunk.is_finished
+    assert shrunk.scenario.record_count() == whole
+
+
+def test_an_interrupt_leaves_what_has_been_reached(system: System) -> None:
+    def fails(scenario: Scenario) -> bool:
+        if len(made) == 5:
+            raise KeyboardInterrupt
+        return has_fatal_fault(scenario)
+
+    runs, made = counting(fails)
+    shrunk = shrink(scenario_with(FATAL), runs, system)
+    assert len(made) == 5
+    assert runs.was_interrupted
+    assert shrunk.signature == SIGNATURE
+    assert shrunk.scenario.record_count() < shrunk.before.record_count()
