@@ -39,7 +39,7 @@ def check_continuations(family: Family, scenario: Scenario) -> tuple[Violation, 
     kept = kept_checkpoints(family, scenario)
     for checkpoint, parallelisms in _drawn(scenario, kept):
         found = [*_compared(family, scenario, checkpoint)]
-        for parallelism in parallelisms:
+        for parallelism in () if checkpoint.is_overtaken else parallelisms:
             for backend in _backends(family, scenario, checkpoint):
                 found += _restored(family, scenario, checkpoint, parallelism, backend)
                 if found:

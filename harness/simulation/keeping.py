@@ -22,6 +22,7 @@ import msgspec
 
 from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata
 from engine.elements import MAX_WATERMARK, MIN_WATERMARK
+from engine.messages import SAVEPOINT
 from engine.state.snapshot import decode_task_snapshot
 from engine.state.stored import BROADCAST
 from engine.state.timers import PROCESSING_TIMERS
@@ -62,6 +63,9 @@ class Kept(msgspec.Struct, frozen=True, eq=False):
     """By path of a snapshot, how far event time had come in the task that took it."""
     behind: frozenset[str]
     """Paths of the snapshots whose state has seen event time come further than it is now."""
+    is_overtaken: bool
+    """Whether a later checkpoint was complete and committed before this savepoint was complete: more is
+    visible than it covers, and who goes on from it does that again."""
     now_ms: int
     """Processing time, which does not go back for who is restored."""
 
@@ -78,6 +82,8 @@ class Keeper:
         """By path of a snapshot, how far event time ever came in what it goes back to."""
         self._completed: dict[int, Mapping[str, int]] = {}
         """By id of a checkpoint and operator, how far event time ever came in any of its subtasks."""
+        self._steps: dict[int, int] = {}
+        """By id of a checkpoint, when it was complete."""
         self._restored: dict[str, Mapping[str, int]] = {}
         """By attempt, what is known so of the checkpoint that it was restored from."""
         world.account.keeper = self
@@ -105,18 +111,26 @@ class Keeper:
             for operator in metadata.operators
         }
         transactions = world.external.transactions.values()
+        visible = tuple([event for event in world.history.events if event[1] in SEEN_BY_READERS])
         self.kept.append(
             Kept(
                 metadata,
                 dict(cut),
                 dict(world.storage.files),
                 tuple([copy_of(transaction) for transaction in transactions]),
-                tuple([event for event in world.history.events if event[1] in SEEN_BY_READERS]),
+                visible,
                 dict(self._progress),
                 frozenset(self._behind),
+                metadata.kind == SAVEPOINT and self._is_overtaken(metadata.checkpoint_id, visible),
                 world.clock.now,
             )
         )
+        self._steps[metadata.checkpoint_id] = world.clock.step
+
+    def _is_overtaken(self, savepoint_id: int, visible: Iterable[Event]) -> bool:
+        """Whether a transaction became visible when a later checkpoint was complete already."""
+        steps = [step for checkpoint_id, step in self._steps.items() if checkpoint_id > savepoint_id]
+        return any(steps and kind == TRANSACTION_VISIBLE and step >= min(steps) for step, kind, *_ in visible)
 
     def _furthest_of(self, operator: OperatorMetadata) -> Iterable[int]:
         for subtask in operator.subtasks:

@@ -6,7 +6,7 @@ the scenario has to see it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from engine.task.barriers.aligned import AlignedBarrierHandler
 from engine.task.barriers.events import BarrierEffect, StartCheckpoint
 from engine.task.barriers.tracker import BarrierTracker
 from harness.family import load_family
+from harness.history import Event
 from harness.mutants import Mutant, Reached, find_mutant, mutant, replaced
 from harness.scenario import read_scenario
 from harness.simulation.keeping import Keeper
@@ -88,12 +89,23 @@ def time_before_a_restore_is_forgotten(reached: Reached) -> Iterator[None]:
         yield
 
 
+@mutant(id="overtaken-savepoints-are-asked", breaks="restore_anywhere", summary="a bug of the harness")
+def overtaken_savepoints_are_asked(reached: Reached) -> Iterator[None]:
+    def in_order(self: Keeper, savepoint_id: int, visible: Iterable[Event]) -> bool:
+        reached()
+        return False
+
+    with replaced(Keeper, "_is_overtaken", in_order):
+        yield
+
+
 PLANTED_AGAIN: dict[str, Mutant] = {
     "files_known_over_an_empty_snapshot": empty_snapshots_forget,
     "barriers_take_the_room_of_records": barriers_take_room,
     "counted_triggers_out_of_order": counted_in_any_order,
     "backpressure_of_finished_task": find_mutant("finished-task-keeps-its-queues"),
     "finished_while_aligning": close_forgets_the_channels,
+    "savepoint_overtaken_by_a_committed_checkpoint": overtaken_savepoints_are_asked,
     "restored_behind_the_time_of_its_state": time_before_a_restore_is_forgotten,
 }
 
