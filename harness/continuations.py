@@ -5,6 +5,8 @@ The rules this module lives by:
 - A share of the scenarios pays for it, as their seeds decide, and one checkpoint and one parallelism of each
   are drawn from the seed. A scenario without a seed was shrunk or written by hand, and its replay must show
   all that can be shown: there every checkpoint is restored at every parallelism.
+- A savepoint may be complete only when a later checkpoint is complete and committed, as in Flink. What it
+  lacks is visible then, so nobody may ask that a job which goes on from it should end in each row once.
 - The scenario is run once more for it, since a bulk run keeps nothing of its checkpoints; determinism makes
   that the same run.
 """
