@@ -40,6 +40,8 @@ MOST_RECORDS: Final = 6
 MOST_FAULTS: Final = 2
 MOST_VALUES: Final = 20
 HORIZON: Final = 600
+LONG_DELAY_MS: Final = 200
+"""Before a restart, now and then: state that expires has expired then, without records to pass the time."""
 
 
 def small_scenarios(scenario: Scenario, found: Scenario | None = None) -> Iterator[Scenario]:
@@ -73,6 +75,7 @@ def small_scenarios(scenario: Scenario, found: Scenario | None = None) -> Iterat
             # What is cut by key groups may be cut wrongly in three parts and rightly in two.
             keyed = scenario.parallelism
         interval = chance.choice((10, 15, 20, scenario.checkpoint_interval_ms))
+        delay = LONG_DELAY_MS if chance.chance(0.1) else scenario.restart_delay_ms
         if chance.chance(0.9 if too_many else 0.5):
             material = chance.sample(
                 scenario.faults, MOST_FAULTS if too_many else chance.integer(0, MOST_FAULTS)
@@ -91,6 +94,7 @@ def small_scenarios(scenario: Scenario, found: Scenario | None = None) -> Iterat
             source_parallelism=source,
             sink_parallelism=sink,
             checkpoint_interval_ms=interval,
+            restart_delay_ms=delay,
             faults=faults[:MOST_FAULTS],
             schedule=_schedule(chance, scenario.schedule),
         )
