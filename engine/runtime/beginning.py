@@ -23,6 +23,8 @@ from engine.configuration import CLAIM
 from engine.graph import JobGraph
 from engine.job.deployment import fit_max_parallelism, plan_restores
 from engine.job.layout import layout_of
+from engine.runtime.mounting import MountingStorage, storage_at
+from engine.runtime.places import place, within
 from engine.runtime.recovery import Recovered, files_of, metadata_path, recover
 from engine.runtime.restore_point import (
     RESTORED_FROM,
@@ -35,7 +37,7 @@ from engine.runtime.restore_point import (
 )
 from engine.runtime.result import JobExecutionResult
 from engine.runtime.starting_point import STARTING_POINT, StartingPoint, read_starting_point
-from engine.runtime.storage import CheckpointStorage, LocalCheckpointStorage, MemoryCheckpointStorage
+from engine.runtime.storage import MemoryCheckpointStorage
 from engine.state.files import DamagedFile
 from engine.state.stored import SHARED
 
@@ -44,15 +46,18 @@ Find: TypeAlias = Callable[[StartingPoint], tuple[CheckpointMetadata, tuple[str,
 _logger = logging.getLogger(__name__)
 
 
-def storage_of(graph: JobGraph) -> CheckpointStorage:
-    """Where the job's checkpoints lie: in its folder of the checkpoint directory, or else in memory."""
+def storage_of(graph: JobGraph) -> MountingStorage:
+    """Where the job's checkpoints lie: in its folder of the checkpoint directory, or else in memory.
+
+    Raises StorageError where the directory cannot be used.
+    """
     directory = graph.settings.directory
     if directory is None:
-        return MemoryCheckpointStorage()
-    return LocalCheckpointStorage(f"{directory.removeprefix('file://')}/{graph.job_id}")
+        return MountingStorage(MemoryCheckpointStorage())
+    return MountingStorage(storage_at(within(place(directory), graph.job_id)))
 
 
-def begin(graph: JobGraph, storage: CheckpointStorage) -> Recovered | JobExecutionResult:
+def begin(graph: JobGraph, storage: MountingStorage) -> Recovered | JobExecutionResult:
     """Claim the job for this process; the result of a job that has finished already.
 
     Raises DamagedFile where its latest checkpoint cannot be read, and where it is to begin from a savepoint,
@@ -86,7 +91,7 @@ def begin(graph: JobGraph, storage: CheckpointStorage) -> Recovered | JobExecuti
     return JobExecutionResult(graph.job_id, graph.name, 0, 0, 0, 0, already_finished=True)
 
 
-def _new_beginning(graph: JobGraph, storage: CheckpointStorage) -> StartingPoint | None:
+def _new_beginning(graph: JobGraph, storage: MountingStorage) -> StartingPoint | None:
     """What the job is told to begin from, unless it has done so already."""
     recovery = graph.settings.recovery
     if recovery.path is None:
@@ -98,7 +103,7 @@ def _new_beginning(graph: JobGraph, storage: CheckpointStorage) -> StartingPoint
     metadata = as_users(point.metadata)
     fitted = fit_max_parallelism(graph, metadata)
     plan_restores(fitted, layout_of(fitted), metadata)
-    own = own_checkpoint(point, storage.root) if isinstance(storage, LocalCheckpointStorage) else 0
+    own = own_checkpoint(point, storage.root) if storage.root else 0
     incarnation = int(metadata.attempt.partition(".")[0])
     return StartingPoint(place, metadata.checkpoint_id, recovery.claim_mode, own, incarnation)
 
@@ -126,7 +131,7 @@ def with_starting_point(
     return claimed if len(recovered.checkpoints) < num_retained else replace(recovered, outlived=files)
 
 
-def _found(storage: CheckpointStorage, begun: StartingPoint) -> tuple[CheckpointMetadata, tuple[str, ...]]:
+def _found(storage: MountingStorage, begun: StartingPoint) -> tuple[CheckpointMetadata, tuple[str, ...]]:
     point = read_restore_point(begun.path)
     # One that stays its user's is read as if it lay elsewhere: nothing that the job stores refers to it.
     if begun.own_checkpoint and not begun.spared:
@@ -138,8 +143,6 @@ def _found(storage: CheckpointStorage, begun: StartingPoint) -> tuple[Checkpoint
     return point.mounted, tuple(point.own_files)
 
 
-def located(error: DamagedFile, storage: CheckpointStorage) -> DamagedFile:
+def located(error: DamagedFile, storage: MountingStorage) -> DamagedFile:
     """The same error with the path that a user can look at."""
-    if not isinstance(storage, LocalCheckpointStorage):
-        return error
     return DamagedFile(storage.place_of(error.path), error.what, error.mend)

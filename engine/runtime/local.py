@@ -45,12 +45,12 @@ from engine.messages import NotifyCheckpointAborted, NotifyCheckpointComplete, S
 from engine.protocol_points import COORDINATOR, METADATA_WRITTEN, Probe, no_probe
 from engine.runtime.beginning import begin, located, storage_of
 from engine.runtime.execution import Execution
+from engine.runtime.mounting import MountingStorage
 from engine.runtime.recovery import Recovered
 from engine.runtime.request_folder import RequestFolder
 from engine.runtime.requests import JobRequest, Respond
 from engine.runtime.result import JobExecutionResult
 from engine.runtime.running import FinishedJob, RunningJob
-from engine.runtime.storage import CheckpointStorage
 from engine.state.files import DamagedFile
 from engine.state.snapshot import encode_task_snapshot
 from engine.task.events import (
@@ -107,7 +107,7 @@ class LocalExecution(Execution):
     """One run of a job in this process."""
 
     def __init__(
-        self, graph: JobGraph, storage: CheckpointStorage, recovered: Recovered, probe: Probe = no_probe
+        self, graph: JobGraph, storage: MountingStorage, recovered: Recovered, probe: Probe = no_probe
     ) -> None:
         settings = graph.settings
         super().__init__(

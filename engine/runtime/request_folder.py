@@ -27,8 +27,9 @@ from typing import Final
 
 import msgspec
 
+from engine.runtime.places import scheme_of
 from engine.runtime.requests import JobAnswer, JobRequest, Respond
-from engine.runtime.storage import CheckpointStorage, LocalCheckpointStorage
+from engine.runtime.storage import CheckpointStorage
 
 FOLDER: Final = "requests"
 REQUEST: Final = ".request"
@@ -58,8 +59,8 @@ class RequestFolder:
 
     @classmethod
     def of(cls, storage: CheckpointStorage) -> RequestFolder | None:
-        """The folder of a job that has one; who keeps his checkpoints in memory cannot be reached."""
-        return cls(storage.root) if isinstance(storage, LocalCheckpointStorage) else None
+        """The folder of a job that has one; who keeps his checkpoints elsewhere cannot be reached so."""
+        return cls(storage.root) if storage.root and not scheme_of(storage.root) else None
 
     def look(self, take: Callable[[JobRequest, Respond], None]) -> None:
         """Hand what is there to ``take``, with a function that answers it."""

@@ -22,6 +22,7 @@ from engine.checkpoint.events import CheckpointTriggered, RequestResolved, Trigg
 from engine.checkpoint.metadata import CheckpointMetadata
 from engine.job.events import CancelRequested, StopRequested
 from engine.messages import CHECKPOINT, SAVEPOINT, checkpoint_folder
+from engine.runtime.places import place, scheme_of, within
 from engine.runtime.recovery import metadata_path
 from engine.runtime.restore_point import published_form
 from engine.runtime.starting_point import PointStorage, StartingPoint, put_back, write_starting_point
@@ -83,9 +84,10 @@ class RequestDesk:
                 respond(JobAnswer(error=NO_FOLDER))
                 return None
             name = f"savepoint-{self._job_id[:SHORT_JOB_ID]}-{token_hex(RANDOM_BYTES)}"
-            folder = os.path.join(os.path.abspath(directory.removeprefix("file://")), name)
+            folder = within(place(directory), name)
             try:
-                os.makedirs(folder)
+                if not scheme_of(folder):
+                    os.makedirs(folder)
             except OSError as error:
                 # Before the job could fail of it.
                 said = f"folder {folder} cannot be made: {error.strerror}: name another one"

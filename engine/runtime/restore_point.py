@@ -13,7 +13,6 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from typing import Final
@@ -26,12 +25,12 @@ from engine.checkpoint.metadata import decode_metadata as decode
 from engine.checkpoint.metadata import encode_metadata as encode
 from engine.errors import UnrecoverableError
 from engine.messages import CHECKPOINT, SAVEPOINT, checkpoint_folder
+from engine.runtime.mounting import storage_at
+from engine.runtime.places import is_same, name_of, parent_of, place
 from engine.runtime.recovery import METADATA, files_of
 
 RESTORED_FROM: Final = "restored-from"
 OWN: Final = re.compile(r"chk-([1-9][0-9]*)")
-
-_SCHEME: Final = "file://"
 
 
 class NoRestorePoint(UnrecoverableError):
@@ -53,8 +52,7 @@ class RestorePoint(Struct, frozen=True):
     @property
     def own_files(self) -> list[str]:
         """What lies in its own folder, by mounted names, its metadata first."""
-        inside = os.path.relpath(self.folder, self.base)
-        beginning = "" if inside == "." else f"{inside}/"
+        beginning = "" if self.folder == self.base else f"{name_of(self.folder)}/"
         paths = [path for path in files_of(self.metadata) if path.startswith(beginning)]
         return [f"{RESTORED_FROM}/{path}" for path in (f"{beginning}{METADATA}", *sorted(paths))]
 
@@ -93,8 +91,8 @@ def published_form(metadata: CheckpointMetadata) -> bytes:
 
 def place_of(path: str) -> str:
     """The folder that a user means: absolute, without a scheme, also where he names the metadata in it."""
-    folder = os.path.abspath(path.removeprefix(_SCHEME))
-    return os.path.dirname(folder) if os.path.basename(folder) == METADATA else folder
+    folder = place(path)
+    return parent_of(folder) if name_of(folder) == METADATA else folder
 
 
 def read_restore_point(path: str) -> RestorePoint:
@@ -103,25 +101,24 @@ def read_restore_point(path: str) -> RestorePoint:
     Raises NoRestorePoint where there is none, and DamagedFile.
     """
     folder = place_of(path)
-    file = os.path.join(folder, METADATA)
     try:
-        with open(file, "rb") as opened:
-            data = opened.read()
-    except FileNotFoundError:
-        raise NoRestorePoint(
-            f"{folder}: there is no savepoint and no checkpoint here (no file {METADATA}): name its folder,"
-            " as `onceproof checkpoints list` does"
-        ) from None
+        storage = storage_at(folder, stands_in=True)
+        if not storage.exists(METADATA):
+            raise NoRestorePoint(
+                f"{folder}: there is no savepoint and no checkpoint here (no file {METADATA}): name its"
+                " folder, as `onceproof checkpoints list` does"
+            )
+        data = storage.read(METADATA)
     except OSError as error:
-        raise NoRestorePoint(f"{file}: cannot be read: {error.strerror}: make it readable") from error
-    metadata = decode(data, file)
-    return RestorePoint(folder, os.path.dirname(folder) if metadata.kind == CHECKPOINT else folder, metadata)
+        raise NoRestorePoint(str(error)) from error
+    metadata = decode(data, storage.place_of(METADATA))
+    return RestorePoint(folder, parent_of(folder) if metadata.kind == CHECKPOINT else folder, metadata)
 
 
 def own_checkpoint(point: RestorePoint, root: str) -> int:
     """The id of a restore point that is a checkpoint of the job's own folder; 0 if it is none."""
-    match = OWN.fullmatch(os.path.basename(point.folder))
-    is_own = point.metadata.kind == CHECKPOINT and os.path.realpath(point.base) == os.path.realpath(root)
+    match = OWN.fullmatch(name_of(point.folder))
+    is_own = point.metadata.kind == CHECKPOINT and is_same(point.base, root)
     return int(match[1]) if is_own and match is not None else 0
 
 

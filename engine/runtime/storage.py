@@ -20,7 +20,7 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Final, Protocol
@@ -78,10 +78,6 @@ class CheckpointStorage(Protocol):
         """Delete a file; one that is not there is fine."""
         ...
 
-    def delete_tree(self, path: str) -> None:
-        """Delete a folder with all that is in it; one that is not there is fine."""
-        ...
-
     def list(self, prefix: str) -> list[str]:
         """Give the paths of all files that begin with ``prefix``, sorted."""
         ...
@@ -94,8 +90,13 @@ class CheckpointStorage(Protocol):
         """Create an empty file durably; False where it exists already."""
         ...
 
-    def mount(self, name: str, folder: str) -> None:
-        """Let paths that begin with ``name`` lead to a folder, which is made if need be."""
+    @property
+    def root(self) -> str:
+        """The place that paths are relative to; "" where it has none."""
+        ...
+
+    def place_of(self, path: str) -> str:
+        """Where a file lies, for messages: also one that could not be accepted."""
         ...
 
     def exclusive(self) -> AbstractContextManager[None]:
@@ -104,12 +105,17 @@ class CheckpointStorage(Protocol):
 
 
 class LocalCheckpointStorage:
-    """Checkpoints in a folder of the local file system, or of one that behaves like it."""
+    """Checkpoints in a folder of the local file system, or of one that behaves like it.
 
-    def __init__(self, root: str | Path, mounts: Mapping[str, str] | None = None) -> None:
+    Where it ``stands_in``, for a part of a job's storage that lies elsewhere, the folder comes and goes with
+    the files in it.
+    """
+
+    def __init__(self, root: str | Path, *, stands_in: bool = False) -> None:
         self.root = os.path.abspath(root)
-        self.mounts = dict(mounts or {})
-        """By the first part of a path, the folder outside that it leads to."""
+        self._stands_in = stands_in
+        if stands_in:
+            return
         try:
             _make_folder(self.root)
         except OSError as error:
@@ -136,10 +142,6 @@ class LocalCheckpointStorage:
             _sync_folder(os.path.dirname(target))
         except OSError as error:
             raise _failure("file", target, "cannot be written", error) from error
-
-    def mount(self, name: str, folder: str) -> None:
-        """Folders are made with the first file in them."""
-        self.mounts[name] = os.path.abspath(folder)
 
     def publish(self, path: str, data: bytes) -> None:
         """Write beside the target, then rename onto it."""
@@ -172,22 +174,12 @@ class LocalCheckpointStorage:
         except OSError as error:
             raise _failure("file", target, "cannot be deleted", error) from error
         folder = os.path.dirname(target)
-        if folder != self.root:
+        if folder != self.root or self._stands_in:
             try:
                 os.rmdir(folder)
             except OSError:
                 # Other files are in it, or it is gone already.
                 return
-
-    def delete_tree(self, path: str) -> None:
-        """Delete the folder with all that is in it."""
-        target = self._resolve(path)
-        try:
-            shutil.rmtree(target)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise _failure("folder", target, "cannot be deleted", error) from error
 
     def list(self, prefix: str) -> list[str]:
         """Walk the part of the folder that can match."""
@@ -256,47 +248,26 @@ class LocalCheckpointStorage:
 
     def place_of(self, path: str) -> str:
         """Where a file lies, for messages: also one that could not be accepted."""
-        if path.startswith("/"):
-            return path
-        name, _, rest = path.partition("/")
-        return f"{self.mounts[name]}/{rest}" if name in self.mounts else f"{self.root}/{path}"
+        return path if path.startswith("/") else f"{self.root}/{path}"
 
     def _resolve(self, path: str) -> str:
-        parts = path.split("/")
-        if path.startswith("/") or "\0" in path or any(part in ("", ".", "..") for part in parts):
-            raise StorageError(
-                f"checkpoint file {path!r} does not lie within {self.root}:"
-                " the checkpoint that names it is damaged or forged, restore another one"
-            )
-        mounted = self.mounts.get(parts[0])
-        return os.path.join(self.root, *parts) if mounted is None else os.path.join(mounted, *parts[1:])
+        check_inside(path, self.root)
+        return os.path.join(self.root, path)
 
 
 class MemoryCheckpointStorage:
     """Checkpoints in this process's memory: they survive a failed task (Flink: JobManager storage)."""
 
+    root = ""
+
     def __init__(self) -> None:
         self._files: dict[str, bytes] = {}
-        self._outside: LocalCheckpointStorage | None = None
-        """Where savepoints are: these are files for a job without a checkpoint directory, too."""
-
-    def mount(self, name: str, folder: str) -> None:
-        """What begins with the name is no longer kept in memory."""
-        if self._outside is None:
-            self._outside = LocalCheckpointStorage(folder)
-        self._outside.mount(name, folder)
-
-    def _mounted(self, path: str) -> LocalCheckpointStorage | None:
-        outside = self._outside
-        return outside if outside is not None and path.partition("/")[0] in outside.mounts else None
 
     def write(self, path: str, data: bytes) -> None:
         """Keep a file."""
-        outside = self._mounted(path)
-        if outside is not None:
-            outside.write(path, data)
-            return
         self._files[path] = data
+
+    publish = write
 
     def adopt(self, path: str, source: str, earlier: str | None) -> None:
         """Keep the content of a file, in one copy with what was kept of it before."""
@@ -306,19 +277,8 @@ class MemoryCheckpointStorage:
                 known = file.read()
         self._files[path] = known
 
-    def publish(self, path: str, data: bytes) -> None:
-        """Keep a file."""
-        outside = self._mounted(path)
-        if outside is not None:
-            outside.publish(path, data)
-            return
-        self._files[path] = data
-
     def read(self, path: str) -> bytes:
         """Give the content."""
-        outside = self._mounted(path)
-        if outside is not None:
-            return outside.read(path)
         try:
             return self._files[path]
         except KeyError:
@@ -326,21 +286,10 @@ class MemoryCheckpointStorage:
 
     def delete(self, path: str) -> None:
         """Forget a file."""
-        outside = self._mounted(path)
-        if outside is not None:
-            outside.delete(path)
         self._files.pop(path, None)
-
-    def delete_tree(self, path: str) -> None:
-        """Forget all files below a path."""
-        for name in self.list(f"{path}/"):
-            self.delete(name)
 
     def list(self, prefix: str) -> list[str]:
         """Give the paths that begin with ``prefix``, sorted."""
-        outside = self._mounted(prefix)
-        if outside is not None:
-            return outside.list(prefix)
         return sorted([path for path in list(self._files) if path.startswith(prefix)])
 
     def exists(self, path: str) -> bool:
@@ -354,9 +303,22 @@ class MemoryCheckpointStorage:
         self._files[path] = b""
         return True
 
+    def place_of(self, path: str) -> str:
+        """It has no other name."""
+        return path
+
     def exclusive(self) -> AbstractContextManager[None]:
         """Nobody else knows of it."""
         return nullcontext()
+
+
+def check_inside(path: str, root: str) -> None:
+    """Raise StorageError for a path that does not lie within its root."""
+    if path.startswith("/") or "\0" in path or any(part in ("", ".", "..") for part in path.split("/")):
+        raise StorageError(
+            f"checkpoint file {path!r} does not lie within {root}:"
+            " the checkpoint that names it is damaged or forged, restore another one"
+        )
 
 
 def _failure(kind: str, path: str, what: str, error: OSError) -> StorageError:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack
 
+from engine.runtime.mounting import MountingStorage
 from engine.runtime.recovery import recover
 from engine.runtime.result import JobExecutionFailed
 from engine.runtime.storage import LocalCheckpointStorage
@@ -34,7 +35,7 @@ def run(spec: Spec, log: EventLog, locked: ExitStack) -> int:
 
     assembly = Assembly(spec, log, commit_fault)
     graph = assembly.graph(spec.parallelism)
-    storage = LocalCheckpointStorage(f"{spec.checkpoints}/{graph.job_id}")
+    storage = MountingStorage(LocalCheckpointStorage(f"{spec.checkpoints}/{graph.job_id}"))
     locked.enter_context(storage.exclusive())
     recovered = recover(storage, spec.retained)
     if not say_started(log, recovered):

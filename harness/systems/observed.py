@@ -16,8 +16,8 @@ from engine.graph import JobGraph
 from engine.job.events import JobFailed, JobFinished
 from engine.operators.source import SourceOperator
 from engine.runtime.local import LocalExecution
+from engine.runtime.mounting import MountingStorage
 from engine.runtime.recovery import Recovered
-from engine.runtime.storage import CheckpointStorage
 from engine.task.events import HoldSnapshot, StoreSnapshot, TaskEvent
 from engine.task.task import Task
 from harness.scenario import KILLS, Fault
@@ -36,7 +36,7 @@ class ObservedLocalExecution(ToldDriver, LocalExecution):
         self,
         spec: Spec,
         graph_of: Callable[[int], JobGraph],
-        storage: CheckpointStorage,
+        storage: MountingStorage,
         recovered: Recovered,
         log: EventLog,
     ) -> None:

@@ -25,6 +25,7 @@ from typing import Final
 from pyspark import SparkContext
 
 from engine.protocol_points import COORDINATOR
+from engine.runtime.mounting import MountingStorage
 from engine.runtime.recovery import recover
 from engine.runtime.result import JobExecutionFailed
 from engine.runtime.spark.folder import spark_storage
@@ -47,7 +48,7 @@ def run(spec: Spec, board: FaultBoard, context: SparkContext) -> int:
     """Go on with the job until it has ended; the exit code that a process for it alone would have."""
     board.begin()
     graph = assembly_of(spec, board).graph(spec.parallelism)
-    storage = FaultyStorage(spark_storage(graph).root, board, COORDINATOR)
+    storage = MountingStorage(FaultyStorage(spark_storage(graph).root, board, COORDINATOR))
     with storage.exclusive():
         recovered = recover(storage, spec.retained)
         if not say_started(board.log, recovered):

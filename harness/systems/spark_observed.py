@@ -24,6 +24,7 @@ from engine.job.events import Deploy, JobFailed, JobFinished
 from engine.job.layout import Layout
 from engine.messages import AttemptId, TaskFailed, TaskId
 from engine.protocol_points import COORDINATOR, Probe
+from engine.runtime.mounting import MountingStorage
 from engine.runtime.recovery import Recovered
 from engine.runtime.spark.committing import Committer
 from engine.runtime.spark.driver import SparkExecution
@@ -32,7 +33,7 @@ from engine.runtime.spark.job import EpochJob, JobLost
 from engine.runtime.spark.subtask import BrokenChannel
 from harness.systems.ends import InjectedError
 from harness.systems.fault_board import FaultBoard
-from harness.systems.spark_subtask import FaultyStorage, JobRecipe, ObservedSubtask, assembly_of
+from harness.systems.spark_subtask import JobRecipe, ObservedSubtask, assembly_of
 from harness.systems.spec import Spec
 from harness.systems.told import RunOver, ToldDriver, say_error, say_failed
 
@@ -45,7 +46,7 @@ class ObservedSparkExecution(ToldDriver, SparkExecution):
         spec: Spec,
         graph: JobGraph,
         context: SparkContext,
-        storage: FaultyStorage,
+        storage: MountingStorage,
         recovered: Recovered,
         board: FaultBoard,
     ) -> None:

@@ -25,6 +25,7 @@ from engine.graph import JobGraph
 from engine.messages import TaskId
 from engine.operators.source import SourceOperator
 from engine.protocol_points import METADATA_WRITTEN, SNAPSHOTTED
+from engine.runtime.mounting import MountingStorage
 from engine.runtime.spark.epoch import Deployment, Epoch
 from engine.runtime.spark.stages import Parcel
 from engine.runtime.spark.subtask import BrokenChannel, EpochIsOver, SubtaskRun, UpstreamFailed
@@ -107,7 +108,8 @@ class ObservedSubtask(SubtaskRun):
         board = deployment.probe
         assert isinstance(board, FaultBoard)
         self._board = board
-        self.storage = FaultyStorage(deployment.storage.root, board, self.name)
+        seen = FaultyStorage(deployment.storage.root, board, self.name)
+        self.storage = MountingStorage(seen, deployment.storage.mounts)
 
     def run(self, arrived: Iterable[Parcel]) -> Iterator[Parcel]:
         """As every subtask, and it can be killed for as long."""

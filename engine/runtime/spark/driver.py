@@ -68,6 +68,7 @@ from engine.messages import (
 from engine.protocol_points import COORDINATOR, METADATA_WRITTEN, NOTIFIED, Probe, no_probe
 from engine.runtime.beginning import begin, located
 from engine.runtime.execution import failure_of
+from engine.runtime.mounting import MountingStorage
 from engine.runtime.recovery import Recovered, metadata_path
 from engine.runtime.requests import JobRequest, Respond
 from engine.runtime.result import JobExecutionFailed, JobExecutionResult
@@ -90,7 +91,6 @@ from engine.runtime.spark.savepoints import LOOK_SECONDS, EpochRequests
 from engine.runtime.spark.stages import Stages, stages_of
 from engine.runtime.spark.subtask import SubtaskRun
 from engine.runtime.spark_session import SPARK_ERRORS, one_line
-from engine.runtime.storage import LocalCheckpointStorage
 from engine.state.files import DamagedFile
 
 _logger = logging.getLogger(__name__)
@@ -142,7 +142,7 @@ class SparkExecution(PatientDriver):
         self,
         graph: JobGraph,
         context: SparkContext,
-        storage: LocalCheckpointStorage,
+        storage: MountingStorage,
         recovered: Recovered,
         *,
         recipe: Recipe | None = None,

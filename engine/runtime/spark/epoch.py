@@ -24,8 +24,8 @@ from engine.job.deployment import RestorePlan
 from engine.job.layout import Layout, layout_of
 from engine.messages import AcknowledgeCheckpoint, AttemptId, DeclineCheckpoint, TaskFailed, TaskId
 from engine.protocol_points import Probe, no_probe
+from engine.runtime.mounting import MountingStorage, storage_at
 from engine.runtime.spark.stages import Stages, stages_of
-from engine.runtime.storage import LocalCheckpointStorage
 from engine.task.settings import TaskSettings
 
 Recipe: TypeAlias = Callable[[], JobGraph]
@@ -79,7 +79,7 @@ class Deployment(Struct, frozen=True, eq=False):
     graph: JobGraph
     layout: Layout
     stages: Stages
-    storage: LocalCheckpointStorage
+    storage: MountingStorage
     incarnation: int
     probe: Probe
     subtask_class: Any
@@ -123,7 +123,7 @@ def unpack(packed: bytes) -> Deployment:
         graph,
         layout,
         stages_of(graph, layout),
-        LocalCheckpointStorage(shipment.root, shipment.mounts),
+        MountingStorage(storage_at(shipment.root), shipment.mounts),
         shipment.incarnation,
         shipment.probe,
         shipment.subtask_class,

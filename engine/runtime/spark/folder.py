@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from engine.graph import InvalidJob, JobGraph
 from engine.runtime.beginning import storage_of
-from engine.runtime.storage import LocalCheckpointStorage
+from engine.runtime.mounting import MountingStorage
+from engine.runtime.places import scheme_of
+from engine.runtime.remote_storage import OF_ONE_PROCESS
 
 
-def spark_storage(graph: JobGraph) -> LocalCheckpointStorage:
+def spark_storage(graph: JobGraph) -> MountingStorage:
     """Where the job's checkpoints lie.
 
     Raises InvalidJob where there are none, or none that workers could read.
@@ -18,7 +20,7 @@ def spark_storage(graph: JobGraph) -> LocalCheckpointStorage:
             " set execution.checkpointing.interval or execution.checkpointing.interval-records"
         )
     storage = storage_of(graph)
-    if not isinstance(storage, LocalCheckpointStorage):
+    if not storage.root or scheme_of(storage.root) in OF_ONE_PROCESS:
         raise InvalidJob(
             f"job {graph.name!r} keeps its checkpoints in memory, which workers on Spark do not share:"
             " set execution.checkpointing.dir to a folder that all machines share"

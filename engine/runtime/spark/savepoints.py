@@ -20,11 +20,11 @@ from engine.checkpoint.canonical import copy_checkpoint
 from engine.checkpoint.events import CheckpointTriggered, RequestResolved
 from engine.checkpoint.metadata import CheckpointMetadata
 from engine.messages import SAVEPOINT, SYNC_SAVEPOINT, Kind
+from engine.runtime.mounting import MountingStorage
 from engine.runtime.recovery import discard_checkpoint
 from engine.runtime.request_folder import RequestFolder
 from engine.runtime.requests import JobAnswer, JobRequest, RequestDesk, Respond, publish_metadata
 from engine.runtime.starting_point import StartingPoint
-from engine.runtime.storage import LocalCheckpointStorage
 
 LOOK_SECONDS: Final = 0.2
 
@@ -32,7 +32,7 @@ LOOK_SECONDS: Final = 0.2
 class EpochRequests:
     """What is asked for while an epoch runs, and waits for its end."""
 
-    def __init__(self, desk: RequestDesk, storage: LocalCheckpointStorage, before: StartingPoint) -> None:
+    def __init__(self, desk: RequestDesk, storage: MountingStorage, before: StartingPoint) -> None:
         self._desk = desk
         self._storage = storage
         self._before = before

@@ -41,6 +41,7 @@ from engine.messages import (
     TriggerCheckpoint,
 )
 from engine.operators.source import SourceOperator
+from engine.runtime.beginning import located
 from engine.runtime.execution import failure_of
 from engine.runtime.recovery import metadata_path
 from engine.runtime.spark.epoch import ChannelEnd, Deployment, Epoch, Report
@@ -192,7 +193,7 @@ class SubtaskRun:
         try:
             return read_restore(self.epoch.restores[self.task_id], self.storage.read, {})
         except DamagedFile as error:
-            raise DamagedFile(f"{self.storage.root}/{error.path}", error.what, error.mend) from error
+            raise located(error, self.storage) from error
         except Exception as error:
             raise Unreadable(str(error)) from error
 

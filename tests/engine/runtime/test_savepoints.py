@@ -24,6 +24,8 @@ from engine.connectors.collection import CollectionSource
 from engine.job_client import JobStatus, SavepointFailed
 from engine.messages import SAVEPOINT, SYNC_SAVEPOINT
 from engine.runtime.local import REQUEST_LOOK_MS
+from engine.runtime.mounting import storage_at
+from engine.runtime.places import parent_of
 from engine.runtime.request_folder import JobNotRunning, ask, is_running
 from engine.runtime.requests import JobRequest
 from engine.runtime.restore_point import NoRestorePoint, read_restore_point
@@ -304,3 +306,17 @@ def test_what_cannot_be_had_is_said_in_a_line(words):
     with pytest.raises(SavepointFailed, match="the job has ended"):
         client.trigger_savepoint().result(SECONDS)
     assert words.rows() == COUNTS
+
+
+@pytest.mark.parametrize("options", [{}, {"execution__checkpointing__dir": "memory://words/checkpoints"}])
+def test_a_savepoint_at_an_address_is_gone_on_from(words, options):
+    at = f"memory://words{words.folder}"
+    client, gate = words.held(**options)
+    future = client.stop_with_savepoint(False, at)
+    gate.opened.set()
+    savepoint = future.result(SECONDS)
+    assert parent_of(savepoint) == at
+    assert read_restore_point(f"{savepoint}/_metadata").folder == savepoint
+    words.run(3, execution__state_recovery__path=savepoint)
+    assert words.rows() == COUNTS
+    assert storage_at(savepoint).exists("_metadata")

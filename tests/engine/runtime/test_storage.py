@@ -56,7 +56,6 @@ def test_files_are_listed_by_prefix_sorted(storage):
 
 def test_deleting_what_is_not_there_is_fine(storage):
     storage.delete("chk-1/a")
-    storage.delete_tree("chk-1")
 
 
 def test_the_folder_of_the_last_deleted_file_goes_with_it(storage, root):
@@ -72,13 +71,6 @@ def test_the_root_stays_when_its_last_file_is_deleted(storage, root):
     storage.write("file", b"")
     storage.delete("file")
     assert root.is_dir()
-
-
-def test_a_tree_is_deleted_with_all_that_is_in_it(storage):
-    storage.write("chk-1/deep/a", b"")
-    storage.write("chk-10/a", b"")
-    storage.delete_tree("chk-1")
-    assert storage.list("") == ["chk-10/a"]
 
 
 def test_only_one_process_creates_a_file_exclusively(storage):
@@ -169,7 +161,7 @@ def test_writes_and_deletes_in_one_folder_by_several_threads_do_not_disturb_each
 @pytest.mark.parametrize(
     "path", ["../outside", "chk-1/../../outside", "/etc/passwd", "a//b", "./a", "a/", "a\0b", ""]
 )
-@pytest.mark.parametrize("method", ["read", "delete", "delete_tree", "create_exclusive"])
+@pytest.mark.parametrize("method", ["read", "delete", "create_exclusive"])
 def test_a_path_that_leaves_the_root_is_refused(storage, root, path, method):
     outside = root.parent / "outside"
     outside.write_text("untouched")

@@ -1,0 +1,137 @@
+"""Checkpoints in a file system that fsspec knows: ``s3://``, ``gs://``, ``abfs://``, ``memory://``.
+
+The rules this module lives by:
+
+- A file is put whole: an object store shows it whole or not at all, so nothing need be renamed.
+- What keeps two processes of one job apart is a file that only one of them can create. So only those file
+  systems are taken whose ``create`` is known to be exclusive (in s3fs, gcsfs and adlfs it is a condition of
+  the request); another one is refused before the job begins. There is no lock as on a folder: a second
+  process takes the job over, and the first one ends when it finds that out.
+- Listings are never remembered: what another process has written must be seen.
+- Whatever the file system answers becomes a StorageError: one line with the file, what failed and the mend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final, TypeVar
+
+import fsspec
+
+from engine.runtime.places import scheme_of, within
+from engine.runtime.storage import StorageError, check_inside
+
+EXCLUSIVE: Final = frozenset(("memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"))
+"""Schemes of file systems that create a file for one of two who try."""
+OF_ONE_PROCESS: Final = frozenset(("memory",))
+_MEND: Final = "check address, rights and network, or choose another execution.checkpointing.dir"
+
+_Answer = TypeVar("_Answer")
+
+
+class RemoteCheckpointStorage:
+    """Checkpoints below an address."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        scheme = scheme_of(root)
+        if scheme not in EXCLUSIVE:
+            raise StorageError(
+                f"checkpoint folder {root}: nothing is known of {scheme}:// that would keep two processes"
+                f" of a job apart: use a folder that all machines share, or {', '.join(sorted(EXCLUSIVE))}"
+            )
+        try:
+            # Listings are cached by default.
+            self._files, self._path = fsspec.core.url_to_fs(root, use_listings_cache=False)
+        except ImportError as error:
+            raise StorageError(f"checkpoint folder {root} cannot be reached: {error}") from error
+        except Exception as error:
+            raise self._failure("", "cannot be reached", error) from error
+
+    def write(self, path: str, data: bytes) -> None:
+        """Put a file."""
+        self._do(path, "cannot be written", lambda file: self._files.pipe_file(file, data))
+
+    publish = write
+
+    def adopt(self, path: str, source: str, earlier: str | None) -> None:
+        """Copy what was stored of the file before, where it is; put the file only where it is not there."""
+        if earlier is not None:
+            known = self._resolve(earlier)
+            try:
+                self._do(path, "cannot be written", lambda file: self._files.cp_file(known, file))
+            except FileNotFoundError:
+                pass
+            else:
+                return
+        self._do(path, "cannot be written", lambda file: self._files.put_file(source, file))
+
+    def read(self, path: str) -> bytes:
+        """Give the whole content."""
+        try:
+            data: bytes = self._do(path, "cannot be read", self._files.cat_file)
+        except FileNotFoundError as error:
+            raise StorageError(
+                f"checkpoint file {within(self.root, path)} cannot be read: it is not there:"
+                " restore another checkpoint, or another copy of this one"
+            ) from error
+        return data
+
+    def delete(self, path: str) -> None:
+        """Delete the file."""
+        try:
+            self._do(path, "cannot be deleted", self._files.rm_file)
+        except FileNotFoundError:
+            return
+
+    def list(self, prefix: str) -> list[str]:
+        """Give the paths of all files that begin with ``prefix``, sorted."""
+        folder = prefix.rpartition("/")[0]
+        try:
+            found: list[str] = self._do(folder, "cannot be listed", self._files.find)
+        except FileNotFoundError:
+            return []
+        beginning = self._path.rstrip("/") + "/"
+        # The list may be the file system's own; a folder is also found as an empty object of its name.
+        paths = [each.removeprefix(beginning) for each in found if not each.endswith("/")]
+        return sorted([path for path in paths if path.startswith(prefix)])
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file."""
+        return bool(self._do(path, "cannot be looked for", self._files.isfile))
+
+    def create_exclusive(self, path: str) -> bool:
+        """Create an empty file; False where it exists already."""
+        try:
+            self._do(path, "cannot be created", lambda file: self._files.pipe_file(file, b"", mode="create"))
+        except FileExistsError:
+            return False
+        return True
+
+    def exclusive(self) -> AbstractContextManager[None]:
+        """Two processes are kept apart by what they create, not by a lock."""
+        return nullcontext()
+
+    def place_of(self, path: str) -> str:
+        """Where a file lies, for messages."""
+        return within(self.root, path)
+
+    def _resolve(self, path: str) -> str:
+        check_inside(path, self.root)
+        return within(self._path, path)
+
+    def _do(self, path: str, what: str, ask: Callable[[str], _Answer]) -> _Answer:
+        """Ask for a file; FileNotFoundError and FileExistsError are answers, all else is a StorageError."""
+        file = self._resolve(path) if path else self._path
+        try:
+            return ask(file)
+        except (FileNotFoundError, FileExistsError):
+            raise
+        except Exception as error:
+            raise self._failure(path, what, error) from error
+
+    def _failure(self, path: str, what: str, error: Exception) -> StorageError:
+        said: Any = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        at = within(self.root, path) if path else self.root
+        return StorageError(f"checkpoint file {at} {what}: {' '.join(str(said).split())}: {_MEND}")

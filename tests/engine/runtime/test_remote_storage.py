@@ -1,0 +1,176 @@
+"""Checkpoints and savepoints at addresses, in the file system that fsspec keeps in this process's memory."""
+
+from __future__ import annotations
+
+import fsspec
+import pytest
+
+from engine.graph import InvalidJob
+from engine.protocol_points import COMMITTING, COMPLETED, SNAPSHOTTED
+from engine.runtime.local import execute
+from engine.runtime.mounting import MountingStorage, storage_at
+from engine.runtime.places import is_same, name_of, parent_of, place
+from engine.runtime.remote_storage import RemoteCheckpointStorage
+from engine.runtime.restore_point import NoRestorePoint, read_restore_point
+from engine.runtime.spark.folder import spark_storage
+from engine.runtime.storage import MemoryCheckpointStorage, StorageError
+
+
+@pytest.fixture
+def address(request):
+    """One that only this test knows; what it left is forgotten."""
+    files = fsspec.filesystem("memory")
+    name = request.node.name.replace("/", "-")
+    yield f"memory://{name}"
+    for path in files.find(f"/{name}"):
+        files.rm_file(path)
+
+
+@pytest.fixture(params=["folder", "address", "memory", "mounted folder", "mounted address"])
+def storage(request, tmp_path, address):
+    """Every kind of storage, and the beginning of the paths in it."""
+    if request.param == "folder":
+        return storage_at(str(tmp_path)), ""
+    if request.param == "address":
+        return storage_at(address), ""
+    if request.param == "memory":
+        return MemoryCheckpointStorage(), ""
+    at = str(tmp_path / "mounted") if "folder" in request.param else f"{address}/mounted"
+    return MountingStorage(MemoryCheckpointStorage(), {"sav-1": at}), "sav-1/"
+
+
+def test_every_storage_does_what_checkpoints_need(storage, tmp_path):
+    storage, beginning = storage
+    names = [f"{beginning}{name}" for name in ("chk-1/_metadata", "chk-1/deep/c", "chk-10/a", "chk-2/b")]
+    storage.write(names[0], b"one")
+    storage.publish(names[1], b"two")
+    storage.publish(names[1], b"three")
+    table = tmp_path / "table"
+    table.write_bytes(b"table")
+    storage.adopt(names[2], str(table), None)
+    storage.adopt(names[3], str(table), names[2])
+    assert [storage.read(name) for name in names] == [b"one", b"three", b"table", b"table"]
+    assert storage.list(f"{beginning}chk-1") == names[:3]
+    assert storage.list(f"{beginning}chk-1/") == names[:2]
+    assert storage.list(f"{beginning}none/") == []
+    assert storage.exists(names[0])
+    assert not storage.exists(f"{beginning}chk-1/other")
+    assert storage.create_exclusive(f"{beginning}claim-1")
+    assert not storage.create_exclusive(f"{beginning}claim-1")
+    storage.delete(names[0])
+    storage.delete(names[0])
+    assert not storage.exists(names[0])
+    with pytest.raises(StorageError, match=r"chk-1/_metadata .*restore another|not in memory"):
+        storage.read(names[0])
+    with storage.exclusive():
+        storage.write(names[0], b"four")
+    assert storage.read(names[0]) == b"four"
+
+
+def test_a_table_that_is_gone_where_it_was_stored_is_put_again(address, tmp_path):
+    table = tmp_path / "table"
+    table.write_bytes(b"table")
+    storage = storage_at(address)
+    storage.adopt("shared/a", str(table), "chk-1/gone")
+    assert storage.read("shared/a") == b"table"
+
+
+def test_what_another_place_has_of_a_table_does_not_help(address, tmp_path):
+    table = tmp_path / "table"
+    table.write_bytes(b"table")
+    storage = MountingStorage(storage_at(str(tmp_path / "job")), {"sav-1": address})
+    storage.adopt("shared/a", str(table), None)
+    storage.adopt("sav-1/a", str(table), "shared/a")
+    assert storage_at(address).read("a") == b"table"
+
+
+@pytest.mark.parametrize("path", ["../outside", "/etc/passwd", "a//b", "./a", "a\0b"])
+@pytest.mark.parametrize("method", ["read", "delete", "create_exclusive"])
+def test_a_path_that_leaves_an_address_is_refused(address, path, method):
+    with pytest.raises(StorageError, match="does not lie within memory://"):
+        getattr(storage_at(address), method)(path)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("hdfs://host/a", "checkpoint folder hdfs://host/a: nothing is known of hdfs:// that would keep two"),
+        ("sftp://host/a", "nothing is known of sftp://"),
+        ("gs://bucket/a", "checkpoint folder gs://bucket/a cannot be reached: .*gcsfs"),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_one_line_that_says_why(asked, said):
+    with pytest.raises(StorageError, match=said) as caught:
+        storage_at(asked)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_a_file_system_says_becomes_one_line_with_the_file(address, monkeypatch):
+    storage = storage_at(address)
+    assert isinstance(storage, RemoteCheckpointStorage)
+
+    def refuse(*_, **__):
+        raise ValueError("no\ncredentials")
+
+    monkeypatch.setattr(storage._files, "pipe_file", refuse)
+    with pytest.raises(StorageError) as caught:
+        storage.write("chk-1/a", b"")
+    assert str(caught.value) == (
+        f"checkpoint file {address}/chk-1/a cannot be written: no credentials:"
+        " check address, rights and network, or choose another execution.checkpointing.dir"
+    )
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("after", [1, 3])
+def test_a_job_goes_on_from_its_checkpoints_at_an_address(job, address, backend, after):
+    options = {
+        "execution__checkpointing__dir": address,
+        "state__backend__type": backend,
+        "execution__checkpointing__incremental": backend == "rocksdb",
+    }
+    job.stopped(SNAPSHOTTED, 5, **options)
+    job.stopped(COMPLETED, 1, **options)
+    execute(job.graph(after, **options))
+    assert job.rows() == job.counts
+    assert not job.checkpoints.exists()
+    left = fsspec.filesystem("memory").find(address)
+    assert [name_of(path) for path in left] == ["finished", "incarnation-3"]
+
+
+def test_a_second_process_at_an_address_takes_the_job_over(job, address):
+    """There is no lock: the first one finds out by what it wants to complete."""
+    options = {"execution__checkpointing__dir": address}
+    other = []
+
+    def probe(point, task, checkpoint_id):
+        if point == COMMITTING and not other:
+            other.append(storage_at(f"{address}/{graph.job_id}").create_exclusive("incarnation-2"))
+            storage_at(f"{address}/{graph.job_id}").delete("incarnation-1")
+
+    graph = job.graph(**options)
+    with pytest.raises(Exception, match="another process has taken job 'words' over"):
+        execute(graph, probe)
+    execute(job.graph(**options))
+    assert job.rows() == job.counts
+
+
+def test_where_an_address_holds_no_savepoint_is_said(address):
+    with pytest.raises(NoRestorePoint, match=f"{address}/none: there is no savepoint"):
+        read_restore_point(f"{address}/none")
+
+
+def test_workers_on_spark_do_not_share_a_memory(job, address):
+    with pytest.raises(
+        InvalidJob, match="keeps its checkpoints in memory, which workers on Spark do not share"
+    ):
+        spark_storage(job.graph(execution__checkpointing__dir=address))
+
+
+def test_places_are_folders_or_addresses(tmp_path):
+    assert place("file:///a/b/") == "/a/b"
+    assert place("S3://bucket/a/") == "S3://bucket/a"
+    assert (name_of("s3://bucket/a/chk-3"), parent_of("s3://bucket/a/chk-3")) == ("chk-3", "s3://bucket/a")
+    (tmp_path / "link").symlink_to(tmp_path)
+    assert is_same(str(tmp_path / "link"), str(tmp_path))
+    assert not is_same("s3://bucket/a", "s3://bucket/b")
