@@ -6,17 +6,19 @@ asks for does not, and stands here once:
 
 - Deploying reads the checkpoint; what cannot be read ends the job, since trying again reads the same.
 - Checkpoints and stored snapshots that nobody needs any more are deleted: also those from before the point
-  that the job has begun from, once it has a checkpoint of its own.
+  that the job has begun from, once it has a checkpoint of its own. What cannot be deleted now is left for the
+  end of the job: no deletion is worth a job.
 - Somebody may ask for a savepoint, or for the end of the job (requests.py).
 - Whoever watches is told of attempts and of the fate of each checkpoint.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from random import Random
 from typing import Any, Final
 
@@ -70,7 +72,18 @@ from engine.runtime.result import JobCancelled, JobExecutionFailed, JobExecution
 from engine.runtime.starting_point import STARTING_POINT
 from engine.task.events import DiscardSnapshot, HoldSnapshot, StartTaskTimer, StoreSnapshot
 
+_logger = logging.getLogger(__name__)
+
 TAKEN_OVER: Final = "another process has taken job {!r} over"
+
+
+@contextmanager
+def left_for_later() -> Iterator[None]:
+    """Leave what cannot be deleted now: nobody refers to it, and the end of the job deletes it."""
+    try:
+        yield
+    except OSError as error:
+        _logger.warning("%s; the end of the job deletes it", error)
 
 
 class JobDriver(ABC):
@@ -298,7 +311,8 @@ class JobDriver(ABC):
             retained = [each.checkpoint_id for each in self.master.coordinator.store.retained]
             for checkpoint_id in self._former:
                 if checkpoint_id not in retained:
-                    discard_checkpoint(self.storage, checkpoint_id)
+                    with left_for_later():
+                        discard_checkpoint(self.storage, checkpoint_id)
             self._former = ()
 
     def _discard_checkpoint(self, effect: DiscardCheckpoint) -> None:
@@ -306,11 +320,12 @@ class JobDriver(ABC):
             # The id may be another process's by now.
             return
         claimed = self._recovered.claimed
-        if claimed and effect.checkpoint_id == self._recovered.checkpoints[0].checkpoint_id:
-            for path in claimed:
-                self.storage.delete(path)
-        else:
-            discard_checkpoint(self.storage, effect.checkpoint_id, effect.kind)
+        with left_for_later():
+            if claimed and effect.checkpoint_id == self._recovered.checkpoints[0].checkpoint_id:
+                for path in claimed:
+                    self.storage.delete(path)
+            else:
+                discard_checkpoint(self.storage, effect.checkpoint_id, effect.kind)
 
     def _request_resolved(self, effect: RequestResolved) -> None:
         self.desk.resolved(effect)
@@ -319,12 +334,14 @@ class JobDriver(ABC):
     def _discard_handle(self, effect: DiscardHandle | DiscardSnapshot) -> None:
         handle = effect.handle
         assert isinstance(handle, StateHandle)
-        for path in handle.paths:
-            self.storage.delete(path)
+        with left_for_later():
+            for path in handle.paths:
+                self.storage.delete(path)
 
     def _discard_shared_files(self, effect: DiscardSharedFiles) -> None:
-        for path in effect.paths:
-            self.storage.delete(path)
+        with left_for_later():
+            for path in effect.paths:
+                self.storage.delete(path)
 
     def _job_failed(self, effect: JobFailed) -> None:
         """The driver first; then what nobody wants to go on from is deleted, if the storage lets us."""

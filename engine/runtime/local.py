@@ -45,6 +45,7 @@ from engine.messages import NotifyCheckpointAborted, NotifyCheckpointComplete, S
 from engine.protocol_points import COORDINATOR, METADATA_WRITTEN, Probe, no_probe
 from engine.runtime.beginning import begin, located, storage_of
 from engine.runtime.execution import Execution
+from engine.runtime.job_driver import left_for_later
 from engine.runtime.mounting import MountingStorage
 from engine.runtime.recovery import Recovered
 from engine.runtime.request_folder import RequestFolder
@@ -321,8 +322,9 @@ class LocalExecution(Execution):
         if self.is_current(task):
             self.task_event(task, event)
             return
-        for path in paths:
-            self._storage.delete(path)
+        with left_for_later():
+            for path in paths:
+                self._storage.delete(path)
 
     def _encoding_failed(self, task: Task, error: Exception) -> None:
         """State that cannot be written is an error of the job, not of the storage."""

@@ -68,6 +68,7 @@ from engine.messages import (
 from engine.protocol_points import COORDINATOR, METADATA_WRITTEN, NOTIFIED, Probe, no_probe
 from engine.runtime.beginning import begin, located
 from engine.runtime.execution import failure_of
+from engine.runtime.job_driver import JobDriver
 from engine.runtime.mounting import MountingStorage
 from engine.runtime.recovery import Recovered, metadata_path
 from engine.runtime.requests import JobRequest, Respond
@@ -85,7 +86,7 @@ from engine.runtime.spark.epoch import (
 )
 from engine.runtime.spark.folder import spark_storage
 from engine.runtime.spark.job import EpochJob, JobLost
-from engine.runtime.spark.losses import PatientDriver, delete_unlisted, has_losses, mixed_attempts
+from engine.runtime.spark.losses import delete_unlisted, has_losses, mixed_attempts
 from engine.runtime.spark.pace import Pace
 from engine.runtime.spark.savepoints import LOOK_SECONDS, EpochRequests
 from engine.runtime.spark.stages import Stages, stages_of
@@ -135,7 +136,7 @@ def start_on_spark(graph: JobGraph, context: SparkContext, held: ExitStack) -> J
     return RunningJob(graph.job_id, execution, held.pop_all())
 
 
-class SparkExecution(PatientDriver):
+class SparkExecution(JobDriver):
     """One process's run of a job on Spark."""
 
     def __init__(

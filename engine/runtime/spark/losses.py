@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
-from engine.checkpoint.events import DiscardCheckpoint, DiscardHandle, DiscardSharedFiles
 from engine.checkpoint.metadata import CheckpointMetadata
 from engine.messages import TaskId
-from engine.runtime.job_driver import JobDriver
+from engine.runtime.job_driver import left_for_later
 from engine.runtime.recovery import files_of, metadata_path
 from engine.runtime.spark.epoch import Report
 from engine.runtime.storage import CheckpointStorage
 from engine.state.stored import SHARED
-from engine.task.events import DiscardSnapshot
-
-_logger = logging.getLogger(__name__)
-
-
-@contextmanager
-def left_for_later() -> Iterator[None]:
-    """Leave what cannot be deleted now: nobody refers to it, and the end of the job deletes it."""
-    try:
-        yield
-    except OSError as error:
-        _logger.warning("%s; the end of the job deletes it", error)
 
 
 def has_losses(reports: Sequence[Report]) -> bool:
@@ -58,19 +43,3 @@ def delete_unlisted(storage: CheckpointStorage, completed: CheckpointMetadata) -
         for path in found:
             storage.delete(path)
     return bool(found)
-
-
-class PatientDriver(JobDriver):
-    """A driver that goes on where the storage deletes nothing for a while."""
-
-    def _discard_checkpoint(self, effect: DiscardCheckpoint) -> None:
-        with left_for_later():
-            super()._discard_checkpoint(effect)
-
-    def _discard_handle(self, effect: DiscardHandle | DiscardSnapshot) -> None:
-        with left_for_later():
-            super()._discard_handle(effect)
-
-    def _discard_shared_files(self, effect: DiscardSharedFiles) -> None:
-        with left_for_later():
-            super()._discard_shared_files(effect)

@@ -15,7 +15,7 @@ from engine.protocol_points import COMMITTING, COMPLETED, ELEMENT, END_OF_DATA, 
 from engine.runtime.local import execute
 from engine.runtime.recovery import FINISHED
 from engine.runtime.result import JobExecutionFailed
-from engine.runtime.storage import MemoryCheckpointStorage
+from engine.runtime.storage import LocalCheckpointStorage, MemoryCheckpointStorage, StorageError
 
 
 def test_a_job_runs_to_its_end_and_leaves_its_rows_and_nothing_else(job):
@@ -183,3 +183,26 @@ def test_checkpoints_by_time_are_taken_while_the_job_runs(job):
 
     assert execute(job.graph(**options), probe).checkpoints >= 2
     assert job.rows() == job.counts
+
+
+@pytest.mark.parametrize("incremental", [False, True])
+def test_a_folder_that_deletes_nothing_for_a_while_does_not_end_the_job(
+    job, monkeypatch, caplog, incremental
+):
+    refused = []
+    delete = LocalCheckpointStorage.delete
+
+    def refusing(storage, path):
+        if len(refused) < 5:
+            refused.append(path)
+            raise StorageError(f"checkpoint file {path} cannot be deleted: Read-only file system")
+        delete(storage, path)
+
+    monkeypatch.setattr(LocalCheckpointStorage, "delete", refusing)
+    backend = {"state__backend__type": "rocksdb", "execution__checkpointing__incremental": True}
+    result = execute(job.graph(**(backend if incremental else {})))
+    assert result.attempts == 1
+    assert job.rows() == job.counts
+    assert len(refused) == 5
+    assert "cannot be deleted: Read-only file system; the end of the job deletes it" in caplog.text
+    assert job.left_behind() == (["finished", "incarnation-1"], [])
