@@ -21,9 +21,10 @@ import typer
 
 from harness.errors import BROKEN_PIPE, INTERRUPTED, USAGE, exit_code_of, line_of
 from harness.options import (
-    SHRINK_SECONDS,
     AsJson,
     CheckpointPath,
+    ExplainMaxTime,
+    ExplainOut,
     Families,
     JobsFolder,
     JobSubject,
@@ -36,6 +37,7 @@ from harness.options import (
     SavepointFolder,
     Scenarios,
     Seed,
+    ShrinkMaxTime,
     ShrinkTime,
     Subject,
     System,
@@ -228,12 +230,7 @@ def shrink(
     family: OneFamily = None,
     system: System = "simulated",
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where it goes.")] = None,
-    max_time: Annotated[
-        float | None,
-        typer.Option(
-            "--max-time", min=0, metavar="SECONDS", help="For how long.", show_default=SHRINK_SECONDS
-        ),
-    ] = None,
+    max_time: ShrinkMaxTime = None,
 ) -> None:
     """Make a failing scenario as small as it gets."""
     from harness.commands.scenarios import shrink_command
@@ -246,19 +243,8 @@ def explain(
     subject: Subject,
     family: OneFamily = None,
     system: System = "simulated",
-    out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Where the page and the scenarios go.")
-    ] = EXPLAIN_FOLDER,
-    max_time: Annotated[
-        float | None,
-        typer.Option(
-            "--max-time",
-            min=0,
-            metavar="SECONDS",
-            help="For how long it is shrunk before, where runs are real.",
-            show_default="120",
-        ),
-    ] = None,
+    out: ExplainOut = EXPLAIN_FOLDER,
+    max_time: ExplainMaxTime = None,
 ) -> None:
     """Tell why a scenario fails, and write a page of it; where runs are real it is shrunk before."""
     from harness.commands.explaining import explain_command

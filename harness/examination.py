@@ -169,7 +169,7 @@ def _examine_by_few_runs(
     runs = RealRuns(try_one, limit_seconds, progress=progress)
     found = real_runs.shrink(scenario, runs, system, signature)
     takes = None
-    if found.signature is not None:
+    if found.signature is not None and found.scenario.faults:
         with suppress(LimitReached):
             takes = weigh(found.scenario, found.signature, runs.fails)
     before, after = size_of(found.before), size_of(found.scenario)
@@ -202,8 +202,10 @@ def _notes(system: System, runs: RealRuns, found: RealShrink, takes: Takes | Non
         yield "An interrupt ended it before everything smaller had been tried."
     elif not found.is_finished:
         yield "A limit ended it before all was tried that is smaller: with more time it may shrink further."
-    if takes is None:
+    if not found.scenario.faults:
+        yield "It takes no fault to fail."
+    elif takes is None:
         yield "Which of its faults matter was not tried any more."
-    elif takes.decisions:
-        yield "Each fault was left out in a run of its own, once."
+    else:
+        yield "What it takes was found out by one run without each of its faults."
     yield NOT_SEEN

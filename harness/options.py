@@ -39,6 +39,23 @@ ShrinkTime: TypeAlias = Annotated[
         show_default=SHRINK_SECONDS,
     ),
 ]
+ShrinkMaxTime: TypeAlias = Annotated[
+    float | None,
+    typer.Option("--max-time", min=0, metavar="SECONDS", help="For how long.", show_default=SHRINK_SECONDS),
+]
+ExplainMaxTime: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--max-time",
+        min=0,
+        metavar="SECONDS",
+        help="For how long it is shrunk before, where runs are real.",
+        show_default="120",
+    ),
+]
+ExplainOut: TypeAlias = Annotated[
+    Path, typer.Option("--out", metavar="DIR", help="Where the page and the scenarios go.")
+]
 Junit: TypeAlias = Annotated[
     Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML as well.", show_default=False)
 ]

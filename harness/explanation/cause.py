@@ -13,7 +13,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from harness.checkers import Violation, consistent_cut, exactly_once, fencing
 from harness.checkers.consistent_cut import ConsistentCut
@@ -27,7 +27,7 @@ Violations: TypeAlias = Sequence[Violation]
 
 def cause_of(facts: Facts, violations: Violations, step: int) -> str:
     """Return why the run failed, from what happened until the step at which it can be seen."""
-    for explanation in (_commit_before_completion, _foreign_snapshot, _never_committed, _after_restore, _cut):
+    for explanation in _FROM_THE_MOST_TELLING:
         told = explanation(facts, violations)
         if told:
             return told
@@ -89,6 +89,25 @@ def _shows_loss(violation: Violation) -> bool:
     if violation.property == ExactlyOnce.property:
         return violation.anomaly in (exactly_once.LOST, exactly_once.WRONG_VALUE)
     return violation.anomaly == consistent_cut.SKIPPED_COMMIT
+
+
+def _committed_twice(facts: Facts, violations: Violations) -> str:
+    """Whoever has committed it died before that was known, and the next one did not look."""
+    found = _with_anomaly(violations, Fencing.property, fencing.VISIBLE_TWICE)
+    if found is None:
+        return ""
+    name, step = found.witness["transaction"], found.witness["step"]
+    before = next(each.step for each in facts.visible if each.name == name)
+    attempt = facts.running_at(step)
+    faults = [fault for fault in facts.faults if before <= fault.step < step]
+    if attempt is None or not faults or not before < attempt.step < step:
+        return ""
+    origin = "anew" if attempt.restored is None else f"from checkpoint {attempt.restored}"
+    return (
+        f"Transaction {name} was visible at step {before}. At step {faults[-1].step}"
+        f" {fault_story(faults[-1])}; attempt {attempt.name}, which began {origin} at step {attempt.step},"
+        f" committed it once more at step {step}, as if that had not been done."
+    )
 
 
 def _after_restore(facts: Facts, violations: Violations) -> str:
@@ -175,3 +194,13 @@ def first_wrong_transaction(facts: Facts, violations: Violations) -> Visible | N
                 # Of a duplicate the first occurrence is right, as often as the row should be there.
                 wrong += facts.holding(shown["row"])[shown["expected"] :]
     return min(wrong, key=lambda transaction: transaction.step, default=None)
+
+
+_FROM_THE_MOST_TELLING: Final = (
+    _commit_before_completion,
+    _foreign_snapshot,
+    _never_committed,
+    _committed_twice,
+    _after_restore,
+    _cut,
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import pytest
 from harness.family import load_family
 from harness.running.outcome import from_line
 from harness.running.runner import OUTCOMES
+from harness.seeds import scenario_seed
 from reports.text import counted
 
 if TYPE_CHECKING:
@@ -65,14 +67,40 @@ def test_the_engine_on_spark_stands_trial_with_a_driver_and_workers_of_its_own(o
 
 
 @pytest.mark.local_kill
-def test_a_failure_on_the_local_runtime_names_its_system(onceproof: Command, forgetful: Path) -> None:
-    ended = onceproof(
-        "run", "forgetful.py", "--system", "local", "--scenarios", "6", "-n", "1", "--out", "out"
-    )
+def test_a_failure_on_the_local_runtime_is_shrunk_and_drawn_and_names_its_system(
+    onceproof: Command, forgetful: Path
+) -> None:
+    options = ["--scenarios", "6", "-n", "1", "--out", "out", "--shrink-time", "6"]
+    ended = onceproof("run", "forgetful.py", "--system", "local", *options)
     assert ended.code == 1
     replays = [line for line in ended.out.splitlines() if line.startswith("  onceproof replay")]
     assert replays
     assert all(line.endswith("--system local") for line in replays)
+    assert re.search(r"; shrunk to .* by \d+ runs? in \d", ended.out)
+    [failure, *_] = json.loads(Path("out", "report.json").read_bytes())["failures"]
+    assert failure["shrinking"]["runs"] >= 1
+    assert failure["shrink"].endswith("--system local")
+    assert failure["trace"]["lanes"][0] == "job"
+    assert failure["trace"]["kills"]
+    assert "runs on local" in failure["notes"][0] or "run on local" in failure["notes"][0]
+
+
+@pytest.mark.local_kill
+def test_a_failure_on_the_local_runtime_is_explained_by_a_page(onceproof: Command, forgetful: Path) -> None:
+    seed = str(scenario_seed(0, "forgetful", 0))
+    options = ["--system", "local", "--max-time", "4", "--out", "why"]
+    ended = onceproof("explain", seed, "--family", "forgetful.py", *options)
+    assert ended.code == 1, ended.error
+    lines = ended.out.splitlines()
+    assert lines[1].startswith("FAILED exactly_once, ")
+    assert re.fullmatch(r"shrunk to .* by \d+ runs? in [\d.]+ (m?s|min.*)", lines[2])
+    titles = ["what happened", "how it came back", "how this was found out, and what it cannot tell"]
+    assert [line for line in lines if line in titles] == titles
+    page = Path("why", "index.html").read_text(encoding="utf-8")
+    assert "Why a scenario fails" in page
+    assert "Space-time diagram of failure 1" in page
+    [small] = [path for path in Path("why", "failures").iterdir() if "original" not in path.name]
+    assert f"onceproof replay {small} --family forgetful.py --system local" in lines
 
 
 def test_the_readme_says_what_the_family_file_is_called(sales: Path) -> None:

@@ -104,6 +104,19 @@ def test_an_explanation_tells_what_is_wrong_and_the_story(onceproof: Command, fa
     assert all(re.match(r"  (step \d+: |\.\.\. )", line) for line in story)
 
 
+def test_an_explanation_leaves_a_page_with_the_diagram_and_the_scenario(
+    onceproof: Command, failing: str
+) -> None:
+    ended = onceproof("explain", failing, "--family", "forgetful.py")
+    page = Path("reports", "out", "explain", "index.html")
+    assert f"page: {page}" in ended.out.splitlines()
+    text = page.read_text(encoding="utf-8")
+    assert "Space-time diagram of failure 1" in text
+    assert "What it takes." in text
+    [kept] = [path for path in page.parent.joinpath("failures").iterdir() if "original" not in path.name]
+    assert read_scenario(kept) == read_scenario(Path(failing))
+
+
 def test_what_does_not_matter_is_told_with_the_command_that_leaves_it_out(
     onceproof: Command, failing: str
 ) -> None:

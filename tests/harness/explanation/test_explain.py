@@ -43,6 +43,16 @@ def test_a_commit_before_completion_is_the_cause_of_the_duplicate_behind_it(run:
     )
 
 
+def test_a_commit_that_is_made_again_after_a_death_is_told_with_both_and_the_death(run: Run) -> None:
+    run.start("1.1").checkpoint(1, 6).commit().fault("kill_task", "committed").start("2.1", restored=1)
+    told = explained(run.commit("t0-0-1.1").finish())
+    assert told.cause == (
+        "Transaction t0-0-1.1 was visible at step 3. At step 5 * was killed at the point committed of *;"
+        " attempt 2.1, which began from checkpoint 1 at step 6, committed it once more at step 7, as if that"
+        " had not been done."
+    )
+
+
 def test_records_behind_the_barrier_are_told_where_nothing_was_restored(run: Run) -> None:
     rows = [("bee", 1), ("owl", 1), ("bee", 2)]
     told = explained(run.start("1.1").checkpoint(1, 2, rows).commit().checkpoint(2, 6, []).commit())

@@ -1,0 +1,133 @@
+"""A failure looked into where runs do not repeat: by few of them, and with words for what is left open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from harness.examination import NOT_SEEN, examine
+from harness.failures import FOLDER, FailureCase, failure_cases
+from harness.family import Family, load_family
+from harness.history import History
+from harness.reporting import failure_of, report_of, write_report
+from harness.running.runner import RunResult
+from harness.scenario import Scenario, Schedule, read_scenario
+from harness.seeds import scenario_seed
+from harness.systems.local import CAPABILITIES
+from harness.trial import SIMULATED, run_scenario, scenario_of
+
+
+class OneByOne:
+    """A system that promises nothing of a second run and goes by no schedule: the simulation underneath."""
+
+    name = "local"
+    capabilities = CAPABILITIES
+    missing = SIMULATED.missing
+
+    def __init__(self, fails: int = 1000) -> None:
+        """After so many runs it loses nothing any more, since it runs no faults."""
+        self.left = fails
+        self.closed = 0
+
+    def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
+        """One run, without a trace."""
+        self.left -= 1
+        if self.left < 0:
+            scenario = plain(scenario)
+        return SIMULATED.run(family, replace(scenario, schedule=Schedule()))
+
+    def close(self) -> None:
+        """There is nothing to end."""
+        self.closed += 1
+
+
+def plain(scenario: Scenario) -> Scenario:
+    """The scenario without what could go wrong."""
+    return replace(scenario, faults=())
+
+
+@pytest.fixture
+def result(forgetful: Path) -> RunResult:
+    """A run in which a job forgot its totals."""
+    family = load_family(str(forgetful))
+    found = RunResult((family,), (str(forgetful),), 0, 1)
+    for number in range(12):
+        scenario = scenario_of(family, scenario_seed(0, family.name, number))
+        found.tally.add(run_scenario(family, scenario, OneByOne())[0])
+    assert found.tally.failed
+    return found
+
+
+def cases_of(result: RunResult, system: OneByOne, folder: Path, **options: float) -> list[FailureCase]:
+    result.system = system
+    return failure_cases(result, folder, **options)
+
+
+def test_a_failure_is_shrunk_explained_and_drawn(result: RunResult, tmp_path: Path) -> None:
+    system = OneByOne()
+    case = cases_of(result, system, tmp_path)[0]
+    assert case.repeated
+    assert case.shrunk.after.records < case.shrunk.before.records
+    assert case.shrunk.runs <= 40
+    assert case.takes is not None
+    assert case.shrink.endswith("--system local")
+    failure = failure_of(case)
+    assert failure.trace is not None
+    assert failure.trace.attempts
+    assert any(row.mark != "equal" for row in failure.rows)
+    assert NOT_SEEN in failure.notes
+    assert f"{case.shrunk.runs} runs on local" in failure.notes[0]
+    page = write_report(report_of(result, [case]), tmp_path)
+    text = page.read_text(encoding="utf-8")
+    assert "How this was found out, and what it cannot tell" in text
+    assert "no arrows for records and messages" in text
+    assert "No trace was recorded" not in text
+    assert "schedule choice" not in text
+    # Drivers that were started for it do not stay.
+    assert system.closed
+
+
+def test_both_scenarios_are_kept_the_small_one_and_the_one_that_was_found(
+    result: RunResult, tmp_path: Path
+) -> None:
+    case = cases_of(result, OneByOne(), tmp_path)[0]
+    kept = [read_scenario(path) for path in sorted((tmp_path / FOLDER).iterdir())]
+    assert len(kept) == 2 * len(result.tally.groups)
+    assert case.scenario in kept
+    assert case.original in kept
+
+
+def test_a_failure_that_does_not_come_again_is_told_by_the_run_that_had_it(
+    result: RunResult, tmp_path: Path
+) -> None:
+    case = cases_of(result, OneByOne(fails=0), tmp_path)[0]
+    assert not case.repeated
+    assert case.shrunk.runs == 3
+    assert case.explanation.sentence.startswith("Row (shop-")
+    failure = failure_of(case)
+    # Of a run that passed nothing is shown in the place of the one that failed.
+    assert (failure.rows, failure.story, failure.takes) == ((), (), "")
+    assert failure.trace is None or not failure.trace.marks
+    assert "did not fail again in 3 runs on local" in failure.notes[0]
+    write_report(report_of(result, [case]), tmp_path)
+
+
+def test_without_time_to_shrink_it_is_explained_as_it_was_found(result: RunResult, tmp_path: Path) -> None:
+    case = cases_of(result, OneByOne(), tmp_path, limit_seconds=0.0)[0]
+    assert case.shrunk.runs == 1
+    assert case.shrunk.after == case.shrunk.before
+    assert case.explanation.cause
+    assert case.takes is None
+    assert any("with more time" in note for note in case.notes)
+
+
+def test_what_passes_is_told_as_that(forgetful: Path) -> None:
+    family = load_family(str(forgetful))
+    scenario = plain(scenario_of(family, scenario_seed(0, family.name, 0)))
+    for system in (SIMULATED, OneByOne()):
+        examined = examine(system, family, scenario, None, 5.0)
+        assert not examined.repeated
+        assert examined.trial is not None
+        assert examined.trial.verdict.passed
