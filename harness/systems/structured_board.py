@@ -35,6 +35,7 @@ Answer = TypeVar("Answer")
 
 DRIVER: Final = "driver"
 _PYTHON_OF_SPARK: Final = b"pyspark"
+_DAEMON: Final = b"pyspark.daemon"
 
 
 class QueryKilled(Exception):
@@ -164,8 +165,19 @@ def _python_workers(driver: int) -> list[int]:
     return [
         process
         for process in members
-        if process not in here and process not in parents and _PYTHON_OF_SPARK in _command_of(process)
+        if process not in here
+        and process not in parents
+        and _PYTHON_OF_SPARK in _command_of(process)
+        and not _is_daemon(process)
     ]
+
+
+def _is_daemon(process: int) -> bool:
+    """Whether a process forks workers, though it may have none now; what it has forked bears its name.
+
+    It runs nothing itself, and a driver without one does no work again.
+    """
+    return _DAEMON in _command_of(process) and _DAEMON not in _command_of(_parent_of(process))
 
 
 def _parent_of(process: int) -> int:

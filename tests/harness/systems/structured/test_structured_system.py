@@ -153,6 +153,7 @@ def test_the_query_of_the_readme_survives_what_its_careless_twin_does_not(
     explanation = explain(shrunk.scenario, history, None, shrunk.trial.verdict)
     assert "is there twice instead of once, by batch-0" in explanation.sentence
     assert "sink was killed at the point committed" in explanation.cause
+    assert "attempt 2.1, which began from checkpoint 1" in explanation.cause
     trace = seen_from_outside(history)
     assert trace["lanes"] == ["job", "sink", "query", "output"]
     [kill] = trace["kills"]
@@ -162,6 +163,16 @@ def test_the_query_of_the_readme_survives_what_its_careless_twin_does_not(
     [recovery] = map(recovery_text, history.statistics.recoveries)
     assert "went on from checkpoint 1" in recovery
     assert "new rows after" in recovery
+
+
+def test_a_query_survives_the_death_of_all_workers_when_hardly_any_are_left(system, payments):
+    faults = (
+        Fault("kill_all", "element", occurrence=2),
+        Fault("kill_all", "pre_committed", occurrence=2),
+    )
+    survived(system, str(payments), 3, *faults)
+    # Spark still has who forks workers, and so the same driver does work again.
+    survived(system, str(payments), 3)
 
 
 def test_transform_with_state_survives_the_death_of_the_driver_before_spark_knows_of_the_commit(system):
