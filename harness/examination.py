@@ -30,6 +30,8 @@ from harness.systems.protocol import Capability, System
 from harness.trial import SIMULATED, Trial, try_scenario
 from reports.text import counted, duration
 
+SHARE_OF_TAKES: Final = 0.2
+"""Of the time that there is for real runs, what is kept to find out what a failure takes."""
 NOT_SEEN: Final = (
     "The diagram has what could be seen from outside: attempts, checkpoints, rows that became visible, and"
     " deaths, in the order in which they were told. What went on between tasks was not seen, so it has no"
@@ -166,10 +168,11 @@ def _examine_by_few_runs(
     def try_one(candidate: Scenario) -> Trial:
         return try_scenario(family, candidate, system=system)
 
-    runs = RealRuns(try_one, limit_seconds, progress=progress)
+    runs = RealRuns(try_one, limit_seconds * (1 - SHARE_OF_TAKES), progress=progress)
     found = real_runs.shrink(scenario, runs, system, signature)
     takes = None
     if found.signature is not None and found.scenario.faults:
+        runs.limit_seconds = limit_seconds
         with suppress(LimitReached):
             takes = weigh(found.scenario, found.signature, runs.fails)
     before, after = size_of(found.before), size_of(found.scenario)

@@ -70,11 +70,13 @@ class RealRuns:
         progress: Callable[[int], None] = lambda runs: None,
     ) -> None:
         """``progress`` is told the number of each run before it begins."""
+        self.limit_seconds = limit_seconds
+        """From the end of the first run on: before it, what is to run has to be started."""
         self.runs = 0
         self.was_interrupted = False
         self._try_one = try_one
         self._started = perf_counter()
-        self._limit_seconds = limit_seconds
+        self._ready = self._started
         self._most_runs = most_runs
         self._progress = progress
         self._trials: dict[str, Trial | None] = {}
@@ -86,7 +88,7 @@ class RealRuns:
 
     def run(self, scenario: Scenario) -> Trial:
         """Run a scenario. Raises LimitReached; the first run is made whatever the limit."""
-        is_over = self.runs >= self._most_runs or self.seconds >= self._limit_seconds
+        is_over = self.runs >= self._most_runs or perf_counter() - self._ready >= self.limit_seconds
         if self.was_interrupted or (self.runs and is_over):
             raise LimitReached
         self.runs += 1
@@ -96,6 +98,8 @@ class RealRuns:
         except KeyboardInterrupt:
             self.was_interrupted = True
             raise LimitReached from None
+        if self.runs == 1:
+            self._ready = perf_counter()
         self._trials[to_json(scenario)] = trial
         return trial
 
