@@ -65,7 +65,9 @@ OneFamily: TypeAlias = Annotated[
     str | None, typer.Option("--family", metavar="FAMILY|FILE.py", help="The family of the scenario.")
 ]
 System: TypeAlias = Annotated[str, typer.Option("--system", help="What stands trial.")]
-CheckpointPath: TypeAlias = Annotated[Path, typer.Argument(metavar="PATH", help="A checkpoint, or a folder.")]
+CheckpointPath: TypeAlias = Annotated[
+    str, typer.Argument(metavar="PATH", help="A checkpoint, or a folder, or an address such as s3://...")
+]
 JobSubject: TypeAlias = Annotated[
     str,
     typer.Argument(metavar="FAMILY|FILE.py|DIR", help="A family, a program, or a job's folder."),

@@ -312,9 +312,14 @@ class MemoryCheckpointStorage:
         return nullcontext()
 
 
+def leads_out(path: str) -> bool:
+    """Whether a path is none that a storage knows, because it leaves the root or says nothing."""
+    return path.startswith("/") or "\0" in path or any(part in ("", ".", "..") for part in path.split("/"))
+
+
 def check_inside(path: str, root: str) -> None:
     """Raise StorageError for a path that does not lie within its root."""
-    if path.startswith("/") or "\0" in path or any(part in ("", ".", "..") for part in path.split("/")):
+    if leads_out(path):
         raise StorageError(
             f"checkpoint file {path!r} does not lie within {root}:"
             " the checkpoint that names it is damaged or forged, restore another one"

@@ -8,6 +8,8 @@ The rules this module lives by:
   metadata first, and only what lies in its own folder. Files that it shares with others stay for them.
 - Verifying goes on after the first damage: one wants to know which checkpoint is whole, not only that one
   is not.
+- A path is a folder or an address (`s3://...`), as for a job. At an address nothing is deleted: there is no
+  lock that would tell whether the job runs.
 """
 
 from __future__ import annotations
@@ -23,8 +25,12 @@ from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata, Sta
 from engine.checkpoint.verification import damages_of, handles_of
 from engine.connectors import committing, two_phase, write_ahead
 from engine.messages import CHECKPOINT
+from engine.runtime.mounting import storage_at
+from engine.runtime.places import name_of, parent_of, place, scheme_of
 from engine.runtime.recovery import METADATA
 from engine.runtime.request_folder import is_running
+from engine.runtime.restore_point import place_of
+from engine.runtime.storage import StorageError, leads_out
 from engine.state.files import DamagedFile
 from harness.errors import FAILED, NOTHING_RAN, PASSED, UsageError
 from reports.text import counted
@@ -37,12 +43,12 @@ TRANSACTIONS: Final = frozenset((two_phase.STATE_NAME, committing.COMMITTER_STAT
 class Found:
     """A checkpoint's folder, and its metadata or what is wrong with them."""
 
-    folder: Path
+    folder: str
     metadata: CheckpointMetadata | None
     damage: str = ""
 
 
-def list_command(path: Path, as_json: bool) -> int:
+def list_command(path: str, as_json: bool) -> int:
     """List the checkpoints under a path."""
     found = list(_found(path))
     if as_json:
@@ -53,7 +59,7 @@ def list_command(path: Path, as_json: bool) -> int:
     return PASSED if found else _nothing(path)
 
 
-def show_command(path: Path, as_json: bool) -> int:
+def show_command(path: str, as_json: bool) -> int:
     """Show the operators of the checkpoints under a path."""
     found = list(_found(path))
     if as_json:
@@ -73,7 +79,7 @@ def show_command(path: Path, as_json: bool) -> int:
     return PASSED if found else _nothing(path)
 
 
-def verify_command(path: Path, as_json: bool) -> int:
+def verify_command(path: str, as_json: bool) -> int:
     """Check every file of the checkpoints under a path; FAILED if one is damaged or missing."""
     found = list(_found(path))
     damages = {each.folder: list(_damages(each)) for each in found}
@@ -90,14 +96,19 @@ def verify_command(path: Path, as_json: bool) -> int:
     return FAILED if any(damages.values()) else PASSED
 
 
-def delete_command(path: Path) -> int:
+def delete_command(path: str) -> int:
     """Delete one savepoint or retained checkpoint (Flink: dispose)."""
-    folder = path.parent if path.name == METADATA else path
+    at = place_of(path)
+    if scheme_of(at):
+        raise UsageError(
+            f"{at}: nobody can tell whether its job runs and may need it: delete it by the means of the store"
+        )
+    folder = Path(at)
     if not (folder / METADATA).is_file():
         raise UsageError(f"{folder}: no savepoint and no checkpoint (no file {METADATA}): nothing is deleted")
     if is_running(folder.parent):
         raise UsageError(f"{folder}: its job runs and may need it: stop the job first")
-    [found] = _found(folder)
+    [found] = _found(at)
     (folder / METADATA).unlink()
     if found.metadata is not None:
         root = folder.parent if found.metadata.kind == CHECKPOINT else folder
@@ -114,18 +125,24 @@ def delete_command(path: Path) -> int:
     return PASSED
 
 
-def _found(path: Path) -> Iterator[Found]:
+def _found(path: str) -> Iterator[Found]:
     """Yield the checkpoints under a path, which may be one itself, a job's folder, or one that holds jobs."""
-    if not path.is_dir():
+    at = place(path)
+    if not scheme_of(at) and not Path(at).is_dir():
         raise UsageError(f"{path}: no such folder")
-    files = sorted(path.rglob(METADATA), key=lambda file: [_order(part) for part in file.parts])
-    for file in files:
+    try:
+        storage = storage_at(at, stands_in=True)
+        names = [name for name in storage.list("") if name_of(f"/{name}") == METADATA]
+    except StorageError as error:
+        raise UsageError(str(error)) from error
+    for name in sorted(names, key=lambda name: [_order(part) for part in name.split("/")]):
+        file = storage.place_of(name)
         try:
-            yield Found(file.parent, decode_metadata(file.read_bytes(), str(file)))
+            yield Found(parent_of(file), decode_metadata(storage.read(name), file))
         except DamagedFile as damage:
-            yield Found(file.parent, None, f"{damage.what}: {damage.mend}")
-        except OSError as error:
-            yield Found(file.parent, None, f"{METADATA} cannot be read: {error.strerror}")
+            yield Found(parent_of(file), None, f"{damage.what}: {damage.mend}")
+        except StorageError as error:
+            yield Found(parent_of(file), None, str(error))
 
 
 def _order(part: str) -> tuple[str, int]:
@@ -141,15 +158,20 @@ def _damages(found: Found) -> Iterator[str]:
         return
     is_own = found.metadata.kind == CHECKPOINT
     # What a savepoint names lies in its own folder, so that this can be moved.
-    root = (found.folder.parent if is_own else found.folder).resolve()
+    root = parent_of(found.folder) if is_own else found.folder
+    storage = storage_at(root, stands_in=True)
 
     def read(path: str) -> bytes:
-        file = (root / path).resolve()
-        if not file.is_relative_to(root):
+        if leads_out(path) or not (scheme_of(root) or _is_below(root, path)):
             raise DamagedFile(path, f"leads out of the {'job' if is_own else 'savepoint'}'s folder")
-        return file.read_bytes()
+        return storage.read(path)
 
     yield from map(str, damages_of(found.metadata, read))
+
+
+def _is_below(root: str, path: str) -> bool:
+    """Whether a file lies in a folder, also where links lead on."""
+    return Path(root, path).resolve().is_relative_to(Path(root).resolve())
 
 
 def _sizes(handles: Iterable[StateHandle]) -> dict[str, int]:
@@ -169,9 +191,9 @@ def _sizes(handles: Iterable[StateHandle]) -> dict[str, int]:
 def _summary(found: Found) -> dict[str, Any]:
     metadata = found.metadata
     if metadata is None:
-        return {"folder": str(found.folder), "damage": found.damage}
+        return {"folder": found.folder, "damage": found.damage}
     return {
-        "folder": str(found.folder),
+        "folder": found.folder,
         "checkpoint": metadata.checkpoint_id,
         "kind": metadata.kind,
         "job": metadata.job_name,
@@ -249,7 +271,7 @@ def _told(sizes: dict[str, Any]) -> str:
     return text
 
 
-def _nothing(path: Path) -> int:
+def _nothing(path: str) -> int:
     print(f"{path}: no checkpoint")
     return NOTHING_RAN
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import fsspec
 import pytest
 
 from engine.checkpoint.metadata import (
@@ -150,3 +152,37 @@ def test_a_damaged_shared_file_is_told_of_each_checkpoint_that_has_it(onceproof:
     assert ended.out.count("shared/chk-9.count-0.1.op.000012.sst: damaged") == 2
     path.write_bytes(b"a table")
     assert onceproof("checkpoints", "verify", str(job)).out.count("truncated: 7 bytes") == 2
+
+
+@pytest.fixture
+def address(job: Path) -> Iterator[str]:
+    """The same checkpoints at an address of this process."""
+    files = fsspec.filesystem("memory")
+    files.put(str(job.parent), "/listed", recursive=True)
+    yield "memory://listed"
+    files.rm("/listed", recursive=True)
+
+
+def test_checkpoints_at_an_address_are_looked_at_too(onceproof: Command, address: str) -> None:
+    listed = json.loads(onceproof("checkpoints", "list", address, "--json").out)
+    assert [each["folder"] for each in listed] == [f"{address}/job/chk-9", f"{address}/job/chk-10"]
+    assert onceproof("checkpoints", "verify", f"{address}/job").out.count(": whole") == 2
+    fsspec.filesystem("memory").pipe_file("/listed/job/chk-10/count-0", b"other")
+    ended = onceproof("checkpoints", "verify", f"{address}/job")
+    assert ended.code == 1
+    assert f"{address}/job/chk-10: checkpoint 10 of words" in ended.out
+    assert "chk-10/count-0" in ended.out
+
+
+def test_nothing_is_deleted_at_an_address(onceproof: Command, address: str) -> None:
+    ended = onceproof("checkpoints", "delete", f"{address}/job/chk-9")
+    assert ended.code == 4
+    assert "nobody can tell whether its job runs" in ended.error
+    assert fsspec.filesystem("memory").exists("/listed/job/chk-9/_metadata")
+
+
+def test_an_address_that_cannot_be_used_is_one_line(onceproof: Command) -> None:
+    ended = onceproof("checkpoints", "list", "hdfs://host/checkpoints")
+    assert ended.code == 4
+    assert ended.error.count("\n") == 1
+    assert "nothing is known of hdfs://" in ended.error
