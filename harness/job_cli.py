@@ -21,7 +21,7 @@ from harness.options import (
 )
 
 checkpoints = typer.Typer(
-    help="Look at checkpoints and savepoints in a folder or at an address, without loading state; delete one.",
+    help="Look at checkpoints and savepoints, in a folder or at an address, loading no state; delete one.",
     no_args_is_help=False,
 )
 
