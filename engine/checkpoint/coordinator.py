@@ -292,7 +292,7 @@ class CheckpointCoordinator(CheckpointTriggering):
         if not self._shared.in_use:
             return metadata
         resolved = self._shared.resolved(metadata)
-        self._shared.completed(metadata.checkpoint_id)
+        self._shared.completed(resolved)
         return resolved
 
     def _discard_unless_used(self, message: AcknowledgeCheckpoint) -> Sequence[CoordinatorEffect]:

@@ -49,7 +49,7 @@ class SharedStateRegistry:
             for subtask in _subtasks(metadata.operators):
                 if subtask.handle is not None and subtask.handle.files:
                     self.register_all(metadata.checkpoint_id, subtask.handle)
-            self.completed(metadata.checkpoint_id)
+            self.completed(metadata)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -73,10 +73,20 @@ class SharedStateRegistry:
         entry.path, superseded = path, entry.path
         return path, superseded
 
-    def completed(self, checkpoint_id: int) -> None:
-        """A checkpoint is complete, or about to be: what it uses stays where it is."""
-        for entry in self._entries.values():
-            if entry.last_used_by == checkpoint_id:
+    def completed(self, metadata: CheckpointMetadata) -> None:
+        """A checkpoint is complete, or about to be: what it names stays where it is.
+
+        A later one may have used it since, so who used it last does not tell.
+        """
+        for subtask in _subtasks(metadata.operators):
+            if subtask.handle is not None:
+                self.confirm(subtask.handle)
+
+    def confirm(self, handle: StateHandle) -> None:
+        """A snapshot is part of a complete checkpoint."""
+        for file in handle.files:
+            entry = self._entries.get(file.sha256) if file.is_shared else None
+            if entry is not None:
                 entry.is_confirmed = True
 
     def unregister_unused(self, lowest_checkpoint_id: int) -> list[str]:

@@ -134,7 +134,7 @@ def _costs(folder: str, keys: int, checkpoints: int, incremental: bool) -> Costs
         handle = replace(
             handle, files=tuple(map(registry.placed, handle.files)) if incremental else handle.files
         )
-        registry.completed(checkpoint_id)
+        registry.confirm(handle)
         for path in registry.unregister_unused(checkpoint_id):
             storage.delete(path)
         backend.notify_checkpoint_complete(checkpoint_id)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from engine.checkpoint.metadata import CheckpointMetadata
+from engine.checkpoint.shared_registry import SharedStateRegistry
 from engine.elements import CheckpointBarrier
 from engine.state.rocksdb.backend import RocksDBStateBackend
 from engine.task import outputs
@@ -99,9 +101,25 @@ def overtaken_savepoints_are_asked(reached: Reached) -> Iterator[None]:
         yield
 
 
+@mutant(
+    id="confirmed-by-the-last-user", breaks="no_error", summary="what a checkpoint names may be moved"
+)
+def confirmed_by_the_last_user(reached: Reached) -> Iterator[None]:
+    def completed(self: SharedStateRegistry, metadata: CheckpointMetadata) -> None:
+        for entry in self._entries.values():
+            if entry.last_used_by == metadata.checkpoint_id:
+                entry.is_confirmed = True
+            else:
+                reached()
+
+    with replaced(SharedStateRegistry, "completed", completed):
+        yield
+
+
 PLANTED_AGAIN: dict[str, Mutant] = {
     "files_known_over_an_empty_snapshot": empty_snapshots_forget,
     "barriers_take_the_room_of_records": barriers_take_room,
+    "shared_file_moved_after_it_was_named": confirmed_by_the_last_user,
     "counted_triggers_out_of_order": counted_in_any_order,
     "backpressure_of_finished_task": find_mutant("finished-task-keeps-its-queues"),
     "finished_while_aligning": close_forgets_the_channels,

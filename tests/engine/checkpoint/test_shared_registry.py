@@ -117,6 +117,18 @@ def test_a_pending_checkpoint_outlives_the_upload_that_a_later_one_supersedes(de
     assert paths_in(shares.desk.acknowledge(SINK, 1)) == ["shared/chk-2.a"]
 
 
+def test_what_a_complete_checkpoint_names_stays_though_one_under_way_has_used_it_since(desk_with):
+    shares = Shares(desk_with, max_concurrent=3)
+    for checkpoint_id in (2, 3):
+        shares.desk.elapse(100 * checkpoint_id)
+    shares.desk.acknowledge(FIRST, 1, files=[uploaded("a", "chk-1.a")])
+    shares.desk.acknowledge(FIRST, 2, files=[uploaded("a", "chk-2.a")])
+    shares.desk.acknowledge(SECOND, 1)
+    assert paths_in(shares.desk.acknowledge(SINK, 1)) == ["shared/chk-2.a"]
+    shares.desk.stored(1)
+    assert deleted(shares.desk.acknowledge(FIRST, 3, files=[uploaded("a", "chk-3.a")])) == ["shared/chk-3.a"]
+
+
 def test_a_late_answer_gives_up_its_uploads_and_nothing_that_others_use(shares):
     shares.completed(1, uploaded("a"))
     shares.desk.expire(2)
@@ -235,7 +247,7 @@ def test_every_retained_checkpoint_finds_its_files_and_nothing_else_is_left(step
         metadata = registry.resolved(
             CheckpointMetadata(checkpoint_id, "job", "job", 0, "checkpoint", "1.1", (operator,))
         )
-        registry.completed(checkpoint_id)
+        registry.completed(metadata)
         store.add(metadata)
         live = dict.fromkeys(contents, "")
         for path in registry.unregister_unused(store.retained[0].checkpoint_id):
