@@ -73,6 +73,8 @@ def _configuration(spec: Spec) -> Configuration:
         ),
         "execution.checkpointing.unaligned.enabled": spec.barriers == "unaligned",
         "execution.checkpointing.aligned-checkpoint-timeout": f"{spec.aligned_timeout_ms} ms",
+        "state.backend.type": spec.state_backend,
+        "execution.checkpointing.incremental": spec.incremental,
     }.items():
         configuration.set_string(key, str(value))
     return configuration

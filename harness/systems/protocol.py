@@ -120,6 +120,7 @@ _HOMES: Final = {
     "spark": ("harness.systems.spark", "SparkSystem"),
     "spark-cluster": ("harness.systems.spark", "SparkClusterSystem"),
     "spark-standalone": ("harness.systems.spark", "SparkStandaloneSystem"),
+    "relay": ("harness.systems.relay", "RelaySystem"),
     "structured_streaming": ("harness.systems.structured_streaming", "StructuredStreamingSystem"),
 }
 

@@ -25,6 +25,8 @@ from harness.history import History, Recovery, Row
 from harness.scenario import KILLS, Fault
 from harness.systems.spec import HIDDEN, WaitingState
 
+_SHARED: Final = "shared"
+"""The folder of files that several checkpoints have in common."""
 OUTSIDE: Final = "outside"
 """The point of a kill that somebody else sent: anywhere."""
 
@@ -287,7 +289,8 @@ class Retelling:
             if name.startswith(HIDDEN):
                 self.history.leak(self._step, "open transaction", name)
         for path in sorted(checkpoints.rglob("*")):
-            if any(part.startswith("chk-") for part in path.relative_to(checkpoints).parts):
+            parts = path.relative_to(checkpoints).parts
+            if _SHARED in parts[:-1] or any(part.startswith("chk-") for part in parts):
                 self.history.leak(self._step, "orphan file", str(path.relative_to(checkpoints)))
         self.history.statistics.steps = self._step
 

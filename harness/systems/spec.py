@@ -16,7 +16,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from harness.family import Family, address_of
-from harness.scenario import Barriers, Fault, InputRecord, Parameter, Scenario
+from harness.scenario import Barriers, Fault, InputRecord, Parameter, Scenario, StateBackend
 
 Input: TypeAlias = Literal["records", "year"]
 Rows: TypeAlias = Literal["json", "csv"]
@@ -72,6 +72,8 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     restart_delay_ms: int = 0
     barriers: Barriers = "aligned"
     aligned_timeout_ms: int = 0
+    state_backend: StateBackend = "hashmap"
+    incremental: bool = False
     faults: tuple[Fault, ...] = ()
     in_turn: bool = False
     """Each fault waits only once the one before has struck; otherwise all wait from the beginning."""
@@ -129,4 +131,6 @@ def spec_of(family: Family, scenario: Scenario, folder: Path) -> Spec:
         restart_delay_ms=scenario.restart_delay_ms,
         barriers=scenario.checkpoint_mode.barriers,
         aligned_timeout_ms=scenario.checkpoint_mode.aligned_timeout_ms,
+        state_backend=scenario.state_backend or "hashmap",
+        incremental=scenario.incremental is True,
     )

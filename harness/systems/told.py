@@ -21,7 +21,7 @@ from engine.job.events import Deploy, MasterEvent
 from engine.operators.sink import SinkOperator
 from engine.operators.source import SourceOperator
 from engine.runtime.job_driver import JobDriver
-from engine.runtime.recovery import Recovered, files_of
+from engine.runtime.recovery import Recovered
 from engine.task.events import StoreSnapshot
 from engine.task.task import Task
 from harness.systems import event_log
@@ -138,10 +138,14 @@ def say_error(log: EventLog, where: str, error: BaseException) -> None:
 
 
 def described(metadata: CheckpointMetadata) -> dict[str, Any]:
-    """A complete checkpoint as the log has it: its snapshots are looked up by their files."""
+    """A complete checkpoint as the log has it: its snapshots are looked up by their files.
+
+    Those of a database beside a snapshot say nothing that it does not.
+    """
+    subtasks = [subtask for operator in metadata.operators for subtask in operator.subtasks]
     return {
         "id": metadata.checkpoint_id,
         "attempt": metadata.attempt,
-        "paths": sorted(files_of(metadata)),
+        "paths": sorted({subtask.handle.path for subtask in subtasks if subtask.handle is not None}),
         "in_flight": metadata.records_in_flight,
     }

@@ -1,0 +1,224 @@
+"""One job on two runtimes by turns: the local one and Spark, each going on from what the other one left.
+
+The rules this module lives by:
+
+- An incarnation is a leg. The first is a process of the local runtime, the next a driver on Spark, and so on
+  in turn, over the same folders and nothing else: whoever dies, the other runtime goes on from the checkpoint
+  that it left, at the parallelism that the kill asks for.
+- The faults strike in turn, each once the one before it has struck. So how far they have come is known
+  between two legs from what was told, though one runtime counts in its process and the other on a board.
+- Where keyed state lives, who is killed where, and the parallelism of each leg follow from the scenario's
+  seed. What the generator planned for one runtime is not used: much of it exists on one of the two only.
+- Everything is judged as on any system.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from engine.runtime.java import find_java
+from harness.chance import Chance, derived_seed
+from harness.family import Family
+from harness.history import History
+from harness.scenario import COORDINATOR_POINTS, VALID, Fault, FaultKind, Point, Scenario, StateBackend
+from harness.systems.board_state import BoardState, encode_board, read_board
+from harness.systems.drivers import Drivers
+from harness.systems.epoch_retelling import EpochRetelling
+from harness.systems.incarnations import Ending, JobRun, trial_folder
+from harness.systems.local import LocalRun
+from harness.systems.protocol import Capability, applicable
+from harness.systems.retelling import Retelling
+from harness.systems.spark import SparkRun, spark_drivers
+from harness.systems.spec import STEPS_PER_RECORD, read_spec, spec_of
+
+NAME: Final = "relay"
+
+CAPABILITIES: Final = frozenset(
+    {
+        Capability.KILL_TASK,
+        Capability.KILL_ALL,
+        Capability.KILL_PROCESS,
+        Capability.RESCALE,
+        Capability.ENGINE,
+    }
+)
+
+TASK_POINTS: Final[tuple[Point, ...]] = ("pre_committed", "snapshotted", "uploaded", "element")
+"""Where tasks die on either runtime."""
+PROCESS_POINTS: Final[tuple[Point, ...]] = (
+    "triggered",
+    "barrier_received",
+    "aligned",
+    "pre_committed",
+    "snapshotted",
+    "uploaded",
+    "acknowledged",
+    "metadata_written",
+    "completed",
+    "notified",
+    "committing",
+    "committed",
+    "restoring",
+    "restored",
+    "element",
+)
+"""Where the process of a leg dies, or its driver: all that both runtimes pass before the input has ended."""
+MISSING: Final[frozenset[tuple[FaultKind, Point]]] = frozenset(
+    {
+        *[("kill_process", point) for point in VALID["kill_process"] if point not in PROCESS_POINTS],
+        *[
+            (kind, point)
+            for kind in ("kill_task", "kill_all")
+            for point in VALID[kind]
+            if point not in TASK_POINTS
+        ],
+    }
+)
+"""What only one of the runtimes comes to, or neither in time."""
+
+BACKENDS: Final[tuple[tuple[StateBackend, bool], ...]] = (
+    ("hashmap", False),
+    ("rocksdb", False),
+    ("rocksdb", True),
+)
+"""Where keyed state lives, and whether checkpoints of it are incremental."""
+LEGS: Final = (4, 5)
+"""How many legs a relay has, at least and at most, where its input lasts."""
+CHECKPOINTS_OF_LEG: Final = 3
+MOST_PASSES: Final = 12
+"""Of a point that each task passes in each checkpoint."""
+MOST_PASSES_OF_COORDINATOR: Final = 3
+MOST_SUBTASKS: Final = 4
+DEATH_OF_TASK: Final = 0.4
+"""How likely a task dies in a leg, before its process does."""
+
+
+class RelaySystem:
+    """Runs scenarios as relays, one after another."""
+
+    name = NAME
+    capabilities = CAPABILITIES
+    missing = MISSING
+
+    def __init__(self, folder: Path | None = None, drivers: Drivers | None = None) -> None:
+        # What is missing is told here and not by each driver.
+        find_java(os.environ)
+        self._drivers = drivers or spark_drivers()
+        self._folder = folder
+
+    def prepared(self, scenario: Scenario) -> Scenario:
+        """Return the scenario with its legs; what has no seed was written, and is what it says."""
+        if scenario.seed is None:
+            return scenario
+        chance = Chance(Random(derived_seed("relay", scenario.seed)))
+        backend, incremental = chance.choice(BACKENDS)
+        legs = chance.integer(*LEGS)
+        interval = max(1, scenario.record_count() // (CHECKPOINTS_OF_LEG * legs))
+        return replace(
+            scenario,
+            state_backend=backend,
+            incremental=incremental,
+            checkpoint_interval_ms=STEPS_PER_RECORD * interval,
+            restart_delay_ms=1,
+            faults=tuple(_faults(scenario, legs, interval, chance)),
+        )
+
+    def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
+        """One run in folders of its own; there is no trace to be had."""
+        with trial_folder(self._folder) as folder:
+            faults, left = applicable(scenario.faults, CAPABILITIES, MISSING)
+            spec = replace(spec_of(family, scenario, folder), faults=faults, in_turn=True)
+            lengths = {split: len(records) for split, records in scenario.records.items()}
+            history = RelayRun(spec, lengths, folder, drivers=self._drivers).run()
+        history.statistics.not_applicable = left
+        return history
+
+    def close(self) -> None:
+        """End the drivers that are left; a run afterwards starts another one."""
+        self._drivers.close()
+
+
+def _faults(scenario: Scenario, legs: int, interval: int, chance: Chance) -> Sequence[Fault]:
+    """Draw who dies at the end of each leg but the last, and who before that."""
+    faults: list[Fault] = []
+    parallelism = scenario.parallelism
+    for _ in range(legs - 1):
+        if chance.chance(DEATH_OF_TASK):
+            kind: FaultKind = chance.choice(("kill_task", "kill_all"))
+            faults.append(Fault(kind, chance.choice(TASK_POINTS)))
+        point = chance.choice(PROCESS_POINTS)
+        others = [
+            number
+            for number in range(1, min(MOST_SUBTASKS, scenario.max_parallelism) + 1)
+            if number != parallelism
+        ]
+        parallelism = chance.choice(others) if others else parallelism
+        faults.append(
+            Fault(
+                "kill_process",
+                point,
+                occurrence=chance.integer(1, _passes(point, interval)),
+                rescale_to=parallelism,
+            )
+        )
+    return faults
+
+
+def _passes(point: Point, interval: int) -> int:
+    """How often a point is passed, at most, before a leg is over: within two or three checkpoints."""
+    if point in COORDINATOR_POINTS:
+        return MOST_PASSES_OF_COORDINATOR
+    if point == "element":
+        return 2 * CHECKPOINTS_OF_LEG * interval
+    # It may die as it restores, and has done nothing then.
+    return 1 if point in ("restoring", "restored") else MOST_PASSES
+
+
+@dataclass(slots=True)
+class RelayRun(JobRun):
+    """One job whose incarnations run on the two runtimes by turns."""
+
+    drivers: Drivers = field(kw_only=True)
+    _local: LocalRun = field(init=False)
+    _spark: SparkRun = field(init=False)
+
+    def retelling(self) -> Retelling:
+        """Who knows of workers, and takes the tasks of a process as they are."""
+        spec = self.spec
+        output = Path(spec.output)
+        return EpochRetelling(
+            spec.faults, self.lengths, output, spec.suffix, self.read_rows, spec.parallelism
+        )
+
+    def run(self) -> History:
+        """Run leg after leg until the job has ended; points are counted by processes and on the board."""
+        board = self.folder / "faults.json"
+        self.spec = msgspec.structs.replace(self.spec, board=str(board))
+        self._local = LocalRun(self.spec, self.lengths, self.folder)
+        self._spark = SparkRun(self.spec, self.lengths, self.folder, drivers=self.drivers)
+        # Ready when the first leg is over.
+        self.drivers.prepare()
+        # Spelt out: a class with slots is made anew, and the short form would look in the old one.
+        history = JobRun.run(self)
+        totals = history.statistics.points
+        for point, count in read_board(board).points.items():
+            totals[point] = totals.get(point, 0) + count
+        return history
+
+    def live(self, number: int, path: Path) -> Ending:
+        """Run one leg to its death, or to the end of the job."""
+        if number % 2:
+            return self._local.live(number, path)
+        board = Path(self.spec.board)
+        state = read_board(board) if board.exists() else BoardState()
+        state.waiting = read_spec(path).waiting
+        board.write_bytes(encode_board(state))
+        return self._spark.live(number, path)
