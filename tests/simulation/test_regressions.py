@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,6 +81,17 @@ def empty_snapshots_forget(reached: Reached) -> Iterator[None]:
         yield
 
 
+@mutant(id="empty-snapshots-under-way", breaks="no_error", summary="files are known that will have gone")
+def empty_snapshots_under_way(reached: Reached) -> Iterator[None]:
+    def known(self: RocksDBStateBackend) -> dict[str, Any]:
+        if None in self._snapshots.values() and self._stored_files:
+            reached()
+        return self._stored_files
+
+    with replaced(RocksDBStateBackend, "_known_files", property(known)):
+        yield
+
+
 @mutant(id="time-before-a-restore-is-forgotten", breaks="state_equivalence", summary="a bug of the harness")
 def time_before_a_restore_is_forgotten(reached: Reached) -> Iterator[None]:
     def begun_anew(self: Keeper, attempt: str, restored: int | None) -> None:
@@ -101,9 +113,7 @@ def overtaken_savepoints_are_asked(reached: Reached) -> Iterator[None]:
         yield
 
 
-@mutant(
-    id="confirmed-by-the-last-user", breaks="no_error", summary="what a checkpoint names may be moved"
-)
+@mutant(id="confirmed-by-the-last-user", breaks="no_error", summary="what a checkpoint names may be moved")
 def confirmed_by_the_last_user(reached: Reached) -> Iterator[None]:
     def completed(self: SharedStateRegistry, metadata: CheckpointMetadata) -> None:
         for entry in self._entries.values():
@@ -118,6 +128,7 @@ def confirmed_by_the_last_user(reached: Reached) -> Iterator[None]:
 
 PLANTED_AGAIN: dict[str, Mutant] = {
     "files_known_over_an_empty_snapshot": empty_snapshots_forget,
+    "files_known_while_an_empty_snapshot_is_under_way": empty_snapshots_under_way,
     "barriers_take_the_room_of_records": barriers_take_room,
     "shared_file_moved_after_it_was_named": confirmed_by_the_last_user,
     "counted_triggers_out_of_order": counted_in_any_order,

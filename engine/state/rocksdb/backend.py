@@ -108,13 +108,21 @@ class RocksDBStateBackend(KeyedStateBackend):
             descriptions,
             self._sequence.next,
             files,
-            self._stored_files,
+            self._known_files,
             exported,
             self._settings.incremental,
         )
         if checkpoint_id is not None:
             self._snapshots[checkpoint_id] = taken
         return taken
+
+    @property
+    def _known_files(self) -> dict[str, Any]:
+        """By name, the tables that stay stored until a snapshot of now is complete.
+
+        None do where one of nothing is under way: once that is complete, no checkpoint names them any more.
+        """
+        return {} if None in self._snapshots.values() else self._stored_files
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """What the checkpoint has stored need not be read and stored again for as long as it is kept."""
