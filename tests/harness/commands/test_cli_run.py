@@ -70,7 +70,7 @@ def test_the_engine_on_spark_stands_trial_with_a_driver_and_workers_of_its_own(o
 def test_a_failure_on_the_local_runtime_is_shrunk_and_drawn_and_names_its_system(
     onceproof: Command, forgetful: Path
 ) -> None:
-    options = ["--scenarios", "6", "-n", "1", "--out", "out", "--shrink-time", "1"]
+    options = ["--scenarios", "2", "-n", "1", "--out", "out", "--shrink-time", "1"]
     ended = onceproof("run", "forgetful.py", "--system", "local", *options)
     assert ended.code == 1
     replays = [line for line in ended.out.splitlines() if line.startswith("  onceproof replay")]
