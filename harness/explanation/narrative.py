@@ -125,7 +125,7 @@ def _event(event: Event) -> Iterator[Line]:
         case kinds.SAVEPOINT_COMPLETED:
             yield step, JOB, "completes", f"savepoint {subject}"
         case kinds.JOB_STOPPED:
-            yield step, JOB, "stops", "with a savepoint, to be started again from there"
+            yield step, JOB, "stops", "to be started again from where it is"
         case kinds.STOP_FAILED:
             yield step, JOB, "FAILED", f"to stop with a savepoint: {payload['reason']}"
         case kinds.JOB_FINISHED:

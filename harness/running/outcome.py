@@ -78,9 +78,10 @@ def outcome_of(scenario: Scenario, history: History, verdict: Verdict) -> Outcom
         planned[name] = planned.get(name, 0) + 1
     not_applicable = {f"{kind}/{point}": count for (kind, point), count in statistics.not_applicable.items()}
     for name, count in not_applicable.items():
-        planned[name] -= count
-        if not planned[name]:
-            del planned[name]
+        # A rescale that a system cannot do is a part of a kill that it can.
+        left = planned.pop(name, 0) - count
+        if left > 0:
+            planned[name] = left
     parallelisms = [
         payload["parallelism"] for _, kind, _, payload in history.events if kind == ATTEMPT_STARTED
     ]

@@ -7,7 +7,8 @@ The rules this module lives by:
 - A kill of a task is SIGKILL to the Python process that passes the point; where the driver passes it, the
   query dies of an exception, which Spark takes for a failure of the user's own code. A kill of all is SIGKILL
   to every Python worker. A kill of the process is that of the driver, and of the one that passed the point.
-- A query that fails although no fault has struck since it started has failed by itself.
+- A query that fails although no fault has struck since it started has failed by itself, unless it ends to go
+  on with another number of partitions, as a kill has asked for: its source does that between two batches.
 """
 
 from __future__ import annotations
@@ -42,6 +43,10 @@ class QueryKilled(Exception):
     """A fault ends the query here, at a point that the driver passes."""
 
 
+class QueryRescaled(Exception):
+    """The query ends here, between two batches, to go on with another number of partitions."""
+
+
 class OnBoard(msgspec.Struct):
     """What is on the board."""
 
@@ -50,6 +55,15 @@ class OnBoard(msgspec.Struct):
     """How often each point was passed, by all processes of the run."""
     struck: int = 0
     """How many faults have struck."""
+    partitions: int = 0
+    """With how many the query runs, or ran last."""
+    wanted: int = 0
+    """How many the last kill with a rescale asked for; 0 while none has."""
+
+    @property
+    def is_rescaling(self) -> bool:
+        """Whether the query is to be started again with another number of partitions."""
+        return self.wanted not in (0, self.partitions)
 
 
 class ClosingLog(EventLog):
@@ -80,6 +94,24 @@ class StructuredBoard:
         """How many faults have struck so far."""
         return read_structured_board(self._spec.board).struck
 
+    @property
+    def wanted(self) -> int:
+        """With how many partitions the query is to go on."""
+        return read_structured_board(self._spec.board).wanted or self._spec.parallelism
+
+    def begin(self, partitions: int, refused: bool = False) -> None:
+        """The query is about to start with so many partitions; where Spark has refused others, for good."""
+        with self._held() as board:
+            board.partitions = partitions
+            if refused:
+                board.wanted = partitions
+
+    def end_to_rescale(self) -> None:
+        """Between two batches: end the query where it is to go on with another number of partitions."""
+        board = read_structured_board(self._spec.board)
+        if board.is_rescaling:
+            raise QueryRescaled(f"from {board.partitions} to {board.wanted} partitions")
+
     def _ask(self, question: Callable[[Failpoints], Answer]) -> Answer:
         hit: list[tuple[int, Fault, str]] = []
         with self._held() as board:
@@ -93,7 +125,8 @@ class StructuredBoard:
             answer = question(failpoints)
             board.waiting = failpoints.state()
             board.struck += len(hit)
-            for number, _, task in hit:
+            for number, fault, task in hit:
+                board.wanted = fault.rescale_to or board.wanted
                 self.log.say(
                     event_log.FAULT_STRUCK,
                     number=number,

@@ -5,7 +5,8 @@ The rules this module lives by:
 - It starts Spark once and then runs one query after another, each by a specification whose path comes as a
   line on the standard input, and answers as `spark_child.py` does.
 - Each query is one incarnation over its checkpoint location. Where it fails in an attempt in which a fault
-  has struck it is started again from there, as an operator would; where it fails by itself the run is over.
+  has struck it is started again from there, as an operator would, with another number of partitions where
+  that was asked for; where it fails by itself the run is over.
 - Whatever ends a query other than a kill is told in the log before it ends.
 - A user's file goes to the workers by value, and so do the modules beside it: they have not that folder.
 """
@@ -19,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
@@ -29,10 +31,11 @@ from harness.systems import event_log
 from harness.systems.event_log import EventLog
 from harness.systems.spark_driver import ENDED, READY
 from harness.systems.spec import Spec, read_spec
-from harness.systems.structured_board import DRIVER, StructuredBoard
+from harness.systems.structured_board import DRIVER, QueryRescaled, StructuredBoard
 from harness.systems.structured_io import start
 from harness.systems.structured_output import batch_ends, finished_batches
-from harness.systems.structured_retelling import LOOKED, look
+from harness.systems.structured_rescale import rescaled
+from harness.systems.structured_retelling import LOOKED, QUERY_STOPPED, look
 from harness.systems.structured_sink import RowSink
 from harness.systems.structured_source import RecordSource
 from harness.systems.told import say_error, say_failed
@@ -56,29 +59,44 @@ def run(spec: Spec, path: str, board: StructuredBoard, session: SparkSession) ->
     board.log.say(event_log.PROCESS_STARTED, found=[])
     while True:
         struck = board.struck
+        partitions = _rescaled(spec, checkpoints, board, session)
         planned = batch_ends(checkpoints)
         board.log.say(
             event_log.ATTEMPT_STARTED,
             attempt=f"{os.getpid()}.{struck}",
-            parallelism=spec.parallelism,
+            parallelism=partitions,
             restored=max(planned, default=-1) + 1 or None,
             over=len(finished_batches(checkpoints)),
         )
         try:
             board("restoring", DRIVER, 0)
-            start(family, spec, path, session, board).awaitTermination()
+            attempt = msgspec.structs.replace(spec, parallelism=partitions)
+            start(family, attempt, path, session, board).awaitTermination()
         except Exception as error:
             board.log.say(LOOKED, **look(spec))
-            if board.struck == struck:
+            if QueryRescaled.__name__ in str(error):
+                board.log.say(QUERY_STOPPED)
+            elif board.struck == struck:
                 say_error(board.log, "query", error)
                 return 1
-            say_failed(board.log, "query", "", str(error)[:200], injected=True)
+            else:
+                say_failed(board.log, "query", "", str(error)[:200], injected=True)
         else:
             board.log.say(LOOKED, **look(spec))
             board.log.say(event_log.JOB_FINISHED, points={})
             return 0
         finally:
             _stop_all(session)
+
+
+def _rescaled(spec: Spec, checkpoints: Path, board: StructuredBoard, session: SparkSession) -> int:
+    """Deal state out anew where that was asked for and can be done; return with how many partitions."""
+    before = batch_ends(checkpoints)
+    partitions, is_refused = rescaled(session, checkpoints, board.wanted, board.log)
+    board.begin(partitions, is_refused)
+    if batch_ends(checkpoints) != before:
+        board.log.say(LOOKED, **look(spec))
+    return partitions
 
 
 def _stop_all(session: SparkSession) -> None:

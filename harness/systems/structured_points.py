@@ -7,8 +7,9 @@ The rules this module lives by:
 - Faults are planned for the engine and strike here where the same thing is under way: a barrier passes when
   the records of a batch are read, a snapshot is stored when its rows leave the workers (``PLACES``).
 - What has no place is counted as not applicable: messages, since the driver asks and waits; and the files of
-  the state store, which Java writes. Rescales are left out of the plans: a query keeps the number of
-  partitions of its state in its checkpoint, and only an interface that is private to Spark can change it.
+  the state store, which Java writes.
+- After a kill with a rescale the query goes on with another number of partitions, once the batch that was
+  under way is over (`structured_rescale.py`).
 - Batches are dear, half a second each, so a scenario has a few of them, and faults wait for passes that come.
 """
 
@@ -29,6 +30,7 @@ CAPABILITIES: Final = frozenset(
         Capability.KILL_PROCESS,
         Capability.COMMIT_ERRORS,
         Capability.FAILED_COMMITS,
+        Capability.RESCALE,
     }
 )
 
@@ -75,6 +77,8 @@ MISSING: Final[frozenset[tuple[FaultKind, Point]]] = frozenset(
 LEAST_BATCHES: Final = 2
 MOST_BATCHES: Final = 4
 MOST_PARTITIONS: Final = 2
+MOST_PARTITIONS_AFTER: Final = 3
+"""A rescale may ask for so many."""
 LONGEST_AFTER: Final = 3
 
 
@@ -110,7 +114,7 @@ def _placed(fault: Fault, records: int, batches: int) -> Fault:
         occurrence=_occurrence(fault, place, records, batches),
         # Steps of the simulation are small; here the next point may be far, and what was aimed at over.
         after=min(fault.after, LONGEST_AFTER) if place in WORKER_POINTS else 0,
-        rescale_to=0,
+        rescale_to=min(fault.rescale_to, MOST_PARTITIONS_AFTER),
         # A death is by SIGKILL here.
         means="",
     )

@@ -7,6 +7,7 @@ The rules this module lives by:
   one; a query that is started again goes on from the last batch that was planned, and shows it if need be.
 - A sink that writes by key has no transactions, and repeats rows. There a checkpoint is a batch that Spark
   has noted as over: no row that is older may be shown after it.
+- A batch by which state was dealt out anew has no transaction: it is a checkpoint at the cut of the last one.
 - A batch counts for the attempt in which it was planned, whichever shows it.
 - When nobody is alive, between two attempts, a look at the files decides what there is, told or not. It
   does not say who showed it, so rows that nobody told count for the last batch that was planned.
@@ -24,8 +25,13 @@ from harness.systems.retelling import Retelling, read_json_rows
 from harness.systems.spec import Spec
 from harness.systems.structured_output import TABLE, batch_ends, finished_batches, visible_batches
 from harness.systems.structured_points import WORKER_POINTS
+from harness.systems.structured_rescale import is_repartition
 
 LOOKED: Final = "looked"
+QUERY_STOPPED: Final = "query_stopped"
+"""The event: the query has ended between two batches, to go on with another number of partitions."""
+RESCALE: Final = ("rescale", "restoring")
+"""What stands among the faults that are not applicable where Spark cannot deal out a query's state anew."""
 
 
 def look(spec: Spec) -> dict[str, Any]:
@@ -79,6 +85,14 @@ class StructuredRetelling(Retelling):
     def _looked(self, event: dict[str, Any]) -> None:
         self._take_look(event)
 
+    def _query_stopped(self, event: dict[str, Any]) -> None:
+        self.history.job_stopped(self._step)
+
+    def _rescale_refused(self, event: dict[str, Any]) -> None:
+        """The query goes on with the partitions that it has."""
+        left = self.history.statistics.not_applicable
+        left[RESCALE] = left.get(RESCALE, 0) + 1
+
     def _fault_struck(self, event: dict[str, Any]) -> None:
         super()._fault_struck(event)
         fault = self._faults[event["number"]]
@@ -98,7 +112,7 @@ class StructuredRetelling(Retelling):
             # The one before it is over, or this one could not have been planned.
             self._end_batches(batch)
         else:
-            self._complete_batch(batch, [_name(batch)])
+            self._complete_batch(batch, [] if is_repartition(self._ends, batch) else [_name(batch)])
 
     def _end_batches(self, before: int) -> None:
         for batch in sorted(self._ends):

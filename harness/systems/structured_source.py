@@ -76,6 +76,7 @@ class RecordReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else sum(lengths.values())
         end = next_offset(start, lengths, rows)
         if end != start:
+            board.end_to_rescale()
             board("triggered", TASK, 0)
         return end
 

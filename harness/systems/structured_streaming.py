@@ -73,7 +73,8 @@ class StructuredStreamingSystem:
                 table_keys=table_keys_of(family),
             )
             history = run.run()
-        history.statistics.not_applicable = left
+        # Beside what the run itself has found.
+        history.statistics.not_applicable.update(left)
         return history
 
     def close(self) -> None:

@@ -20,9 +20,11 @@ from harness.systems.structured_points import (
     LEAST_BATCHES,
     MISSING,
     MOST_BATCHES,
+    MOST_PARTITIONS_AFTER,
     PLACES,
     prepared,
 )
+from harness.systems.structured_retelling import RESCALE
 from harness.trial import run_scenario
 
 SYSTEM = find_system("structured_streaming")
@@ -56,7 +58,8 @@ def test_no_fault_asks_for_what_there_is_not(seed):
     taken, left = applicable(scenario.faults, CAPABILITIES, MISSING)
     assert len(taken) + sum(left.values()) == len(scenario.faults)
     assert {fault.point for fault in taken} <= set(PLACES.values())
-    assert not any(fault.rescale_to or fault.task != "*" for fault in taken)
+    assert {fault.task for fault in taken} <= {"*"}
+    assert max((fault.rescale_to for fault in taken), default=0) <= MOST_PARTITIONS_AFTER
     assert not any(
         kind.startswith("kill") and kind != "kill_master" for kind, point in left if point in PLACES
     )
@@ -64,7 +67,7 @@ def test_no_fault_asks_for_what_there_is_not(seed):
 
 def test_a_kill_after_the_checkpoint_strikes_when_the_sink_is_done_and_spark_has_not_noted_it():
     [fault] = prepared(with_faults(Fault("kill_task", "completed", checkpoint=1, rescale_to=3))).faults
-    assert fault == Fault("kill_task", "committed", checkpoint=1)
+    assert fault == Fault("kill_task", "committed", checkpoint=1, rescale_to=3)
     assert can_strike(SYSTEM, fault.kind, fault.point)
 
 
@@ -115,3 +118,16 @@ def test_a_fault_is_planned_where_it_strikes_and_not_where_it_was_drawn():
     outcome, _ = run_scenario(FAMILY, drawn, AllStrike())
     assert outcome.planned == outcome.coverage == {"kill_task/committed": 1, "kill_process/element": 1}
     assert outcome.not_applicable == {"lose_message/notified": 1}
+
+
+def test_a_kill_whose_rescale_is_refused_is_planned_all_the_same():
+    class Refusing(AllStrike):
+        def run(self, family, scenario, trace=False):
+            history = super().run(family, scenario)
+            history.statistics.not_applicable[RESCALE] = 1
+            return history
+
+    drawn = with_faults(Fault("kill_task", "completed", checkpoint=1, rescale_to=2))
+    outcome, _ = run_scenario(FAMILY, drawn, Refusing())
+    assert outcome.planned == {"kill_task/committed": 1}
+    assert outcome.not_applicable == {"rescale/restoring": 1}

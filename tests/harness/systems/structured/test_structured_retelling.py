@@ -13,7 +13,8 @@ from harness.oracle import PythonOracle
 from harness.scenario import Fault
 from harness.systems import event_log
 from harness.systems.spec import Spec, WaitingState
-from harness.systems.structured_retelling import LOOKED, StructuredRetelling
+from harness.systems.structured_rescale import RESCALE_REFUSED
+from harness.systems.structured_retelling import LOOKED, QUERY_STOPPED, RESCALE, StructuredRetelling
 from harness.systems.structured_sink import PLANNED, SHOWN, WRITTEN
 from harness.verdict import judge
 
@@ -105,6 +106,39 @@ def test_a_batch_that_is_run_again_and_shows_nothing_new_is_right(query):
     query.planned(1, SECOND)
     query.shown(1, SECOND_ROWS)
     assert query.judged() == set()
+
+
+def test_a_batch_by_which_state_is_dealt_out_anew_shows_nothing_and_is_right(query):
+    query.planned(0, FIRST)
+    query.shown(0, FIRST_ROWS)
+    query.say(QUERY_STOPPED)
+    query.planned(1, FIRST)
+    query.started(restored=2)
+    query.planned(2, SECOND)
+    query.shown(2, SECOND_ROWS)
+    assert query.judged() == set()
+
+
+def test_what_a_rescale_repeats_is_seen(query):
+    query.planned(0, FIRST)
+    query.shown(0, FIRST_ROWS)
+    query.say(QUERY_STOPPED)
+    query.planned(1, FIRST)
+    query.started(restored=2)
+    query.shown(1, FIRST_ROWS)
+    query.planned(2, SECOND)
+    query.shown(2, SECOND_ROWS)
+    assert ("exactly_once", "duplicated") in query.judged()
+
+
+def test_a_rescale_that_spark_refuses_is_counted_as_not_applicable(query):
+    query.planned(0, SECOND)
+    query.shown(0, [*FIRST_ROWS, *SECOND_ROWS])
+    query.killed()
+    query.say(RESCALE_REFUSED, reason="Unsupported stateful operator")
+    query.started(restored=1)
+    assert query.judged() == set()
+    assert query.retelling.history.statistics.not_applicable == {RESCALE: 1}
 
 
 def test_rows_that_nobody_told_of_are_found_at_the_death_of_the_process(query):

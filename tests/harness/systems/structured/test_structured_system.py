@@ -30,8 +30,14 @@ TITLE = "## Structured Streaming on trial\n"
 
 
 @pytest.fixture(scope="module")
-def system():
-    with closing(StructuredStreamingSystem()) as system:
+def folder(tmp_path_factory):
+    """Where the runs leave what they have."""
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def system(folder):
+    with closing(StructuredStreamingSystem(folder)) as system:
         yield system
 
 
@@ -89,18 +95,34 @@ def payloads(history, kind):
     return [payload for _, each, _, payload in history.events if each == kind]
 
 
+def parallelisms(history):
+    return [payload["parallelism"] for payload in payloads(history, ATTEMPT_STARTED)]
+
+
 def restored(history):
     return [payload["restored"] for payload in payloads(history, ATTEMPT_STARTED)]
 
 
-def test_transform_with_state_in_pandas_survives_the_death_of_all_workers_and_of_the_sink(system):
-    survived(
+def test_transform_with_state_in_pandas_survives_rescales_the_death_of_all_workers_and_of_the_sink(
+    system, folder
+):
+    history = survived(
         system,
         "page_views",
-        4,
-        Fault("kill_all", "element", occurrence=9),
-        Fault("kill_task", "committed", checkpoint=2),
+        16,
+        Fault("kill_all", "element", occurrence=2, rescale_to=3),
+        Fault("kill_task", "committed", occurrence=2, rescale_to=2),
     )
+    # After the first batch the query is stopped, and its state dealt out anew. The second kill leaves a batch
+    # that Spark does not know to be over: it is run again as it was planned.
+    assert parallelisms(history) == [1, 3, 3, 2]
+    assert [each["epoch"] for each in payloads(history, TRANSACTION_VISIBLE)] == [0, 2, 4, 5]
+    [run] = folder.iterdir()
+    assert sorted(path.name for path in (run / "checkpoints" / "state" / "0").glob("[0-9]*")) == [
+        "0",
+        "1",
+        "2",
+    ]
 
 
 def test_apply_in_pandas_with_state_survives_the_death_of_a_writer_and_a_refused_commit(system):

@@ -1,0 +1,102 @@
+"""When the state of a query is dealt out anew, and when it must wait, be done again, or be left as it is."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from pyspark.errors import PySparkRuntimeError
+
+from harness.systems.event_log import EventLog, read_events
+from harness.systems.structured_output import batch_ends
+from harness.systems.structured_rescale import RESCALE_REFUSED, Rescaled, is_repartition, rescaled
+
+INVALID = "STATE_REPARTITION_INVALID_CHECKPOINT"
+
+
+class Location:
+    """A checkpoint location, and a Spark that does what is asked with it."""
+
+    def __init__(self, folder):
+        self.folder = folder / "checkpoints"
+        self.told = folder / "events"
+        for name in ("offsets", "commits"):
+            (self.folder / name).mkdir(parents=True)
+        self.asked = []
+        self.error = None
+
+    def planned(self, batch, records, partitions, is_over=True):
+        conf = {"conf": {"spark.sql.shuffle.partitions": str(partitions)}}
+        lines = ["v1", json.dumps(conf), json.dumps({"split": records})]
+        (self.folder / "offsets" / str(batch)).write_text("\n".join(lines))
+        if is_over:
+            (self.folder / "commits" / str(batch)).write_text("")
+
+    def repartition(self, path, partitions):
+        assert path == str(self.folder)
+        self.asked.append(partitions)
+        if self.error is not None:
+            raise self.error
+
+    def rescaled(self, wanted):
+        session = SimpleNamespace(_streamingCheckpointManager=self)
+        return rescaled(session, self.folder, wanted, EventLog(str(self.told)))
+
+    def refuse(self, condition):
+        self.error = PySparkRuntimeError(condition)
+        self.error.getCondition = lambda: f"{INVALID}.{condition}"
+
+
+@pytest.fixture
+def location(tmp_path):
+    return Location(tmp_path)
+
+
+def test_a_query_that_has_not_begun_may_have_any_number(location):
+    assert location.rescaled(3) == Rescaled(3)
+    assert location.asked == []
+
+
+def test_a_query_that_has_the_number_is_left_alone(location):
+    location.planned(0, 5, partitions=2)
+    assert location.rescaled(2) == Rescaled(2)
+    assert location.asked == []
+
+
+def test_a_query_whose_batches_are_over_gets_the_number(location):
+    location.planned(0, 5, partitions=2)
+    assert location.rescaled(3) == Rescaled(3)
+    assert location.asked == [3]
+
+
+def test_a_batch_that_is_under_way_comes_first(location):
+    location.planned(0, 5, partitions=2)
+    location.planned(1, 9, partitions=2, is_over=False)
+    assert location.rescaled(3) == Rescaled(2)
+    assert location.asked == []
+
+
+@pytest.mark.parametrize(("wanted", "asked"), [(3, [3]), (1, [3, 1])])
+def test_a_repartition_that_was_cut_off_is_done_again_before_another_one(location, wanted, asked):
+    location.planned(0, 5, partitions=2)
+    location.planned(1, 5, partitions=3, is_over=False)
+    assert is_repartition(batch_ends(location.folder), 1)
+    assert location.rescaled(wanted) == Rescaled(wanted)
+    assert location.asked == asked
+
+
+def test_what_spark_cannot_deal_out_stays_as_it_is_and_that_is_told(location):
+    location.planned(0, 5, partitions=2)
+    location.refuse("UNSUPPORTED_STATEFUL_OPERATOR")
+    assert location.rescaled(3) == Rescaled(2, is_refused=True)
+    [event] = read_events(location.told)
+    assert event["kind"] == RESCALE_REFUSED
+
+
+def test_any_other_error_of_spark_is_an_error(location):
+    location.planned(0, 5, partitions=2)
+    location.refuse("NO_COMMITTED_BATCH")
+    with pytest.raises(PySparkRuntimeError):
+        location.rescaled(3)
+    assert not location.told.read_bytes()
