@@ -8,7 +8,8 @@ The rules this module lives by:
 - So a query whose last batch was begun and is not over goes on as it is first, until that one is: its source
   ends it before the next one. A repartition that a death has cut off is done again before anything else, with
   the number that it had.
-- What Spark cannot repartition goes on with the partitions that it has, and that is told.
+- Spark begins a repartition that it cannot do, fails in the middle, and cannot start the query again. So
+  what it cannot deal out is found out before: the query goes on with what it has, and that is told.
 """
 
 from __future__ import annotations
@@ -17,17 +18,30 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from harness.systems.event_log import EventLog
 from harness.systems.structured_output import batch_ends, finished_batches
 
 RESCALE_REFUSED: Final = "rescale_refused"
-"""The event: Spark cannot repartition the state of this query."""
+"""The event: Spark cannot deal out the state of this query, or there is none."""
 
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
-_CANNOT: Final = ("UNSUPPORTED_STATEFUL_OPERATOR", "UNSUPPORTED_PROVIDER", "UNSUPPORTED_TRANSFORM_WITH_STATE")
+_DEALT_OUT: Final = frozenset(
+    {
+        "stateStoreSave",
+        "dedupe",
+        "dedupeWithinWatermark",
+        "sessionWindowStateStoreSaveExec",
+        "symmetricHashJoin",
+        "flatMapGroupsWithState",
+        "applyInPandasWithState",
+        "transformWithStateExec",
+        "transformWithStateInPandasExec",
+        "transformWithStateInPySparkExec",
+    }
+)
+"""The operators whose state Spark can deal out anew, by the names that it notes beside the state."""
 
 
 class Rescaled(NamedTuple):
@@ -36,7 +50,7 @@ class Rescaled(NamedTuple):
     partitions: int
     """Those of the query now."""
     is_refused: bool = False
-    """Spark cannot change them."""
+    """They stay as they are, whatever is asked."""
 
 
 def rescaled(session: SparkSession, checkpoints: Path, wanted: int, log: EventLog) -> Rescaled:
@@ -52,13 +66,11 @@ def rescaled(session: SparkSession, checkpoints: Path, wanted: int, log: EventLo
     present = partitions_of(checkpoints, last)
     if present == wanted:
         return Rescaled(present)
-    try:
-        _repartition(session, checkpoints, wanted)
-    except PySparkException as error:
-        if not any(condition in str(error.getCondition()) for condition in _CANNOT):
-            raise
-        log.say(RESCALE_REFUSED, reason=str(error).splitlines()[0])
+    operators = operators_of(checkpoints)
+    if not operators or not operators <= _DEALT_OUT:
+        log.say(RESCALE_REFUSED, operators=sorted(operators - _DEALT_OUT))
         return Rescaled(present, is_refused=True)
+    _repartition(session, checkpoints, wanted)
     return Rescaled(wanted)
 
 
@@ -72,6 +84,17 @@ def partitions_of(checkpoints: Path, batch: int) -> int:
     lines = (checkpoints / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()
     metadata: dict[str, Any] = msgspec.json.decode(lines[1])
     return int(metadata["conf"][_PARTITIONS])
+
+
+def operators_of(checkpoints: Path) -> frozenset[str]:
+    """Return the operators that keep state in a checkpoint location; none where there is no state."""
+    notes = [
+        path
+        for path in checkpoints.glob("state/*/_metadata/**/*")
+        if path.is_file() and not path.name.startswith(".")
+    ]
+    lines = [path.read_text(encoding="utf-8").splitlines()[-1] for path in notes]
+    return frozenset([msgspec.json.decode(line)["operatorInfo"]["operatorName"] for line in lines])
 
 
 def _repartition(session: SparkSession, checkpoints: Path, partitions: int) -> None:

@@ -6,13 +6,10 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from pyspark.errors import PySparkRuntimeError
 
 from harness.systems.event_log import EventLog, read_events
 from harness.systems.structured_output import batch_ends
 from harness.systems.structured_rescale import RESCALE_REFUSED, Rescaled, is_repartition, rescaled
-
-INVALID = "STATE_REPARTITION_INVALID_CHECKPOINT"
 
 
 class Location:
@@ -24,7 +21,6 @@ class Location:
         for name in ("offsets", "commits"):
             (self.folder / name).mkdir(parents=True)
         self.asked = []
-        self.error = None
 
     def planned(self, batch, records, partitions, is_over=True):
         conf = {"conf": {"spark.sql.shuffle.partitions": str(partitions)}}
@@ -33,24 +29,27 @@ class Location:
         if is_over:
             (self.folder / "commits" / str(batch)).write_text("")
 
+    def keeps(self, operator, name):
+        note = self.folder / "state" / str(operator) / "_metadata" / "v2" / "0"
+        note.parent.mkdir(parents=True)
+        info = {"operatorInfo": {"operatorId": operator, "operatorName": name}}
+        note.write_text(f"v2\n{json.dumps(info)}")
+        note.with_name(".0.crc").write_bytes(b"crc\xff")
+
     def repartition(self, path, partitions):
         assert path == str(self.folder)
         self.asked.append(partitions)
-        if self.error is not None:
-            raise self.error
 
     def rescaled(self, wanted):
         session = SimpleNamespace(_streamingCheckpointManager=self)
         return rescaled(session, self.folder, wanted, EventLog(str(self.told)))
 
-    def refuse(self, condition):
-        self.error = PySparkRuntimeError(condition)
-        self.error.getCondition = lambda: f"{INVALID}.{condition}"
-
 
 @pytest.fixture
 def location(tmp_path):
-    return Location(tmp_path)
+    location = Location(tmp_path)
+    location.keeps(0, "stateStoreSave")
+    return location
 
 
 def test_a_query_that_has_not_begun_may_have_any_number(location):
@@ -88,15 +87,17 @@ def test_a_repartition_that_was_cut_off_is_done_again_before_another_one(locatio
 
 def test_what_spark_cannot_deal_out_stays_as_it_is_and_that_is_told(location):
     location.planned(0, 5, partitions=2)
-    location.refuse("UNSUPPORTED_STATEFUL_OPERATOR")
+    location.keeps(1, "globalLimit")
     assert location.rescaled(3) == Rescaled(2, is_refused=True)
+    assert location.asked == [], "Spark would leave a query that cannot start"
     [event] = read_events(location.told)
-    assert event["kind"] == RESCALE_REFUSED
+    assert (event["kind"], event["operators"]) == (RESCALE_REFUSED, ["globalLimit"])
 
 
-def test_any_other_error_of_spark_is_an_error(location):
+def test_a_query_without_state_has_nothing_to_deal_out(tmp_path):
+    location = Location(tmp_path)
     location.planned(0, 5, partitions=2)
-    location.refuse("NO_COMMITTED_BATCH")
-    with pytest.raises(PySparkRuntimeError):
-        location.rescaled(3)
-    assert not location.told.read_bytes()
+    assert location.rescaled(3) == Rescaled(2, is_refused=True)
+    assert location.asked == []
+    [event] = read_events(location.told)
+    assert (event["kind"], event["operators"]) == (RESCALE_REFUSED, [])

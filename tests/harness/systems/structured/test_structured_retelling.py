@@ -135,7 +135,7 @@ def test_a_rescale_that_spark_refuses_is_counted_as_not_applicable(query):
     query.planned(0, SECOND)
     query.shown(0, [*FIRST_ROWS, *SECOND_ROWS])
     query.killed()
-    query.say(RESCALE_REFUSED, reason="Unsupported stateful operator")
+    query.say(RESCALE_REFUSED, operators=["globalLimit"])
     query.started(restored=1)
     assert query.judged() == set()
     assert query.retelling.history.statistics.not_applicable == {RESCALE: 1}
