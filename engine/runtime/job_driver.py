@@ -63,6 +63,7 @@ from engine.runtime.recovery import (
     Recovered,
     Superseded,
     discard_checkpoint,
+    discard_former,
     is_claimed_by,
     retire,
     sweep,
@@ -308,11 +309,11 @@ class JobDriver(ABC):
         self.checkpoints += 1
         self.checkpoint_completed(effect)
         if self._former:
-            retained = [each.checkpoint_id for each in self.master.coordinator.store.retained]
+            retained = self.master.coordinator.store.retained
             for checkpoint_id in self._former:
-                if checkpoint_id not in retained:
+                if checkpoint_id not in [each.checkpoint_id for each in retained]:
                     with left_for_later():
-                        discard_checkpoint(self.storage, checkpoint_id)
+                        discard_former(self.storage, checkpoint_id, retained)
             self._former = ()
 
     def _discard_checkpoint(self, effect: DiscardCheckpoint) -> None:

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -109,6 +110,26 @@ def discard_checkpoint(storage: RecoverableStorage, checkpoint_id: int, kind: Ki
     storage.delete(metadata_path(checkpoint_id, kind))
     for path in storage.list(f"{checkpoint_folder(checkpoint_id, kind)}/"):
         storage.delete(path)
+
+
+def discard_former(
+    storage: RecoverableStorage, checkpoint_id: int, retained: Iterable[CheckpointMetadata]
+) -> None:
+    """Delete a checkpoint from before the starting point, with what it shares with no retained one.
+
+    What a damaged one shares nobody can say; the end of the job deletes it.
+    """
+    path = metadata_path(checkpoint_id)
+    shared: set[str] = set()
+    with suppress(OSError, DamagedFile):
+        shared = {
+            name for name in files_of(decode_metadata(storage.read(path), path)) if name.startswith(SHARED)
+        }
+    discard_checkpoint(storage, checkpoint_id)
+    for metadata in retained:
+        shared -= files_of(metadata)
+    for name in sorted(shared):
+        storage.delete(name)
 
 
 def recover(

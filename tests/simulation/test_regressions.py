@@ -15,6 +15,8 @@ import pytest
 from engine.checkpoint.metadata import CheckpointMetadata
 from engine.checkpoint.shared_registry import SharedStateRegistry
 from engine.elements import CheckpointBarrier
+from engine.runtime import job_driver
+from engine.runtime.recovery import discard_checkpoint
 from engine.state.rocksdb.backend import RocksDBStateBackend
 from engine.task import outputs
 from engine.task.barriers.aligned import AlignedBarrierHandler
@@ -126,10 +128,23 @@ def confirmed_by_the_last_user(reached: Reached) -> Iterator[None]:
         yield
 
 
+@mutant(
+    id="former-share-for-ever", breaks="no_leaks", summary="what former checkpoints share stays"
+)
+def former_share_for_ever(reached: Reached) -> Iterator[None]:
+    def folder_only(storage: Any, checkpoint_id: int, retained: Any) -> None:
+        reached()
+        discard_checkpoint(storage, checkpoint_id)
+
+    with replaced(job_driver, "discard_former", folder_only):
+        yield
+
+
 PLANTED_AGAIN: dict[str, Mutant] = {
     "files_known_over_an_empty_snapshot": empty_snapshots_forget,
     "files_known_while_an_empty_snapshot_is_under_way": empty_snapshots_under_way,
     "barriers_take_the_room_of_records": barriers_take_room,
+    "shared_files_of_checkpoints_before_the_savepoint": former_share_for_ever,
     "shared_file_moved_after_it_was_named": confirmed_by_the_last_user,
     "counted_triggers_out_of_order": counted_in_any_order,
     "backpressure_of_finished_task": find_mutant("finished-task-keeps-its-queues"),

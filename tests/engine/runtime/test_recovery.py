@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from engine.checkpoint.metadata import (
     CheckpointMetadata,
@@ -14,6 +15,7 @@ from engine.checkpoint.metadata import (
 from engine.runtime.recovery import (
     FINISHED,
     discard_checkpoint,
+    discard_former,
     files_of,
     metadata_path,
     recover,
@@ -21,6 +23,7 @@ from engine.runtime.recovery import (
 )
 from engine.runtime.storage import LocalCheckpointStorage, MemoryCheckpointStorage
 from engine.state.files import DamagedFile
+from engine.state.stored import StateFile
 
 
 class PowerCut(BaseException):
@@ -223,6 +226,36 @@ def test_a_checkpoint_that_is_being_discarded_is_gone_at_once():
         for metadata in recovered.checkpoints:
             assert files_of(metadata) <= set(storage.list(""))
     assert count == 4
+
+
+def sharing(storage, checkpoint_id, *names):
+    """A completed checkpoint that shares files."""
+    metadata = complete(storage, checkpoint_id)
+    files = tuple([StateFile("op", name, f"shared/{name}", 5, name) for name in names])
+    (operator,) = metadata.operators
+    handle = replace(operator.subtasks[0].handle, files=files)
+    operator = replace(operator, subtasks=(replace(operator.subtasks[0], handle=handle),))
+    metadata = replace(metadata, operators=(operator,))
+    for file in files:
+        storage.write(file.path, b"table")
+    storage.publish(metadata_path(checkpoint_id), encode_metadata(metadata))
+    return metadata
+
+
+def test_a_checkpoint_from_before_the_starting_point_takes_along_what_it_alone_shares():
+    storage = MemoryCheckpointStorage()
+    sharing(storage, 1, "chk-1.a", "chk-1.b")
+    kept = sharing(storage, 2, "chk-1.b", "chk-2.c")
+    discard_former(storage, 1, [kept])
+    assert storage.list("") == ["chk-2/_metadata", "chk-2/op-0-1.1", "shared/chk-1.b", "shared/chk-2.c"]
+
+
+def test_what_a_damaged_checkpoint_from_before_shares_is_left():
+    storage = MemoryCheckpointStorage()
+    sharing(storage, 1, "chk-1.a")
+    storage.publish(metadata_path(1), b"damaged")
+    discard_former(storage, 1, [])
+    assert storage.list("") == ["shared/chk-1.a"]
 
 
 def test_a_recovery_that_dies_is_done_again():
