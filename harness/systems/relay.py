@@ -183,12 +183,26 @@ def _passes(point: Point, interval: int) -> int:
 
 
 @dataclass(slots=True)
+class SparkLegs(SparkRun):
+    """The legs of a relay on Spark."""
+
+    def will_die(self) -> bool:
+        """Whether another driver will be needed: it is, if the leg that follows this one dies as well."""
+        left = read_board(self.spec.board).waiting.left or [1] * len(self.spec.faults)
+        deaths = [
+            count and fault.kind == "kill_process"
+            for count, fault in zip(left, self.spec.faults, strict=True)
+        ]
+        return sum(map(bool, deaths)) > 1
+
+
+@dataclass(slots=True)
 class RelayRun(JobRun):
     """One job whose incarnations run on the two runtimes by turns."""
 
     drivers: Drivers = field(kw_only=True)
     _local: LocalRun = field(init=False)
-    _spark: SparkRun = field(init=False)
+    _spark: SparkLegs = field(init=False)
 
     def retelling(self) -> Retelling:
         """Who knows of workers, and takes the tasks of a process as they are."""
@@ -203,7 +217,7 @@ class RelayRun(JobRun):
         board = self.folder / "faults.json"
         self.spec = msgspec.structs.replace(self.spec, board=str(board))
         self._local = LocalRun(self.spec, self.lengths, self.folder)
-        self._spark = SparkRun(self.spec, self.lengths, self.folder, drivers=self.drivers)
+        self._spark = SparkLegs(self.spec, self.lengths, self.folder, drivers=self.drivers)
         # Ready when the first leg is over.
         self.drivers.prepare()
         # Spelt out: a class with slots is made anew, and the short form would look in the old one.
