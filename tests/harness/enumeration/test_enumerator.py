@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import failures
+from harness import examination
 from harness.cli import main
 from harness.enumeration.enumerator import Enumerated, enumerate_faults
 from harness.enumeration.units import Units
@@ -69,7 +69,7 @@ def test_the_command_tells_counts_and_hash(
 def test_a_failure_is_shrunk_kept_and_told(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(failures, "LIMIT_SECONDS", 0.3)
+    monkeypatch.setattr(examination, "LIMIT_SECONDS", 0.3)
     options = ["--share", "1000", "--first", "104", "-n", "1", "--out", str(tmp_path)]
     with find_mutant("sweep-leaves-orphans").applied():
         assert main(["enumerate", *options]) == 1
