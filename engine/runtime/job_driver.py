@@ -87,6 +87,13 @@ def left_for_later() -> Iterator[None]:
         _logger.warning("%s; the end of the job deletes it", error)
 
 
+def delete_now_or_later(storage: RecoverableStorage, paths: Iterable[str]) -> None:
+    """Delete files, in order, up to the first that cannot be deleted now."""
+    with left_for_later():
+        for path in paths:
+            storage.delete(path)
+
+
 class JobDriver(ABC):
     """One process's run of a job, as far as the job master goes."""
 
@@ -310,8 +317,9 @@ class JobDriver(ABC):
         self.checkpoint_completed(effect)
         if self._former:
             retained = self.master.coordinator.store.retained
+            kept = [each.checkpoint_id for each in retained]
             for checkpoint_id in self._former:
-                if checkpoint_id not in [each.checkpoint_id for each in retained]:
+                if checkpoint_id not in kept:
                     with left_for_later():
                         discard_former(self.storage, checkpoint_id, retained)
             self._former = ()
@@ -321,12 +329,11 @@ class JobDriver(ABC):
             # The id may be another process's by now.
             return
         claimed = self._recovered.claimed
+        if claimed and effect.checkpoint_id == self._recovered.checkpoints[0].checkpoint_id:
+            delete_now_or_later(self.storage, claimed)
+            return
         with left_for_later():
-            if claimed and effect.checkpoint_id == self._recovered.checkpoints[0].checkpoint_id:
-                for path in claimed:
-                    self.storage.delete(path)
-            else:
-                discard_checkpoint(self.storage, effect.checkpoint_id, effect.kind)
+            discard_checkpoint(self.storage, effect.checkpoint_id, effect.kind)
 
     def _request_resolved(self, effect: RequestResolved) -> None:
         self.desk.resolved(effect)
@@ -335,14 +342,10 @@ class JobDriver(ABC):
     def _discard_handle(self, effect: DiscardHandle | DiscardSnapshot) -> None:
         handle = effect.handle
         assert isinstance(handle, StateHandle)
-        with left_for_later():
-            for path in handle.paths:
-                self.storage.delete(path)
+        delete_now_or_later(self.storage, handle.paths)
 
     def _discard_shared_files(self, effect: DiscardSharedFiles) -> None:
-        with left_for_later():
-            for path in effect.paths:
-                self.storage.delete(path)
+        delete_now_or_later(self.storage, effect.paths)
 
     def _job_failed(self, effect: JobFailed) -> None:
         """The driver first; then what nobody wants to go on from is deleted, if the storage lets us."""

@@ -45,7 +45,7 @@ from engine.messages import NotifyCheckpointAborted, NotifyCheckpointComplete, S
 from engine.protocol_points import COORDINATOR, METADATA_WRITTEN, Probe, no_probe
 from engine.runtime.beginning import begin, located, storage_of
 from engine.runtime.execution import Execution
-from engine.runtime.job_driver import left_for_later
+from engine.runtime.job_driver import delete_now_or_later
 from engine.runtime.mounting import MountingStorage
 from engine.runtime.recovery import Recovered
 from engine.runtime.request_folder import RequestFolder
@@ -322,9 +322,7 @@ class LocalExecution(Execution):
         if self.is_current(task):
             self.task_event(task, event)
             return
-        with left_for_later():
-            for path in paths:
-                self._storage.delete(path)
+        delete_now_or_later(self._storage, paths)
 
     def _encoding_failed(self, task: Task, error: Exception) -> None:
         """State that cannot be written is an error of the job, not of the storage."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from engine.checkpoint.metadata import CheckpointMetadata
 from engine.messages import TaskId
-from engine.runtime.job_driver import left_for_later
+from engine.runtime.job_driver import delete_now_or_later
 from engine.runtime.recovery import files_of, metadata_path
 from engine.runtime.spark.epoch import Report
 from engine.runtime.storage import CheckpointStorage
@@ -39,7 +39,5 @@ def delete_unlisted(storage: CheckpointStorage, completed: CheckpointMetadata) -
         for path in storage.list(beginning)
         if path not in listed
     ]
-    with left_for_later():
-        for path in found:
-            storage.delete(path)
+    delete_now_or_later(storage, found)
     return bool(found)
