@@ -96,8 +96,8 @@ def _new_beginning(graph: JobGraph, storage: MountingStorage) -> StartingPoint |
     recovery = graph.settings.recovery
     if recovery.path is None:
         return None
-    place = place_of(recovery.path)
-    if STARTING_POINT in storage.list(STARTING_POINT) and read_starting_point(storage).path == place:
+    folder = place_of(recovery.path)
+    if STARTING_POINT in storage.list(STARTING_POINT) and read_starting_point(storage).path == folder:
         return None
     point = read_restore_point(recovery.path)
     metadata = as_users(point.metadata)
@@ -105,7 +105,7 @@ def _new_beginning(graph: JobGraph, storage: MountingStorage) -> StartingPoint |
     plan_restores(fitted, layout_of(fitted), metadata)
     own = own_checkpoint(point, storage.root) if storage.root else 0
     incarnation = int(metadata.attempt.partition(".")[0])
-    return StartingPoint(place, metadata.checkpoint_id, recovery.claim_mode, own, incarnation)
+    return StartingPoint(folder, metadata.checkpoint_id, recovery.claim_mode, own, incarnation)
 
 
 def with_starting_point(
