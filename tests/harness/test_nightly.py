@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from xml.etree import ElementTree
 
@@ -135,8 +136,15 @@ def test_a_planted_bug_that_one_sample_does_not_catch_has_another(smallest, tmp_
 
 def test_planted_bugs_that_there_was_no_time_for_are_told(smallest, tmp_path, monkeypatch, capsys):
     two = tuple(map(find_mutant, ("commit-before-completion", "FLINK-9263")))
+
+    def slowly(mutants, *_, **__):
+        for mutant in mutants:
+            time.sleep(2 * nightly.MUTANT_SECONDS)
+            yield Result(mutant.id, "", "", True, True, "exactly_once", 1, None, 1.0)
+
     monkeypatch.setattr(nightly, "built_in_mutants", lambda: two)
-    monkeypatch.setattr(nightly, "MUTANT_SECONDS", 0.01)
+    monkeypatch.setattr(nightly, "MUTANT_SECONDS", 0.5)
+    monkeypatch.setattr(nightly, "measure_all", slowly)
     nightly.nightly(tmp_path, seconds=1, seed=0)
     assert "1 of 1 planted bug caught; there was no time for 1 more" in capsys.readouterr().err
 

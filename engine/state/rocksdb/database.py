@@ -78,8 +78,7 @@ class WorkingFolders:
         os.makedirs(base, exist_ok=True)
         _remove_abandoned(base)
         self._root = Folder(tempfile.mkdtemp(prefix=PREFIX, dir=base))
-        self._lock = os.open(os.path.join(self._root.path, LOCK), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self._lock = _locked(os.path.join(self._root.path, LOCK))
 
     @classmethod
     def below(cls, base: str | None) -> WorkingFolders:
@@ -104,6 +103,16 @@ def remove_working_folders() -> None:
     """Remove the folders of this process, for one that ends without a word to its objects."""
     for key in [key for key in WorkingFolders._of_base if key[0] == os.getpid()]:
         WorkingFolders._of_base.pop(key).close()
+
+
+def _locked(path: str) -> int:
+    """Make a file that is locked from the moment it can be found under its name; return its descriptor."""
+    # Between the making of a file and its locking another process could lock it, and take it for abandoned.
+    unnamed = path + ".new"
+    descriptor = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    os.rename(unnamed, path)
+    return descriptor
 
 
 def _remove_abandoned(base: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -64,6 +65,23 @@ def test_folders_of_a_process_that_lives_stay(base: Path) -> None:
     )
     subprocess.run([sys.executable, "-c", program, str(base)], check=True)
     assert roots(base) == [mine]
+
+
+def test_folders_that_are_just_being_made_are_not_taken_for_abandoned(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = fcntl.flock
+    others: list[WorkingFolders] = []
+
+    def lock_after_another_process_has_looked(descriptor: int, operation: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", lock)
+        others.append(WorkingFolders(str(base)))
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", lock_after_another_process_has_looked)
+    folders = WorkingFolders.below(str(base))
+    assert os.path.isdir(folders.make().path)
+    others[0].close()
 
 
 def test_a_closed_database_leaves_nothing(base: Path, settings: StateBackendSettings) -> None:
