@@ -27,7 +27,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyspark
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
@@ -37,6 +36,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from engine.runtime.java import JavaInstallation, find_java
+from engine.runtime.spark_classes import link_home, quick_start_options
 
 # A task is tried four times: plain `local[2]` fails the whole job at the first worker that dies.
 LOCAL_MASTER = "local[2,4]"
@@ -121,14 +121,16 @@ def start_spark(
     name: str = "onceproof",
     configuration: Mapping[str, str] | None = None,
     python_path: Sequence[Path] = (),
+    links: Path | None = None,
 ) -> SparkSession:
     """Start Spark and return its session; `configuration` goes before the settings made here.
 
-    Workers import from `python_path` beside this source tree. Raises JavaMissing where there is no Java,
+    Workers import from `python_path` beside this source tree. `links` is a folder that has the links to Spark
+    (spark_classes.link_home), if not the session's own. Raises JavaMissing where there is no Java,
     SparkFailed where nobody answers at the master's address, or Java or Spark does not start, RuntimeError
     where this process already has a Spark.
     """
-    context = _start(master, name, configuration, python_path)
+    context = _start(master, name, configuration, python_path, links)
     try:
         return SparkSession(context)
     except BaseException:
@@ -137,7 +139,11 @@ def start_spark(
 
 
 def _start(
-    master: str, name: str, configuration: Mapping[str, str] | None, python_path: Sequence[Path]
+    master: str,
+    name: str,
+    configuration: Mapping[str, str] | None,
+    python_path: Sequence[Path],
+    links: Path | None = None,
 ) -> SparkContext:
     global _running
     if _running is not None or SparkContext._active_spark_context is not None:
@@ -146,9 +152,9 @@ def _start(
     _check_reachable(master)
     folder = _make_folder()
     try:
-        settings = _settings(folder, python_path) | dict(configuration or {})
+        settings = _settings(folder, python_path, java) | dict(configuration or {})
         settings |= {"spark.master": master, "spark.app.name": name}
-        with _process_environment(_launch_variables(folder, java)):
+        with _process_environment(_launch_variables(links or folder, java)):
             context, gateway = _launch(settings, folder)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
@@ -162,8 +168,11 @@ def running_context() -> SparkContext | None:
     return SparkContext._active_spark_context
 
 
-def stop_spark() -> None:
-    """Stop the session, end its Java process, even one that was killed, and remove its folder."""
+def stop_spark(seconds_to_exit: float = _SECONDS_TO_EXIT) -> None:
+    """Stop the session, end its Java process, even one that was killed, and remove its folder.
+
+    Java is killed where it takes longer than ``seconds_to_exit``.
+    """
     global _running
     running, _running = _running, None
     if running is None:
@@ -177,7 +186,7 @@ def stop_spark() -> None:
         # Asked to stop Java too, pyspark would wait for a process that no longer answers, and complain.
         running.context._jsc = None
         running.context.stop()
-    _end(running.gateway)
+    _end(running.gateway, seconds_to_exit)
     shutil.rmtree(running.folder, ignore_errors=True)
 
 
@@ -209,28 +218,24 @@ def _make_folder() -> Path:
     """Make the session's folder, with a SPARK_HOME of links in it so that Spark writes beside them.
 
     Spark puts the working folders of executors into its home, which for pyspark is the installed package.
-    The folder `python` stays out: workers would import pyspark from the archive in it, at twice the time.
     """
     here = tempfile.gettempdir()
     folder = Path(
         tempfile.mkdtemp(prefix="onceproof-spark-", dir=here if len(here) < _LONGEST_FOLDER - 25 else "/tmp")
     )
-    package = Path(pyspark.__file__).parent
-    for part in ("bin", "jars", "sbin"):
-        (folder / "home").mkdir(exist_ok=True)
-        (folder / "home" / part).symlink_to(package / part)
-    for part in ("conf", "local", "warehouse"):
+    link_home(folder)
+    for part in ("local", "warehouse"):
         (folder / part).mkdir()
     return folder
 
 
-def _launch_variables(folder: Path, java: JavaInstallation) -> dict[str, str]:
-    """Return the environment in which Java starts."""
+def _launch_variables(links: Path, java: JavaInstallation) -> dict[str, str]:
+    """Return the environment in which Java starts, from a folder with links to Spark."""
     return {
         "JAVA_HOME": str(java.home),
-        "SPARK_HOME": str(folder / "home"),
+        "SPARK_HOME": str(links / "home"),
         # An empty folder, so that no spark-defaults.conf of the machine joins in.
-        "SPARK_CONF_DIR": str(folder / "conf"),
+        "SPARK_CONF_DIR": str(links / "conf"),
         "SPARK_LOCAL_IP": "127.0.0.1",
         # The launcher is a Java of its own that lives for a fraction of a second.
         "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData",
@@ -263,15 +268,12 @@ def _check_reachable(master: str) -> None:
     )
 
 
-def _settings(folder: Path, python_path: Sequence[Path]) -> dict[str, str]:
+def _settings(folder: Path, python_path: Sequence[Path], java: JavaInstallation) -> dict[str, str]:
     """Return the settings of every session, as Spark names them."""
     log4j2 = Path(__file__).with_name("log4j2.properties").as_uri()
     java_options = " ".join(
         [
-            # The quick compiler alone: jobs here last seconds, and the slow one would compete with Python.
-            "-XX:TieredStopAtLevel=1",
-            "-XX:+UseSerialGC",
-            "-XX:-UsePerfData",
+            *quick_start_options(java),
             "-Duser.timezone=UTC",
             f"-Djava.io.tmpdir={folder / 'local'}",
             f"-Dlog4j2.configurationFile={log4j2}",
@@ -331,7 +333,7 @@ def _reason(failure: Exception, log: str) -> str:
     return f"{str(failure).splitlines()[0]} Java said: {' / '.join(said[-3:])}"
 
 
-def _end(gateway: JavaGateway | None) -> None:
+def _end(gateway: JavaGateway | None, seconds_to_exit: float = _SECONDS_TO_EXIT) -> None:
     """End the Java behind a gateway, by force if it must be, and let pyspark forget it."""
     if gateway is None:
         return
@@ -344,7 +346,7 @@ def _end(gateway: JavaGateway | None) -> None:
     # The end of its standard input would do, did not every process forked from this one hold it open as well.
     process.terminate()
     try:
-        process.wait(_SECONDS_TO_EXIT)
+        process.wait(seconds_to_exit)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

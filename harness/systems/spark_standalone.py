@@ -16,11 +16,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from engine.runtime.java import find_java
+from engine.runtime.spark_classes import link_home, quick_start_options
 
 HOSTS: Final = ("127.0.0.2", "127.0.0.3")
 SETTINGS: Final[Mapping[str, str]] = {
@@ -44,15 +44,16 @@ class ClusterFailed(Exception):
 
 def start_standalone(folder: Path) -> str:
     """Start the cluster and return its master's address, once both workers are there."""
-    home = _home(folder)
+    links = folder / "standalone"
+    link_home(links)
     # The master first: whoever is started without it waits for long.
     url = _said(
-        _start(home, "master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"),
+        _start(links, "master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"),
         r"Starting Spark master at (spark://\S+)",
     )
     begun = [
         _start(
-            home,
+            links,
             "worker.Worker",
             *("--host", host, "--webui-port", "0", "--work-dir", str(folder / host)),
             *("--cores", "1", "--memory", "1g", url),
@@ -64,32 +65,22 @@ def start_standalone(folder: Path) -> str:
     return url
 
 
-def _home(folder: Path) -> Path:
-    """A home of Spark in the folder, since it writes beside its own files."""
-    found = find_spec("pyspark")
-    assert found is not None
-    assert found.origin is not None
-    home = folder / "standalone"
-    home.mkdir()
-    for part in ("bin", "jars", "sbin"):
-        (home / part).symlink_to(Path(found.origin).parent / part)
-    return home
-
-
-def _start(home: Path, name: str, *options: str) -> Path:
+def _start(links: Path, name: str, *options: str) -> Path:
     """Start a part of the cluster; where it says what it does."""
+    java = find_java(os.environ)
     environment = {
         **os.environ,
-        "SPARK_HOME": str(home),
-        "JAVA_HOME": str(find_java(os.environ).home),
+        "SPARK_HOME": str(links / "home"),
+        "SPARK_CONF_DIR": str(links / "conf"),
+        "JAVA_HOME": str(java.home),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData",
+        "SPARK_DAEMON_JAVA_OPTS": " ".join(quick_start_options(java)),
     }
-    said = home / f"said-{len(list(home.iterdir()))}"
+    said = links / f"said-{len(list(links.iterdir()))}"
     with said.open("wb") as output:
         subprocess.Popen(
-            [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *options],
+            [str(links / "home" / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *options],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,

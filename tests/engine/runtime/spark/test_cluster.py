@@ -11,11 +11,11 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-import pyspark
 import pytest
 
 from engine.protocol_points import PRE_COMMITTED, SNAPSHOTTED
 from engine.runtime.java import find_java
+from engine.runtime.spark_classes import link_home, quick_start_options
 
 ROOT = Path(__file__).parents[4]
 
@@ -28,14 +28,14 @@ class Cluster:
     def __init__(self, folder):
         self.folder = folder
         self.processes = []
-        home = folder / "home"
-        home.mkdir()
-        for part in ("bin", "jars", "sbin"):
-            (home / part).symlink_to(Path(pyspark.__file__).parent / part)
+        link_home(folder)
+        java = find_java(os.environ)
         self.environment = {
             **os.environ,
-            "SPARK_HOME": str(home),
-            "JAVA_HOME": str(find_java(os.environ).home),
+            "SPARK_HOME": str(folder / "home"),
+            "SPARK_CONF_DIR": str(folder / "conf"),
+            "SPARK_DAEMON_JAVA_OPTS": " ".join(quick_start_options(java)),
+            "JAVA_HOME": str(java.home),
             "PYSPARK_PYTHON": sys.executable,
             "PYTHONPATH": str(ROOT),
             "SPARK_DAEMON_MEMORY": "256m",
