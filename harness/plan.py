@@ -87,7 +87,7 @@ def plan(
         seed=_first(seed, settings.seed, SEED),
         system=on_trial,
         workers=workers if workers is not None else settings.workers,
-        shrink_time=shrink_time,
+        shrink_time=shrink_time if shrink_time is not None else settings.shrink_time,
         out=out or (settings.out or OUT) / folder,
         junit=junit,
         known=settings.known,

@@ -174,6 +174,7 @@ def _place_of(item: pytest.Item) -> Place:
         kept=folder / out if out else config.rootpath / FOLDER,
         is_ours=not out,
         seed=given_seed(),
+        shrink_time=config.getoption("onceproof_shrink_time"),
         systems=_systems_of(config),
         desk=Desk(folder, f"{typed(item.path, folder)}::{item.nodeid.partition('::')[2]}", PATH_AT_START),
     )
@@ -227,6 +228,16 @@ def _count(text: str) -> int:
     return count
 
 
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, 0 or more")
+    return seconds
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options."""
     group = parser.getgroup("onceproof", "onceproof: is every record counted exactly once?")
@@ -239,6 +250,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--onceproof-scenarios", type=_count, metavar="N", help="scenarios of each test, whatever it asks for"
+    )
+    group.addoption(
+        "--onceproof-shrink-time",
+        type=_seconds,
+        metavar="SECONDS",
+        help="for how long each failure is shrunk; by default shrink_time in [tool.onceproof], or 5",
     )
     group.addoption(
         "--onceproof-replay",

@@ -178,6 +178,12 @@ class Settings:
     workers: int | None = field(
         default=None, metadata=_about(_whole(1), "processes of `run`; as many as processors if not set")
     )
+    shrink_time: float | None = field(
+        default=None,
+        metadata=_about(
+            _seconds, "for how many seconds `run`, `campaign` and the tests of a family shrink each failure"
+        ),
+    )
     out: Path | None = field(
         default=None,
         metadata=_about(

@@ -39,7 +39,9 @@ def campaign_command(plan: Plan, master: str | None) -> int:
             campaign, mistake = stopped.campaign, stopped
             if not campaign.run.tally.scenarios:
                 raise
-        cases = failure_cases(campaign.run, plan.out, bar.describe, plan.known)
+        cases = failure_cases(
+            campaign.run, plan.out, bar.describe, plan.known, limit_seconds=plan.shrink_time
+        )
         bar.describe("writing the report")
         report = with_oracles(report_of(campaign.run, cases, plan.command, mistake, plan.known), campaign)
         page = write_report(report, plan.out, plan.junit)

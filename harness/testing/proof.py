@@ -31,7 +31,9 @@ from harness.running.outcome import outcome_of
 from harness.running.tally import Tally
 from harness.scenario import Scenario, read_scenario
 from harness.seeds import scenario_seed
+from harness.settings import Settings
 from harness.shrinking.reductions import Size, size_of
+from harness.shrinking.shrinker import LIMIT_SECONDS
 from harness.systems.protocol import Capability, System
 from harness.trial import Trial, check_family, scenario_of, try_scenario
 from harness.verdict import Verdict
@@ -92,7 +94,7 @@ def prove(
     seed: int,
     numbers: range,
     folder: Path,
-    known: Sequence[KnownSignature] = (),
+    settings: Settings = Settings(),  # noqa: B008 (nothing in it changes)
 ) -> Proof:
     """Run the scenarios of a run's seed that have these numbers; failures are kept in the folder.
 
@@ -110,7 +112,7 @@ def prove(
             ways.setdefault(signature, _Way(scenario, trial)).count += 1
             if not repeatable or len(ways) == MOST_WAYS:
                 break
-    failures = [_failure(family, system, signature, way, folder, known) for signature, way in ways.items()]
+    failures = [_failure(family, system, signature, way, folder, settings) for signature, way in ways.items()]
     return Proof(family, system, seed, tally, tuple(failures))
 
 
@@ -141,16 +143,17 @@ def _failure(
     signature: Signature,
     way: _Way,
     folder: Path,
-    known: Sequence[KnownSignature],
+    settings: Settings,
 ) -> Failure:
     """Shrink a failure and keep it."""
     small_path, found_path = (folder / path.name for path in failure_paths(folder, family.name, signature))
     small = way.scenario
     if Capability.DETERMINISM in system.capabilities:
-        small = shrink_scenario(family, way.scenario, signature).scenario
+        limit_seconds = LIMIT_SECONDS if settings.shrink_time is None else settings.shrink_time
+        small = shrink_scenario(family, way.scenario, signature, limit_seconds).scenario
     write_scenario(way.scenario, found_path)
     write_scenario(small, small_path)
-    return _told(family, system, signature, way, small, small_path, known)
+    return _told(family, system, signature, way, small, small_path, settings.known)
 
 
 def _told(

@@ -10,7 +10,7 @@ import re
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -74,6 +74,8 @@ class Place:
     """Whether nobody has named that folder, so that it is ours to arrange."""
     seed: int | None
     """None: what the settings say, or 0."""
+    shrink_time: float | None
+    """Seconds for each failure; None: what the settings say, or as many as is usual."""
     systems: Systems
     """What the tests before this one have started."""
     desk: Desk
@@ -95,6 +97,8 @@ def run_here(family: FamilyLike, system: str, asked: range | Path, place: Place)
     found: Family | None = None
     try:
         settings = load_settings(place.root)
+        if place.shrink_time is not None:
+            settings = replace(settings, shrink_time=place.shrink_time)
         found = find_family(family, place.module, place.folders)
         folders = needed_paths(found, place.desk.path_at_start)
         on_trial = place.systems.find(system, folders)
@@ -104,7 +108,7 @@ def run_here(family: FamilyLike, system: str, asked: range | Path, place: Place)
             else:
                 given = (place.seed, settings.seed, SEED)
                 seed = next(each for each in given if each is not None)
-                proof = prove(found, on_trial, seed, asked, _folder_for(place), settings.known)
+                proof = prove(found, on_trial, seed, asked, _folder_for(place), settings)
     except Exception as error:
         if exit_code_of(error) != USAGE:
             raise

@@ -16,6 +16,7 @@ SETTINGS = Settings(
     seed=7,
     system="local",
     workers=3,
+    shrink_time=1.5,
     out=Path("build"),
     known=(KnownSignature("page_views", "exactly_once", "lost"),),
 )
@@ -51,7 +52,7 @@ def test_what_is_set_holds() -> None:
     assert wanted.families == ("page_views",)
     assert (wanted.scenarios, wanted.max_time, wanted.seed) == (50, 3.0, 7)
     assert (wanted.system, wanted.workers, wanted.out) == ("local", 3, Path("build/campaign"))
-    assert wanted.known == SETTINGS.known
+    assert (wanted.shrink_time, wanted.known) == (1.5, SETTINGS.known)
 
 
 def test_what_is_typed_wins() -> None:
@@ -63,11 +64,13 @@ def test_what_is_typed_wins() -> None:
         seed=0,
         system="simulated",
         workers=1,
+        shrink_time=0.0,
         out=Path("here"),
     )
     assert wanted.families == ("word_count",)
     assert (wanted.scenarios, wanted.seed) == (0, 0)
     assert (wanted.system, wanted.workers, wanted.out) == ("simulated", 1, Path("here"))
+    assert wanted.shrink_time == 0.0
     # The other limit is not met by surprise.
     assert wanted.max_time is None
     assert plan(SETTINGS, RUN, max_time=1.0).scenarios is None

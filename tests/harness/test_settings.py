@@ -21,6 +21,7 @@ max_time = 30
 seed = -7
 system = "local"
 workers = 2
+shrink_time = 1.5
 out = "build/onceproof"
 history = "../nights"
 nights = 90
@@ -62,6 +63,7 @@ def test_every_setting_is_read(project: Path) -> None:
         seed=-7,
         system="local",
         workers=2,
+        shrink_time=1.5,
         out=Path("build/onceproof"),
         history=Path("../nights"),
         nights=90,

@@ -108,7 +108,8 @@ def test_the_readme_says_what_the_family_file_is_called(sales: Path) -> None:
 
 
 def test_a_failure_is_told_with_commands_that_replay_it(onceproof: Command, forgetful: Path) -> None:
-    ended = onceproof("run", "forgetful.py", "--scenarios", "30", "-n", "1", "--out", "out")
+    options = ("--scenarios", "30", "-n", "1", "--out", "out", "--shrink-time", "0.5")
+    ended = onceproof("run", "forgetful.py", *options)
     assert ended.code == 1
     first = next(
         line for line in ended.out.splitlines() if line.startswith("FAILED forgetful: exactly_once, ")
@@ -157,7 +158,8 @@ def test_json_is_one_document_with_fixed_fields(onceproof: Command) -> None:
 
 
 def test_failures_keep_out_of_the_document(onceproof: Command, forgetful: Path) -> None:
-    ended = onceproof("run", "forgetful.py", "--scenarios", "12", "-n", "1", "--out", "out", "--json")
+    options = ("--scenarios", "12", "-n", "1", "--out", "out", "--shrink-time", "0", "--json")
+    ended = onceproof("run", "forgetful.py", *options)
     assert ended.code == 1
     assert json.loads(ended.out)["failed"] > 0
     assert "  onceproof replay out/failures/forgetful-" in ended.error

@@ -60,7 +60,9 @@ def test_a_trace_as_json_stands_in_the_one_document(onceproof: Command) -> None:
 
 @pytest.fixture
 def failing(onceproof: Command, forgetful: Path) -> str:
-    ended = onceproof("run", "forgetful.py", "--scenarios", "12", "-n", "1", "--out", "out")
+    ended = onceproof(
+        *("run", "forgetful.py", "--scenarios", "12", "-n", "1", "--out", "out", "--shrink-time", "0")
+    )
     assert ended.code == 1
     return next(str(path) for path in sorted(Path("out", "failures").glob("*.original.json")))
 
@@ -151,7 +153,7 @@ def test_the_families_are_listed(onceproof: Command) -> None:
 def test_a_replay_tells_the_first_of_each_kind_and_how_many_there_are(
     onceproof: Command, forgetful: Path
 ) -> None:
-    onceproof("run", "forgetful.py", "--scenarios", "30", "-n", "1", "--out", "out")
+    onceproof("run", "forgetful.py", "--scenarios", "30", "-n", "1", "--out", "out", "--shrink-time", "0")
     outcomes = [from_line(line) for line in Path("out", OUTCOMES).read_bytes().splitlines()]
     told = 0
     for seed in [str(outcome.seed) for outcome in outcomes if not outcome.passed]:

@@ -67,7 +67,7 @@ def test_a_command_that_a_report_prints_heeds_no_settings(onceproof: Command) ->
     assert onceproof("replay", "3", "--family", "word_count").code == 0
 
 
-RUN = ("run", "forgetful.py", "--scenarios", "40", "-n", "1", "--out", "out")
+RUN = ("run", "forgetful.py", "--scenarios", "40", "-n", "1", "--out", "out", "--shrink-time", "0.5")
 
 
 def test_a_run_that_fails_only_in_known_ways_says_so_and_passes(onceproof: Command, forgetful: Path) -> None:

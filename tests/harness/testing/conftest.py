@@ -16,6 +16,9 @@ import pytest
 
 UNSET = ("CI", "ONCEPROOF_PROFILE", "ONCEPROOF_SEED", "PYTEST_ADDOPTS", "HYPOTHESIS_PROFILE")
 
+QUICKLY = ("--onceproof-shrink-time", "0.5")
+"""Failures are small enough by then, and there are dozens of them."""
+
 
 class Ended:
     """How a process ended."""
@@ -56,7 +59,7 @@ class User:
 
     def pytest(self, *arguments: str, folder: str = "", **environment: str) -> Ended:
         """Run pytest, with every warning an error."""
-        command = ["pytest", "-W", "error", "--strict-markers", *arguments]
+        command = ["pytest", "-W", "error", "--strict-markers", *QUICKLY, *arguments]
         if not self._knows_hypothesis(*arguments, *environment):
             # Its plugin imports all of it, which takes three times as long as the rest of a start.
             command += ["-p", "no:hypothesispytest"]

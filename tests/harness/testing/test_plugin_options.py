@@ -113,6 +113,7 @@ def test_a_scenario_from_a_file_is_run_instead_of_those_asked_for(user: User) ->
         ),
         (["--onceproof-scenarios", "0"], {}, "--onceproof-scenarios: '0' is not a whole number of 1 or more"),
         (["--onceproof-scenarios", "x"], {}, "--onceproof-scenarios: 'x' is not a whole number of 1 or more"),
+        (["--onceproof-shrink-time", "-1"], {}, "-time: '-1' is not a number of seconds, 0 or more"),
         ([], {"ONCEPROOF_SEED": "x"}, "ONCEPROOF_SEED=x: a seed is a whole number"),
         (
             [],
@@ -225,7 +226,7 @@ def test_settings_that_cannot_be_used_are_told(owner: User) -> None:
 
 def test_help_lists_the_options(user: User) -> None:
     ended = user.pytest("--help")
-    for option in ("--onceproof-seed", "--onceproof-scenarios", "--onceproof-replay", "--onceproof-out"):
-        assert option in ended.out
+    for option in ("seed", "scenarios", "shrink-time", "replay", "out"):
+        assert f"--onceproof-{option}" in ended.out
     assert "@pytest.mark.exactly_once" in user.pytest("--markers").out
     assert "Run the scenarios of a family" in user.pytest("--fixtures").out

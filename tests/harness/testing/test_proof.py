@@ -14,6 +14,7 @@ from harness.history import History
 from harness.known import KnownSignature
 from harness.scenario import Scenario, read_scenario, to_json
 from harness.seeds import is_checked_twice, scenario_seed
+from harness.settings import Settings
 from harness.simulation.system import SimulatedSystem
 from harness.systems.protocol import Capability
 from harness.testing.proof import prove, replay
@@ -21,6 +22,7 @@ from harness.testing.wording import MOST_RECORDS, Desk, failure_lines, failures_
 from harness.trial import scenario_of, try_scenario
 
 SIMULATED = SimulatedSystem()
+QUICKLY = Settings(shrink_time=0.5)
 DESK = Desk(Path("/home/mine"), "test_it.py::test_it", ())
 
 
@@ -72,7 +74,7 @@ def test_a_test_that_has_failed_in_some_ways_goes_no_further(
 ) -> None:
     monkeypatch.setattr("harness.testing.proof._failure", lambda *arguments: arguments[2])
     monkeypatch.setattr("harness.testing.proof.MOST_WAYS", 2)
-    proof = prove(broken, SIMULATED, 0, range(2000), tmp_path)
+    proof = prove(broken, SIMULATED, 0, range(2000), tmp_path, QUICKLY)
     assert len(set(proof.failures)) == 2
     assert proof.tally.scenarios < 2000
 
@@ -137,17 +139,19 @@ def test_a_scenario_from_a_file_is_run_as_it_is(broken: Family, tmp_path: Path) 
 
 
 def test_what_is_known_is_marked(broken: Family, tmp_path: Path) -> None:
-    plain = prove(broken, SIMULATED, 0, range(30), tmp_path)
+    plain = prove(broken, SIMULATED, 0, range(30), tmp_path, QUICKLY)
     entry = KnownSignature("forgetful", *plain.failures[0].signature)
     others = [KnownSignature("another", *plain.failures[0].signature), KnownSignature("forgetful", "a", "b")]
-    proof = prove(broken, SIMULATED, 0, range(30), tmp_path, [*others, entry])
+    proof = prove(
+        broken, SIMULATED, 0, range(30), tmp_path, Settings(shrink_time=0.5, known=(*others, entry))
+    )
     assert [failure.known for failure in proof.failures] == [
         entry if failure.signature == entry.signature() else None for failure in plain.failures
     ]
 
 
 def test_long_cases_are_cut_and_what_nobody_can_see_is_written_out(broken: Family, tmp_path: Path) -> None:
-    proof = prove(broken, SIMULATED, 0, range(30), tmp_path)
+    proof = prove(broken, SIMULATED, 0, range(30), tmp_path, QUICKLY)
     records = {
         "first": tuple((time, ("\x1b[31m", time)) for time in range(MOST_RECORDS - 1)),
         "second": tuple((time, ("plain", time)) for time in range(40)),
