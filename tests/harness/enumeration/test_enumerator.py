@@ -14,7 +14,7 @@ from harness.enumeration.units import Units
 from harness.family import load_family
 from harness.mutants import find_mutant
 
-SHARE = 2500
+SHARE = 8000
 
 
 @pytest.fixture(scope="module")
