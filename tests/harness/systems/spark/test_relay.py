@@ -23,13 +23,27 @@ from harness.trial import try_scenario
 FAMILY = str(Path(__file__).parents[3] / "engine" / "runtime" / "spark" / "visits.py")
 CHECKPOINT_RECORDS = 10
 
-FAULTS = (
-    Fault("kill_process", "metadata_written", occurrence=3, rescale_to=4),
-    Fault("kill_task", "uploaded", occurrence=9),
-    Fault("kill_process", "element", occurrence=25, rescale_to=3),
-    Fault("kill_process", "acknowledged", occurrence=17, rescale_to=2),
-)
-"""Who dies at the end of each leg, and once in the middle of one."""
+RELAYS = {
+    ("hashmap", False): (
+        Fault("kill_process", "committed", occurrence=5, rescale_to=3),
+        Fault("kill_process", "committing", occurrence=8, rescale_to=1),
+        Fault("kill_process", "snapshotted", occurrence=8, rescale_to=4),
+    ),
+    ("rocksdb", True): (
+        Fault("kill_process", "metadata_written", occurrence=3, rescale_to=4),
+        Fault("kill_task", "uploaded", occurrence=9),
+        Fault("kill_process", "element", occurrence=25, rescale_to=3),
+        Fault("kill_process", "acknowledged", occurrence=17, rescale_to=2),
+    ),
+}
+"""By backend, and whether its checkpoints are incremental, who dies at the end of each leg."""
+
+
+@pytest.fixture(scope="module")
+def drivers():
+    """A driver that outlives one relay serves the next."""
+    with closing(spark_drivers()) as drivers:
+        yield drivers
 
 
 def rows_below(folder):
@@ -49,27 +63,29 @@ def attempts_of(history):
 
 @pytest.mark.spark
 @pytest.mark.local_kill
-def test_each_runtime_goes_on_from_what_the_other_one_left(tmp_path):
+@pytest.mark.parametrize(("backend", "incremental"), list(RELAYS), ids=["hashmap", "rocksdb"])
+def test_each_runtime_goes_on_from_what_the_other_one_left(drivers, tmp_path, backend, incremental):
     family = load_family(FAMILY)
+    faults = RELAYS[backend, incremental]
     scenario = replace(
         generate(family, 1),
         seed=None,
-        faults=FAULTS,
+        faults=faults,
         mode=msgspec.UNSET,
         parallelism=2,
         source_parallelism=0,
         sink_parallelism=0,
         max_parallelism=16,
-        state_backend="rocksdb",
-        incremental=True,
+        state_backend=backend,
+        incremental=incremental,
         checkpoint_interval_ms=3 * CHECKPOINT_RECORDS,
     )
-    with closing(spark_drivers()) as drivers:
-        trial = try_scenario(family, scenario, system=RelaySystem(tmp_path, drivers))
+    system = RelaySystem(tmp_path, drivers)
+    trial = try_scenario(family, scenario, system=system)
     assert trial.verdict.violations == ()
     assert rows_below(tmp_path) == Counter(family.expected(scenario.records, NOTHING_DECLARED))
-    assert trial.history.statistics.coverage == Counter((fault.kind, fault.point) for fault in FAULTS)
-    deaths = [fault for fault in FAULTS if fault.kind == "kill_process"]
+    assert trial.history.statistics.coverage == Counter((fault.kind, fault.point) for fault in faults)
+    deaths = [fault for fault in faults if fault.kind == "kill_process"]
     attempts = attempts_of(trial.history)
     assert [(leg, parallelism) for leg, parallelism, _ in attempts] == [
         (str(number), parallelism)
