@@ -59,8 +59,10 @@ def repeats(system: System) -> bool:
     return Capability.DETERMINISM in system.capabilities
 
 
-def limit_of(system: System) -> float:
-    """Return for how many seconds a failure is shrunk on a system if nobody says."""
+def limit_of(system: System, asked: float | None) -> float:
+    """Return for how many seconds a failure is shrunk on a system: as somebody asks, or as is usual."""
+    if asked is not None:
+        return asked
     return LIMIT_SECONDS if repeats(system) else real_runs.LIMIT_SECONDS
 
 

@@ -112,7 +112,7 @@ def failure_cases(
         (find_known(known, group.first.family, group.signature), group)
         for group in result.tally.groups.values()
     ]
-    limit = limit_of(system) if limit_seconds is None else limit_seconds
+    limit = limit_of(system, limit_seconds)
     most = MOST_SHRUNK if repeats(system) else MOST_SHRUNK_BY_REAL_RUNS
     cases = []
     with let_go(system):

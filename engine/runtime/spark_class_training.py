@@ -11,7 +11,6 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -24,7 +23,7 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from engine.runtime.java import JavaInstallation, JavaMissing, find_java
+from engine.runtime.java import JavaInstallation
 from engine.runtime.spark_classes import BASE, archive_folder, archive_for, link_home
 from engine.runtime.spark_session import SPARK_ERRORS, SparkFailed, one_line, start_spark, stop_spark
 
@@ -150,10 +149,10 @@ def _count(key: tuple[int], parts: Iterator[pd.DataFrame], state: Any) -> Iterat
     yield pd.DataFrame({"key": [key[0]], "count": [state.get[0]]})
 
 
-def train() -> None:
-    """Make the archive for what is installed; where it cannot be made, that is said."""
+def train(java: JavaInstallation) -> None:
+    """Make the archive for a Java and the installed Spark; where it cannot be made, that is said."""
     print("set-up: Java writes down Spark's classes, for quicker starts; it takes a minute", file=sys.stderr)
     try:
-        make_archive(find_java(os.environ))
-    except (JavaMissing, SparkFailed, OSError, subprocess.CalledProcessError) as error:
+        make_archive(java)
+    except (SparkFailed, OSError, subprocess.CalledProcessError) as error:
         print(f"set-up: not written down, starts of Spark take longer: {error}", file=sys.stderr)

@@ -59,21 +59,29 @@ def quick_start_options(java: JavaInstallation) -> list[str]:
 
 
 def link_home(folder: Path) -> None:
-    """Make links to Spark in ``folder / "home"``, and an empty ``folder / "conf"``.
+    """Make links to Spark in ``folder / "home"``, which is not there yet, and an empty ``folder / "conf"``.
 
     The folder `python` stays out: workers would import pyspark from the archive in it, at twice the time.
     """
-    (folder / "home").mkdir(parents=True, exist_ok=True)
+    (folder / "home").mkdir(parents=True)
     for part in ("bin", "jars", "sbin"):
-        link = folder / "home" / part
-        if not link.is_symlink():
-            link.symlink_to(_package() / part)
+        (folder / "home" / part).symlink_to(_package() / part)
     shared = archive_folder() / "conf"
     conf = folder / "conf"
     if shared.is_dir() and conf != shared:
         conf.symlink_to(shared)
     else:
-        conf.mkdir(exist_ok=True)
+        conf.mkdir()
+
+
+def home_variables(folder: Path, java: JavaInstallation) -> dict[str, str]:
+    """Return the environment in which a part of Spark finds itself and its Java, by the links in a folder."""
+    return {
+        "JAVA_HOME": str(java.home),
+        "SPARK_HOME": str(folder / "home"),
+        # An empty folder, so that no spark-defaults.conf of the machine joins in.
+        "SPARK_CONF_DIR": str(folder / "conf"),
+    }
 
 
 def _package() -> Path:
@@ -86,11 +94,12 @@ def _package() -> Path:
 
 def main() -> int:
     """Have the archive made where there is none for what is installed."""
-    if not archive_for(find_java(os.environ)).exists():
+    java = find_java(os.environ)
+    if not archive_for(java).exists():
         # To import Spark takes a second, which a set-up that has nothing to do need not spend.
         from engine.runtime.spark_class_training import train
 
-        train()
+        train(java)
     return 0
 
 

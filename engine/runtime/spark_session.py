@@ -36,7 +36,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from engine.runtime.java import JavaInstallation, find_java
-from engine.runtime.spark_classes import link_home, quick_start_options
+from engine.runtime.spark_classes import home_variables, link_home, quick_start_options
 
 # A task is tried four times: plain `local[2]` fails the whole job at the first worker that dies.
 LOCAL_MASTER = "local[2,4]"
@@ -232,10 +232,7 @@ def _make_folder() -> Path:
 def _launch_variables(links: Path, java: JavaInstallation) -> dict[str, str]:
     """Return the environment in which Java starts, from a folder with links to Spark."""
     return {
-        "JAVA_HOME": str(java.home),
-        "SPARK_HOME": str(links / "home"),
-        # An empty folder, so that no spark-defaults.conf of the machine joins in.
-        "SPARK_CONF_DIR": str(links / "conf"),
+        **home_variables(links, java),
         "SPARK_LOCAL_IP": "127.0.0.1",
         # The launcher is a Java of its own that lives for a fraction of a second.
         "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData",

@@ -46,7 +46,7 @@ def explain_command(
     asked = family or scenario.family
     limit = 0.0
     if not repeats(on_trial):
-        limit = limit_of(on_trial) if limit_seconds is None else limit_seconds
+        limit = limit_of(on_trial, limit_seconds)
     with let_go(on_trial), progress_bar(None, limit) as bar:
         examined = examine(
             on_trial, loaded, scenario, None, limit, lambda run: bar.describe(f"shrinking, run {run}")

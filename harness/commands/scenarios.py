@@ -131,7 +131,7 @@ def shrink_command(
     """Shrink a failing scenario into a file of its own, and return the exit code."""
     scenario, loaded = scenario_and_family(subject, family)
     on_trial = find_system(system)
-    limit = limit_of(on_trial) if limit_seconds is None else limit_seconds
+    limit = limit_of(on_trial, limit_seconds)
     with let_go(on_trial):
         examined = examine(on_trial, loaded, scenario, None, limit)
     if not examined.repeated or examined.trial is None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.runtime.java import find_java
-from engine.runtime.spark_classes import link_home, quick_start_options
+from engine.runtime.spark_classes import home_variables, link_home, quick_start_options
 
 HOSTS: Final = ("127.0.0.2", "127.0.0.3")
 SETTINGS: Final[Mapping[str, str]] = {
@@ -70,9 +70,7 @@ def _start(links: Path, name: str, *options: str) -> Path:
     java = find_java(os.environ)
     environment = {
         **os.environ,
-        "SPARK_HOME": str(links / "home"),
-        "SPARK_CONF_DIR": str(links / "conf"),
-        "JAVA_HOME": str(java.home),
+        **home_variables(links, java),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": " ".join(quick_start_options(java)),

@@ -21,7 +21,7 @@ from typing import Final
 
 from harness.checkers import CONTINUATIONS, Signature
 from harness.checkers.determinism import PROPERTY as DETERMINISM
-from harness.examination import shrink_scenario
+from harness.examination import limit_of, shrink_scenario
 from harness.explanation.explanation import Explanation, explain
 from harness.failures import failure_paths, write_scenario
 from harness.family import Family, FamilyError
@@ -33,7 +33,6 @@ from harness.scenario import Scenario, read_scenario
 from harness.seeds import scenario_seed
 from harness.settings import Settings
 from harness.shrinking.reductions import Size, size_of
-from harness.shrinking.shrinker import LIMIT_SECONDS
 from harness.systems.protocol import Capability, System
 from harness.trial import Trial, check_family, scenario_of, try_scenario
 from harness.verdict import Verdict
@@ -149,7 +148,7 @@ def _failure(
     small_path, found_path = (folder / path.name for path in failure_paths(folder, family.name, signature))
     small = way.scenario
     if Capability.DETERMINISM in system.capabilities:
-        limit_seconds = LIMIT_SECONDS if settings.shrink_time is None else settings.shrink_time
+        limit_seconds = limit_of(system, settings.shrink_time)
         small = shrink_scenario(family, way.scenario, signature, limit_seconds).scenario
     write_scenario(way.scenario, found_path)
     write_scenario(small, small_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
+from unittest.mock import create_autospec
 from xml.etree import ElementTree
 
 import pytest
@@ -82,7 +83,9 @@ def test_a_night_that_passes_tells_of_all_its_parts(small, spark, tmp_path, monk
         return flown[0]
 
     monkeypatch.setattr(nightly, "run_flights", fly)
-    monkeypatch.setattr(nightly, "run_flights_on_spark", lambda *_, **__: flown[0])
+    # They are asked for as the real ones would be.
+    on_spark = create_autospec(nightly.run_flights_on_spark, side_effect=lambda *_, **__: flown[0])
+    monkeypatch.setattr(nightly, "run_flights_on_spark", on_spark)
     assert nightly.nightly(tmp_path, seconds=2, seed=7, junit=tmp_path / "junit.xml") == 0
     report = read(tmp_path)
     local, on_spark = report.real_inputs

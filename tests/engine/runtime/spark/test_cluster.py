@@ -15,7 +15,7 @@ import pytest
 
 from engine.protocol_points import PRE_COMMITTED, SNAPSHOTTED
 from engine.runtime.java import find_java
-from engine.runtime.spark_classes import link_home, quick_start_options
+from engine.runtime.spark_classes import home_variables, link_home, quick_start_options
 
 ROOT = Path(__file__).parents[4]
 
@@ -32,10 +32,8 @@ class Cluster:
         java = find_java(os.environ)
         self.environment = {
             **os.environ,
-            "SPARK_HOME": str(folder / "home"),
-            "SPARK_CONF_DIR": str(folder / "conf"),
+            **home_variables(folder, java),
             "SPARK_DAEMON_JAVA_OPTS": " ".join(quick_start_options(java)),
-            "JAVA_HOME": str(java.home),
             "PYSPARK_PYTHON": sys.executable,
             "PYTHONPATH": str(ROOT),
             "SPARK_DAEMON_MEMORY": "256m",

@@ -56,8 +56,8 @@ class Letters(GenericWriteAheadSink):
     """Sends a batch by writing it under its name, at once or not at all."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(Sent(folder))
         self.sent = Sent(folder)
+        super().__init__(self.sent)
 
     def send_batch(self, batch) -> bool:
         path = self.sent.path(batch.subtask, batch.checkpoint_id)
@@ -119,8 +119,8 @@ def publish(folder: Path, hidden: str, name: str) -> None:
 
 
 SINKS = {
-    "write-ahead": lambda folder: Letters(folder),
-    "committing": lambda folder: Parts(folder),
+    "write-ahead": Letters,
+    "committing": Parts,
     "idempotent": lambda folder: SqliteUpsertSink(str(folder / "table.db"), "counts", ("word", "count")),
 }
 
