@@ -38,6 +38,8 @@ VIEW: Final = "records"
 DECLARED_VIEW: Final = "declared"
 SCENARIO: Final = "scenario_id"
 SAMPLE_ROWS: Final = 5
+EVIDENCE_COLUMNS: Final = (SCENARIO, "input", "committed")
+"""What is needed of trials, as harness.campaign.tables describes them."""
 
 _RECORD_COLUMNS: Final[dict[str, DataType]] = {
     "split": StringType(),
@@ -94,14 +96,14 @@ class Evidence:
 
     family: Family
     trials: DataFrame
-    """scenario_id, input and committed, as harness.campaign.tables describes them."""
+    """The columns of EVIDENCE_COLUMNS."""
     scenarios: int
     """About how many there are; what is the fastest way depends on it, and nothing else."""
 
     @classmethod
     def of(cls, family: Family, trials: DataFrame, scenarios: int = 0) -> Evidence:
         """Take the evidence out of a table of trials."""
-        return cls(family, trials.select(SCENARIO, "input", "committed"), scenarios)
+        return cls(family, trials.select(*EVIDENCE_COLUMNS), scenarios)
 
 
 class SparkOracle:
@@ -187,15 +189,18 @@ def _query(place: int, family: Family, tasks: int) -> str:
     declared = f", {DECLARED_VIEW} AS ({committed})" if declares(family) else ""
     # Rows that should be there and rows that are come from the same task, which Spark does not see by itself.
     hint = "/*+ COALESCE(1) */" if tasks == 1 else ""
-    # As JSON, rows of all families fit into one table. Nulls would be left out of it.
+    # Only where the columns are named anew (everything) does Spark see that both sides are dealt out alike,
+    # and leaves them where they are. As JSON, rows of all families fit into one table; nulls would be left
+    # out of it, and only of the few that differ is it worth making.
     return f"""
 WITH {VIEW} AS (SELECT {SCENARIO}, inline(input) FROM {_TRIALS}){declared}
 SELECT {place} AS place, {SCENARIO},
-       sum(greatest(balance, 0)) AS missing, sum(greatest(-balance, 0)) AS surplus,
-       slice(array_sort(collect_list(struct(row, balance))), 1, {SAMPLE_ROWS}) AS sample
+       sum(greatest({_BALANCE}, 0)) AS missing, sum(greatest(-{_BALANCE}, 0)) AS surplus,
+       slice(array_sort(collect_list(struct(
+         to_json(struct({names}), map('ignoreNullFields', 'false')) AS row, {_BALANCE} AS balance
+       ))), 1, {SAMPLE_ROWS}) AS sample
 FROM (
-  SELECT {SCENARIO}, to_json(struct({names}), map('ignoreNullFields', 'false')) AS row,
-         sum({_BALANCE}) AS balance
+  SELECT {SCENARIO}, {names}, sum({_BALANCE}) AS {_BALANCE}
   FROM (
     SELECT {hint} * FROM (
       SELECT {SCENARIO}, {names}, -1 AS {_BALANCE} FROM ({committed})
@@ -203,10 +208,10 @@ FROM (
       SELECT CAST({SCENARIO} AS BIGINT), {cast_fields}, 1 FROM (
 {_bare(family)}
       )
-    )
-  )
+    ) AS everything({SCENARIO}, {names}, {_BALANCE})
+  ) AS counted
   GROUP BY {SCENARIO}, {names}
-  HAVING sum({_BALANCE}) <> 0
+  HAVING sum(counted.{_BALANCE}) <> 0
 )
 GROUP BY {SCENARIO}
 """

@@ -24,7 +24,15 @@ from pyspark.sql.types import LongType, StructField, StructType
 from harness.campaign.tables import JUDGEMENT_COLUMNS, TrialTables
 from harness.family import NOTHING_DECLARED, Family
 from harness.history import Row
-from harness.oracle_spark import SAMPLE_ROWS, SCENARIO, Difference, Evidence, SparkOracle, record_schema_of
+from harness.oracle_spark import (
+    EVIDENCE_COLUMNS,
+    SAMPLE_ROWS,
+    SCENARIO,
+    Difference,
+    Evidence,
+    SparkOracle,
+    record_schema_of,
+)
 from harness.trial import scenario_of
 
 SEEDS_LOOKED_AT: Final = 5
@@ -85,9 +93,10 @@ def check_judgeable(session: SparkSession, family: Family, tables: TrialTables) 
 
 
 def table_in(session: SparkSession, tables: TrialTables, folders: Sequence[Path]) -> DataFrame:
-    """Return the trials of one family in folders."""
-    # With a schema Spark need not look into the files to find one.
-    return session.read.schema(from_arrow_schema(tables.schema)).parquet(*map(str, folders))
+    """Return what is judged of the trials of one family in folders, as Evidence has it."""
+    # With a schema Spark need not look into the files to find one; that of all columns takes a while to make.
+    judged = pa.schema([tables.schema.field(name) for name in EVIDENCE_COLUMNS])
+    return session.read.schema(from_arrow_schema(judged)).parquet(*map(str, folders))
 
 
 def disagreements(session: SparkSession, all_trials: Sequence[Trials]) -> list[Disagreement]:
