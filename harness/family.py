@@ -219,12 +219,22 @@ def at_least_once_of(family: object) -> AtLeastOnce | None:
     return said
 
 
-def needs_any_sink(family: object) -> bool:
-    """Return whether the job's sink is not the transactional one: the family has ``any_sink = True``.
-
-    Only the simulation plays the outside for such sinks.
-    """
-    return bool(getattr(family, "any_sink", False))
+def columns_in(schema: str) -> int:
+    """Return how many columns a schema names; commas in a type or in a quoted name count for nothing."""
+    columns, depth = 1, 0
+    is_quoted = False
+    for character in schema:
+        if character == "`":
+            is_quoted = not is_quoted
+        elif is_quoted:
+            continue
+        elif character in "<(":
+            depth += 1
+        elif character in ">)":
+            depth -= 1
+        elif character == "," and not depth:
+            columns += 1
+    return columns
 
 
 def has_streaming_query(family: object) -> bool:

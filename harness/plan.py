@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from harness.family import family_names, has_streaming_query, load_family, needs_any_sink
+from harness.family import family_names, has_streaming_query, load_family
 from harness.known import KnownSignature
 from harness.settings import Settings
 from harness.systems.protocol import Capability, capabilities_of
@@ -106,19 +106,9 @@ def families_of(
     asked = families or settings.families
     if asked:
         return tuple(asked)
-    capabilities = capabilities_of(system)
-    if Capability.ENGINE not in capabilities:
+    if Capability.ENGINE not in capabilities_of(system):
         return tuple([name for name in family_names() if has_streaming_query(load_family(name))])
-    if Capability.SINKS in capabilities:
-        return tuple(family_names())
-    return tuple([name for name in family_names() if not needs_any_sink(load_family(name))])
-
-
-def why_left_out(system: str) -> str:
-    """Return why a system does not get some of the families."""
-    if Capability.ENGINE in capabilities_of(system):
-        return "their sinks are simulated"
-    return "they have no query for it"
+    return tuple(family_names())
 
 
 def _without(names: Sequence[str], taken: Sequence[str]) -> tuple[str, ...]:

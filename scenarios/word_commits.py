@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 name = "word_commits"
 generator_version = 1
 tasks = word_count.tasks
-any_sink = True
 record_schema = word_count.record_schema
 row_schema = word_count.row_schema
 oracle_sql = word_count.oracle_sql

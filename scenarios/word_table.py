@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 name = "word_table"
 generator_version = 1
 tasks = word_count.tasks
-any_sink = True
 record_schema = word_count.record_schema
 row_schema = word_count.row_schema
 oracle_sql = "SELECT scenario_id, word, count(*) AS count FROM records GROUP BY scenario_id, word"

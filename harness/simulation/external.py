@@ -19,6 +19,7 @@ from engine.connectors.source import Source, SplitReader
 from engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
 from engine.elements import Record
 from harness.history import History
+from harness.outside import InjectedError
 from harness.scenario import FaultKind, InputRecord, Scenario
 from harness.simulation.clock import Clock
 
@@ -26,13 +27,6 @@ OPEN = "open"
 PREPARED = "prepared"
 COMMITTED = "committed"
 ABORTED = "aborted"
-
-RAISES = "raises"
-"""What a committer does when a commit is answered with an error, unless the workload says otherwise."""
-
-
-class InjectedError(Exception):
-    """An error that a fault made the outside answer with."""
 
 
 class TransactionError(Exception):
@@ -323,7 +317,7 @@ class SimulatedIO:
         """A sink of a writer and a committer into the external system."""
         from harness.simulation.other_sinks import SimulatedCommittingSink
 
-        return SimulatedCommittingSink(self._system, str(self.parameters.get("reaction", RAISES)))
+        return SimulatedCommittingSink(self._system, self.parameters)
 
     def upsert_sink(self, name: str, keys: int) -> Any:
         """A sink by key into a table of the external system."""

@@ -33,12 +33,12 @@ from engine.task.outputs import Queue
 from engine.task.task import Task
 from harness.family import Family
 from harness.history import History
+from harness.outside import is_injected
 from harness.scenario import COORDINATOR_POINTS, Fault, FaultKind, Scenario
 from harness.simulation.account import Account
 from harness.simulation.actions import CLASS_INDEX, Action, Slot
 from harness.simulation.clock import Clock
 from harness.simulation.external import (
-    InjectedError,
     SimulatedIO,
     SimulatedLog,
     Transaction,
@@ -445,11 +445,9 @@ class World:
 
     def task_raised(self, task: Task, error: BaseException) -> None:
         """A task raised: an injected error is the outside's, any other the engine's or the job's."""
-        cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, InjectedError):
-            cause = cause.__cause__
-        self.account.task_failed(task, f"{type(error).__name__}: {error}", injected=cause is not None)
-        if cause is None:
+        injected = is_injected(error)
+        self.account.task_failed(task, f"{type(error).__name__}: {error}", injected)
+        if not injected:
             self._machine_error(task.name, error)
 
     def _machine_error(self, where: str, error: BaseException) -> None:

@@ -8,34 +8,74 @@ The rules this module lives by:
   has not been told when the process dies, and its file is there to be seen.
 - A commit that is to fail fails before anything is done; one that is answered with an error has been done,
   as by a server whose answer is lost.
+- Sinks that need no files write to a database (`other_ends.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self, TypeAlias
 
 from engine.connectors.encoders import Encoder
 from engine.connectors.file_sink import FileSinkFunction, OutputFileConfig, Transaction
 from engine.connectors.source import Source, SplitReader
 from engine.elements import Record
+from engine.functions import RuntimeContext
 from engine.operators.source import SourceOperator
-from harness.family import FamilyError
+from harness.outside import InjectedError
 from harness.scenario import FaultKind, Parameter
 from harness.systems import event_log
+from harness.systems.database import Database, database_of
 from harness.systems.event_log import EventLog
 from harness.systems.spec import Spec
 
 PREFIX: Final = "part"
 
-_NO_SUCH_SINK: Final = "no {} in real processes: run the family with --system simulated"
-
 CommitFault: TypeAlias = Callable[[str], FaultKind | None]
 """What is wrong with the commit that a task is about to make, if anything."""
 
 
-class InjectedError(Exception):
-    """An error that a fault made the outside answer with."""
+@dataclass(frozen=True, slots=True)
+class ToldCommits:
+    """Makes commits, telling each, and lets those fail that are to."""
+
+    log: EventLog
+    fault: CommitFault
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def make(self, context: RuntimeContext, name: str, length: int, commit: Callable[[], object]) -> None:
+        """Commit, then tell. ``length`` is 0 for what has no rows."""
+        fault = self.strike(context, name)
+        try:
+            commit()
+        except OSError:
+            self.log.say(event_log.COMMIT_FAILED, transaction=name)
+            raise
+        self.log.say(event_log.COMMITTED, transaction=name, length=length)
+        self.answer(fault, name)
+
+    def strike(self, context: RuntimeContext, name: str) -> FaultKind | None:
+        """What is wrong with what a task is about to do; what fails has failed by now."""
+        fault = self.fault(task_name(context))
+        if fault == "fail_commit":
+            self.log.say(event_log.COMMIT_FAILED, transaction=name)
+            raise InjectedError(f"commit of {name} was refused")
+        return fault
+
+    def answer(self, fault: FaultKind | None, name: str) -> None:
+        """What was done is answered, with an error if there is to be one."""
+        if fault is not None:
+            self.log.say(event_log.COMMIT_FAILED, transaction=name)
+            raise InjectedError(f"commit of {name} timed out")
+
+
+def task_name(context: RuntimeContext) -> str:
+    """The name of a task, as faults have it."""
+    return f"{context.get_task_name()}-{context.get_index_of_this_subtask()}"
 
 
 class CountedReader(SplitReader):
@@ -94,45 +134,33 @@ class ToldFileSink(FileSinkFunction):
     """The engine's file sink, telling each commit."""
 
     def __init__(
-        self,
-        base_path: str,
-        encoder: Encoder,
-        config: OutputFileConfig,
-        log: EventLog,
-        fault: CommitFault,
+        self, base_path: str, encoder: Encoder, config: OutputFileConfig, commits: ToldCommits
     ) -> None:
         super().__init__(base_path, encoder, config)
-        self._log = log
-        self._fault = fault
+        self._commits = commits
 
     def __deepcopy__(self, memo: object) -> ToldFileSink:
         config = OutputFileConfig(self._prefix, self._suffix)
-        return ToldFileSink(self._base_path, self._encoder, config, self._log, self._fault)
+        return ToldFileSink(self._base_path, self._encoder, config, self._commits)
 
     def commit(self, transaction: Transaction) -> None:
         """Commit, then tell."""
         name, length = transaction
-        context = self.get_runtime_context()
-        fault = self._fault(f"{context.get_task_name()}-{context.get_index_of_this_subtask()}")
-        if fault == "fail_commit":
-            self._log.say(event_log.COMMIT_FAILED, transaction=name)
-            raise InjectedError(f"commit of {name} was refused")
-        try:
-            super().commit(transaction)
-        except OSError:
-            self._log.say(event_log.COMMIT_FAILED, transaction=name)
-            raise
-        self._log.say(event_log.COMMITTED, transaction=name, length=length)
-        if fault is not None:
-            self._log.say(event_log.COMMIT_FAILED, transaction=name)
-            raise InjectedError(f"commit of {name} timed out")
+        commit = super().commit
+        self._commits.make(self.get_runtime_context(), name, length, lambda: commit(transaction))
 
 
 class LocalIO:
     """The ends of a family's job in a real process."""
 
     def __init__(
-        self, spec: Spec, source: CountedSource, parallelism: int, log: EventLog, fault: CommitFault
+        self,
+        spec: Spec,
+        source: CountedSource,
+        parallelism: int,
+        log: EventLog,
+        fault: CommitFault,
+        columns: int,
     ) -> None:
         self.source_parallelism = spec.source_parallelism or parallelism
         self.parallelism = parallelism
@@ -140,8 +168,9 @@ class LocalIO:
         self.parameters: dict[str, Parameter] = spec.parameters
         self._spec = spec
         self._source = source
-        self._log = log
-        self._fault = fault
+        self._commits = ToldCommits(log, fault)
+        self._columns = columns
+        """Of a row."""
 
     def source(self, name: str) -> CountedSource:
         """The splits."""
@@ -151,18 +180,25 @@ class LocalIO:
         """An exactly-once sink into part files."""
         spec = self._spec
         encoder = Encoder.json_lines_encoder() if spec.rows == "json" else Encoder.csv_encoder()
-        return ToldFileSink(
-            spec.output, encoder, OutputFileConfig(PREFIX, spec.suffix), self._log, self._fault
-        )
+        return ToldFileSink(spec.output, encoder, OutputFileConfig(PREFIX, spec.suffix), self._commits)
 
     def write_ahead_sink(self, name: str) -> Any:
-        """There is none in a real process."""
-        raise FamilyError(_NO_SUCH_SINK.format("write-ahead sink"))
+        """A write-ahead sink into the database."""
+        from harness.systems.other_ends import ToldWriteAheadSink
+
+        return ToldWriteAheadSink(self._database(), self._commits)
 
     def committing_sink(self, name: str) -> Any:
-        """There is none in a real process."""
-        raise FamilyError(_NO_SUCH_SINK.format("sink of writer and committer"))
+        """A sink of a writer and a committer into the database."""
+        from harness.systems.other_ends import ToldCommittingSink
+
+        return ToldCommittingSink(self._database(), self._commits, self.parameters)
 
     def upsert_sink(self, name: str, keys: int) -> Any:
-        """There is none in a real process."""
-        raise FamilyError(_NO_SUCH_SINK.format("sink by key"))
+        """The engine's sink by key into a table of the database."""
+        from harness.systems.other_ends import ToldUpsertFunction
+
+        return ToldUpsertFunction(self._database().path, name, self._columns, keys, self._commits)
+
+    def _database(self) -> Database:
+        return Database(database_of(Path(self._spec.output)))

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.scenario import Fault
-from harness.systems.retelling import ReadRows, Retelling
+from harness.systems.outputs import ReadRows
+from harness.systems.retelling import Retelling
 
 TORN_METADATA: Final = ("tear_write", "metadata_written")
 """The writer dies in the middle of it, and that is the driver."""

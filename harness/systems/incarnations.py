@@ -24,7 +24,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from harness.history import History
-from harness.systems.retelling import ReadRows, Retelling, read_json_rows
+from harness.systems.outputs import ReadRows, read_json_rows
+from harness.systems.retelling import Retelling
 from harness.systems.spec import Spec, write_spec
 
 

@@ -20,9 +20,10 @@ from engine.runtime.mounting import MountingStorage
 from engine.runtime.recovery import Recovered
 from engine.task.events import HoldSnapshot, StoreSnapshot, TaskEvent
 from engine.task.task import Task
+from harness.outside import is_injected
 from harness.scenario import KILLS, Fault
 from harness.systems import event_log
-from harness.systems.ends import InjectedError, records_read
+from harness.systems.ends import records_read
 from harness.systems.event_log import EventLog
 from harness.systems.failpoints import Failpoints, Killed, die
 from harness.systems.spec import Spec
@@ -123,11 +124,9 @@ class ObservedLocalExecution(ToldDriver, LocalExecution):
 
     def task_died(self, task: Task, error: BaseException) -> None:
         """A task raised: an injected error is the outside's, any other the engine's or the job's."""
-        cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, InjectedError):
-            cause = cause.__cause__
-        self._say_failed(task, f"{type(error).__name__}: {error}", injected=cause is not None)
-        if cause is None:
+        injected = is_injected(error)
+        self._say_failed(task, f"{type(error).__name__}: {error}", injected)
+        if not injected:
             say_error(self.log, task.name, error)
             raise RunOver
         super().task_died(task, error)

@@ -43,8 +43,6 @@ class Capability(StrEnum):
     """Two runs of a scenario are the same step by step."""
     CONTINUATIONS = "continuations"
     """What its checkpoints hold can be looked into, and they can be restored beside the run."""
-    SINKS = "sinks"
-    """It plays the outside for sinks of every kind; otherwise for transactional ones only."""
     TRACE = "trace"
     """It can give the full trace of a run."""
     ENGINE = "engine"

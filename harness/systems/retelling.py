@@ -2,20 +2,19 @@
 
 The rules this module lives by:
 
-- The order is that of the log; the files decide what there is. A file that can be read became visible at
-  the latest when its process died, told or not; rows that cannot be read again are gone, whatever was told.
+- The order is that of the log; what is outside decides what there is (`outputs.py`). A file that can be read
+  became visible at the latest when its process died, told or not; rows that cannot be read again are gone,
+  whatever was told.
 - A part file is read once its process is dead, when nobody can be in the middle of it. It must then stay as
   it is to the end.
+- Of a table by key only the last row of each key is there to be seen. One that nobody told was written last.
 - The number of an event is its step: real processes have no other.
 - A checkpoint is complete once it is told, or found by the next process, before that one restores anything.
 """
 
 from __future__ import annotations
 
-import os
-import re
-import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,24 +22,14 @@ import msgspec
 
 from harness.history import History, Recovery, Row
 from harness.scenario import KILLS, Fault
-from harness.systems.spec import HIDDEN, WaitingState
+from harness.systems.database import Database, database_of, rows_of
+from harness.systems.outputs import DatabaseOutput, Output, PartFiles, ReadRows
+from harness.systems.spec import WaitingState
 
 _SHARED: Final = "shared"
 """The folder of files that several checkpoints have in common."""
 OUTSIDE: Final = "outside"
 """The point of a kill that somebody else sent: anywhere."""
-
-ReadRows = Callable[[Path], list[Row]]
-
-
-def read_json_rows(path: Path) -> list[Row]:
-    """Return the rows of a part file of JSON lines."""
-    with path.open("rb") as lines:
-        return [_as_tuple(msgspec.json.decode(line)) for line in lines]
-
-
-def _as_tuple(value: Any) -> Any:
-    return tuple([_as_tuple(each) for each in value]) if isinstance(value, list) else value
 
 
 class Retelling:
@@ -68,15 +57,20 @@ class Retelling:
         self._faults = faults
         self._lengths = dict(lengths)
         self._output = output
-        self._read_rows = read_rows
-        self._name = re.compile(rf"part-([0-9]+)-([0-9]+)-([0-9]+\.[0-9]+){re.escape(suffix)}")
+        self._database = Database(database_of(output))
+        self._outputs: tuple[Output, ...] = (
+            PartFiles(output, suffix, read_rows),
+            DatabaseOutput(self._database),
+        )
         self._step = 0
         self._attempt = ""
         self._cuts: dict[str, dict[str, int]] = {}
         self._listed: dict[str, list[str]] = {}
         self._writers: dict[str, str] = {}
         self._complete: dict[int, dict[str, int]] = {}
-        self._visible: dict[str, tuple[int, int] | None] = {}
+        self._visible: dict[str, Hashable | None] = {}
+        self._table: dict[Row, Row] = {}
+        """By key, what a table shows, as far as was told."""
         self._waiting: list[tuple[Recovery, int, dict[str, int]]] = []
         self._points: dict[str, int] = {}
 
@@ -92,7 +86,7 @@ class Retelling:
         totals = self.history.statistics.points
         for point, count in self._points.items():
             totals[point] = totals.get(point, 0) + count
-        self._look_at_files()
+        self._look_outside()
 
     def killed(self, at: int) -> None:
         """The process was killed; one that told so has told why."""
@@ -163,6 +157,12 @@ class Retelling:
     def _committed(self, event: dict[str, Any]) -> None:
         self._becomes_visible(event["transaction"], event["length"] == 0, event["at"])
 
+    def _rows_written(self, event: dict[str, Any]) -> None:
+        rows = rows_of(event["rows"])
+        self._write_rows(event["task"], self.attempt_of(event["attempt"]), event["keys"], rows)
+        self._job_commits_again(event["at"])
+        self._job_came_back(event["at"])
+
     def _commit_failed(self, event: dict[str, Any]) -> None:
         self.history.commit_failed(self._step, event["transaction"])
 
@@ -224,25 +224,32 @@ class Retelling:
         # Who dies in a restore knows only of the sources that were restored before.
         return sum(read.values()) if read.keys() == self._lengths.keys() else None
 
-    # The files.
+    # The outside.
+
+    def _output_of(self, name: str) -> Output:
+        return self._outputs["/" in name]
 
     def _becomes_visible(self, name: str, is_empty: bool, at: int | None) -> None:
         """Once: committing again what is visible changes nothing for a reader."""
         if name in self._visible:
             return
-        path = self._output / name
-        self._visible[name] = None if is_empty else _identity(path)
-        rows = [] if is_empty or self._visible[name] is None else self._read_rows(path)
-        match = self._name.fullmatch(name)
-        subtask, epoch, writer = (0, 0, "unknown") if match is None else match.groups()
-        attempt = self.attempt_of(writer)
-        self.history.transaction_visible(self._step, name, int(subtask), attempt, int(epoch), rows)
-        if not is_empty and self._visible[name] is None:
+        output = self._output_of(name)
+        identity = self._visible[name] = None if is_empty else output.identity(name)
+        rows = [] if identity is None else output.rows(name)
+        subtask, epoch, writer = output.writer(name)
+        self.history.transaction_visible(
+            self._step, name, subtask, self.attempt_of(writer), epoch, rows, output.waits(name)
+        )
+        if not is_empty and identity is None:
             self.history.transaction_hidden(self._step, name)
         if at is not None:
             self._job_commits_again(at)
             if rows:
                 self._job_came_back(at)
+
+    def _write_rows(self, task: str, attempt: str, keys: int, rows: list[Row]) -> None:
+        self._table.update({row[:keys]: row for row in rows})
+        self.history.rows_written(self._step, task, attempt, keys, rows)
 
     def _job_commits_again(self, at: int) -> None:
         """There is a new transaction, with rows or without."""
@@ -257,14 +264,20 @@ class Retelling:
                 recovery.seconds = (at - since) / 1e9
         self._waiting = [each for each in self._waiting if not each[0].parallelism_after]
 
-    def _look_at_files(self) -> None:
+    def _look_outside(self) -> None:
         """What can be read has become visible, told or not, and must not change any more."""
-        for name in sorted(os.listdir(self._output)):
-            if not name.startswith(HIDDEN) and name not in self._visible:
+        for output in self._outputs:
+            for name in output.names():
+                if name not in self._visible:
+                    self._step += 1
+                    self._becomes_visible(name, is_empty=False, at=None)
+        for table in self._database.tables():
+            new = [row for row in table.rows if self._table.get(row[: table.keys]) != row]
+            if new:
                 self._step += 1
-                self._becomes_visible(name, is_empty=False, at=None)
+                self._write_rows("sink", self._attempt, table.keys, new)
         for name, identity in self._visible.items():
-            if identity is not None and _identity(self._output / name) != identity:
+            if identity is not None and self._output_of(name).identity(name) != identity:
                 self._step += 1
                 self._visible[name] = None
                 self.history.transaction_hidden(self._step, name)
@@ -284,21 +297,12 @@ class Retelling:
         self.is_over = True
 
     def at_rest(self, checkpoints: Path) -> None:
-        """Look for what was left behind: hidden part files, and files of checkpoints."""
-        for name in sorted(os.listdir(self._output)):
-            if name.startswith(HIDDEN):
+        """Look for what was left behind: transactions that nobody has ended, and files of checkpoints."""
+        for output in self._outputs:
+            for name in output.unfinished():
                 self.history.leak(self._step, "open transaction", name)
         for path in sorted(checkpoints.rglob("*")):
             parts = path.relative_to(checkpoints).parts
             if _SHARED in parts[:-1] or any(part.startswith("chk-") for part in parts):
                 self.history.leak(self._step, "orphan file", str(path.relative_to(checkpoints)))
         self.history.statistics.steps = self._step
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    """What tells a file from another one under its name, and from itself after a change."""
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return None
-    return (status.st_ino, status.st_size) if stat.S_ISREG(status.st_mode) else None

@@ -31,7 +31,7 @@ from engine.runtime.spark.driver import SparkExecution
 from engine.runtime.spark.epoch import Report
 from engine.runtime.spark.job import EpochJob, JobLost
 from engine.runtime.spark.subtask import BrokenChannel
-from harness.systems.ends import InjectedError
+from harness.outside import is_injected
 from harness.systems.fault_board import FaultBoard
 from harness.systems.spark_subtask import JobRecipe, ObservedSubtask, assembly_of
 from harness.systems.spec import Spec
@@ -129,12 +129,9 @@ class ObservedSparkExecution(ToldDriver, SparkExecution):
 
     def _failed(self, task: str, attempt: AttemptId, error: Exception) -> None:
         """A commit or a sweep raised: an injected error is the outside's, any other a mistake."""
-        cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, InjectedError):
-            cause = cause.__cause__
-        text = f"{type(error).__name__}: {error}"
-        say_failed(self.log, task, attempt, text, injected=cause is not None)
-        if cause is None:
+        injected = is_injected(error)
+        say_failed(self.log, task, attempt, f"{type(error).__name__}: {error}", injected)
+        if not injected:
             say_error(self.log, task, error)
             raise RunOver from error
 

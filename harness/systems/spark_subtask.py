@@ -32,13 +32,14 @@ from engine.runtime.spark.subtask import BrokenChannel, EpochIsOver, SubtaskRun,
 from engine.runtime.storage import LocalCheckpointStorage, StorageError
 from engine.task.events import StoreSnapshot, TaskEvent
 from engine.task.task import Task
+from harness.outside import is_injected
 from harness.systems import event_log
 from harness.systems.assembly import Assembly
 from harness.systems.ends import records_read
 from harness.systems.fault_board import FaultBoard
 from harness.systems.real_means import room_for
 from harness.systems.spec import Spec
-from harness.systems.told import say_error, say_snapshot
+from harness.systems.told import say_error, say_failed, say_snapshot
 
 
 def assembly_of(spec: Spec, board: FaultBoard) -> Assembly:
@@ -144,7 +145,10 @@ class ObservedSubtask(SubtaskRun):
             # if the driver is told of it was it a mistake.
             raise
         except Exception as error:
-            if self._board.is_living(self.attempt):
+            if is_injected(error):
+                # Of a sink that writes here. Spark runs the task again.
+                say_failed(self._board.log, self.name, self.attempt, f"{error}", injected=True)
+            elif self._board.is_living(self.attempt):
                 say_error(self._board.log, self.name, error)
                 self._board.end()
             raise

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.history import Row
-from harness.systems.retelling import Retelling, read_json_rows
+from harness.systems.outputs import read_json_rows
+from harness.systems.retelling import Retelling
 from harness.systems.spec import Spec
 from harness.systems.structured_output import TABLE, batch_ends, finished_batches, visible_batches
 from harness.systems.structured_points import WORKER_POINTS
@@ -148,7 +149,7 @@ class StructuredRetelling(Retelling):
 
     # The files.
 
-    def _look_at_files(self) -> None:
+    def _look_outside(self) -> None:
         """At the death of a process."""
         self._step += 1
         self._take_look(look(self._spec))

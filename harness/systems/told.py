@@ -24,6 +24,7 @@ from engine.runtime.job_driver import JobDriver
 from engine.runtime.recovery import Recovered
 from engine.task.events import StoreSnapshot
 from engine.task.task import Task
+from harness.outside import names_of
 from harness.systems import event_log
 from harness.systems.ends import records_read
 from harness.systems.event_log import EventLog
@@ -114,7 +115,7 @@ def say_snapshot(log: EventLog, task: Task, effect: StoreSnapshot) -> None:
         path=effect.path,
         attempt=task.attempt,
         cut=cut,
-        transactions=[name for name, _ in transactions],
+        transactions=names_of(transactions),
     )
 
 

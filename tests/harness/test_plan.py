@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from harness.family import family_names
 from harness.known import KnownSignature
-from harness.plan import CAMPAIGN, RUN, plan, why_left_out
+from harness.plan import CAMPAIGN, RUN, plan
 from harness.settings import Settings
 
 SETTINGS = Settings(
@@ -30,21 +32,19 @@ def test_where_nothing_is_said_all_families_run_a_thousand_scenarios() -> None:
     assert wanted.known == ()
 
 
-def test_a_system_gets_the_built_in_families_that_it_can_run_and_any_that_is_named() -> None:
-    wanted = plan(Settings(), RUN, system="local")
-    assert {"word_count", "flights"} < set(wanted.families)
-    assert wanted.left_out == ("word_batches", "word_commits", "word_table")
-    assert sorted((*wanted.families, *wanted.left_out)) == family_names()
-    assert plan(Settings(), RUN).left_out == ()
-    named = plan(Settings(), RUN, system="local", families=["word_table"])
-    assert (named.families, named.left_out) == (("word_table",), ())
+@pytest.mark.parametrize("system", ["simulated", "local", "spark", "relay"])
+def test_what_runs_the_engine_gets_all_built_in_families(system: str) -> None:
+    wanted = plan(Settings(), RUN, system=system)
+    assert wanted.families == tuple(family_names())
+    assert wanted.left_out == ()
 
 
-def test_structured_streaming_gets_the_families_that_have_a_query_for_it() -> None:
+def test_structured_streaming_gets_the_families_that_have_a_query_for_it_and_any_that_is_named() -> None:
     wanted = plan(Settings(), RUN, system="structured_streaming")
     assert {"word_count", "page_views", "running_sum", "flights", "word_table"} == set(wanted.families)
-    assert why_left_out(wanted.system) == "they have no query for it"
-    assert why_left_out("spark") == "their sinks are simulated"
+    assert sorted((*wanted.families, *wanted.left_out)) == family_names()
+    named = plan(Settings(), RUN, system="structured_streaming", families=["word_commits"])
+    assert (named.families, named.left_out) == (("word_commits",), ())
 
 
 def test_what_is_set_holds() -> None:

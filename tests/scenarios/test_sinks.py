@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from harness.family import Family, FamilyError, load_family, table_keys_of
 from harness.generation import generate
 from harness.history import COMMIT_FAILED, ROWS_WRITTEN, TASK_FAILED, TRANSACTION_VISIBLE, History
+from harness.outside import REACTIONS, InjectedError
 from harness.scenario import Fault, FaultKind
 from harness.seeds import scenario_seed
 from harness.simulation.clock import Clock
-from harness.simulation.external import InjectedError, TransactionalSystem, TransactionError
-from harness.simulation.other_sinks import REACTIONS
+from harness.simulation.external import TransactionalSystem, TransactionError
 from harness.trial import check_family, try_scenario
 from scenarios import word_commits, word_table
 

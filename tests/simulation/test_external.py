@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from harness.history import COMMIT_FAILED, TRANSACTION_VISIBLE, History
+from harness.outside import InjectedError
 from harness.simulation.clock import Clock
 from harness.simulation.external import (
-    InjectedError,
     SimulatedLog,
     SimulatedSink,
     TransactionalSystem,
