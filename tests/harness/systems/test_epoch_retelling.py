@@ -10,7 +10,7 @@ from harness.checkers.fencing import FOREIGN_SNAPSHOT, Fencing
 from harness.history import CHECKPOINT_COMPLETED, FAULT_FIRED, TASK_FAILED, TRANSACTION_VISIBLE
 from harness.scenario import Fault
 from harness.systems.epoch_retelling import EpochRetelling
-from harness.systems.retelling import read_json_rows
+from harness.systems.outputs import read_json_rows
 
 SECOND = 1_000_000_000
 STRUCK = {"kind": "fault_struck", "waiting": {"left": [0], "striking": []}, "points": {}}

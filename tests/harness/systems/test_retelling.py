@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 
 import pytest
 
+from engine.connectors.sqlite import SqliteUpsertFunction
 from harness.history import (
     ATTEMPT_STARTED,
     CHECKPOINT_COMPLETED,
     FAULT_FIRED,
     LEAK,
+    ROWS_WRITTEN,
     TASK_FAILED,
     TRANSACTION_HIDDEN,
     TRANSACTION_VISIBLE,
 )
 from harness.scenario import Fault
+from harness.systems.database import Database, batch_name, database_of, transaction_name
 from harness.systems.event_log import EventLog, read_events
-from harness.systems.retelling import OUTSIDE, Retelling, read_json_rows
+from harness.systems.outputs import read_json_rows
+from harness.systems.retelling import OUTSIDE, Retelling
 
 SECOND = 1_000_000_000
 
@@ -123,6 +128,50 @@ def test_a_file_that_nobody_told_of_became_visible_at_the_latest_when_its_proces
     [(step, _, name, payload)] = folder.events(TRANSACTION_VISIBLE)
     assert (step, name) == (2, "part-3-7-2.1.jsonl")
     assert (payload["subtask"], payload["epoch"], payload["attempt"]) == (3, 7, "2.1")
+
+
+def test_what_is_in_the_database_became_visible_told_or_not_in_the_order_of_its_places(folder):
+    database = Database(database_of(folder.output))
+    told, untold = transaction_name(1, 7, "2.1"), batch_name(0, 8, "2.1")
+    for name in (told, transaction_name(0, 7, "2.1")):
+        database.prepare(name, [["ant", 1]])
+    database.commit(told)
+    database.take(untold, [["bee", [2, 3]]])
+    folder.retelling.hear([attempt("2.1"), committed(told, length=1)])
+    assert [(subject, payload) for _, _, subject, payload in folder.events(TRANSACTION_VISIBLE)] == [
+        (told, {"subtask": 1, "attempt": "2.1", "epoch": 7, "rows": [("ant", 1)]}),
+        (untold, {"subtask": 0, "attempt": "2.1", "epoch": 8, "rows": [("bee", (2, 3))], "waits": True}),
+    ]
+    folder.retelling.at_rest(folder.checkpoints)
+    [(_, _, kind, payload)] = folder.events(LEAK)
+    assert (kind, payload["name"]) == ("open transaction", transaction_name(0, 7, "2.1"))
+
+
+def test_rows_of_the_database_that_are_gone_are_seen(folder):
+    database = Database(database_of(folder.output))
+    name = transaction_name(1, 7, "2.1")
+    database.prepare(name, [["ant", 1]])
+    database.commit(name)
+    folder.retelling.hear([attempt("2.1"), committed(name, length=1)])
+    with sqlite3.connect(database.path) as connection:
+        connection.execute("DELETE FROM onceproof_transactions")
+    connection.close()
+    folder.retelling.hear([attempt("3.1")])
+    assert [subject for _, _, subject, _ in folder.events(TRANSACTION_HIDDEN)] == [name]
+
+
+def test_a_row_of_a_table_that_nobody_told_was_written_last(folder):
+    sink = SqliteUpsertFunction(str(database_of(folder.output)), "counts", ("word", "count"), 1, 5)
+    sink.open(None)
+    sink.upsert({"ant": ("ant", 1), "bee": ("bee", 1)})
+    sink.upsert({"ant": ("ant", 2)})
+    sink.close()
+    written = {"at": 5, "kind": "rows_written", "task": "sink-1", "attempt": "1.1", "keys": 1}
+    folder.retelling.hear([attempt(), {**written, "rows": [["ant", 1], ["bee", 1]]}])
+    assert [(subject, payload["rows"]) for _, _, subject, payload in folder.events(ROWS_WRITTEN)] == [
+        ("sink-1", [("ant", 1), ("bee", 1)]),
+        ("sink", [("ant", 2)]),
+    ]
 
 
 def test_committing_again_changes_nothing(folder):

@@ -126,6 +126,15 @@ def tried(system, scenario, family=None):
     return history, judge(scenario, history, PythonOracle(family, scenario))
 
 
+def assert_survived(system, scenario):
+    history, verdict = tried(system, scenario)
+    assert verdict.violations == ()
+    # Every fault has struck, once: a kill that nobody dies of proves nothing.
+    assert history.statistics.coverage == Counter([(each.kind, each.point) for each in scenario.faults])
+    assert history.statistics.not_applicable == {}
+    assert history.events[-1][1] == JOB_FINISHED
+
+
 def test_the_thirty_scenarios_have_every_fault_that_there_is():
     struck = {(each.kind, each.point) for faults in PLAN for each in faults}
     possible = {
@@ -143,13 +152,31 @@ def test_the_thirty_scenarios_have_every_fault_that_there_is():
 
 @pytest.mark.parametrize("number", range(len(PLAN)), ids=title)
 def test_a_scenario_under_real_kills_loses_and_repeats_nothing(system, number):
-    scenario = scenario_of(number)
+    assert_survived(system, scenario_of(number))
+
+
+@pytest.mark.parametrize(
+    ("family", "faults"),
+    [
+        ("word_batches", [Fault("kill_process", "committing", occurrence=2)]),
+        ("word_commits", [fault("kill_task", "pre_committed"), fault("fail_commit", "committing")]),
+        (
+            "word_table",
+            [fault("kill_all", "aligned"), Fault("commit_error_after_success", "committing", occurrence=2)],
+        ),
+    ],
+)
+def test_sinks_of_every_kind_lose_and_repeat_nothing(system, family, faults):
+    scenario = msgspec.structs.replace(scenario_of(3), family=family, faults=tuple(faults))
+    assert_survived(system, scenario)
+
+
+def test_nobody_comes_back_who_could_write_old_rows_into_a_table(system):
+    zombie = msgspec.structs.replace(fault("kill_task", "aligned"), means="zombie")
+    scenario = msgspec.structs.replace(scenario_of(3), family="word_table", faults=(zombie,))
     history, verdict = tried(system, scenario)
     assert verdict.violations == ()
-    # Every fault has struck, once: a kill that nobody dies of proves nothing.
-    assert history.statistics.coverage == Counter([(each.kind, each.point) for each in scenario.faults])
-    assert history.statistics.not_applicable == {}
-    assert history.events[-1][1] == JOB_FINISHED
+    assert history.statistics.not_applicable == {("kill_task", "aligned"): 1}
 
 
 @pytest.mark.parametrize(

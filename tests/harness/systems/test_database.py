@@ -1,0 +1,133 @@
+"""The database that real processes write to: each transaction whole, once, and each in its place."""
+
+from __future__ import annotations
+
+import copy
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from engine.connectors.sqlite import SqliteUpsertFunction
+from harness.systems.database import (
+    Database,
+    Table,
+    UnknownTransaction,
+    batch_name,
+    database_of,
+    transaction_name,
+    writer_of,
+)
+from harness.systems.outputs import DatabaseOutput
+
+FIRST = transaction_name(0, 3, "2.1")
+SECOND = transaction_name(1, 3, "2.1", 4)
+BATCH = batch_name(1, 3, "2.1")
+
+
+@pytest.fixture
+def database(tmp_path):
+    return Database(database_of(tmp_path / "output"))
+
+
+def test_where_nobody_has_written_there_is_nothing_and_no_file(database):
+    assert (database.visible(), database.prepared(), database.tables()) == ([], [], [])
+    assert database.rows(FIRST) is None
+    assert not database.is_visible(FIRST)
+    assert not database.path.exists()
+
+
+def test_what_is_prepared_is_read_once_it_is_committed_in_the_order_of_commits(database):
+    database.prepare(FIRST, [("ant", 1)])
+    database.prepare(SECOND, [("bee", [1, 2])])
+    assert (database.visible(), database.prepared()) == ([], [FIRST, SECOND])
+    assert database.rows(SECOND) is None
+    database.commit(SECOND)
+    database.commit(FIRST)
+    assert (database.visible(), database.prepared()) == ([SECOND, FIRST], [])
+    assert database.rows(SECOND) == [("bee", (1, 2))]
+
+
+def test_a_commit_that_is_repeated_changes_nothing_and_one_of_nothing_is_refused(database):
+    database.prepare(FIRST, [("ant", 1)])
+    database.prepare(SECOND, [])
+    database.commit(FIRST)
+    database.commit(SECOND)
+    database.commit(FIRST)
+    assert database.visible() == [FIRST, SECOND]
+    with pytest.raises(UnknownTransaction, match=r"transaction 9/0/1\.1/0 was never prepared"):
+        database.commit(transaction_name(9, 0, "1.1"))
+
+
+def test_what_is_aborted_is_gone_and_what_is_visible_stays(database):
+    database.prepare(FIRST, [("ant", 1)])
+    database.prepare(SECOND, [("bee", 1)])
+    database.commit(FIRST)
+    database.abort(FIRST)
+    database.abort(SECOND)
+    assert (database.visible(), database.prepared()) == ([FIRST], [])
+    with pytest.raises(UnknownTransaction):
+        database.commit(SECOND)
+
+
+def test_two_transactions_never_have_one_name(database):
+    database.prepare(FIRST, [("ant", 1)])
+    with pytest.raises(sqlite3.IntegrityError):
+        database.prepare(FIRST, [("ant", 2)])
+    database.commit(FIRST)
+    assert database.rows(FIRST) == [("ant", 1)]
+
+
+def test_a_batch_is_taken_once_whoever_sends_it(database):
+    assert database.take(BATCH, [("ant", 1)])
+    assert not database.take(batch_name(1, 3, "5.1"), [("ant", 1)])
+    assert database.take(batch_name(1, 30, "5.1"), [("bee", 1)])
+    assert database.visible() == [BATCH, batch_name(1, 30, "5.1")]
+    assert DatabaseOutput(database).waits(BATCH)
+    assert not DatabaseOutput(database).waits(FIRST)
+
+
+def test_that_a_batch_was_taken_is_remembered_only_if_somebody_asks(database):
+    database.take(BATCH, [("ant", 1)])
+    assert not database.remembers_batch(1, 3)
+    database.remember_batch(1, 3)
+    assert database.remembers_batch(1, 3)
+    assert not database.remembers_batch(1, 30)
+    with pytest.raises(UnknownTransaction, match="batch 1/30 is to be remembered, never taken"):
+        database.remember_batch(1, 30)
+
+
+def test_names_say_who_began(database):
+    assert writer_of(SECOND) == writer_of(BATCH) == (1, 3, "2.1")
+
+
+def test_a_table_is_read_with_its_keys(database):
+    sink = SqliteUpsertFunction(str(database.path), "my counts", ("a", "b", "c"), 2, 5)
+    sink.open(None)
+    sink.upsert({1: ("ant", 1, "x"), 2: ("ant", 2, "y")})
+    sink.upsert({1: ("ant", 1, "z")})
+    sink.close()
+    database.take(BATCH, [("ant", 1)])
+    assert database.tables() == [Table(2, [("ant", 1, "z"), ("ant", 2, "y")])]
+
+
+def test_a_copy_is_the_same_database(database):
+    assert copy.deepcopy(database) is database
+
+
+def test_a_process_that_dies_while_it_writes_has_written_nothing(database):
+    database.prepare(FIRST, [("ant", 1)])
+    dying = (
+        "import os, signal, sys; from pathlib import Path; from harness.systems.database import Database\n"
+        "with Database(Path(sys.argv[1]))._writing() as connection:\n"
+        "    connection.execute('UPDATE onceproof_transactions SET place = 1')\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", dying, str(database.path)], env=dict(os.environ), check=False
+    )
+    assert ended.returncode == -signal.SIGKILL
+    assert (database.visible(), database.prepared()) == ([], [FIRST])
