@@ -27,7 +27,7 @@ from harness.shrinking.reductions import size_of
 from harness.shrinking.shrinker import LIMIT_SECONDS, ShrinkResult, shrink
 from harness.simulation.system import record_preemptions
 from harness.systems.protocol import Capability, System
-from harness.trial import SIMULATED, Trial, try_scenario
+from harness.trial import SIMULATED, Trial, as_run, try_scenario
 from reports.text import counted, duration
 
 SHARE_OF_TAKES: Final = 0.2
@@ -114,7 +114,11 @@ def shrink_scenario(
     limit_seconds: float = LIMIT_SECONDS,
     system: System = SIMULATED,
 ) -> ShrinkResult:
-    """Return the smallest scenario that fails with the signature; the given one if it does not fail so."""
+    """Return the smallest scenario that fails with the signature; the given one if it does not fail so.
+
+    It says what the system decides of it, so that it fails on its own.
+    """
+    scenario = as_run(system, scenario)
     fails = _failing(family, signature, system)
     if limit_seconds and fails(scenario) != signature:
         limit_seconds = 0.0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from harness.examination import NOT_SEEN, examine
@@ -15,6 +17,7 @@ from harness.reporting import failure_of, report_of, write_report
 from harness.running.runner import RunResult
 from harness.scenario import Scenario, Schedule, read_scenario
 from harness.seeds import scenario_seed
+from harness.simulation.system import DatabaseSystem
 from harness.systems.local import CAPABILITIES
 from harness.trial import SIMULATED, run_scenario, scenario_of
 
@@ -131,3 +134,17 @@ def test_what_passes_is_told_as_that(forgetful: Path) -> None:
         assert not examined.repeated
         assert examined.trial is not None
         assert examined.trial.verdict.passed
+
+
+def test_what_a_system_decides_of_a_scenario_stands_in_the_small_one(forgetful: Path) -> None:
+    family = load_family(str(forgetful))
+    scenarios = [scenario_of(family, scenario_seed(0, family.name, number)) for number in range(12)]
+    with closing(DatabaseSystem()) as system:
+        failing = next(each for each in scenarios if not run_scenario(family, each, system)[0].passed)
+        assert failing.state_backend is UNSET
+        examined = examine(system, family, failing, None, 0.5)
+        assert examined.repeated
+        small = examined.shrunk.scenario
+        assert (small.state_backend, small.incremental) == ("rocksdb", bool(failing.seed % 2))
+        # So it fails as it is, whoever runs it.
+        assert not run_scenario(family, small, SIMULATED)[0].passed
