@@ -5,7 +5,8 @@ The rules this module lives by:
 - The attempts that workers know are those of single tasks in single epochs. A history knows attempts of the
   job; so a snapshot or a transaction counts for the attempt of the job in which its worker began.
 - What a worker wrote that was killed before it came to its end counts for nobody: where it is found in a
-  complete checkpoint, its own attempt stands there as the writer, which is no attempt of the job.
+  complete checkpoint, its own attempt stands there as the writer, with a word that none of the job's has.
+- Attempts of workers and of the job are numbered alike, so each tells its failures in events of its own kind.
 - When a worker dies, Spark gives its task to another one. The job goes on in the same attempt: it has come
   back when the task begins again and rows become visible afterwards.
 - A write is torn by the death of the writer: of a worker, or of the driver where it is metadata. From a write
@@ -49,7 +50,7 @@ class EpochRetelling(Retelling):
 
     def attempt_of(self, writer: str) -> str:
         """The attempt of the job for which a worker wrote, unless it was killed before its end."""
-        return writer if writer in self._killed else self._attempts.get(writer, writer)
+        return f"{writer}, killed" if writer in self._killed else self._attempts.get(writer, writer)
 
     def position(self, read: dict[str, int]) -> int | None:
         """How many records had been read by all."""
@@ -89,8 +90,9 @@ class EpochRetelling(Retelling):
     def _zombie_released(self, event: dict[str, Any]) -> None:
         """It was counted among the dead when it was stopped; whatever it does now, the files will show."""
 
-    def _task_failed(self, event: dict[str, Any]) -> None:
+    def _subtask_failed(self, event: dict[str, Any]) -> None:
+        """Its own attempt may be called as one of the job's, in which the driver fails."""
         writer = event["attempt"]
-        super()._task_failed({**event, "attempt": self._attempts.get(writer, writer)})
+        self._task_failed({**event, "attempt": self._attempts.get(writer, writer)})
         if event["injected"]:
             self._killed.add(writer)

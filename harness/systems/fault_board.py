@@ -354,7 +354,7 @@ class FaultBoard:
         state.deaths += len(victims)
         self._write(state)
         for each in victims:
-            say_failed(self.log, each.name, each.attempt, "killed", injected=True)
+            say_failed(self.log, each.name, each.attempt, "killed", True, event_log.SUBTASK_FAILED)
 
 
 def _is_late(fault: Fault) -> bool:

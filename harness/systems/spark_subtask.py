@@ -147,7 +147,9 @@ class ObservedSubtask(SubtaskRun):
         except Exception as error:
             if is_injected(error):
                 # Of a sink that writes here. Spark runs the task again.
-                say_failed(self._board.log, self.name, self.attempt, f"{error}", injected=True)
+                say_failed(
+                    self._board.log, self.name, self.attempt, f"{error}", True, event_log.SUBTASK_FAILED
+                )
             elif self._board.is_living(self.attempt):
                 say_error(self._board.log, self.name, error)
                 self._board.end()

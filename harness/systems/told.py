@@ -119,11 +119,16 @@ def say_snapshot(log: EventLog, task: Task, effect: StoreSnapshot) -> None:
     )
 
 
-def say_failed(log: EventLog, task: str, attempt: str, cause: str, injected: bool) -> None:
-    """Tell that a task is dead."""
-    log.say(
-        event_log.TASK_FAILED, task=task, attempt=attempt, cause=" ".join(cause.split()), injected=injected
-    )
+def say_failed(
+    log: EventLog,
+    task: str,
+    attempt: str,
+    cause: str,
+    injected: bool,
+    kind: str = event_log.TASK_FAILED,
+) -> None:
+    """Tell that a task is dead; ``kind`` says whose attempt it is."""
+    log.say(kind, task=task, attempt=attempt, cause=" ".join(cause.split()), injected=injected)
 
 
 def say_error(log: EventLog, where: str, error: BaseException) -> None:

@@ -69,7 +69,7 @@ def committed(name, length=9):
 
 
 def killed(task, attempt):
-    return {"kind": "task_failed", "task": task, "attempt": attempt, "cause": "killed", "injected": True}
+    return {"kind": "subtask_failed", "task": task, "attempt": attempt, "cause": "killed", "injected": True}
 
 
 def test_what_workers_write_counts_for_the_attempt_of_the_job(job_under):
@@ -103,11 +103,43 @@ def test_a_snapshot_of_a_killed_worker_in_a_checkpoint_is_a_foreign_one(job_unde
         completed(1, "chk-1/c5"),
         completed(2, "chk-1/c8"),
     )
-    assert [payload["writers"] for payload in job.payloads(CHECKPOINT_COMPLETED)] == [("1.5",), ("1.1",)]
+    assert [payload["writers"] for payload in job.payloads(CHECKPOINT_COMPLETED)] == [
+        ("1.5, killed",),
+        ("1.1",),
+    ]
     found = Fencing().check(None, job.history, None)
     assert [violation.anomaly for violation in found] == [FOREIGN_SNAPSHOT]
     # The death is told as that of a task in the job's attempt.
     assert [payload["attempt"] for payload in job.payloads(TASK_FAILED)] == ["1.1"]
+
+
+def test_a_failure_of_the_driver_is_not_that_of_a_worker_whose_attempt_is_called_the_same(job_under):
+    job = job_under(Fault("fail_commit", "committing"))
+    job.hear(
+        attempt("2.1"),
+        {**STRUCK, "number": 0, "task": "sink-0", "read": {}},
+        {**killed("sink-0", "2.1"), "kind": "task_failed"},
+        attempt("2.2"),
+        subtask("count-0", "2.1"),
+        snapshot("chk-2/c", "2.1"),
+        completed(2, "chk-2/c", attempt="2.2"),
+    )
+    assert [payload["attempt"] for payload in job.payloads(TASK_FAILED)] == ["2.1"]
+    assert [payload["writers"] for payload in job.payloads(CHECKPOINT_COMPLETED)] == [("2.2",)]
+    assert Fencing().check(None, job.history, None) == []
+
+
+def test_a_snapshot_of_a_killed_worker_is_a_foreign_one_though_an_attempt_is_called_the_same(job_under):
+    job = job_under(Fault("kill_task", "uploaded"))
+    job.hear(
+        attempt("2.1"),
+        subtask("count-0", "2.1"),
+        snapshot("chk-1/c", "2.1"),
+        {**STRUCK, "number": 0, "task": "count-0", "read": {}},
+        killed("count-0", "2.1"),
+        completed(1, "chk-1/c", attempt="2.1"),
+    )
+    assert [violation.anomaly for violation in Fencing().check(None, job.history, None)] == [FOREIGN_SNAPSHOT]
 
 
 @pytest.mark.parametrize("kind", ["kill_task", "kill_all", "tear_write"])

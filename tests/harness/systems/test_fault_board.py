@@ -93,7 +93,7 @@ def test_a_worker_is_killed_once_whoever_passes_the_point_before(hire):
     assert first.passes("element", "count-0")
     [struck] = hire.said("fault_struck")
     assert (struck["task"], struck["read"]) == ("count-1", {"a": 7})
-    [failed] = hire.said("task_failed")
+    [failed] = hire.said("subtask_failed")
     assert (failed["task"], failed["attempt"], failed["injected"]) == ("count-1", "1.8", True)
     state = read_board(hire.path)
     assert state.points == {"element": 4}
@@ -105,7 +105,7 @@ def test_all_workers_that_run_a_task_die_together(hire):
     workers = [hire.worker(board, f"count-{number}", f"1.{number}") for number in range(3)]
     assert not workers[1].passes("aligned", "count-1")
     assert [worker.death() for worker in workers] == [-signal.SIGKILL] * 3
-    assert {failed["task"] for failed in hire.said("task_failed")} == {"count-0", "count-1", "count-2"}
+    assert {failed["task"] for failed in hire.said("subtask_failed")} == {"count-0", "count-1", "count-2"}
     assert len(hire.said("fault_struck")) == 1
     assert read_board(hire.path).living == ()
     assert hire.driver_process.poll() is None

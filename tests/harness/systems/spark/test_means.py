@@ -137,7 +137,7 @@ def test_the_death_of_an_executor_is_that_of_all_its_tasks_and_of_no_others(proc
         assert mine.wait(10) == -signal.SIGKILL
         assert other.poll() is None
         assert [task.name for task in board.state().living] == ["count-2"]
-        assert {failed["task"] for failed in board_of.said("task_failed")} == {"count-0", "count-1"}
+        assert {failed["task"] for failed in board_of.said("subtask_failed")} == {"count-0", "count-1"}
         assert not board.is_living("1.1")
 
 
