@@ -219,22 +219,18 @@ def at_least_once_of(family: object) -> AtLeastOnce | None:
     return said
 
 
-def columns_in(schema: str) -> int:
-    """Return how many columns a schema names; commas in a type or in a quoted name count for nothing."""
-    columns, depth = 1, 0
-    is_quoted = False
-    for character in schema:
-        if character == "`":
-            is_quoted = not is_quoted
-        elif is_quoted:
-            continue
-        elif character in "<(":
-            depth += 1
-        elif character in ">)":
-            depth -= 1
-        elif character == "," and not depth:
-            columns += 1
-    return columns
+def columns_of(schema: str) -> tuple[str, ...]:
+    """The names of the columns in Spark DDL: "word STRING, pair STRUCT<a: INT, b: INT>"."""
+    names, depth, start = [], 0, 0
+    for index, character in enumerate(f"{schema},"):
+        depth += (character in "<(") - (character in ">)")
+        if character == "," and not depth:
+            column = schema[start:index].strip()
+            start = index + 1
+            if column:
+                quoted = column.startswith("`")
+                names.append(column.split("`")[1] if quoted else column.split()[0].rstrip(":"))
+    return tuple(names)
 
 
 def has_streaming_query(family: object) -> bool:

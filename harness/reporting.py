@@ -26,8 +26,9 @@ from harness.checkers.determinism import PROPERTY as DETERMINISM
 from harness.errors import line_of
 from harness.explanation.decisions import Takes
 from harness.explanation.outside import recovery_text
-from harness.explanation.wording import columns_of, fault_text, operation_text
+from harness.explanation.wording import fault_text, operation_text
 from harness.failures import FailureCase
+from harness.family import columns_of
 from harness.known import KnownSignature, find_known
 from harness.running.runner import OutputUnwritable, RunResult
 from harness.running.tally import Tally, determinism_counts

@@ -13,7 +13,7 @@ from reports.trace import Arrow, Attempt, Kill, Mark, Trace, lane_name, lane_nam
 # The letter in the circle, and what the legend says of it; in the legend's order.
 MARKS: Final = {
     "trigger": ("T", "checkpoint triggered"),
-    "write": ("w", "row written into an open transaction"),
+    "write": ("w", "row written, into the open transaction if there is one"),
     "snapshot": ("S", "state snapshotted"),
     "prepare": ("P", "transaction prepared"),
     "stored": ("U", "upload durable"),

@@ -194,20 +194,6 @@ def _command(name: str, subject: int | Path, family: str, system: str) -> str:
     return shlex.join(words)
 
 
-def columns_of(schema: str) -> tuple[str, ...]:
-    """The names of the columns in Spark DDL: "word STRING, pair STRUCT<a: INT, b: INT>"."""
-    names, depth, start = [], 0, 0
-    for index, character in enumerate(f"{schema},"):
-        depth += (character in "<(") - (character in ">)")
-        if character == "," and not depth:
-            column = schema[start:index].strip()
-            start = index + 1
-            if column:
-                quoted = column.startswith("`")
-                names.append(column.split("`")[1] if quoted else column.split()[0].rstrip(":"))
-    return tuple(names)
-
-
 def _asked_text(scenario: Scenario) -> str:
     count = len(scenario.asked)
     return f"{count} request{'' if count == 1 else 's'}, " if count else ""

@@ -10,8 +10,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from harness.explanation.wording import columns_of
-from harness.family import load_family
+from harness.family import columns_of, load_family
 from harness.flights.oracle import YearComparison
 from harness.flights.year import FAMILY, FlightsTrial
 from harness.history import Recovery, Row

@@ -15,7 +15,7 @@ from engine.configuration import Configuration
 from engine.connectors.collection import CollectionSource
 from engine.environment import StreamExecutionEnvironment
 from engine.graph import JobGraph
-from harness.family import columns_in, load_family
+from harness.family import columns_of, load_family
 from harness.systems.ends import CommitFault, CountedSource, LocalIO
 from harness.systems.event_log import EventLog
 from harness.systems.spec import Spec, read_records
@@ -38,7 +38,7 @@ class Assembly:
         environment = StreamExecutionEnvironment.get_execution_environment(self._configuration)
         environment.set_parallelism(parallelism)
         environment.set_max_parallelism(spec.max_parallelism)
-        columns = columns_in(self._family.row_schema)
+        columns = columns_of(self._family.row_schema)
         io = LocalIO(spec, self._source, parallelism, self._log, self._fault, columns)
         self._family.job(environment, io)
         return environment.get_job_graph(spec.job_name)

@@ -160,7 +160,7 @@ class LocalIO:
         parallelism: int,
         log: EventLog,
         fault: CommitFault,
-        columns: int,
+        columns: Sequence[str],
     ) -> None:
         self.source_parallelism = spec.source_parallelism or parallelism
         self.parallelism = parallelism

@@ -116,9 +116,10 @@ class ToldCommittingSink(ReactingSink):
 class ToldUpsertFunction(SqliteUpsertFunction):
     """The engine's sink by key, telling each write."""
 
-    def __init__(self, path: Path, table: str, columns: int, keys: int, commits: ToldCommits) -> None:
-        names = [f"column_{place}" for place in range(columns)]
-        super().__init__(str(path), table, names, keys, BUFFERED_KEYS)
+    def __init__(
+        self, path: Path, table: str, columns: Sequence[str], keys: int, commits: ToldCommits
+    ) -> None:
+        super().__init__(str(path), table, columns, keys, BUFFERED_KEYS)
         self._arguments = path, table, columns, keys, commits
         self._commits = commits
 

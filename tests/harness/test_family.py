@@ -12,6 +12,7 @@ from harness.family import (
     FamilyError,
     address_of,
     arrival_states_of,
+    columns_of,
     family_names,
     family_of,
     load_family,
@@ -262,3 +263,9 @@ def test_states_that_follow_from_arrival_are_given_by_their_names() -> None:
     for mistaken in ("timer", (1,)):
         with pytest.raises(FamilyError, match="in arrival_states: give the names of states"):
             arrival_states_of(SimpleNamespace(arrival_states=mistaken))
+
+
+def test_the_columns_of_a_schema() -> None:
+    assert columns_of("word STRING, count BIGINT") == ("word", "count")
+    assert columns_of("`a b` INT") == ("a b",)
+    assert columns_of("pair STRUCT<x: INT, y: DECIMAL(3, 1)>, z INT") == ("pair", "z")

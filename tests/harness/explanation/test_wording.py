@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from harness.explanation.wording import (
-    columns_of,
     fault_text,
     ordinal,
     reason_text,
@@ -62,12 +61,6 @@ def test_commands_can_be_copied_into_a_shell() -> None:
     command = replay_command(Path("my out/a.json"), "./my family.py")
     assert shlex.split(command) == ["onceproof", "replay", "my out/a.json", "--family", "./my family.py"]
     assert shrink_command(Path("a.json"), "word_count") == "onceproof shrink a.json"
-
-
-def test_the_columns_of_a_schema() -> None:
-    assert columns_of("word STRING, count BIGINT") == ("word", "count")
-    assert columns_of("`a b` INT") == ("a b",)
-    assert columns_of("pair STRUCT<x: INT, y: DECIMAL(3, 1)>, z INT") == ("pair", "z")
 
 
 def test_why_a_checkpoint_is_given_up_is_told_in_words() -> None:
