@@ -243,6 +243,11 @@ class History:
         return max((event[0] for event in self.events if event[1] == FAULT_FIRED), default=0)
 
 
+def as_tuple(value: Any) -> Any:
+    """Return lists as tuples, however deep they stand: JSON has made lists of them."""
+    return tuple([as_tuple(each) for each in value]) if isinstance(value, (list, tuple)) else value
+
+
 def rows_at_end(history: History) -> list[Row]:
     """Return the rows that can be read at the end of a run: the committed ones, and the last of each key."""
     rows: list[Row] = []

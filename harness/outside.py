@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, Protocol
 from zlib import crc32
 
@@ -30,6 +30,7 @@ from engine.connectors.two_phase import Recovery
 from engine.connectors.write_ahead import CheckpointCommitter, GenericWriteAheadSink, PendingBatch
 from engine.functions import RuntimeContext
 from engine.protocol_points import COMMITTING
+from harness.injection import InjectedError
 from harness.scenario import Parameter
 
 logging.getLogger("engine.connectors.write_ahead").addHandler(logging.NullHandler())
@@ -43,18 +44,6 @@ REACTIONS: Final = (RAISES, PUTS_OFF, UPDATES, FAILS)
 
 ROWS_OF_A_PART: Final = 3
 BUFFERED_KEYS: Final = 3
-
-
-class InjectedError(Exception):
-    """An error that a fault made the outside answer with."""
-
-
-def is_injected(error: BaseException) -> bool:
-    """Whether an error comes of one that a fault made the outside answer with."""
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, InjectedError):
-        cause = cause.__cause__
-    return cause is not None
 
 
 # Batches of a write-ahead sink.
@@ -300,8 +289,3 @@ class ReactingSink(SupportsCommitter, ABC):
         for transaction in target.unsettled():
             if recovery.may_abort(transaction.subtask, transaction.epoch, transaction.attempt):
                 target.abort(transaction.name)
-
-
-def names_of(transactions: Iterable[Any]) -> list[str]:
-    """The names of what a sink lists as pending, which its name may stand beside other things in."""
-    return [each if isinstance(each, str) else each[0] for each in transactions]

@@ -19,7 +19,7 @@ from engine.connectors.source import Source, SplitReader
 from engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
 from engine.elements import Record
 from harness.history import History
-from harness.outside import InjectedError
+from harness.injection import InjectedError
 from harness.scenario import FaultKind, InputRecord, Scenario
 from harness.simulation.clock import Clock
 

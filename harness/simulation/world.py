@@ -33,7 +33,7 @@ from engine.task.outputs import Queue
 from engine.task.task import Task
 from harness.family import Family
 from harness.history import History
-from harness.outside import is_injected
+from harness.injection import is_injected
 from harness.scenario import COORDINATOR_POINTS, Fault, FaultKind, Scenario
 from harness.simulation.account import Account
 from harness.simulation.actions import CLASS_INDEX, Action, Slot

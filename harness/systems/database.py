@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
-from harness.history import Row
+from harness.history import Row, as_tuple
 
 TRANSACTIONS: Final = "onceproof_transactions"
 BATCH: Final = "batch/"
@@ -190,8 +190,3 @@ class Database:
 def rows_of(values: Iterable[Any]) -> list[Row]:
     """Rows as tuples again, which JSON makes lists of."""
     return [as_tuple(value) for value in values]
-
-
-def as_tuple(value: Any) -> Any:
-    """Lists as tuples, however deep."""
-    return tuple([as_tuple(each) for each in value]) if isinstance(value, list) else value

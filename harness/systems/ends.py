@@ -24,7 +24,7 @@ from engine.connectors.source import Source, SplitReader
 from engine.elements import Record
 from engine.functions import RuntimeContext
 from engine.operators.source import SourceOperator
-from harness.outside import InjectedError
+from harness.injection import InjectedError
 from harness.scenario import FaultKind, Parameter
 from harness.systems import event_log
 from harness.systems.database import Database, database_of

@@ -20,7 +20,7 @@ from engine.runtime.mounting import MountingStorage
 from engine.runtime.recovery import Recovered
 from engine.task.events import HoldSnapshot, StoreSnapshot, TaskEvent
 from engine.task.task import Task
-from harness.outside import is_injected
+from harness.injection import is_injected
 from harness.scenario import KILLS, Fault
 from harness.systems import event_log
 from harness.systems.ends import records_read

@@ -33,9 +33,6 @@ class ToldWriteAheadSink(BatchSink):
         self._database = database
         self._commits = commits
 
-    def __deepcopy__(self, memo: object) -> ToldWriteAheadSink:
-        return ToldWriteAheadSink(self._database, self._commits)
-
     def take(self, batch: PendingBatch) -> None:
         """Hand it over, and tell."""
         name = self.name_of(batch)
@@ -120,11 +117,7 @@ class ToldUpsertFunction(SqliteUpsertFunction):
         self, path: Path, table: str, columns: Sequence[str], keys: int, commits: ToldCommits
     ) -> None:
         super().__init__(str(path), table, columns, keys, BUFFERED_KEYS)
-        self._arguments = path, table, columns, keys, commits
         self._commits = commits
-
-    def __deepcopy__(self, memo: object) -> ToldUpsertFunction:
-        return ToldUpsertFunction(*self._arguments)
 
     def upsert(self, rows: Mapping[Hashable, Any]) -> None:
         """Write between two protocol points, and tell."""

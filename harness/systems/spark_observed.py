@@ -31,7 +31,7 @@ from engine.runtime.spark.driver import SparkExecution
 from engine.runtime.spark.epoch import Report
 from engine.runtime.spark.job import EpochJob, JobLost
 from engine.runtime.spark.subtask import BrokenChannel
-from harness.outside import is_injected
+from harness.injection import is_injected
 from harness.systems.fault_board import FaultBoard
 from harness.systems.spark_subtask import JobRecipe, ObservedSubtask, assembly_of
 from harness.systems.spec import Spec

@@ -32,7 +32,7 @@ from engine.runtime.spark.subtask import BrokenChannel, EpochIsOver, SubtaskRun,
 from engine.runtime.storage import LocalCheckpointStorage, StorageError
 from engine.task.events import StoreSnapshot, TaskEvent
 from engine.task.task import Task
-from harness.outside import is_injected
+from harness.injection import is_injected
 from harness.systems import event_log
 from harness.systems.assembly import Assembly
 from harness.systems.ends import records_read

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.history import Row
+from harness.history import Row, as_tuple
 
 TABLE: Final = "table.jsonl"
 _SINK_LOG: Final = "_spark_metadata"
@@ -62,11 +62,7 @@ def _logged(log: Path) -> Iterator[tuple[int, list[Path]]]:
 
 
 def _row(value: Any) -> Row:
-    return tuple(map(_as_tuple, value.values() if isinstance(value, dict) else value))
-
-
-def _as_tuple(value: Any) -> Any:
-    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
+    return tuple(map(as_tuple, value.values() if isinstance(value, dict) else value))
 
 
 def batch_ends(checkpoint: Path) -> dict[int, dict[str, int]]:

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from harness.history import Row
+from harness.history import Row, as_tuple
 from harness.systems.outputs import read_json_rows
 from harness.systems.retelling import Retelling
 from harness.systems.spec import Spec
@@ -194,8 +194,4 @@ def _name(batch: int) -> str:
 
 def _rows(rows: Any) -> Counter[Row]:
     """Rows as the log has them, or as they are."""
-    return Counter(_as_tuple(row) for row in rows)
-
-
-def _as_tuple(value: Any) -> Any:
-    return tuple([_as_tuple(each) for each in value]) if isinstance(value, (list, tuple)) else value
+    return Counter(map(as_tuple, rows))

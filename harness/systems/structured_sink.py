@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import Row, StructType
 
-from harness.outside import InjectedError
+from harness.injection import InjectedError
 from harness.systems.spec import Spec
 from harness.systems.structured_board import StructuredBoard, board_of
 from harness.systems.structured_output import TABLE, batch_ends, rows_in, visible_rows

@@ -24,7 +24,6 @@ from engine.runtime.job_driver import JobDriver
 from engine.runtime.recovery import Recovered
 from engine.task.events import StoreSnapshot
 from engine.task.task import Task
-from harness.outside import names_of
 from harness.systems import event_log
 from harness.systems.ends import records_read
 from harness.systems.event_log import EventLog
@@ -115,7 +114,8 @@ def say_snapshot(log: EventLog, task: Task, effect: StoreSnapshot) -> None:
         path=effect.path,
         attempt=task.attempt,
         cut=cut,
-        transactions=names_of(transactions),
+        # A name, or one that something else stands beside.
+        transactions=[each if isinstance(each, str) else each[0] for each in transactions],
     )
 
 

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from harness.family import Family, FamilyError, load_family, table_keys_of
 from harness.generation import generate
 from harness.history import COMMIT_FAILED, ROWS_WRITTEN, TASK_FAILED, TRANSACTION_VISIBLE, History
-from harness.outside import REACTIONS, InjectedError
+from harness.injection import InjectedError
+from harness.outside import REACTIONS
 from harness.scenario import Fault, FaultKind
 from harness.seeds import scenario_seed
 from harness.simulation.clock import Clock

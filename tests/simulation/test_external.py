@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.history import COMMIT_FAILED, TRANSACTION_VISIBLE, History
-from harness.outside import InjectedError
+from harness.injection import InjectedError
 from harness.simulation.clock import Clock
 from harness.simulation.external import (
     SimulatedLog,

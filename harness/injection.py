@@ -1,0 +1,15 @@
+"""Errors that come of faults, told from mistakes; whoever runs a job under trial knows them."""
+
+from __future__ import annotations
+
+
+class InjectedError(Exception):
+    """An error that a fault made the outside answer with."""
+
+
+def is_injected(error: BaseException) -> bool:
+    """Whether an error comes of one that a fault made the outside answer with."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, InjectedError):
+        cause = cause.__cause__
+    return cause is not None
