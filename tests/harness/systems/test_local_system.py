@@ -13,42 +13,18 @@ from harness.family import load_family
 from harness.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, ERROR, JOB_FINISHED
 from harness.mutants import MutantError
 from harness.oracle import PythonOracle
-from harness.scenario import COMMIT_FAULTS, COORDINATOR_POINTS, POINTS, Fault, Scenario, Schedule
+from harness.scenario import COMMIT_FAULTS, COORDINATOR_POINTS, POINTS, Fault
 from harness.systems.local import LocalRun, LocalSystem
 from harness.systems.local_child import main
 from harness.systems.retelling import OUTSIDE
 from harness.systems.spec import spec_of
 from harness.verdict import judge
+from tests.harness.systems.words import scenario_with
 
 pytestmark = pytest.mark.local_kill
 
-WORDS = ("ant", "bee", "cat", "ant", "dog", "ant", "bee", "elk", "ant", "cat")
 WORD_COUNT = load_family("word_count")
 RESTORES = ("restoring", "restored")
-
-
-def scenario_with(*faults, **changes) -> Scenario:
-    settings = {
-        "family": "word_count",
-        "generator_version": 1,
-        "seed": None,
-        "parameters": {},
-        "records": {name: tuple((time, word) for time, word in enumerate(WORDS * 3)) for name in ("x", "y")},
-        "parallelism": 2,
-        "max_parallelism": 8,
-        "source_parallelism": 2,
-        "sink_parallelism": 2,
-        "channel_capacity": 2,
-        "checkpoint_interval_ms": 30,
-        "checkpoint_timeout_ms": 1000,
-        "tolerable_failures": 0,
-        "retained": 1,
-        "restart_delay_ms": 1,
-        "faults": faults,
-        "schedule": Schedule(),
-        "step_budget": 10_000,
-    }
-    return Scenario(**{**settings, **changes})
 
 
 def tried(scenario, **options):
