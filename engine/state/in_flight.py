@@ -6,12 +6,15 @@ The rules this module lives by:
   the job allows pickled state, since no checkpoint shall be written that the job may not read.
 - They are a part of their task's file with a checksum of its own, behind its state: a restore that needs the
   one does not read the other.
+- They are copied as they are recorded, for they are stored later: by then whoever reads them may have changed
+  them, as one who merges into the first of two accumulators does.
 - Only records are stored. Watermarks are not, as in any checkpoint; barriers are those of one run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -19,7 +22,7 @@ import msgspec
 from engine.elements import Buffer, Record
 from engine.state.files import CHANNELS_MAGIC, DamagedFile, PickleRefused, StateError, seal, unseal
 from engine.types import Types
-from engine.types.dynamic import NotDescribable, decode_extension, pack
+from engine.types.dynamic import SCALARS, NotDescribable, decode_extension, pack
 
 INPUT: Final = "input"
 OUTPUT: Final = "output"
@@ -68,6 +71,24 @@ class _StoredChannel(msgspec.Struct, frozen=True, array_like=True):
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(list[_StoredChannel])
+
+
+def detached(buffer: Buffer) -> Buffer:
+    """Give a buffer as it is now, whatever becomes of its records; what cannot change is shared."""
+    return [record if _cannot_change(record[0]) else (_copy(record[0]), record[1]) for record in buffer]
+
+
+def _cannot_change(value: Any) -> bool:
+    kind = type(value)
+    return kind in SCALARS or (kind is tuple and SCALARS.issuperset(map(type, value)))
+
+
+def _copy(value: Any) -> Any:
+    try:
+        return deepcopy(value)
+    except TypeError:
+        # What cannot be copied cannot be pickled either: encoding refuses it, and names the operators.
+        return value
 
 
 def encode_channels(records: ChannelRecords, *, allow_pickle: bool) -> tuple[bytes, ChannelIndex]:

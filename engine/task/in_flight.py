@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from engine.elements import Buffer, CheckpointBarrier, Element
-from engine.state.in_flight import ChannelId
+from engine.state.in_flight import ChannelId, detached
 from engine.task.outputs import Queue, ahead_of_all
 
 
@@ -68,7 +68,7 @@ class InFlightRecorder:
 
     def _add(self, channel: ChannelId, buffers: list[Buffer]) -> None:
         if buffers:
-            self._records.setdefault(channel, []).extend(buffers)
+            self._records.setdefault(channel, []).extend(map(detached, buffers))
 
 
 def buffers_of(elements: Iterable[Element]) -> list[Buffer]:

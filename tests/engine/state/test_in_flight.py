@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from threading import Lock
+
 import pytest
 
 from engine.state.files import PickleRefused, StateError
-from engine.state.in_flight import INPUT, ChannelId, decode_channels, encode_channels
+from engine.state.in_flight import INPUT, ChannelId, decode_channels, detached, encode_channels
 
 CHANNEL = ChannelId(INPUT, "source", "target", 0, 1, 2)
 
@@ -17,6 +19,13 @@ class Opaque:
         return isinstance(other, Opaque)
 
     __hash__ = None
+
+
+class Holder:
+    """A value that somebody may change."""
+
+    def __init__(self, values):
+        self.values = values
 
 
 def round_trip(*values, allow_pickle=False):
@@ -45,3 +54,25 @@ def test_pickled_records_are_not_read_without_permission():
     data, index = encode_channels({CHANNEL: [[(Opaque(), None)]]}, allow_pickle=True)
     with pytest.raises(PickleRefused, match="file: records in flight are pickled objects"):
         decode_channels(data, index, "file", allow_pickle=False)
+
+
+def test_what_their_reader_changes_is_recorded_as_it_was():
+    buffer = [(["a"], 1), (("b", ["c"]), 2), ({"k": {"d": 1}}, 3), (Holder(["e"]), 4)]
+    recorded = detached(buffer)
+    buffer[0][0].append("changed")
+    buffer[1][0][1].append("changed")
+    buffer[2][0]["k"].clear()
+    buffer[3][0].values.append("changed")
+    assert recorded[:3] == [(["a"], 1), (("b", ["c"]), 2), ({"k": {"d": 1}}, 3)]
+    assert (recorded[3][0].values, recorded[3][1]) == (["e"], 4)
+
+
+def test_what_cannot_change_is_not_copied():
+    buffer = [("a", 1), (("b", 2, None), 2), (3.5, None)]
+    assert all(copy is record for copy, record in zip(detached(buffer), buffer, strict=True))
+
+
+def test_what_cannot_be_copied_is_left_for_encoding_to_refuse():
+    lock = Lock()
+    [(recorded, _)] = detached([(lock, None)])
+    assert recorded is lock
