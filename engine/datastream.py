@@ -25,6 +25,7 @@ from engine.adapters import (
     key_of,
 )
 from engine.aggregations import ExtremeElement, FieldAggregation, Position, add
+from engine.bundled_stream import BundledStream
 from engine.configuration.options import SINK_COMMITTER_RETRIES
 from engine.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
 from engine.connectors.collect import CloseableIterator
@@ -352,6 +353,7 @@ class KeyedStream(DataStream):
     ) -> None:
         partitioner = Partitioner(PartitionerKind.HASH, key_selector, key_type)
         super().__init__(origin._environment, _over(origin._upstreams, partitioner), origin._type)
+        self._origin = origin
         self._key_selector = key_selector
         self._key_type = key_type
 
@@ -378,6 +380,13 @@ class KeyedStream(DataStream):
         if not slide:
             return windowed.trigger(PurgingTrigger.of(CountTrigger.of(size)))
         return windowed.evictor(CountEvictor.of(size)).trigger(CountTrigger.of(slide))
+
+    def bundle(self, size: int) -> BundledStream:
+        """Fold the records in bundles of up to ``size``, each of which gives a key at most one result.
+
+        A bundle ends with its checkpoint, too (Flink: mini-batch aggregation of tables).
+        """
+        return BundledStream(self._origin, self._key_selector, self._key_type, size)
 
     def interval_join(self, other_stream: KeyedStream) -> IntervalJoin:
         """Pair the values of two keyed streams whose times are near (Flink: KeyedStream.intervalJoin)."""

@@ -188,7 +188,7 @@ class AggregateFunction(Function, ABC):
 
     @abstractmethod
     def merge(self, acc_a: Any, acc_b: Any) -> Any:
-        """One accumulator of two; only merging windows need it."""
+        """One accumulator of two; only merging windows and bundles need it."""
 
 
 class KeySelector(Function, ABC):

@@ -48,6 +48,7 @@ ROOMS = (
         "adapters",
         "aggregations",
         "windowed_stream",
+        "bundled_stream",
         "connected_streams",
         "interval_join",
         "joined_streams",
