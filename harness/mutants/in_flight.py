@@ -8,10 +8,11 @@ from typing import Any
 from msgspec.structs import replace
 
 import engine.checkpoint.channels as redistribution
+import engine.task.in_flight as recording
 from engine.checkpoint.channels import KeyFilter
 from engine.checkpoint.metadata import CheckpointMetadata, StateHandle
 from engine.elements import Buffer, Record
-from engine.state.in_flight import ChannelId
+from engine.state.in_flight import ChannelId, detached
 from engine.task.barriers.events import BarrierEffect
 from engine.task.barriers.tracker import BarrierCount
 from engine.task.barriers.unaligned import UnalignedBarrierHandler
@@ -159,4 +160,22 @@ def barrier_counts_twice(reached: Reached) -> Iterator[None]:
         return is_complete
 
     with replaced(BarrierCount, "count", twice):
+        yield
+
+
+@mutant(
+    id="records-in-flight-are-shared",
+    breaks="exactly_once",
+    summary="a snapshot shares its records in flight with whoever reads them and may change them",
+    families=("word_bundles",),
+)
+def records_in_flight_are_shared(reached: Reached) -> Iterator[None]:
+    """They are stored some time later, as what their reader has made of them."""
+
+    def shared(buffer: Buffer) -> Buffer:
+        if any(copy is not record for copy, record in zip(detached(buffer), buffer, strict=True)):
+            reached()
+        return buffer
+
+    with replaced(recording, "detached", shared):
         yield

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from engine.checkpoint.metadata import handle_of
 from engine.elements import CheckpointBarrier, Record
 from engine.messages import TriggerCheckpoint
+from engine.operators.bundle import BundlingOperator
 from engine.state.snapshot import TaskSnapshot, encode_task_snapshot
 from engine.task import outputs
 from engine.task.events import SnapshotStored, StoreSnapshot, TaskEffect
@@ -180,4 +181,22 @@ def trigger_is_for_sources_only(reached: Reached) -> Iterator[None]:
         return ()
 
     with replaced(Task, "_trigger", sources_only):
+        yield
+
+
+@mutant(
+    id="bundle-open-across-the-barrier",
+    breaks="exactly_once",
+    summary="a bundle of records stays open when a barrier comes, as if it were in the snapshot",
+    families=("word_bundles",),
+)
+def bundle_open_across_the_barrier(reached: Reached) -> Iterator[None]:
+    """What it held is read by then, and gone with the attempt."""
+
+    def held_back(self: BundlingOperator, checkpoint_id: int) -> list[Record]:
+        if self._taken:
+            reached()
+        return []
+
+    with replaced(BundlingOperator, "prepare_snapshot", held_back):
         yield

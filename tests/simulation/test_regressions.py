@@ -149,6 +149,7 @@ PLANTED_AGAIN: dict[str, Mutant] = {
     "finished_while_aligning": close_forgets_the_channels,
     "savepoint_overtaken_by_a_committed_checkpoint": overtaken_savepoints_are_asked,
     "restored_behind_the_time_of_its_state": time_before_a_restore_is_forgotten,
+    "record_in_flight_changed_by_its_reader": find_mutant("records-in-flight-are-shared"),
 }
 
 

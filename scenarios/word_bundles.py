@@ -1,0 +1,95 @@
+"""Word count in bundles: the words are counted where they are read, and a bundle gives each word one row.
+
+The row is the running count as the bundle ends. Where bundles end depends on when records and barriers come,
+so each row says a choice of the run's own, and the oracles take it as declared. Certain is: no count is given
+twice or exceeds what there is, and the last one counts everything, at the end as at each checkpoint, since no
+bundle is open across a barrier.
+
+The accumulator is a list that is changed in place: one that a bundle, the state and a snapshot share shows
+here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING
+
+from engine.functions import AggregateFunction
+from engine.types import Types
+from harness.chance import Chance
+from harness.family import Declared, JobIO, Records, Role, Rows, Workload
+from scenarios import word_count
+
+if TYPE_CHECKING:
+    from engine.environment import StreamExecutionEnvironment
+
+name = "word_bundles"
+generator_version = 1
+declares = True
+tasks: dict[str, Role] = {"source -> Local Aggregate": "source", "count": "keyed", "sink": "sink"}
+record_schema = word_count.record_schema
+row_schema = word_count.row_schema
+oracle_sql = """
+WITH due AS (SELECT scenario_id, word, count(*) AS due FROM records GROUP BY scenario_id, word)
+SELECT scenario_id, word, due AS count FROM due
+UNION
+SELECT scenario_id, word, count FROM declared JOIN due USING (scenario_id, word) WHERE count BETWEEN 1 AND due
+"""
+
+SIZE = "bundle_records"
+SIZES = (1, 2, 3, 5, 10, 1000)
+
+
+def generate(random: Random) -> Workload:
+    """Draw words, and how many fill a bundle."""
+    workload = word_count.generate(random)
+    size = Chance(random).choice(SIZES)
+    return replace(workload, parameters={**workload.parameters, SIZE: size})
+
+
+class Count(AggregateFunction):
+    """Counts, in place."""
+
+    def create_accumulator(self) -> list[int]:
+        """Return the count of nothing."""
+        return [0]
+
+    def add(self, value: str, accumulator: list[int]) -> list[int]:
+        """Count one more."""
+        accumulator[0] += 1
+        return accumulator
+
+    def get_result(self, accumulator: list[int]) -> int:
+        """Return the count."""
+        return accumulator[0]
+
+    def merge(self, acc_a: list[int], acc_b: list[int]) -> list[int]:
+        """Add the second to the first."""
+        acc_a[0] += acc_b[0]
+        return acc_a
+
+
+def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
+    """Build source -> counts of bundles -> count -> sink, both exchanges keyed by the word."""
+    words = env.from_source(io.source("words"), None, "source").uid("source")
+    counts = (
+        words.set_parallelism(io.source_parallelism)
+        .key_by(lambda word: word, key_type=Types.STRING())
+        .bundle(int(io.parameters[SIZE]))
+        .aggregate(Count(), Types.LIST(Types.LONG()), Types.TUPLE([Types.STRING(), Types.LONG()]))
+        .name("count")
+        .uid("count")
+        .set_parallelism(io.parallelism)
+    )
+    sink = counts.key_by(lambda row: row[0], key_type=Types.STRING()).add_sink(io.sink("counts"))
+    sink.name("sink").uid("sink").set_parallelism(io.sink_parallelism)
+
+
+def expected(records: Records, declared: Declared) -> Rows:
+    """Take each count that the run tells once, if there can have been so many, and the whole count."""
+    due = Counter(word for split in records.values() for _, word in split)
+    rows = {(word, count) for word, count in due.items()}
+    rows.update((word, count) for word, count in declared.rows if count and 1 <= count <= due[word])
+    return list(rows)
