@@ -18,7 +18,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -178,16 +178,35 @@ def _job_seconds(source: PoolSource) -> tuple[float, float, int]:
 
 def check_counts(output: Path, source: PoolSource) -> None:
     """Raise WrongCount unless every key was counted from one to the last, in the order of the files."""
-    # part-<subtask>-<epoch>-<attempt>: in an epoch a key has one subtask.
-    parts = sorted(output.iterdir(), key=lambda part: int(part.name.split("-")[2]))
     seen: dict[int, int] = {}
-    for part in parts:
+    for part, key, count in _written(output):
+        if count != seen.get(key, 0) + 1:
+            raise WrongCount(f"{part}: key {key} counts {count} after {seen.get(key, 0)}")
+        seen[key] = count
+    _check_last(seen, source)
+
+
+def check_last_counts(output: Path, source: PoolSource) -> None:
+    """Raise WrongCount unless the counts of every key rise to the last, in the order of the files."""
+    seen: dict[int, int] = {}
+    for part, key, count in _written(output):
+        if count <= seen.get(key, 0):
+            raise WrongCount(f"{part}: key {key} counts {count} after {seen.get(key, 0)}")
+        seen[key] = count
+    _check_last(seen, source)
+
+
+def _written(output: Path) -> Iterator[tuple[str, int, int]]:
+    """Give (file, key, count) of each row, in the order of the files."""
+    # part-<subtask>-<epoch>-<attempt>: in an epoch a key has one subtask.
+    for part in sorted(output.iterdir(), key=lambda part: int(part.name.split("-")[2])):
         with part.open() as lines:
             for line in lines:
-                key, count = map(int, line.split(","))
-                if count != seen.get(key, 0) + 1:
-                    raise WrongCount(f"{part.name}: key {key} counts {count} after {seen.get(key, 0)}")
-                seen[key] = count
+                key, count = line.split(",")
+                yield part.name, int(key), int(count)
+
+
+def _check_last(seen: dict[int, int], source: PoolSource) -> None:
     if seen != source.counts():
-        written = sum(seen.values())
-        raise WrongCount(f"{written:,} rows of {len(seen):,} keys for {source.records:,} records")
+        counted = sum(seen.values())
+        raise WrongCount(f"{counted:,} records of {len(seen):,} keys counted, of {source.records:,}")

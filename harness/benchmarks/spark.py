@@ -4,6 +4,8 @@ The rules this module lives by:
 
 - The case: a keyed count with the user's function over ValueState, two subtasks, an exactly-once file sink, a
   checkpoint every half of the records. Every count is written, so as many rows come out as records went in.
+- The same count in bundles writes the last count of each key and epoch. That is what groupBy.count gives, so
+  both stand beside each other; the ratio of groupBy.count to the job that writes every count is given, too.
 - The floor is a bare shuffle of the same buffers of the same records, counted in a dict: nothing is kept,
   nothing written. The peers are Spark's own ways to count a stream (spark_peers.py).
 - All run on the same two cores of the same Spark and take turns, after each has run once to warm up. Wall
@@ -28,7 +30,14 @@ from pyspark.sql import SparkSession
 from engine.elements import Record
 from engine.runtime.spark.driver import execute_on_spark
 from engine.runtime.spark_session import spark_session
-from harness.benchmarks.local import PARALLELISM, PoolReader, PoolSource, WrongCount, check_counts
+from harness.benchmarks.local import (
+    PARALLELISM,
+    PoolReader,
+    PoolSource,
+    WrongCount,
+    check_counts,
+    check_last_counts,
+)
 from harness.benchmarks.measurement import Measurement
 from harness.benchmarks.spark_epochs import (
     BUFFER_RECORDS,
@@ -112,12 +121,16 @@ def measure(
         name = f"records_per_second_{number}_keys"
         figures[name] = round(counted / took.best(OURS))
         figures[f"{name}_median"] = round(counted / took.usual(OURS))
+        figures[f"bundled_{name}"] = round(counted / took.best(BUNDLED))
+        figures[f"bundled_{name}_median"] = round(counted / took.usual(BUNDLED))
         floors[name] = round(counted / took.best(FLOOR))
         floors[f"{name}_median"] = round(counted / took.usual(FLOOR))
         ratios[name] = round(took.best(FLOOR) / took.best(OURS), 3)
         for peer in PEERS:
             floors[f"{peer}_{number}_keys"] = round(counted / took.best(peer))
             ratios[f"{peer}_{number}_keys"] = round(took.best(peer) / took.best(OURS), 3)
+        for peer in [peer for peer, how in PEERS.items() if not how.gives_all]:
+            ratios[f"bundled_{peer}_{number}_keys"] = round(took.best(peer) / took.best(BUNDLED), 3)
     took = Rounds()
     for _ in range(rounds):
         took.add(OURS, _epoch_seconds(session, small_epochs))
@@ -133,6 +146,7 @@ def measure(
 
 
 OURS: Final = "engine"
+BUNDLED: Final = "engine in bundles"
 FLOOR: Final = "floor"
 
 
@@ -144,11 +158,13 @@ def _rounds(session: SparkSession, source: PoolSource, keys: int, rounds: int, w
         # Java compiles what it will need, and workers start.
         small = PoolSource(source.records // 10, keys // 10)
         _engine_seconds(session, small)
+        _engine_seconds(session, small, in_bundles=True)
         _floor_seconds(session, small, session.sparkContext.broadcast(small.pool))
         for peer in PEERS:
             peer_seconds(session, small, peer)
     for number in range(rounds):
         took.add(OURS, _engine_seconds(session, source))
+        took.add(BUNDLED, _engine_seconds(session, source, in_bundles=True))
         took.add(FLOOR, _floor_seconds(session, source, pool))
         if number == 0 or keys <= MOST_KEYS_IN_ROUNDS:
             for peer in PEERS:
@@ -159,15 +175,16 @@ def _rounds(session: SparkSession, source: PoolSource, keys: int, rounds: int, w
 # The engine
 
 
-def _engine_seconds(session: SparkSession, source: PoolSource) -> float:
+def _engine_seconds(session: SparkSession, source: PoolSource, *, in_bundles: bool = False) -> float:
     with tempfile.TemporaryDirectory(prefix="onceproof-bench-") as folder:
-        graph = counting_graph(source, folder, -(-source.records // EPOCHS))
+        graph = counting_graph(source, folder, -(-source.records // EPOCHS), in_bundles=in_bundles)
         begun = time.perf_counter()
         result = execute_on_spark(graph, session)
         seconds = time.perf_counter() - begun
         if result.checkpoints != EPOCHS:
             raise WrongCount(f"the job took {result.checkpoints} epochs, not {EPOCHS}")
-        check_counts(Path(folder, "output"), source)
+        check = check_last_counts if in_bundles else check_counts
+        check(Path(folder, "output"), source)
     return seconds
 
 

@@ -37,6 +37,7 @@ from engine.runtime.spark.folder import spark_storage
 from engine.runtime.spark.pace import Pace
 from engine.types import Types
 from harness.benchmarks.local import PARALLELISM, Count, PoolSource
+from harness.benchmarks.windows import Count as CountInBundles
 
 BUFFER_RECORDS: Final = 1_000
 FEW_KEYS: Final = 10_000
@@ -49,9 +50,17 @@ _SPREAD: Final = 7_919
 
 
 def counting_graph(
-    source: PoolSource, folder: str, interval_records: int, options: dict[str, Any] | None = None
+    source: PoolSource,
+    folder: str,
+    interval_records: int,
+    options: dict[str, Any] | None = None,
+    *,
+    in_bundles: bool = False,
 ) -> JobGraph:
-    """Return the job: a keyed count of a source into exactly-once files."""
+    """Return the job: a keyed count of a source into exactly-once files.
+
+    Every count is written, or ``in_bundles`` those with which an epoch ends.
+    """
     common = {
         "execution.checkpointing.interval-records": interval_records,
         "execution.checkpointing.dir": str(Path(folder, "checkpoints")),
@@ -62,7 +71,13 @@ def counting_graph(
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     # A source has a split for each of these, however many count.
     keys = env.from_source(source, None, "source").uid("source").set_parallelism(PARALLELISM)
-    counts = keys.key_by(lambda key: key, Types.LONG()).process(Count()).name("count").uid("count")
+    by_key = keys.key_by(lambda key: key, Types.LONG())
+    counts = (
+        by_key.bundle(source.records).aggregate(CountInBundles(), Types.LONG())
+        if in_bundles
+        else by_key.process(Count())
+    )
+    counts.name("count").uid("count")
     sink = FileSink.for_row_format(str(Path(folder, "output")), Encoder.csv_encoder()).build()
     counts.sink_to(sink).name("sink").uid("sink")
     return env.get_job_graph("bench spark")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from harness.benchmarks import local as benchmarks_local
-from harness.benchmarks.local import PoolReader, WrongCount, measure
+from harness.benchmarks.local import PoolReader, PoolSource, WrongCount, measure
 from harness.benchmarks.measurement import load_benchmark
 
 
@@ -21,7 +23,7 @@ def test_the_job_and_the_loop_are_measured_for_each_number_of_keys() -> None:
 
 def test_rows_that_are_missing_spoil_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmarks_local.Count, "process_element", lambda self, value, ctx: ())
-    with pytest.raises(WrongCount, match="0 rows of 0 keys for 2,000 records"):
+    with pytest.raises(WrongCount, match="0 records of 0 keys counted, of 2,000"):
         measure(records=2_000, keys=(10,), rounds=1)
 
 
@@ -32,6 +34,18 @@ def test_rows_that_are_there_twice_spoil_the_measurement(monkeypatch: pytest.Mon
     )
     with pytest.raises(WrongCount, match=r"key \d counts 1 after 1"):
         measure(records=2_000, keys=(10,), rounds=1)
+
+
+def test_of_last_counts_only_those_that_rise_to_the_whole_are_taken(tmp_path: Path) -> None:
+    source = PoolSource(4, 1)
+    earlier, later = tmp_path / "part-0-1-1.1", tmp_path / "part-0-2-1.1"
+    earlier.write_text("0,3\n")
+    later.write_text("0,4\n")
+    benchmarks_local.check_last_counts(tmp_path, source)
+    for rows, said in (("0,3\n", "key 0 counts 3 after 3"), ("0,5\n", "5 records of 1 keys counted, of 4")):
+        later.write_text(rows)
+        with pytest.raises(WrongCount, match=said):
+            benchmarks_local.check_last_counts(tmp_path, source)
 
 
 def test_the_pool_is_given_again_and_again() -> None:
