@@ -21,7 +21,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -144,16 +144,8 @@ class SparkOracle:
             settings |= _INTERPRETING
         settings |= _IN_ONE_TASK_EACH if many else {"spark.sql.shuffle.partitions": str(cores)}
         with _configured(self.session, settings):
-            tables = [
-                self._differing(place, evidence, 1 if many else cores)
-                for place, evidence in enumerate(all_evidence)
-            ]
             try:
-                # One query, not one after another joined to all before it, each time looked through whole.
-                named: dict[str, Any] = {f"table_{place}": table for place, table in enumerate(tables)}
-                every = self.session.sql(
-                    " UNION ALL ".join(f"SELECT * FROM {{{name}}}" for name in named), **named
-                )
+                every = self._differing(all_evidence, 1 if many else cores)
                 # Every task is sent the plan of all families: few of them, however many families there are.
                 found = every.coalesce(cores).collect()
             except SPARK_ERRORS as error:
@@ -162,30 +154,44 @@ class SparkOracle:
         differences = [_difference(all_evidence[row["place"]].family, row) for row in found]
         return sorted(differences, key=lambda each: (each.family, each.scenario))
 
-    def _differing(self, place: int, evidence: Evidence, tasks: int) -> DataFrame:
+    def _differing(self, all_evidence: Sequence[Evidence], tasks: int) -> DataFrame:
         """Return place, scenario_id, missing, surplus and sample, a row for each scenario that differs."""
-        trials = evidence.trials
-        # Whole trials are dealt out by scenario while they are few rows: later steps move nothing.
-        dealt = trials.coalesce(1) if tasks == 1 else trials.repartition(tasks, SCENARIO)
-        dealt.createOrReplaceTempView(_TRIALS)
+        all_dealt, queries = [], []
+        for place, evidence in enumerate(all_evidence):
+            trials = evidence.trials
+            # Whole trials are dealt out by scenario while they are few rows: later steps move nothing.
+            dealt = trials.coalesce(1) if tasks == 1 else trials.repartition(tasks, SCENARIO)
+            dealt.createOrReplaceTempView(f"{_TRIALS}_{place}")
+            all_dealt.append(dealt)
+            queries.append(_query(place, evidence.family, tasks))
         try:
-            return self.session.sql(_query(place, evidence.family, tasks))
+            # One text, not one after another joined to all before it, each time looked through whole.
+            return self.session.sql(" UNION ALL ".join(f"SELECT * FROM ({query})" for query in queries))
+        except SPARK_ERRORS:
+            for evidence, dealt, query in zip(all_evidence, all_dealt, queries, strict=True):
+                self._check(evidence.family, dealt, query)
+            raise
+
+    def _check(self, family: Family, dealt: DataFrame, query: str) -> None:
+        """Raise FamilyError where a family's query is what is wrong with the query over all."""
+        try:
+            self.session.sql(query)
         except SPARK_ERRORS as error:
-            # By itself the query may be told better.
-            self.expected(
-                evidence.family,
-                dealt.selectExpr(SCENARIO, "inline(input)"),
-                dealt.selectExpr(SCENARIO, "inline(committed)"),
+            # By itself the family's own may be told better.
+            records, committed = (
+                dealt.selectExpr(SCENARIO, f"inline({name})") for name in EVIDENCE_COLUMNS[1:]
             )
-            raise FamilyError(f"oracle_sql of family {evidence.family.name}: {one_line(error)}") from None
+            self.expected(family, records, committed)
+            raise FamilyError(f"oracle_sql of family {family.name}: {one_line(error)}") from None
 
 
 def _query(place: int, family: Family, tasks: int) -> str:
     """Return the query for the scenarios of a family that differ, over the view of its trials."""
+    trials = f"{_TRIALS}_{place}"
     fields = row_schema_of(family).fields
     names = ", ".join(_quoted(field.name) for field in fields)
     cast_fields = ", ".join(f"CAST({_quoted(field.name)} AS {_type_text(field)})" for field in fields)
-    committed = f"SELECT {SCENARIO}, inline(committed) FROM {_TRIALS}"
+    committed = f"SELECT {SCENARIO}, inline(committed) FROM {trials}"
     declared = f", {DECLARED_VIEW} AS ({committed})" if declares(family) else ""
     # Rows that should be there and rows that are come from the same task, which Spark does not see by itself.
     hint = "/*+ COALESCE(1) */" if tasks == 1 else ""
@@ -193,7 +199,7 @@ def _query(place: int, family: Family, tasks: int) -> str:
     # and leaves them where they are. As JSON, rows of all families fit into one table; nulls would be left
     # out of it, and only of the few that differ is it worth making.
     return f"""
-WITH {VIEW} AS (SELECT {SCENARIO}, inline(input) FROM {_TRIALS}){declared}
+WITH {VIEW} AS (SELECT {SCENARIO}, inline(input) FROM {trials}){declared}
 SELECT {place} AS place, {SCENARIO},
        sum(greatest({_BALANCE}, 0)) AS missing, sum(greatest(-{_BALANCE}, 0)) AS surplus,
        slice(array_sort(collect_list(struct(

@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
+from pyarrow import compute
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
@@ -108,7 +109,9 @@ def disagreements(session: SparkSession, all_trials: Sequence[Trials]) -> list[D
     disagreeing = []
     for trials in all_trials:
         name = trials.family.name
-        for verdict in trials.verdicts.select(JUDGED_BY_PYTHON).to_pylist():
+        for verdict in _with_a_difference(
+            trials.verdicts, [each.scenario for each in found if each.family == name]
+        ):
             if verdict["rows_differ"] is None:
                 continue
             number = verdict["scenario_id"]
@@ -120,3 +123,16 @@ def disagreements(session: SparkSession, all_trials: Sequence[Trials]) -> list[D
                     Disagreement(difference, verdict["seed"], verdict["rows_differ"], tuple(verdict["unfit"]))
                 )
     return sorted(disagreeing, key=lambda each: each.difference.scenario)
+
+
+def _with_a_difference(verdicts: pa.Table, for_spark: Sequence[int]) -> list[dict[str, Any]]:
+    """Return the verdicts on scenarios that either finds fault with: no time goes into the many others."""
+    for_python = compute.or_(
+        compute.fill_null(verdicts["rows_differ"], False),
+        compute.greater(compute.list_value_length(verdicts["unfit"]), 0),
+    )
+    named = compute.is_in(verdicts[SCENARIO], value_set=pa.array(for_spark, pa.int64()))
+    rows: list[dict[str, Any]] = (
+        verdicts.select(JUDGED_BY_PYTHON).filter(compute.or_(for_python, named)).to_pylist()
+    )
+    return rows

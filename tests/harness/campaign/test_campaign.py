@@ -220,9 +220,7 @@ def test_there_may_be_fewer_scenarios_than_families(
 @pytest.mark.spark
 def test_oracles_that_mean_different_things_fail_a_campaign(spark: SparkSession, tmp_path: Path) -> None:
     wrong_python = own_family(tmp_path, "wrong_python", ("+ 1\n            rows", "+ 2\n            rows"))
-    wrong_sql = own_family(
-        tmp_path, "wrong_sql", ("ORDER BY split, offset) AS count", "ORDER BY split, offset) + 1 AS count")
-    )
+    wrong_sql = own_family(tmp_path, "wrong_sql", ("sequence(1, count(*))", "sequence(2, count(*) + 1)"))
     result = campaign(spark, wrong_python, wrong_sql, scenarios=20, out=tmp_path / "out")
     assert not result.passed
     # To the engine nothing happened; but every verdict of Python's on the first family is wrong.
