@@ -89,6 +89,15 @@ class CallableReduce(ReduceFunction):
         raise NotImplementedError
 
 
+def reduce_function_of(function: object) -> ReduceFunction:
+    """What ``reduce`` was given, as a ReduceFunction."""
+    if isinstance(function, ReduceFunction):
+        return function
+    if callable(function):
+        return CallableReduce(function)
+    raise InvalidJob(f"reduce takes a function or a ReduceFunction, not {function!r}")
+
+
 def key_of(key_selector: object) -> Callable[[Any], Any]:
     """The callable that extracts a key."""
     if type(key_selector) is FunctionType:

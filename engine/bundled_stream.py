@@ -16,7 +16,7 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from engine.adapters import CallableReduce, OperatorFactory
+from engine.adapters import OperatorFactory, reduce_function_of
 from engine.functions import AggregateFunction, ReduceFunction
 from engine.graph import InvalidJob
 from engine.operators.bundle import AggregatingOperator, BundleOperator, Fold, ReducingOperator
@@ -51,12 +51,7 @@ class BundledStream:
 
         The function must be associative: parts of a bundle are reduced before they meet.
         """
-        if isinstance(func, ReduceFunction):
-            fold: ReduceFunction = func
-        elif callable(func):
-            fold = CallableReduce(func)
-        else:
-            raise InvalidJob(f"reduce takes a function or a ReduceFunction, not {func!r}")
+        fold = reduce_function_of(func)
         values = self._stream.get_type()
         factory = OperatorFactory(ReducingOperator, fold, self._size, self._key_selector)
         return self._folded("Reduce", fold, factory, values, values)

@@ -20,9 +20,9 @@ from engine.adapters import (
     CallableFilter,
     CallableFlatMap,
     CallableMap,
-    CallableReduce,
     OperatorFactory,
     key_of,
+    reduce_function_of,
 )
 from engine.aggregations import ExtremeElement, FieldAggregation, Position, add
 from engine.bundled_stream import BundledStream
@@ -398,12 +398,7 @@ class KeyedStream(DataStream):
 
     def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction) -> DataStream:
         """The values of a key reduced to one, given out after each value."""
-        function = (
-            func
-            if isinstance(func, ReduceFunction)
-            else CallableReduce(_callable(func, "reduce", "ReduceFunction"))
-        )
-        return self._reduced("Reduce", function)
+        return self._reduced("Reduce", reduce_function_of(func))
 
     def sum(self, position_to_sum: Position = 0) -> DataStream:
         """Running sum of a field."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
-from engine.adapters import CallableReduce, OperatorFactory
+from engine.adapters import OperatorFactory, reduce_function_of
 from engine.functions import AggregateFunction, Function, ReduceFunction
 from engine.graph import InvalidJob
 from engine.operators.window import WindowOperator
@@ -104,12 +104,7 @@ class _Windowed:
         output_type: TypeInformation | None = None,
     ) -> DataStream:
         """Reduce the records as they come; a window function is given the one that is left."""
-        if isinstance(reduce_function, ReduceFunction):
-            fold: ReduceFunction = reduce_function
-        elif callable(reduce_function):
-            fold = CallableReduce(reduce_function)
-        else:
-            raise InvalidJob(f"reduce takes a function or a ReduceFunction, not {reduce_function!r}")
+        fold = reduce_function_of(reduce_function)
         if window_function is None and output_type is None:
             output_type = self._stream.get_type()
         return self._worked_out("Reduce", fold, window_function, output_type)

@@ -18,6 +18,7 @@ PYFLINK = json.loads(Path(__file__).with_name("pyflink_api.json").read_text())["
 
 JAVA = "Flink's Java API has it, PyFlink lacks it"
 OURS = "has no counterpart in Flink"
+TABLES = "Flink has it for tables, and not for streams"
 
 EXTRA = {
     ("StreamExecutionEnvironment", "get_configuration"): JAVA,
@@ -25,6 +26,7 @@ EXTRA = {
     ("DataStream", "co_group"): JAVA,
     ("DataStream", "global_"): JAVA,
     ("DataStream", "join"): JAVA,
+    ("KeyedStream", "bundle"): TABLES,
     ("KeyedStream", "co_group"): JAVA,
     ("KeyedStream", "global_"): JAVA,
     ("KeyedStream", "interval_join"): JAVA,
