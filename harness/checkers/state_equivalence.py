@@ -3,8 +3,10 @@
 Timers are state like any other. So is broadcast state, whose copies in all subtasks are compared as one.
 Where event time decides what is in the state, two runs are compared only if it had come equally far in both:
 a restored job begins from no watermark, and may be behind for a while. As long as it is behind what its state
-saw before the restore, the state tells of that time, and is not compared either. States that depend on the
-moments at which watermarks came as well are named by the family, and left out.
+saw before the restore, the state tells of that time, and is not compared either. What an operator with timers
+has given out depends on its own event time, so whoever reads of it is compared only where it is: a barrier
+that overtakes can find it at its end, and those behind it not. States that depend on the moments at which
+watermarks came as well are named by the family, and left out.
 
 - missing entry: the undisturbed run holds something for a key, and the checkpoint nothing.
 - surplus entry: the checkpoint holds something for a key, and the undisturbed run nothing.
@@ -38,17 +40,20 @@ class Holdings:
     """In words that are equal where the state is."""
     progress: Mapping[str, Any]
     """By operator that can be compared, how far event time had come."""
+    upstream: Mapping[str, frozenset[str]]
+    """By operator, those with keyed state from which its input comes, however many are in between."""
 
 
 def check_equivalence(
     checkpoint: int, cut: Cut, kept: Holdings, undisturbed: Holdings
 ) -> Sequence[Violation]:
     """Compare a checkpoint with that of an undisturbed run at the same cut."""
-    comparable = {
+    equally_far = {
         operator
         for operator, progress in kept.progress.items()
         if operator in undisturbed.progress and undisturbed.progress[operator] == progress
     }
+    comparable = {operator for operator in equally_far if kept.upstream[operator] <= equally_far}
     differing: dict[str, list[dict[str, Any]]] = {}
     for place in sorted(kept.entries.keys() | undisturbed.entries.keys()):
         if place[0] not in comparable:

@@ -22,7 +22,9 @@ import msgspec
 
 from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata
 from engine.elements import MAX_WATERMARK, MIN_WATERMARK
+from engine.graph import JobGraph
 from engine.messages import SAVEPOINT
+from engine.operators.base import FunctionOperator
 from engine.state.snapshot import decode_task_snapshot
 from engine.state.stored import BROADCAST
 from engine.state.timers import PROCESSING_TIMERS
@@ -38,6 +40,8 @@ Progress: TypeAlias = tuple[Any, ...] | None
 """The watermark of each input of a task; None where none has arrived."""
 Contents: TypeAlias = Mapping[tuple[str, str, int], Counter[str]]
 """By operator, state and key group, its entries in words."""
+Upstream: TypeAlias = Mapping[str, frozenset[str]]
+"""By operator, those with keyed state that are before it."""
 
 EVERY_SUBTASK: Final = -1
 """Stands for the key group of broadcast state."""
@@ -63,6 +67,8 @@ class Kept(msgspec.Struct, frozen=True, eq=False):
     """By path of a snapshot, how far event time had come in the task that took it."""
     behind: frozenset[str]
     """Paths of the snapshots whose state has seen event time come further than it is now."""
+    upstream: Mapping[str, frozenset[str]]
+    """By operator id, the operators with keyed state that are before it."""
     is_overtaken: bool
     """Whether a later checkpoint was complete and committed before this savepoint was complete: more is
     visible than it covers, and who goes on from it does that again."""
@@ -82,6 +88,10 @@ class Keeper:
         """By path of a snapshot, how far event time ever came in what it goes back to."""
         self._completed: dict[int, Mapping[str, int]] = {}
         """By id of a checkpoint and operator, how far event time ever came in any of its subtasks."""
+        self._graph: JobGraph | None = None
+        """The job as it was last seen; which operator is before which is the same at any parallelism."""
+        self._keyed: set[str] = set()
+        """The ids of the operators that have been seen with keyed state."""
         self._steps: dict[int, int] = {}
         """By id of a checkpoint, when it was complete."""
         self._restored: dict[str, Mapping[str, int]] = {}
@@ -95,13 +105,18 @@ class Keeper:
     def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
         """Note how far event time has come, and how far it ever came."""
         path, time = effect.path, task._input_time
-        self._progress[path] = None if time is None else tuple([valve._output for valve in time._valves])
+        self._progress[path] = _progress_of(time)
         reached = _last_told(task, time)
         before = self._restored[task.attempt]
         furthest = max(before.get(node.operator_id, MIN_WATERMARK) for node in task.vertex.operators)
         self._furthest[path] = max(furthest, reached)
         if furthest > reached:
             self._behind.add(path)
+        if self._world.process is not None:
+            self._graph = self._world.process.graph
+        for operator, node in zip(task.operators, task.vertex.operators, strict=True):
+            if isinstance(operator, FunctionOperator) and operator._backend is not None:
+                self._keyed.add(node.operator_id)
 
     def checkpoint_completed(self, metadata: CheckpointMetadata, cut: Cut) -> None:
         """Keep it."""
@@ -121,6 +136,7 @@ class Keeper:
                 visible,
                 dict(self._progress),
                 frozenset(self._behind),
+                _upstream_of(self._graph, self._keyed),
                 metadata.kind == SAVEPOINT and self._is_overtaken(metadata.checkpoint_id, visible),
                 world.clock.now,
             )
@@ -138,12 +154,33 @@ class Keeper:
                 yield self._furthest.get(subtask.handle.path, MIN_WATERMARK)
 
 
+def _upstream_of(graph: JobGraph | None, chosen: Collection[str]) -> Mapping[str, frozenset[str]]:
+    """Return by operator id which of the chosen operators are before it."""
+    found: dict[str, frozenset[str]] = {}
+    by_vertex: list[frozenset[str]] = []
+    for vertex in () if graph is None else graph.vertices:
+        before = frozenset[str]().union(*(by_vertex[edge.source] for edge in vertex.inputs))
+        for node in vertex.operators:
+            found[node.operator_id] = before
+            before |= {node.operator_id}.intersection(chosen)
+        by_vertex.append(before)
+    return found
+
+
+def _progress_of(time: InputTime | None) -> Progress:
+    if time is None:
+        return None
+    outputs = tuple([valve._output for valve in time._valves])
+    # Word of idleness, or of its end, says nothing of how far event time has come.
+    return None if set(outputs) == {MIN_WATERMARK} else outputs
+
+
 def _last_told(task: Task, time: InputTime | None) -> int:
     """Return the last watermark that the operators of a task were told, the highest at the end of data."""
-    if time is None:
-        return MIN_WATERMARK
     if task.state is ENDED_DATA:
         return MAX_WATERMARK
+    if time is None:
+        return MIN_WATERMARK
     return time._valves[0]._output if time._inputs is None else time._inputs._combined.watermark
 
 
@@ -154,10 +191,10 @@ def copy_of(transaction: Transaction) -> Transaction:
 
 def contents_of(
     kept: Kept, ordered: bool, without: Collection[str] = ()
-) -> tuple[Contents, Mapping[str, Progress]]:
+) -> tuple[Contents, Mapping[str, Progress], Upstream]:
     """Return the state of a checkpoint that belongs to keys, timers included, or to all subtasks alike.
 
-    And by operator how far time had come in it.
+    And by operator how far time had come in it, and what is before it.
 
     Left out are operators that had finished in part, those whose state has seen event time come further
     before a restore, those that wait for a processing time, and states that remember when they were accessed:
@@ -166,8 +203,11 @@ def contents_of(
     """
     contents: dict[tuple[str, str, int], Counter[str]] = {}
     progress: dict[str, Progress] = {}
+    names = {
+        operator.operator_id: operator.uid or operator.operator_id for operator in kept.metadata.operators
+    }
     for operator in kept.metadata.operators:
-        name = operator.uid or operator.operator_id
+        name = names[operator.operator_id]
         found: dict[tuple[str, str, int], Counter[str]] = {}
         copies: dict[str, list[Counter[str]]] = {}
         times: list[Progress] = []
@@ -204,7 +244,11 @@ def contents_of(
                 for state_name, own in copies.items():
                     contents[name, state_name, EVERY_SUBTASK] = _as_one(own, len(operator.subtasks))
                 progress[name] = times[0]
-    return contents, progress
+    upstream = {
+        name: frozenset(names[each] for each in kept.upstream[operator_id])
+        for operator_id, name in names.items()
+    }
+    return contents, progress, upstream
 
 
 def _as_one(copies: list[Counter[str]], subtasks: int) -> Counter[str]:

@@ -69,8 +69,8 @@ def test_the_undisturbed_run_reads_just_what_is_before_the_cut() -> None:
             control = undisturbed(family, scenario, kept.cut)
             assert control is not None
             assert control.cut == kept.cut
-            contents, progress = contents_of(control, ordered=True)
-            here, reached = contents_of(kept, ordered=True)
+            contents, progress, _ = contents_of(control, ordered=True)
+            here, reached, _ = contents_of(kept, ordered=True)
             for (operator, state, _), entries in here.items():
                 if reached[operator] == progress.get(operator):
                     compared[state] += entries.total()
@@ -80,12 +80,22 @@ def test_the_undisturbed_run_reads_just_what_is_before_the_cut() -> None:
     assert min(compared.values()) > 20
 
 
+def test_what_keeps_state_by_key_is_known_of_all_that_is_behind_it() -> None:
+    family = load_family("nexmark_q4")
+    # The last of one scenario: by then each operator has been seen.
+    [scenario] = scenarios_of("nexmark_q4", 1)
+    *_, upstream = contents_of(kept_checkpoints(family, scenario)[-1], ordered=False)
+    assert upstream["winning"] == frozenset()
+    assert upstream["averages"] == {"winning"}
+    assert upstream["table"] == {"winning", "averages"}
+
+
 def test_states_that_follow_from_arrival_are_left_out_and_the_others_are_not() -> None:
     family = load_family("periodic_page_views")
     states: set[str] = set()
     for scenario in scenarios_of("periodic_page_views", 10):
         for kept in kept_checkpoints(family, scenario):
-            contents, _ = contents_of(kept, True, arrival_states_of(family))
+            contents, *_ = contents_of(kept, True, arrival_states_of(family))
             states |= {state for _, state, _ in contents}
     assert states == {"views"}
 
@@ -215,7 +225,7 @@ def test_copies_of_broadcast_state_that_differ_are_seen() -> None:
 
 def torn_patterns(kept: Kept) -> list[str]:
     """The entries of the broadcast state that only some subtasks have."""
-    contents, _ = contents_of(kept, ordered=False)
+    contents, *_ = contents_of(kept, ordered=False)
     return [
         entry
         for (_, state, _), entries in contents.items()

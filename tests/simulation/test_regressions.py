@@ -14,7 +14,7 @@ import pytest
 
 from engine.checkpoint.metadata import CheckpointMetadata
 from engine.checkpoint.shared_registry import SharedStateRegistry
-from engine.elements import CheckpointBarrier
+from engine.elements import MIN_WATERMARK, CheckpointBarrier
 from engine.runtime import job_driver
 from engine.runtime.recovery import discard_checkpoint
 from engine.state.rocksdb.backend import RocksDBStateBackend
@@ -22,10 +22,12 @@ from engine.task import outputs
 from engine.task.barriers.aligned import AlignedBarrierHandler
 from engine.task.barriers.events import BarrierEffect, StartCheckpoint
 from engine.task.barriers.tracker import BarrierTracker
+from engine.task.state import TaskState
 from harness.family import load_family
 from harness.history import Event
 from harness.mutants import Mutant, Reached, find_mutant, mutant, replaced
 from harness.scenario import read_scenario
+from harness.simulation import keeping
 from harness.simulation.keeping import Keeper
 from harness.trial import try_scenario
 
@@ -138,6 +140,33 @@ def former_share_for_ever(reached: Reached) -> Iterator[None]:
         yield
 
 
+@mutant(id="end-without-a-watermark", breaks="state_equivalence", summary="a bug of the harness")
+def end_without_a_watermark(reached: Reached) -> Iterator[None]:
+    told = keeping._last_told
+
+    def nothing(task: Any, time: Any) -> int:
+        if time is not None:
+            return told(task, time)
+        if task.state is TaskState.ENDED_DATA:
+            reached()
+        return MIN_WATERMARK
+
+    with replaced(keeping, "_last_told", nothing):
+        yield
+
+
+@mutant(id="upstream-is-not-asked", breaks="state_equivalence", summary="a bug of the harness")
+def upstream_is_not_asked(reached: Reached) -> Iterator[None]:
+    upstream = keeping._upstream_of
+
+    def nobody(graph: Any, chosen: Any) -> dict[str, frozenset[str]]:
+        reached()
+        return dict.fromkeys(upstream(graph, chosen), frozenset())
+
+    with replaced(keeping, "_upstream_of", nobody):
+        yield
+
+
 PLANTED_AGAIN: dict[str, Mutant] = {
     "files_known_over_an_empty_snapshot": empty_snapshots_forget,
     "files_known_while_an_empty_snapshot_is_under_way": empty_snapshots_under_way,
@@ -149,6 +178,8 @@ PLANTED_AGAIN: dict[str, Mutant] = {
     "finished_while_aligning": close_forgets_the_channels,
     "savepoint_overtaken_by_a_committed_checkpoint": overtaken_savepoints_are_asked,
     "restored_behind_the_time_of_its_state": time_before_a_restore_is_forgotten,
+    "end_of_data_without_a_watermark": end_without_a_watermark,
+    "barrier_overtakes_the_end_of_data": upstream_is_not_asked,
     "record_in_flight_changed_by_its_reader": find_mutant("records-in-flight-are-shared"),
 }
 

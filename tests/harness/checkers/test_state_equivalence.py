@@ -20,7 +20,11 @@ def anomalies(
     progress: tuple[Any, Any] = ((7,), (7,)),
 ) -> list[str]:
     kept, undisturbed = (
-        Holdings({place: Counter(entries) for place, entries in entries.items()}, {"count": reached})
+        Holdings(
+            {place: Counter(entries) for place, entries in entries.items()},
+            {"count": reached},
+            {"count": frozenset()},
+        )
         for entries, reached in zip((here, there), progress, strict=True)
     )
     found = check_equivalence(5, {"words": 2}, kept, undisturbed)
@@ -53,3 +57,21 @@ def test_what_is_missing_what_is_too_much_and_what_differs_are_told_apart(
 def test_an_operator_in_which_time_had_come_less_far_is_not_compared() -> None:
     assert anomalies({TIMER: ["a at 9"]}, {}, ((7,), (12,))) == []
     assert anomalies({TIMER: ["a at 9"]}, {}, (None, None)) == ["surplus entry"]
+
+
+def of_two_stages(entries: list[str], progress: Mapping[str, Any]) -> Holdings:
+    upstream = {"closed": frozenset[str](), "count": frozenset({"closed"})}
+    return Holdings({COUNT: Counter(entries)}, progress, upstream)
+
+
+def test_what_reads_of_an_operator_with_timers_is_compared_where_that_one_is() -> None:
+    def told(here: Mapping[str, Any], there: Mapping[str, Any]) -> int:
+        kept, undisturbed = of_two_stages(["a 1"], here), of_two_stages([], there)
+        return len(check_equivalence(5, {"words": 2}, kept, undisturbed))
+
+    equally_far = {"closed": (7,), "count": (7,)}
+    assert told(equally_far, equally_far) == 1
+    assert told({"closed": (9,), "count": (7,)}, equally_far) == 0
+    # At its end it is not compared itself.
+    assert told({"count": (7,)}, equally_far) == 0
+    assert told(equally_far, {"count": (7,)}) == 0
