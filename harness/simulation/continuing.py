@@ -44,7 +44,14 @@ def restored(
 
     ``backend`` is where keyed state lives then, if it is to be another: a savepoint can be read by each.
     """
-    calm = replace(scenario, faults=(), parallelism=parallelism, operations=UNSET)
+    calm = replace(
+        scenario,
+        faults=(),
+        parallelism=parallelism,
+        operations=UNSET,
+        # One that was drawn short for the job as it was would let no checkpoint of a larger one complete.
+        checkpoint_timeout_ms=10 * scenario.step_budget,
+    )
     if backend is not None:
         calm = replace(calm, state_backend=backend)
     world = World(family, calm)

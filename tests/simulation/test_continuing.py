@@ -110,6 +110,14 @@ def test_what_a_checkpoint_restores_may_be_at_any_parallelism_and_ends_in_all_ro
             assert Counter(rows) == Counter(family.expected(scenario.records, None))  # type: ignore[arg-type]
 
 
+def test_a_job_that_was_in_a_hurry_has_time_for_its_checkpoints_when_it_is_larger() -> None:
+    family = load_family("interval_join")
+    scenario = generate(family, 100481)
+    assert scenario.checkpoint_timeout_ms < 200
+    history = restored(family, scenario, kept_checkpoints(family, scenario)[0], 4)
+    assert history.events[-1][1] == "job_finished"
+
+
 @mutant(id="one-value-stays-behind", breaks="restore_anywhere", summary="one key loses its value on restore")
 def one_value_stays_behind(reached: Reached) -> Iterator[None]:
     """Only a restore at two subtasks or more does so, and no scenario without a rescale comes to it."""
