@@ -87,6 +87,6 @@ def _compared(family: Family, scenario: Scenario, kept: Kept) -> Iterator[Violat
     if control is not None:
         # Where the order of arrival decides, it decides the order within lists, too.
         ordered = not declares(family)
-        without = arrival_states_of(family)
+        without = arrival_states_of(family, scenario.parameters)
         here, there = (Holdings(*contents_of(each, ordered, without)) for each in (kept, control))
         yield from check_equivalence(kept.metadata.checkpoint_id, kept.cut, here, there)

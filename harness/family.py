@@ -195,13 +195,16 @@ def takes_any_backend(family: object) -> bool:
     return bool(getattr(family, "any_backend", False))
 
 
-def arrival_states_of(family: object) -> frozenset[str]:
+def arrival_states_of(family: object, parameters: Mapping[str, Parameter] | None = None) -> frozenset[str]:
     """Return the states whose content follows from when watermarks came, not only from how far they got.
 
-    A family names them in ``arrival_states``, as snapshots do. What a checkpoint holds of them is not
-    compared with an undisturbed run, in which watermarks come at other moments.
+    A family names them in ``arrival_states``, as snapshots do, or in a function of a workload's parameters,
+    where they are such states in some workloads only. What a checkpoint holds of them is not compared with an
+    undisturbed run, in which watermarks come at other moments.
     """
     states = getattr(family, "arrival_states", ())
+    if callable(states):
+        states = states(parameters or {})
     if isinstance(states, str) or not all(isinstance(state, str) for state in states):
         raise FamilyError(f"{states!r} in arrival_states: give the names of states, as in ('timer',)")
     return frozenset(states)

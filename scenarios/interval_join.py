@@ -27,11 +27,11 @@ from scenarios import _lateness as lateness
 from scenarios._streams import StreamSource, part_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from engine.datastream import DataStream, KeyedStream
     from engine.environment import StreamExecutionEnvironment
-    from harness.scenario import InputRecord
+    from harness.scenario import InputRecord, Parameter
 
 name = "interval_join"
 generator_version = 1
@@ -91,7 +91,17 @@ USERS = ("ann", "bob", "cid", "dora")
 ORDERS, CLICKS = "orders", "clicks"
 EVENT = Types.TUPLE([Types.STRING(), Types.LONG()])
 ROW = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG(), Types.LONG(), Types.LONG()])
+LATE_SHARE = "late"
+JOIN_STATES = ("LEFT_BUFFER", "RIGHT_BUFFER", "_timer_state/event_CLEANUP_TIMER")
 LATE = {stream: OutputTag(f"late-{stream}", EVENT) for stream in (ORDERS, CLICKS)}
+
+
+def arrival_states(parameters: Mapping[str, Parameter]) -> tuple[str, ...]:
+    """Name all that the join keeps, where records may be late: a late one waits for nobody.
+
+    Which are late the order of arrival decides: another run at the same event time may have taken them in.
+    """
+    return JOIN_STATES if parameters.get(LATE_SHARE, 1) else ()
 
 
 def generate(random: Random) -> Workload:
@@ -114,7 +124,12 @@ def generate(random: Random) -> Workload:
                 at = timestamp - timestamp % lateness.SECOND_MS if chance.chance(0.5) else timestamp
                 drawn.append((at, (chance.choice(users), number)))
             records[f"{stream}-{split}"] = tuple(drawn)
-    parameters = {lateness.INTERVAL: interval, "users": len(users), "pace_ms": pace_ms, "late": late_share}
+    parameters = {
+        lateness.INTERVAL: interval,
+        "users": len(users),
+        "pace_ms": pace_ms,
+        LATE_SHARE: late_share,
+    }
     return Workload(records, parameters)
 
 

@@ -260,6 +260,11 @@ def test_a_mistake_in_the_package_of_a_family_is_told(tmp_path: Path) -> None:
 def test_states_that_follow_from_arrival_are_given_by_their_names() -> None:
     assert arrival_states_of(SimpleNamespace()) == frozenset()
     assert arrival_states_of(SimpleNamespace(arrival_states=("timer", "next"))) == {"timer", "next"}
+    of_parameters = SimpleNamespace(
+        arrival_states=lambda parameters: ("timer",) if parameters["late"] else ()
+    )
+    assert arrival_states_of(of_parameters, {"late": 0.1}) == {"timer"}
+    assert arrival_states_of(of_parameters, {"late": 0.0}) == frozenset()
     for mistaken in ("timer", (1,)):
         with pytest.raises(FamilyError, match="in arrival_states: give the names of states"):
             arrival_states_of(SimpleNamespace(arrival_states=mistaken))
