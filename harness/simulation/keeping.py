@@ -67,8 +67,8 @@ class Kept(msgspec.Struct, frozen=True, eq=False):
     """By path of a snapshot, how far event time had come in the task that took it."""
     behind: frozenset[str]
     """Paths of the snapshots whose state has seen event time come further than it is now."""
-    upstream: Mapping[str, frozenset[str]]
-    """By operator id, the operators with keyed state that are before it."""
+    upstream: Upstream
+    """By their ids."""
     is_overtaken: bool
     """Whether a later checkpoint was complete and committed before this savepoint was complete: more is
     visible than it covers, and who goes on from it does that again."""
@@ -154,7 +154,7 @@ class Keeper:
                 yield self._furthest.get(subtask.handle.path, MIN_WATERMARK)
 
 
-def _upstream_of(graph: JobGraph | None, chosen: Collection[str]) -> Mapping[str, frozenset[str]]:
+def _upstream_of(graph: JobGraph | None, chosen: Collection[str]) -> Upstream:
     """Return by operator id which of the chosen operators are before it."""
     found: dict[str, frozenset[str]] = {}
     by_vertex: list[frozenset[str]] = []

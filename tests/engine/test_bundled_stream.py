@@ -4,24 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from engine import AggregateFunction, Configuration, InvalidJob, StreamExecutionEnvironment, Types
+from engine import Configuration, InvalidJob, StreamExecutionEnvironment, Types
+from tests.engine.counting import Count
 
 WORDS = list("abracadabra")
 COUNTED = {"a": 5, "b": 2, "r": 2, "c": 1, "d": 1}
-
-
-class Count(AggregateFunction):
-    def create_accumulator(self):
-        return 0
-
-    def add(self, value, accumulator):
-        return accumulator + 1
-
-    def get_result(self, accumulator):
-        return accumulator
-
-    def merge(self, acc_a, acc_b):
-        return acc_a + acc_b
 
 
 @pytest.fixture

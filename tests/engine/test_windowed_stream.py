@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from engine import (
-    AggregateFunction,
     AllWindowFunction,
     CollectionSource,
     CountEvictor,
@@ -29,6 +28,7 @@ from engine import (
     WatermarkStrategy,
     WindowFunction,
 )
+from tests.engine.counting import Count
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 IN_ORDER = WatermarkStrategy.for_monotonous_timestamps()
@@ -43,20 +43,6 @@ class Spans(ProcessWindowFunction):
 class AllSpans(ProcessAllWindowFunction):
     def process(self, context, elements):
         yield context.window().start, len(list(elements))
-
-
-class Count(AggregateFunction):
-    def create_accumulator(self):
-        return 0
-
-    def add(self, value, accumulator):
-        return accumulator + 1
-
-    def get_result(self, accumulator):
-        return accumulator
-
-    def merge(self, acc_a, acc_b):
-        return acc_a + acc_b
 
 
 class EachRecord(WatermarkGenerator):

@@ -1,0 +1,21 @@
+"""The smallest aggregation, for tests of whatever aggregates."""
+
+from __future__ import annotations
+
+from engine import AggregateFunction
+
+
+class Count(AggregateFunction):
+    """Counts."""
+
+    def create_accumulator(self):
+        return 0
+
+    def add(self, value, accumulator):
+        return accumulator + 1
+
+    def get_result(self, accumulator):
+        return accumulator
+
+    def merge(self, acc_a, acc_b):
+        return acc_a + acc_b
