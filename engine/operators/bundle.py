@@ -33,6 +33,8 @@ Fold = ReduceFunction | AggregateFunction
 class BundlingOperator(FunctionOperator):
     """Collects records in a bundle, and says what of them goes on when it ends."""
 
+    function: Fold
+
     def __init__(self, function: Fold, size: int) -> None:
         super().__init__(function)
         self._size = size
@@ -136,7 +138,6 @@ class BundleOperator(BundlingOperator):
         super().__init__(function, size)
         self._key_type = key_type
         self._folded_type = folded_type
-        self._fold = function
         self._merge = function.reduce if isinstance(function, ReduceFunction) else function.merge
 
     def create_backend(self, context: OperatorContext) -> KeyedStateBackend:
@@ -164,7 +165,7 @@ class BundleOperator(BundlingOperator):
         table = self._table
         for key, folded in bundle.items():
             table[key] = bundle[key] = merge(table[key], folded) if key in table else folded
-        if isinstance(self._fold, ReduceFunction):
+        if isinstance(self.function, ReduceFunction):
             return [(folded, None) for folded in bundle.values()]
-        get_result = self._fold.get_result
+        get_result = self.function.get_result
         return [((key, get_result(accumulator)), None) for key, accumulator in bundle.items()]

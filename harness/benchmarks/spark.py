@@ -30,14 +30,7 @@ from pyspark.sql import SparkSession
 from engine.elements import Record
 from engine.runtime.spark.driver import execute_on_spark
 from engine.runtime.spark_session import spark_session
-from harness.benchmarks.local import (
-    PARALLELISM,
-    PoolReader,
-    PoolSource,
-    WrongCount,
-    check_counts,
-    check_last_counts,
-)
+from harness.benchmarks.local import PARALLELISM, PoolReader, PoolSource, WrongCount, check_counts
 from harness.benchmarks.measurement import Measurement
 from harness.benchmarks.spark_epochs import (
     BUFFER_RECORDS,
@@ -183,8 +176,7 @@ def _engine_seconds(session: SparkSession, source: PoolSource, *, in_bundles: bo
         seconds = time.perf_counter() - begun
         if result.checkpoints != EPOCHS:
             raise WrongCount(f"the job took {result.checkpoints} epochs, not {EPOCHS}")
-        check = check_last_counts if in_bundles else check_counts
-        check(Path(folder, "output"), source)
+        check_counts(Path(folder, "output"), source, every=not in_bundles)
     return seconds
 
 

@@ -41,11 +41,11 @@ def test_of_last_counts_only_those_that_rise_to_the_whole_are_taken(tmp_path: Pa
     earlier, later = tmp_path / "part-0-1-1.1", tmp_path / "part-0-2-1.1"
     earlier.write_text("0,3\n")
     later.write_text("0,4\n")
-    benchmarks_local.check_last_counts(tmp_path, source)
+    benchmarks_local.check_counts(tmp_path, source, every=False)
     for rows, said in (("0,3\n", "key 0 counts 3 after 3"), ("0,5\n", "5 records of 1 keys counted, of 4")):
         later.write_text(rows)
         with pytest.raises(WrongCount, match=said):
-            benchmarks_local.check_last_counts(tmp_path, source)
+            benchmarks_local.check_counts(tmp_path, source, every=False)
 
 
 def test_the_pool_is_given_again_and_again() -> None:
