@@ -42,7 +42,7 @@ from harness.scenario import (
     StateBackend,
 )
 
-GENERATION: Final = 9
+GENERATION: Final = 10
 """Raised whenever the same seed begins to give another scenario with the same records."""
 
 PARALLELISMS: Final = ((1, 2), (2, 5), (3, 2), (4, 2))
@@ -140,7 +140,7 @@ def generate(family: Family, seed: int) -> Scenario:
         restart_delay_ms=restart_delay,
         faults=faults,
         schedule=schedule,
-        step_budget=20 * natural + 2 * schedule.horizon + 10 * delays + 2000,
+        step_budget=_ample_steps(natural, schedule.horizon, delays, records, steps),
         mode=mode,
         operations=draw_operations(chance, stage, family, may_stop=not hurried),
     )
@@ -260,14 +260,29 @@ def ample_horizon(scenario: Scenario) -> int:
 
 def ample_step_budget(scenario: Scenario) -> int:
     """Return the steps after which a scenario put together otherwise is stuck, under the schedule it has."""
-    natural, horizon = _natural_steps(scenario), scenario.schedule.horizon
-    return 20 * natural + 2 * horizon + 10 * _delays(scenario) + 2000
+    steps = checkpoint_steps(*_parallelism_of(scenario))
+    horizon, records = scenario.schedule.horizon, scenario.record_count()
+    return _ample_steps(_natural_steps(scenario), horizon, _delays(scenario), records, steps)
+
+
+def _ample_steps(natural: int, horizon: int, delays: int, records: int, steps: int) -> int:
+    """Return the steps after which a run is stuck that takes ``natural`` steps where nothing disturbs it.
+
+    Once the horizon is over each source reads one record a round. Where checkpoints of ``steps`` steps take
+    longer than their interval, there is one in every round, and as many other actions in turn with it.
+    """
+    return 20 * natural + 2 * horizon + 10 * delays + 2 * steps * records + 2000
+
+
+def _parallelism_of(scenario: Scenario) -> tuple[int, int, int]:
+    """Return the highest parallelism of sources, keyed operators and sinks."""
+    highest = max(scenario.parallelism, *(fault.rescale_to for fault in scenario.faults), 1)
+    return scenario.parallelisms(highest)
 
 
 def _natural_steps(scenario: Scenario) -> int:
     """Return about how many steps a run without faults takes."""
-    highest = max(scenario.parallelism, *(fault.rescale_to for fault in scenario.faults), 1)
-    parallelism = scenario.parallelisms(highest)
+    parallelism = _parallelism_of(scenario)
     records = STEPS_PER_RECORD * scenario.record_count()
     checkpoints = 3 + records // scenario.checkpoint_interval_ms
     return records + checkpoints * (checkpoint_steps(*parallelism) + sum(parallelism))
