@@ -1,13 +1,15 @@
 """Streams folded in bundles: fewer results, and much less work, where only the latest of a key matters.
 
-Flink has this for tables (``table.exec.mini-batch.enabled``, ``table.exec.mini-batch.size``, two-phase
+Flink has this for tables (``table.exec.mini-batch.enabled``, ``.size`` and ``.allow-latency``, two-phase
 aggregation) and not for streams, so the names are ours::
 
-    words.key_by(lambda word: word).bundle(10_000).aggregate(Count(), Types.LONG()).sink_to(table)
+    bundles = words.key_by(lambda word: word).bundle(10_000, Duration.of_seconds(2))
+    bundles.aggregate(Count(), Types.LONG()).sink_to(table)
 
 A method that folds adds two operators: one folds where the records come from, chained to what is before it
 where that runs in as many subtasks; the other, behind the exchange by key, has the state and gives the
-results. Name, uid and parallelism set on the result are those of the second.
+results. Name, uid and parallelism set on the result are those of the second. In each of the two a record
+waits for half of the latency at most.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.adapters import OperatorFactory, reduce_function_of
+from engine.durations import milliseconds_of
 from engine.functions import AggregateFunction, ReduceFunction
 from engine.graph import InvalidJob
 from engine.operators.bundle import AggregatingOperator, BundleOperator, Fold, ReducingOperator
@@ -24,9 +27,12 @@ from engine.types import Types
 
 if TYPE_CHECKING:
     from engine.datastream import DataStream
+    from engine.durations import Duration, Time
     from engine.types import TypeInformation
 
 _KEY: Final = itemgetter(0)
+_SHORTEST_MS: Final = 2
+"""So that either half is something."""
 
 
 class BundledStream:
@@ -38,13 +44,18 @@ class BundledStream:
         key_selector: Callable[[Any], Any],
         key_type: TypeInformation | None,
         size: int,
+        latency: Duration | Time | None,
     ) -> None:
         if type(size) is not int or size < 1:
             raise InvalidJob(f"bundle of {size!r} records: give a whole number of at least 1")
+        latency_ms = 0 if latency is None else milliseconds_of(latency, "the latency of a bundle")
+        if latency is not None and latency_ms < _SHORTEST_MS:
+            raise InvalidJob(f"latency of a bundle of {latency_ms} ms: give at least {_SHORTEST_MS}, or none")
         self._stream = origin
         self._key_selector = key_selector
         self._key_type = key_type
         self._size = size
+        self._latency_ms = latency_ms
 
     def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction) -> DataStream:
         """The values of a key reduced to one, given out at the end of each bundle that has the key.
@@ -53,7 +64,7 @@ class BundledStream:
         """
         fold = reduce_function_of(func)
         values = self._stream.get_type()
-        factory = OperatorFactory(ReducingOperator, fold, self._size, self._key_selector)
+        factory = self._before(ReducingOperator, fold)
         return self._folded("Reduce", fold, factory, values, values)
 
     def aggregate(
@@ -68,8 +79,11 @@ class BundledStream:
         """
         if not isinstance(aggregate_function, AggregateFunction):
             raise InvalidJob(f"aggregate takes an AggregateFunction, not {aggregate_function!r}")
-        factory = OperatorFactory(AggregatingOperator, aggregate_function, self._size, self._key_selector)
+        factory = self._before(AggregatingOperator, aggregate_function)
         return self._folded("Aggregate", aggregate_function, factory, accumulator_type, output_type)
+
+    def _before(self, kind: type[ReducingOperator | AggregatingOperator], fold: Fold) -> OperatorFactory:
+        return OperatorFactory(kind, fold, self._size, self._key_selector, self._latency_ms // 2)
 
     def _folded(
         self,
@@ -81,7 +95,8 @@ class BundledStream:
     ) -> DataStream:
         pair = Types.TUPLE([self._key_type or Types.DYNAMIC(), folded_type or Types.DYNAMIC()])
         folded = _beside(self._stream, self._stream._transform(f"Local {verb}", before, pair))
-        merging = OperatorFactory(BundleOperator, fold, self._size, self._key_type, folded_type)
+        left_ms = self._latency_ms - self._latency_ms // 2
+        merging = OperatorFactory(BundleOperator, fold, self._size, self._key_type, folded_type, left_ms)
         return folded.key_by(_KEY, self._key_type)._transform(f"Bundled {verb}", merging, output_type)
 
 

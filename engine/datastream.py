@@ -79,6 +79,7 @@ from engine.windows.evictors import CountEvictor
 from engine.windows.triggers import CountTrigger, PurgingTrigger
 
 if TYPE_CHECKING:
+    from engine.durations import Duration, Time
     from engine.environment import StreamExecutionEnvironment
     from engine.operators.base import Operator
     from engine.types import TypeInformation
@@ -381,12 +382,14 @@ class KeyedStream(DataStream):
             return windowed.trigger(PurgingTrigger.of(CountTrigger.of(size)))
         return windowed.evictor(CountEvictor.of(size)).trigger(CountTrigger.of(slide))
 
-    def bundle(self, size: int) -> BundledStream:
+    def bundle(self, size: int, latency: Duration | Time | None = None) -> BundledStream:
         """Fold the records in bundles of up to ``size``, each of which gives a key at most one result.
 
-        A bundle ends with its checkpoint, too (Flink: mini-batch aggregation of tables).
+        A bundle ends with its checkpoint, too (Flink: mini-batch aggregation of tables). ``latency``, in
+        processing time, is the longest that bundles hold a record back; None: until the next checkpoint,
+        watermark or end, where too few records come to fill one.
         """
-        return BundledStream(self._origin, self._key_selector, self._key_type, size)
+        return BundledStream(self._origin, self._key_selector, self._key_type, size, latency)
 
     def interval_join(self, other_stream: KeyedStream) -> IntervalJoin:
         """Pair the values of two keyed streams whose times are near (Flink: KeyedStream.intervalJoin)."""

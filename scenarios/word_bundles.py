@@ -1,9 +1,9 @@
 """Word count in bundles: the words are counted where they are read, and a bundle gives each word one row.
 
-The row is the running count as the bundle ends. Where bundles end depends on when records and barriers come,
-so each row says a choice of the run's own, and the oracles take it as declared. Certain is: no count is given
-twice or exceeds what there is, and the last one counts everything, at the end as at each checkpoint, since no
-bundle is open across a barrier.
+The row is the running count as the bundle ends. Where bundles end depends on when records, barriers and
+timers come, so each row says a choice of the run's own, and the oracles take it as declared. Certain is: no
+count is given twice or exceeds what there is, and the last one counts everything, at the end as at each
+checkpoint, since no bundle is open across a barrier.
 
 The accumulator is a list that is changed in place: one that a bundle, the state and a snapshot share shows
 here.
@@ -16,6 +16,7 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
+from engine.durations import Duration
 from engine.functions import AggregateFunction
 from engine.types import Types
 from harness.chance import Chance
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from engine.environment import StreamExecutionEnvironment
 
 name = "word_bundles"
-generator_version = 1
+generator_version = 2
 declares = True
 tasks: dict[str, Role] = {"source -> Local Aggregate": "source", "count": "keyed", "sink": "sink"}
 record_schema = word_count.record_schema
@@ -40,13 +41,17 @@ SELECT scenario_id, word, count FROM declared JOIN due USING (scenario_id, word)
 
 SIZE = "bundle_records"
 SIZES = (1, 2, 3, 5, 10, 1000)
+LATENCY = "bundle_latency_ms"
+LATENCIES = (0, 2, 10, 60)
+"""0: a bundle may wait."""
 
 
 def generate(random: Random) -> Workload:
-    """Draw words, and how many fill a bundle."""
+    """Draw words, how many fill a bundle, and how long it waits for them."""
     workload = word_count.generate(random)
-    size = Chance(random).choice(SIZES)
-    return replace(workload, parameters={**workload.parameters, SIZE: size})
+    chance = Chance(random)
+    drawn = {SIZE: chance.choice(SIZES), LATENCY: chance.choice(LATENCIES)}
+    return replace(workload, parameters={**workload.parameters, **drawn})
 
 
 class Count(AggregateFunction):
@@ -73,11 +78,12 @@ class Count(AggregateFunction):
 
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     """Build source -> counts of bundles -> count -> sink, both exchanges keyed by the word."""
+    latency_ms = int(io.parameters[LATENCY])
     words = env.from_source(io.source("words"), None, "source").uid("source")
     counts = (
         words.set_parallelism(io.source_parallelism)
         .key_by(lambda word: word, key_type=Types.STRING())
-        .bundle(int(io.parameters[SIZE]))
+        .bundle(int(io.parameters[SIZE]), Duration.of_millis(latency_ms) if latency_ms else None)
         .aggregate(Count(), Types.LIST(Types.LONG()), Types.TUPLE([Types.STRING(), Types.LONG()]))
         .name("count")
         .uid("count")

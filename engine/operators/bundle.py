@@ -4,7 +4,7 @@ The rules this module lives by:
 
 - A bundle is a dict of what the records since the last one come to, by key. It ends when it has taken so many
   records, at a watermark, before a barrier and at the end of the data; so a snapshot finds none that is open,
-  and there is nothing of it to restore.
+  and there is nothing of it to restore. With a latency it also ends so long after its first record.
 - The work is done twice, as in Flink's tables (MapBundleOperator, before and behind the exchange): where the
   records come from, so that one value for each key travels and not one for each record, and where the keys
   live, which is the only place with state.
@@ -35,11 +35,21 @@ class BundlingOperator(FunctionOperator):
 
     function: Fold
 
-    def __init__(self, function: Fold, size: int) -> None:
+    def __init__(self, function: Fold, size: int, latency_ms: int = 0) -> None:
         super().__init__(function)
+        self.uses_time = latency_ms > 0
         self._size = size
+        self._latency_ms = latency_ms
+        self._due_ms: int | None = None
+        """When the bundle ends at the latest; None: it is empty, or may take its time."""
         self._taken = 0
         self._bundle: dict[Any, Any] = {}
+
+    def open(self, context: OperatorContext) -> None:
+        """As every function operator; with a latency it wants to be called when that is over."""
+        super().open(context)
+        self._clock = context.clock
+        self._downstream = context.downstream
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         """What follows from the bundles that these records fill."""
@@ -52,7 +62,24 @@ class BundlingOperator(FunctionOperator):
             left = self._size
         self.fold(records[begin:] if begin else records)
         self._taken += len(records) - begin
+        if self.uses_time and self._due_ms is None and self._bundle:
+            self._due_ms = self._clock() + self._latency_ms
+            self._wake()
         return results
+
+    def process_time(self, now: int) -> list[Record]:
+        """The first record of the bundle has waited for long enough, or not yet."""
+        if self._due_ms is None:
+            return []
+        if now >= self._due_ms:
+            return self._end_bundle()
+        self._wake()
+        return []
+
+    def _wake(self) -> None:
+        assert self._downstream is not None
+        assert self._due_ms is not None
+        self._downstream.wake_at(self._due_ms)
 
     def process_watermark(self, timestamp: int) -> list[Record]:
         """What came ahead of a watermark goes on ahead of it."""
@@ -72,6 +99,7 @@ class BundlingOperator(FunctionOperator):
             return []
         self._bundle = {}
         self._taken = 0
+        self._due_ms = None
         return self.results(bundle)
 
     def fold(self, records: list[Record]) -> None:
@@ -86,8 +114,10 @@ class BundlingOperator(FunctionOperator):
 class _FoldingOperator(BundlingOperator):
     """Folds the records of a bundle and gives (key, what they come to); it has no state."""
 
-    def __init__(self, function: Fold, size: int, key_selector: Callable[[Any], Any]) -> None:
-        super().__init__(function, size)
+    def __init__(
+        self, function: Fold, size: int, key_selector: Callable[[Any], Any], latency_ms: int = 0
+    ) -> None:
+        super().__init__(function, size, latency_ms)
         self._key_selector = key_selector
 
     def results(self, bundle: dict[Any, Any]) -> list[Record]:
@@ -134,8 +164,9 @@ class BundleOperator(BundlingOperator):
         size: int,
         key_type: TypeInformation | None,
         folded_type: TypeInformation | None,
+        latency_ms: int = 0,
     ) -> None:
-        super().__init__(function, size)
+        super().__init__(function, size, latency_ms)
         self._key_type = key_type
         self._folded_type = folded_type
         self._merge = function.reduce if isinstance(function, ReduceFunction) else function.merge

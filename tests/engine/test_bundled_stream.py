@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from engine import Configuration, InvalidJob, StreamExecutionEnvironment, Types
+from engine import Configuration, Duration, InvalidJob, StreamExecutionEnvironment, Time, Types
 from tests.engine.counting import Count
 
 WORDS = list("abracadabra")
@@ -70,11 +72,33 @@ def test_of_several_streams_folding_is_a_task_of_its_own(env):
     )
 
 
+def slowly(word):
+    time.sleep(0.005)
+    return word
+
+
+def test_a_row_waits_no_longer_for_a_bundle_to_fill_than_the_latency_allows(env):
+    def rows(latency):
+        words = env.from_collection(40 * ["a"], Types.STRING()).set_parallelism(1).map(slowly, Types.STRING())
+        bundled = words.set_parallelism(1).key_by(itself, Types.STRING()).bundle(1000, latency)
+        return list(bundled.aggregate(Count(), Types.LONG()).execute_and_collect())
+
+    assert rows(None) == [("a", 40)]
+    in_time = rows(Duration.of_millis(20))
+    assert len(in_time) > 3
+    assert in_time[-1] == ("a", 40)
+
+
 def test_what_is_no_size_and_no_function_is_refused(env):
     keyed = env.from_collection(WORDS, Types.STRING()).key_by(itself)
     for size in (0, -1, 2.0, True, None):
         with pytest.raises(InvalidJob, match=r"bundle of .* records: give a whole number of at least 1"):
             keyed.bundle(size)
+    with pytest.raises(TypeError, match="the latency of a bundle is 5: give a Duration or a Time"):
+        keyed.bundle(2, 5)
+    for latency in (Duration.of_millis(1), Time.milliseconds(0)):
+        with pytest.raises(InvalidJob, match=r"latency of a bundle of . ms: give at least 2, or none"):
+            keyed.bundle(2, latency)
     with pytest.raises(InvalidJob, match="aggregate takes an AggregateFunction, not 5"):
         keyed.bundle(2).aggregate(5)
     with pytest.raises(InvalidJob, match="reduce takes a function or a ReduceFunction, not 5"):

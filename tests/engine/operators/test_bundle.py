@@ -109,6 +109,55 @@ def test_reducing_starts_from_the_first_value(bench):
     assert bench.process(operator, "ab", "ac", "bc", "ad", "be") == [("a", "abacad"), ("b", "bcbe")]
 
 
+# With a latency.
+
+
+def patient(latency_ms, size=4):
+    return ReducingOperator(Join(), size, itemgetter(0), latency_ms)
+
+
+def test_without_a_latency_nobody_has_to_look_at_the_time(bench):
+    operator = bench.open(folding(4))
+    bench.process(operator, "a")
+    assert not operator.uses_time
+    assert bench.behind.wishes == []
+
+
+def test_a_bundle_ends_a_latency_after_its_first_record(bench):
+    operator = bench.open(patient(10))
+    assert operator.uses_time
+    bench.now = 100
+    bench.process(operator, "ab")
+    bench.now = 105
+    bench.process(operator, "ac")
+    assert bench.behind.wishes == [110]
+    assert values(operator.process_time(110)) == [("a", "abac")]
+    assert operator.process_time(120) == []
+    assert bench.behind.wishes == [110]
+
+
+def test_who_is_called_before_it_is_time_says_again_when_it_will_be(bench):
+    operator = bench.open(patient(10))
+    bench.process(operator, "ab")
+    assert operator.process_time(9) == []
+    assert bench.behind.wishes == [10, 10]
+    assert values(operator.process_time(11)) == [("a", "ab")]
+
+
+def test_the_next_bundle_waits_from_its_own_first_record_on(bench):
+    operator = bench.open(patient(10))
+    bench.process(operator, "ab", "ac", "ad")
+    bench.now = 6
+    # The fourth fills the bundle, the fifth begins another.
+    assert bench.process(operator, "ae", "b") == [("a", "abacadae")]
+    assert bench.behind.wishes == [10, 16]
+    assert operator.process_time(10) == []
+    assert values(operator.process_time(16)) == [("b", "b")]
+    bench.process(operator, "c")
+    assert values(operator.prepare_snapshot(1)) == [("c", "c")]
+    assert operator.process_time(100) == []
+
+
 # Where the keys live.
 
 
