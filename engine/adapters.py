@@ -19,6 +19,7 @@ from types import FunctionType
 from typing import Any
 
 from engine.functions import (
+    AggregateFunction,
     FilterFunction,
     FlatMapFunction,
     KeySelector,
@@ -96,6 +97,13 @@ def reduce_function_of(function: object) -> ReduceFunction:
     if callable(function):
         return CallableReduce(function)
     raise InvalidJob(f"reduce takes a function or a ReduceFunction, not {function!r}")
+
+
+def aggregate_function_of(function: object) -> AggregateFunction:
+    """What ``aggregate`` was given, if it is an AggregateFunction: a callable alone cannot merge."""
+    if isinstance(function, AggregateFunction):
+        return function
+    raise InvalidJob(f"aggregate takes an AggregateFunction, not {function!r}")
 
 
 def key_of(key_selector: object) -> Callable[[Any], Any]:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from engine.adapters import OperatorFactory, reduce_function_of
+from engine.adapters import OperatorFactory, aggregate_function_of, reduce_function_of
 from engine.durations import milliseconds_of
 from engine.functions import AggregateFunction, ReduceFunction
 from engine.graph import InvalidJob
@@ -77,10 +77,9 @@ class BundledStream:
 
         Accumulators of parts of a bundle meet by ``merge``.
         """
-        if not isinstance(aggregate_function, AggregateFunction):
-            raise InvalidJob(f"aggregate takes an AggregateFunction, not {aggregate_function!r}")
-        factory = self._before(AggregatingOperator, aggregate_function)
-        return self._folded("Aggregate", aggregate_function, factory, accumulator_type, output_type)
+        fold = aggregate_function_of(aggregate_function)
+        factory = self._before(AggregatingOperator, fold)
+        return self._folded("Aggregate", fold, factory, accumulator_type, output_type)
 
     def _before(self, kind: type[ReducingOperator | AggregatingOperator], fold: Fold) -> OperatorFactory:
         return OperatorFactory(kind, fold, self._size, self._key_selector, self._latency_ms // 2)

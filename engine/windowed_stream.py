@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
-from engine.adapters import OperatorFactory, reduce_function_of
+from engine.adapters import OperatorFactory, aggregate_function_of, reduce_function_of
 from engine.functions import AggregateFunction, Function, ReduceFunction
 from engine.graph import InvalidJob
 from engine.operators.window import WindowOperator
@@ -117,11 +117,8 @@ class _Windowed:
         output_type: TypeInformation | None = None,
     ) -> DataStream:
         """Aggregate the records as they come; a window function is given the one result."""
-        if not isinstance(aggregate_function, AggregateFunction):
-            raise InvalidJob(f"aggregate takes an AggregateFunction, not {aggregate_function!r}")
-        return self._worked_out(
-            "Aggregate", aggregate_function, window_function, output_type, accumulator_type
-        )
+        fold = aggregate_function_of(aggregate_function)
+        return self._worked_out("Aggregate", fold, window_function, output_type, accumulator_type)
 
     def apply(self, window_function: Any, output_type: TypeInformation | None = None) -> DataStream:
         """Work windows out from all their records."""
