@@ -30,7 +30,6 @@ from engine.state.stored import BROADCAST
 from engine.state.timers import PROCESSING_TIMERS
 from engine.task.events import StoreSnapshot
 from engine.task.input_time import InputTime
-from engine.task.state import ENDED_DATA
 from engine.task.task import Task
 from harness.history import ROWS_WRITTEN, TRANSACTION_VISIBLE, Cut, Event
 from harness.simulation.external import Transaction
@@ -106,7 +105,7 @@ class Keeper:
         """Note how far event time has come, and how far it ever came."""
         path, time = effect.path, task._input_time
         self._progress[path] = _progress_of(time)
-        reached = _last_told(task, time)
+        reached = _last_told(time)
         before = self._restored[task.attempt]
         furthest = max(before.get(node.operator_id, MIN_WATERMARK) for node in task.vertex.operators)
         self._furthest[path] = max(furthest, reached)
@@ -150,7 +149,10 @@ class Keeper:
 
     def _furthest_of(self, operator: OperatorMetadata) -> Iterable[int]:
         for subtask in operator.subtasks:
-            if subtask.handle is not None:
+            if subtask.finished:
+                # Its data were over, and perhaps nothing is stored of it any more.
+                yield MAX_WATERMARK
+            elif subtask.handle is not None:
                 yield self._furthest.get(subtask.handle.path, MIN_WATERMARK)
 
 
@@ -175,10 +177,8 @@ def _progress_of(time: InputTime | None) -> Progress:
     return None if set(outputs) == {MIN_WATERMARK} else outputs
 
 
-def _last_told(task: Task, time: InputTime | None) -> int:
-    """Return the last watermark that the operators of a task were told, the highest at the end of data."""
-    if task.state is ENDED_DATA:
-        return MAX_WATERMARK
+def _last_told(time: InputTime | None) -> int:
+    """Return the last watermark that the operators of a task were told; the end of their data is none."""
     if time is None:
         return MIN_WATERMARK
     return time._valves[0]._output if time._inputs is None else time._inputs._combined.watermark

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from engine.checkpoint.metadata import CheckpointMetadata
+from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata
 from engine.checkpoint.shared_registry import SharedStateRegistry
 from engine.elements import MIN_WATERMARK, CheckpointBarrier
 from engine.runtime import job_driver
@@ -22,7 +22,6 @@ from engine.task import outputs
 from engine.task.barriers.aligned import AlignedBarrierHandler
 from engine.task.barriers.events import BarrierEffect, StartCheckpoint
 from engine.task.barriers.tracker import BarrierTracker
-from engine.task.state import TaskState
 from harness.family import load_family
 from harness.history import Event
 from harness.mutants import Mutant, Reached, find_mutant, mutant, replaced
@@ -140,21 +139,6 @@ def former_share_for_ever(reached: Reached) -> Iterator[None]:
         yield
 
 
-@mutant(id="end-without-a-watermark", breaks="state_equivalence", summary="a bug of the harness")
-def end_without_a_watermark(reached: Reached) -> Iterator[None]:
-    told = keeping._last_told
-
-    def nothing(task: Any, time: Any) -> int:
-        if time is not None:
-            return told(task, time)
-        if task.state is TaskState.ENDED_DATA:
-            reached()
-        return MIN_WATERMARK
-
-    with replaced(keeping, "_last_told", nothing):
-        yield
-
-
 @mutant(id="upstream-is-not-asked", breaks="state_equivalence", summary="a bug of the harness")
 def upstream_is_not_asked(reached: Reached) -> Iterator[None]:
     upstream = keeping._upstream_of
@@ -164,6 +148,19 @@ def upstream_is_not_asked(reached: Reached) -> Iterator[None]:
         return dict.fromkeys(upstream(graph, chosen), frozenset())
 
     with replaced(keeping, "_upstream_of", nobody):
+        yield
+
+
+@mutant(id="only-files-tell-of-time", breaks="state_equivalence", summary="a bug of the harness")
+def only_files_tell_of_time(reached: Reached) -> Iterator[None]:
+    def by_files(self: Keeper, operator: OperatorMetadata) -> Iterator[int]:
+        for subtask in operator.subtasks:
+            if subtask.finished:
+                reached()
+            if subtask.handle is not None:
+                yield self._furthest.get(subtask.handle.path, MIN_WATERMARK)
+
+    with replaced(Keeper, "_furthest_of", by_files):
         yield
 
 
@@ -178,8 +175,9 @@ PLANTED_AGAIN: dict[str, Mutant] = {
     "finished_while_aligning": close_forgets_the_channels,
     "savepoint_overtaken_by_a_committed_checkpoint": overtaken_savepoints_are_asked,
     "restored_behind_the_time_of_its_state": time_before_a_restore_is_forgotten,
-    "end_of_data_without_a_watermark": end_without_a_watermark,
+    "end_of_data_without_a_watermark": only_files_tell_of_time,
     "barrier_overtakes_the_end_of_data": upstream_is_not_asked,
+    "restored_when_nothing_is_stored_any_more": only_files_tell_of_time,
     "record_in_flight_changed_by_its_reader": find_mutant("records-in-flight-are-shared"),
 }
 
