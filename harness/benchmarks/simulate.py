@@ -11,6 +11,8 @@ The rules this module lives by:
   stands the median of whole rounds.
 - Both check their rows within the time that is measured. Simulation with a full verdict, by all checkers, is
   a figure of its own, in rounds of its own.
+- The floor takes fewer steps for the case: its tasks need not be restored one by one, say that they run or
+  have finished, or pass on the end of their data. So steps a second are compared, too.
 """
 
 from __future__ import annotations
@@ -95,22 +97,29 @@ def measure(scenarios: int = SCENARIOS, rounds: int = ROUNDS, floor: Path = FLOO
             for seed, case in enumerate(cases):
                 judged.add(seed, lambda: _judge(family, case))  # noqa: B023
     best, usual = simulated.best(), simulated.usual()
+    steps = sum(history.statistics.steps for history in histories)
+    floor_steps = sum(_steps_of(run_floor, words[seed], seed) for seed in range(scenarios))
     return Measurement(
         name="simulate",
         figures={
             "scenarios_per_second": round(scenarios / best, 1),
             "scenarios_per_second_median": round(scenarios / usual, 1),
             "judged_scenarios_per_second": round(scenarios / judged.best(), 1),
+            "steps_per_second": round(steps / best, 1),
             "microseconds_a_scenario": round(1e6 * best / scenarios, 1),
             **{name: round(value, 2) for name, value in _means(histories).items()},
         },
         floors={
             "scenarios_per_second": round(scenarios / floored.best(), 1),
             "scenarios_per_second_median": round(scenarios / floored.usual(), 1),
+            "steps_per_second": round(floor_steps / floored.best(), 1),
+            "steps": round(floor_steps / scenarios, 2),
         },
         ratios={
             "scenarios_per_second": round(floored.best() / best, 3),
             "scenarios_per_second_median": round(floored.usual() / usual, 3),
+            "steps_per_second": round(steps / best * floored.best() / floor_steps, 3),
+            "steps": round(steps / floor_steps, 3),
         },
         machine=machine_text(),
     )
@@ -127,6 +136,14 @@ def load_floor(path: Path) -> Callable[[list[list[str]], int], Any]:
     spec.loader.exec_module(module)
     run: Callable[[list[list[str]], int], Any] = module.Run
     return run
+
+
+def _steps_of(run_floor: Callable[[list[list[str]], int], Any], words: list[list[str]], seed: int) -> int:
+    """Return how many steps the floor takes for a case."""
+    run = run_floor(words, seed)
+    run.run()
+    steps: int = run.steps
+    return steps
 
 
 def _simulate(family: Family, case: Scenario) -> History:
