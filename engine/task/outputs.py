@@ -75,10 +75,7 @@ def is_full(queue: Queue, capacity: int) -> bool:
     Barriers take no room: with several checkpoints at a time they could leave none, and the job would take
     checkpoints for ever and read nothing. Asked only of a queue that is long enough.
     """
-    for kind in map(type, queue):
-        if kind not in _TAKE_NO_ROOM:
-            capacity -= 1
-    return capacity <= 0
+    return len(queue) - sum(map(_TAKE_NO_ROOM.__contains__, map(type, queue))) >= capacity
 
 
 def ahead_of_all(queue: Queue, element: Element) -> None:
