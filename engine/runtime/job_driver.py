@@ -14,11 +14,10 @@ asks for does not, and stands here once:
 
 from __future__ import annotations
 
-import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from random import Random
 from typing import Any, Final
 
@@ -58,6 +57,7 @@ from engine.job.master import JobMaster, JobState
 from engine.job.restart import Chance, restart_strategy
 from engine.messages import AttemptId, Send
 from engine.protocol_points import COMPLETED, COORDINATOR, TRIGGERED, Probe
+from engine.runtime.deletion import delete_now_or_later, left_for_later
 from engine.runtime.recovery import (
     RecoverableStorage,
     Recovered,
@@ -73,25 +73,7 @@ from engine.runtime.result import JobCancelled, JobExecutionFailed, JobExecution
 from engine.runtime.starting_point import STARTING_POINT
 from engine.task.events import DiscardSnapshot, HoldSnapshot, StartTaskTimer, StoreSnapshot
 
-_logger = logging.getLogger(__name__)
-
 TAKEN_OVER: Final = "another process has taken job {!r} over"
-
-
-@contextmanager
-def left_for_later() -> Iterator[None]:
-    """Leave what cannot be deleted now: nobody refers to it, and the end of the job deletes it."""
-    try:
-        yield
-    except OSError as error:
-        _logger.warning("%s; the end of the job deletes it", error)
-
-
-def delete_now_or_later(storage: RecoverableStorage, paths: Iterable[str]) -> None:
-    """Delete files, in order, up to the first that cannot be deleted now."""
-    with left_for_later():
-        for path in paths:
-            storage.delete(path)
 
 
 class JobDriver(ABC):

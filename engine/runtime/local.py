@@ -44,8 +44,8 @@ from engine.job_client import JobClient
 from engine.messages import NotifyCheckpointAborted, NotifyCheckpointComplete, Send, TriggerCheckpoint
 from engine.protocol_points import COORDINATOR, METADATA_WRITTEN, Probe, no_probe
 from engine.runtime.beginning import begin, located, storage_of
+from engine.runtime.deletion import delete_now_or_later
 from engine.runtime.execution import Execution
-from engine.runtime.job_driver import delete_now_or_later
 from engine.runtime.mounting import MountingStorage
 from engine.runtime.recovery import Recovered
 from engine.runtime.request_folder import RequestFolder

@@ -29,6 +29,7 @@ from msgspec.structs import replace
 from engine.checkpoint.metadata import CheckpointMetadata, decode_metadata
 from engine.checkpoint.verification import damages_of
 from engine.messages import CHECKPOINT, Kind, checkpoint_folder
+from engine.runtime.deletion import left_for_later
 from engine.runtime.starting_point import (
     FROM_NOTHING,
     STARTING_POINT,
@@ -139,7 +140,7 @@ def recover(
     *,
     skips_damaged: bool = False,
 ) -> Recovered:
-    """Claim an incarnation, read what is complete, delete what nobody needs.
+    """Claim an incarnation, read what is complete, delete what nobody needs, as far as that can be done now.
 
     ``begins_from`` is what the job shall begin from now, whatever it was before. ``skips_damaged``: what is
     damaged is passed over with a warning, if something else is left; it stays until a newer one is complete.
@@ -157,7 +158,8 @@ def recover(
         point = replace(point, had_finished=False)
         write_starting_point(storage, point)
     elif FINISHED in paths:
-        sweep(storage, (), point.spared)
+        with left_for_later():
+            sweep(storage, (), point.spared)
         return Recovered(incarnation, (), finished=True, starting_point=point)
     retained = [each for each in ids if each > point.last_id][-num_retained:]
     kept = _complete(storage, retained, skips_damaged)
@@ -165,7 +167,8 @@ def recover(
     whole = {metadata.checkpoint_id for metadata in kept}
     former = (*former, *[each for each in retained if each not in whole])
     if paths:
-        sweep(storage, kept, (*point.spared, *former))
+        with left_for_later():
+            sweep(storage, kept, (*point.spared, *former))
     former = tuple(each for each in former if each not in point.spared)
     return Recovered(incarnation, kept, False, point, former)
 

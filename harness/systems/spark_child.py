@@ -26,7 +26,7 @@ from pyspark import SparkContext
 
 from engine.protocol_points import COORDINATOR
 from engine.runtime.mounting import MountingStorage
-from engine.runtime.recovery import recover
+from engine.runtime.recovery import RecoverableStorage, Recovered, recover
 from engine.runtime.result import JobExecutionFailed
 from engine.runtime.spark.folder import spark_storage
 from engine.runtime.spark_session import spark_context
@@ -36,7 +36,7 @@ from harness.systems.spark_daemon import DAEMON, planted, variables
 from harness.systems.spark_driver import ENDED, JAVA_DIED, READY, STANDALONE_MASTER
 from harness.systems.spark_observed import ObservedSparkExecution
 from harness.systems.spark_standalone import SETTINGS, start_standalone
-from harness.systems.spark_subtask import FaultyStorage, assembly_of
+from harness.systems.spark_subtask import FaultyStorage, RefusedByFault, assembly_of
 from harness.systems.spec import Spec, read_spec
 from harness.systems.told import RunOver, say_error, say_started
 
@@ -50,7 +50,7 @@ def run(spec: Spec, board: FaultBoard, context: SparkContext) -> int:
     graph = assembly_of(spec, board).graph(spec.parallelism)
     storage = MountingStorage(FaultyStorage(spark_storage(graph).root, board, COORDINATOR))
     with storage.exclusive():
-        recovered = recover(storage, spec.retained)
+        recovered = claimed(storage, spec.retained)
         if not say_started(board.log, recovered):
             return 0
         execution = ObservedSparkExecution(spec, graph, context, storage, recovered, board)
@@ -59,6 +59,15 @@ def run(spec: Spec, board: FaultBoard, context: SparkContext) -> int:
         except (JobExecutionFailed, RunOver):
             return 1
     return 0
+
+
+def claimed(storage: RecoverableStorage, retained: int) -> Recovered:
+    """Claim the job; who cannot, for the disk refuses by a fault, is started again by whoever watches."""
+    while True:
+        try:
+            return recover(storage, retained)
+        except RefusedByFault:
+            continue
 
 
 def strike_late(board: FaultBoard, over: threading.Event) -> None:

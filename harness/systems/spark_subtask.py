@@ -32,7 +32,7 @@ from engine.runtime.spark.subtask import BrokenChannel, EpochIsOver, SubtaskRun,
 from engine.runtime.storage import LocalCheckpointStorage, StorageError
 from engine.task.events import StoreSnapshot, TaskEvent
 from engine.task.task import Task
-from harness.injection import is_injected
+from harness.injection import InjectedError, is_injected
 from harness.systems import event_log
 from harness.systems.assembly import Assembly
 from harness.systems.ends import records_read
@@ -58,6 +58,10 @@ class JobRecipe:
     def __call__(self) -> JobGraph:
         """The graph, with ends that tell into the log of this process."""
         return assembly_of(self.spec, self.board).graph(self.parallelism)
+
+
+class RefusedByFault(StorageError, InjectedError):
+    """The disk refuses, for a fault has made it."""
 
 
 class FaultyStorage(LocalCheckpointStorage):
@@ -92,12 +96,12 @@ class FaultyStorage(LocalCheckpointStorage):
             with room_for(len(data) // 2):
                 super().write(torn, data)
         reason = os.strerror(errno.EROFS) if fault.means == "read_only" else "the disk refused it, as planned"
-        raise StorageError(f"checkpoint file {path} cannot be written: {reason}")
+        raise RefusedByFault(f"checkpoint file {path} cannot be written: {reason}")
 
     def delete(self, path: str) -> None:
         """Delete a file, unless nothing can be written."""
         if self._board.refusal(self._name, ("read_only",)) is not None:
-            raise StorageError(f"checkpoint file {path} cannot be deleted: {os.strerror(errno.EROFS)}")
+            raise RefusedByFault(f"checkpoint file {path} cannot be deleted: {os.strerror(errno.EROFS)}")
         super().delete(path)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from engine.checkpoint.metadata import CheckpointMetadata
 from engine.messages import TaskId
-from engine.runtime.job_driver import delete_now_or_later
+from engine.runtime.deletion import delete_now_or_later
 from engine.runtime.recovery import files_of, metadata_path
 from engine.runtime.spark.epoch import Report
 from engine.runtime.storage import CheckpointStorage

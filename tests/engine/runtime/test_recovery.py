@@ -21,7 +21,7 @@ from engine.runtime.recovery import (
     recover,
     retire,
 )
-from engine.runtime.storage import LocalCheckpointStorage, MemoryCheckpointStorage
+from engine.runtime.storage import LocalCheckpointStorage, MemoryCheckpointStorage, StorageError
 from engine.state.files import DamagedFile
 from engine.state.stored import StateFile
 
@@ -205,6 +205,50 @@ def test_damaged_metadata_of_a_checkpoint_that_is_not_kept_does_not_matter():
     complete(storage, 4)
     storage.write("chk-3/_metadata", b"damaged")
     assert ids(recover(storage, 1)) == [4]
+
+
+# What cannot be deleted.
+
+
+class Refusing(MemoryCheckpointStorage):
+    """Deletes nothing below a folder."""
+
+    def __init__(self, refused):
+        super().__init__()
+        self.refused = refused
+
+    def delete(self, path):
+        if path.startswith(self.refused):
+            raise StorageError(f"checkpoint file {path} cannot be deleted: Read-only file system")
+        super().delete(path)
+
+
+def test_what_cannot_be_swept_is_left_and_told(caplog):
+    storage = Refusing("chk-3/")
+    complete(storage, 3)
+    complete(storage, 4)
+    storage.write("chk-4/op-0-0.9", b"of a dead attempt")
+    recovered = recover(storage, 1)
+    assert ids(recovered) == [4]
+    (told,) = caplog.messages
+    assert told.startswith("checkpoint file chk-3/_metadata cannot be deleted: Read-only file system;")
+    storage.refused = "nothing"
+    assert ids(recover(storage, 1)) == [4]
+    assert storage.list("chk-") == ["chk-4/_metadata", "chk-4/op-0-1.1"]
+
+
+def test_a_job_that_has_finished_stays_finished_though_what_is_left_of_it_cannot_be_deleted():
+    storage = Refusing("chk-3/")
+    complete(storage, 3)
+    storage.create_exclusive(FINISHED)
+    assert recover(storage, 1).finished
+
+
+def test_who_cannot_delete_the_marker_of_a_former_process_has_no_claim():
+    storage = Refusing("incarnation-")
+    recover(storage, 1)
+    with pytest.raises(StorageError, match="incarnation-1 cannot be deleted"):
+        recover(storage, 1)
 
 
 # Deaths in the middle.

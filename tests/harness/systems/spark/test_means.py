@@ -25,6 +25,7 @@ from harness.systems.event_log import EventLog, read_all_events
 from harness.systems.fault_board import FaultBoard, read_board
 from harness.systems.real_means import is_alive, lose_shuffle_files, room_for, send
 from harness.systems.spark import CLUSTER_MEANS, LOCAL_MEANS
+from harness.systems.spark_child import claimed
 from harness.systems.spark_subtask import FaultyStorage
 
 WORKER = """
@@ -214,6 +215,16 @@ def test_from_a_disk_that_can_only_be_read_nothing_is_deleted(tmp_path, board_of
     storage.delete("chk-1/a")
     storage.publish("chk-2/_metadata", b"whole")
     assert storage.list("chk-") == ["chk-2/_metadata"]
+
+
+def test_a_driver_that_finds_a_disk_read_only_is_started_until_it_can_claim_the_job(tmp_path, board_of):
+    board = board_of(Fault("fail_write", "metadata_written", means="read_only", delay=2))
+    storage = FaultyStorage(str(tmp_path / "job"), board, "coordinator")
+    assert claimed(storage, 1).incarnation == 1
+    with pytest.raises(StorageError, match="cannot be written"):
+        storage.publish("chk-1/_metadata", b"whole")
+    assert claimed(storage, 1).incarnation == 4
+    assert storage.list("") == ["incarnation-4"]
 
 
 def test_a_limit_on_files_goes_with_its_context(tmp_path):
