@@ -11,6 +11,7 @@ An idempotent sink for results that many want to read and nobody wants twice. Th
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final
 
@@ -20,6 +21,19 @@ from engine.errors import UnrecoverableError
 from engine.functions import RuntimeContext
 
 LOCK_TIMEOUT_SECONDS: Final = 60.0
+_SECONDS_BETWEEN_TRIES: Final = 0.01
+_MENDS: Final = {
+    sqlite3.SQLITE_CANTOPEN: "give the path of a file in a folder that can be written",
+    sqlite3.SQLITE_READONLY: "give the path of a file that can be written",
+    sqlite3.SQLITE_NOTADB: "give the path of a database, or of no file yet",
+    sqlite3.SQLITE_BUSY: "end whoever holds it",
+}
+_PRIMARY_CODE: Final = 0xFF
+"""The bits of an error's code that say what it is, without the details."""
+
+
+class UnusableDatabase(OSError):
+    """The table cannot be kept in that file. The message is one line."""
 
 
 class UnwritableRow(UnrecoverableError, ValueError):
@@ -44,13 +58,17 @@ class SqliteUpsertFunction(UpsertSinkFunction):
         self._connection: sqlite3.Connection | None = None
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Connect, and make the table if it is not there."""
-        self._connection = sqlite3.connect(
-            self._path, timeout=LOCK_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
-        )
-        self._connection.execute("PRAGMA journal_mode = WAL")
-        self._connection.execute("PRAGMA synchronous = FULL")
-        self._connection.execute(self._create)
+        """Connect, and make the table if it is not there. Raises UnusableDatabase."""
+        try:
+            connection = self._connection = sqlite3.connect(
+                self._path, timeout=LOCK_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            _log_ahead(connection)
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute(self._create)
+        except sqlite3.Error as error:
+            mend = _MENDS.get(error.sqlite_errorcode & _PRIMARY_CODE)
+            raise UnusableDatabase(f"{self._path}: {error}{f': {mend}' if mend else ''}") from error
 
     def key_of(self, value: Any) -> Hashable:
         """The first columns. Raises UnwritableRow."""
@@ -107,6 +125,22 @@ class SqliteUpsertSink(Sink):
     def create_function(self) -> SqliteUpsertFunction:
         """A function for one subtask."""
         return SqliteUpsertFunction(self._path, self._table, self._columns, self._keys, self._buffered_keys)
+
+
+def _log_ahead(connection: sqlite3.Connection) -> None:
+    """Let who reads and who writes work side by side.
+
+    Of two that switch a new file to this at once, SQLite refuses one without any waiting.
+    """
+    deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
+                raise
+        time.sleep(_SECONDS_BETWEEN_TRIES)
 
 
 def _quoted(name: str) -> str:

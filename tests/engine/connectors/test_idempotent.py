@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from engine import SqliteUpsertSink, StreamExecutionEnvironment, UpsertSinkFunction
-from engine.connectors.sqlite import UnwritableRow
+from engine.connectors.sqlite import UnusableDatabase, UnwritableRow
 from engine.runtime.result import JobExecutionFailed
 
 
@@ -118,6 +120,40 @@ def test_table_has_the_last_row_of_each_key_after_a_crash_too(sink_job, tmp_path
     job.functions[0].finish()
     job.functions[0].close()
     assert table(path) == [("north", 1, 15), ("north", 2, 5), ("south", 1, 7)]
+
+
+def test_subtasks_that_open_a_new_file_at_once_wait_for_each_other(tmp_path):
+    def opened(path):
+        function = SqliteUpsertSink(path, "totals", ["key", "value"]).create_function()
+        together.wait()
+        function.open(None)
+        function.upsert({"a": ("a", 1)})
+        function.close()
+
+    together = threading.Barrier(4)
+    with ThreadPoolExecutor(4) as threads:
+        for number in range(50):
+            path = tmp_path / f"{number}.db"
+            list(threads.map(opened, [str(path)] * 4))
+            assert table(path) == [("a", 1)]
+
+
+def test_file_that_cannot_be_the_database_is_named_with_the_mend(tmp_path):
+    (tmp_path / "notes.txt").write_text("no database, but long enough to be taken for one" * 20)
+    for path, words in [
+        (
+            tmp_path / "nowhere" / "t.db",
+            "t.db: unable to open database file: give the path of a file in a folder",
+        ),
+        (
+            tmp_path / "notes.txt",
+            "notes.txt: file is not a database: give the path of a database, or of no file",
+        ),
+    ]:
+        function = SqliteUpsertSink(str(path), "totals", ["key", "value"]).create_function()
+        with pytest.raises(UnusableDatabase, match=words):
+            function.open(None)
+        function.close()
 
 
 def test_what_is_written_together_is_there_together(sink_job, tmp_path):
