@@ -63,7 +63,7 @@ class SqliteUpsertFunction(UpsertSinkFunction):
             connection = self._connection = sqlite3.connect(
                 self._path, timeout=LOCK_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
             )
-            _log_ahead(connection)
+            log_ahead(connection)
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute(self._create)
         except sqlite3.Error as error:
@@ -127,7 +127,7 @@ class SqliteUpsertSink(Sink):
         return SqliteUpsertFunction(self._path, self._table, self._columns, self._keys, self._buffered_keys)
 
 
-def _log_ahead(connection: sqlite3.Connection) -> None:
+def log_ahead(connection: sqlite3.Connection) -> None:
     """Let who reads and who writes work side by side.
 
     Of two that switch a new file to this at once, SQLite refuses one without any waiting.

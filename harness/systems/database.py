@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
+from engine.connectors.sqlite import log_ahead
 from harness.history import Row, as_tuple
 
 TRANSACTIONS: Final = "onceproof_transactions"
@@ -181,7 +182,7 @@ class Database:
 
     def _connected(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=_SECONDS_TO_WAIT, isolation_level=None)
-        connection.execute("PRAGMA journal_mode = WAL")
+        log_ahead(connection)
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute(_CREATE)
         return connection

@@ -8,6 +8,8 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -71,6 +73,20 @@ def test_what_is_aborted_is_gone_and_what_is_visible_stays(database):
     assert (database.visible(), database.prepared()) == ([FIRST], [])
     with pytest.raises(UnknownTransaction):
         database.commit(SECOND)
+
+
+def test_those_who_are_the_first_to_write_at_once_wait_for_each_other(tmp_path):
+    def prepared(name, database):
+        together.wait()
+        database.prepare(name, [("ant", 1)])
+
+    names = [transaction_name(subtask, 3, "2.1") for subtask in range(4)]
+    together = threading.Barrier(4)
+    with ThreadPoolExecutor(4) as threads:
+        for number in range(50):
+            database = Database(database_of(tmp_path / f"output-{number}"))
+            list(threads.map(prepared, names, [database] * 4))
+            assert database.prepared() == names
 
 
 def test_two_transactions_never_have_one_name(database):
