@@ -49,7 +49,9 @@ class BundlingOperator(FunctionOperator):
         """As every function operator; with a latency it wants to be called when that is over."""
         super().open(context)
         self._clock = context.clock
-        self._downstream = context.downstream
+        if self.uses_time:
+            assert context.downstream is not None
+            self._wake_at = context.downstream.wake_at
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         """What follows from the bundles that these records fill."""
@@ -64,7 +66,7 @@ class BundlingOperator(FunctionOperator):
         self._taken += len(records) - begin
         if self.uses_time and self._due_ms is None and self._bundle:
             self._due_ms = self._clock() + self._latency_ms
-            self._wake()
+            self._wake_at(self._due_ms)
         return results
 
     def process_time(self, now: int) -> list[Record]:
@@ -73,13 +75,8 @@ class BundlingOperator(FunctionOperator):
             return []
         if now >= self._due_ms:
             return self._end_bundle()
-        self._wake()
+        self._wake_at(self._due_ms)
         return []
-
-    def _wake(self) -> None:
-        assert self._downstream is not None
-        assert self._due_ms is not None
-        self._downstream.wake_at(self._due_ms)
 
     def process_watermark(self, timestamp: int) -> list[Record]:
         """What came ahead of a watermark goes on ahead of it."""

@@ -97,23 +97,24 @@ def measure(scenarios: int = SCENARIOS, rounds: int = ROUNDS, floor: Path = FLOO
             for seed, case in enumerate(cases):
                 judged.add(seed, lambda: _judge(family, case))  # noqa: B023
     best, usual = simulated.best(), simulated.usual()
-    steps = sum(history.statistics.steps for history in histories)
-    floor_steps = sum(_steps_of(run_floor, words[seed], seed) for seed in range(scenarios))
+    means = _means(histories)
+    steps = means["steps"]
+    floor_steps = sum(_steps_of(run_floor, words[seed], seed) for seed in range(scenarios)) / scenarios
     return Measurement(
         name="simulate",
         figures={
             "scenarios_per_second": round(scenarios / best, 1),
             "scenarios_per_second_median": round(scenarios / usual, 1),
             "judged_scenarios_per_second": round(scenarios / judged.best(), 1),
-            "steps_per_second": round(steps / best, 1),
+            "steps_per_second": round(scenarios * steps / best, 1),
             "microseconds_a_scenario": round(1e6 * best / scenarios, 1),
-            **{name: round(value, 2) for name, value in _means(histories).items()},
+            **{name: round(value, 2) for name, value in means.items()},
         },
         floors={
             "scenarios_per_second": round(scenarios / floored.best(), 1),
             "scenarios_per_second_median": round(scenarios / floored.usual(), 1),
-            "steps_per_second": round(floor_steps / floored.best(), 1),
-            "steps": round(floor_steps / scenarios, 2),
+            "steps_per_second": round(scenarios * floor_steps / floored.best(), 1),
+            "steps": round(floor_steps, 2),
         },
         ratios={
             "scenarios_per_second": round(floored.best() / best, 3),
