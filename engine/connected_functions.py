@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
-from engine.functions import Function, KeyedProcessFunction, ProcessFunction
+from onceproof.engine.functions import Function, KeyedProcessFunction, ProcessFunction
 
 
 class CoMapFunction(Function, ABC):

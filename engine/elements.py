@@ -11,8 +11,8 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from engine.configuration.alignment import ALIGNED, UNALIGNED, CheckpointOptions
-from engine.messages import CHECKPOINT, Kind
+from onceproof.engine.configuration.alignment import ALIGNED, UNALIGNED, CheckpointOptions
+from onceproof.engine.messages import CHECKPOINT, Kind
 
 Record: TypeAlias = tuple[Any, int | None]
 """A value and its event timestamp in milliseconds, or None where the source gave none."""

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from engine.state.raw import KeyedStateOutput, OperatorStateOutput
-from engine.timer_service import TimeDomain, TimerService
+from onceproof.engine.state.raw import KeyedStateOutput, OperatorStateOutput
+from onceproof.engine.timer_service import TimeDomain, TimerService
 
 if TYPE_CHECKING:
-    from engine.state.descriptors import (
+    from onceproof.engine.state.descriptors import (
         AggregatingStateDescriptor,
         ListStateDescriptor,
         MapStateDescriptor,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         StateDescriptor,
         ValueStateDescriptor,
     )
-    from engine.state.interfaces import (
+    from onceproof.engine.state.interfaces import (
         AggregatingState,
         BroadcastState,
         ListState,
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
         ReducingState,
         ValueState,
     )
-    from engine.state.keyed import KeyedStateBackend
-    from engine.state.operator import OperatorStateStore
-    from engine.state.raw import KeyGroupStatePartition, StatePartition
+    from onceproof.engine.state.keyed import KeyedStateBackend
+    from onceproof.engine.state.operator import OperatorStateStore
+    from onceproof.engine.state.raw import KeyGroupStatePartition, StatePartition
 
 
 class KeyedStateStore(Struct, eq=False, kw_only=True):

@@ -27,12 +27,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec import Struct
 
-from engine.key_groups import MAX_PARALLELISM_LIMIT, default_max_parallelism, operator_id
+from onceproof.engine.key_groups import MAX_PARALLELISM_LIMIT, default_max_parallelism, operator_id
 
 if TYPE_CHECKING:
-    from engine.configuration import CheckpointSettings
-    from engine.operators.base import Operator
-    from engine.types import TypeInformation
+    from onceproof.engine.configuration import CheckpointSettings
+    from onceproof.engine.operators.base import Operator
+    from onceproof.engine.types import TypeInformation
 
 
 AUTO_WATERMARK_INTERVAL_MS: Final = 200

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import mmh3
 
 if TYPE_CHECKING:
-    from engine.types import TypeInformation
+    from onceproof.engine.types import TypeInformation
 
 MAX_PARALLELISM_LIMIT = 32768
 DEFAULT_LOWER_BOUND = 128

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 if TYPE_CHECKING:
-    from engine.types import TypeInformation
+    from onceproof.engine.types import TypeInformation
 
 
 class OutputTag:

@@ -9,11 +9,11 @@ from xml.etree.ElementTree import Element
 
 from markupsafe import Markup
 
-from reports.layout import Space, TimeAxis
-from reports.svg import add, markup, picture
-from reports.text import shortened, visible, width
-from reports.trace import Attempt, Lane, Trace, all_steps, lane_indexes, lane_names
-from reports.wording import attempt_text, describe, kill_text, restored_text
+from onceproof.reports.labels import attempt_text, describe, kill_text, restored_text
+from onceproof.reports.layout import Space, TimeAxis
+from onceproof.reports.svg import add, markup, picture
+from onceproof.reports.text import shortened, visible, width
+from onceproof.reports.trace import Attempt, Lane, Trace, all_steps, lane_indexes, lane_names
 
 ATTEMPT_NAME_LINE = 17.0
 ATTEMPT_DETAIL_LINE = 32.0

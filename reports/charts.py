@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from reports.model import Distribution, Influence
-from reports.svg import add, markup, picture
-from reports.text import counted, number, shortened, visible, width
+from onceproof.reports.model import Distribution, Influence
+from onceproof.reports.svg import add, markup, picture
+from onceproof.reports.text import counted, number, shortened, visible, width
 
 WIDTH = 460.0
 LEFT, RIGHT = 8.0, 452.0

@@ -15,12 +15,12 @@ from xml.etree.ElementTree import Element
 
 from markupsafe import Markup
 
-from reports.canvas import Canvas, draw_attempts, draw_ground, draw_kills, draw_lane_names
-from reports.layout import FIT_WIDTH
-from reports.svg import add, markup
-from reports.text import shortened, visible
-from reports.trace import Arrow, Mark, Place, Trace
-from reports.wording import ARROWS, MARKS, arrow_text, mark_text
+from onceproof.reports.canvas import Canvas, draw_attempts, draw_ground, draw_kills, draw_lane_names
+from onceproof.reports.labels import ARROWS, MARKS, arrow_text, mark_text
+from onceproof.reports.layout import FIT_WIDTH
+from onceproof.reports.svg import add, markup
+from onceproof.reports.text import shortened, visible
+from onceproof.reports.trace import Arrow, Mark, Place, Trace
 
 LABELLED_MARKS: Final = ("complete", "trigger", "restored", "visible", "aborted", "checkpoint_aborted")
 # Which marks stand on their lane, should several happen there at once.

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeAlias
 
-from reports.model import Failure, KnownFailure, RealInput, Report
-from reports.text import counted, listing, words
+from onceproof.reports.model import Failure, KnownFailure, RealInput, Report
+from onceproof.reports.text import counted, listing, words
 
 Status: TypeAlias = Literal["passed", "failed", "known", "gaps", "interrupted", "empty"]
 

@@ -22,9 +22,9 @@ from typing import Final, Literal, TypeAlias
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from reports.headline import Status, conclude, never_fired, real_input_failed, real_input_text
-from reports.model import Failure, FamilyResult, Mutant, PropertyResult, RealInput, Report
-from reports.text import cell, counted, visible, words
+from onceproof.reports.headline import Status, conclude, never_fired, real_input_failed, real_input_text
+from onceproof.reports.model import Failure, FamilyResult, Mutant, PropertyResult, RealInput, Report
+from onceproof.reports.text import cell, counted, visible, words
 
 PACKAGE: Final = "onceproof"
 MOST_RECORDS: Final = 60

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from reports.diagram import Callout
-from reports.text import listing, visible
-from reports.trace import Arrow, Attempt, Mark, Place, Trace, lane_name
+from onceproof.reports.diagram import Callout
+from onceproof.reports.text import listing, visible
+from onceproof.reports.trace import Arrow, Attempt, Mark, Place, Trace, lane_name
 
 
 @dataclass(frozen=True)

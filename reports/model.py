@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import msgspec
 
-from reports.sections import (
+from onceproof.reports.sections import (
     Bin,
     Cell,
     Coverage,
@@ -34,8 +34,8 @@ from reports.sections import (
     Sizes,
     Value,
 )
-from reports.text import visible
-from reports.trace import Arrow, Attempt, Kill, Mark, Trace
+from onceproof.reports.text import visible
+from onceproof.reports.trace import Arrow, Attempt, Kill, Mark, Trace
 
 __all__ = [
     "Arrow",

@@ -11,10 +11,10 @@ from typing import Final
 
 from markupsafe import Markup
 
-from reports.charts import LEFT, RIGHT, WIDTH
-from reports.model import Night
-from reports.svg import add, markup, picture
-from reports.text import compact, counted, number
+from onceproof.reports.charts import LEFT, RIGHT, WIDTH
+from onceproof.reports.model import Night
+from onceproof.reports.svg import add, markup, picture
+from onceproof.reports.text import compact, counted, number
 
 NARROWEST, WIDEST = 34.0, 90.0
 BASE, HIGHEST = 112.0, 80.0

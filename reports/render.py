@@ -16,10 +16,11 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from reports import headline, nights, text, wording
-from reports.model import Report, decode, encode
-from reports.sections import LEAST_Q2
-from reports.views import arrange
+from onceproof.reports import headline, nights, text
+from onceproof.reports import labels as wording
+from onceproof.reports.model import Report, decode, encode
+from onceproof.reports.sections import LEAST_Q2
+from onceproof.reports.views import arrange
 
 TEMPLATES = Path(__file__).parent / "templates"
 PAGE_NAME = "index.html"

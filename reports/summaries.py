@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from reports.model import Bin, Cell, Distribution, Row, RowDifference
+from onceproof.reports.model import Bin, Cell, Distribution, Row, RowDifference
 
 MOST_BINS = 28
 

@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element
 
 from markupsafe import Markup
 
-from reports.text import visible
+from onceproof.reports.text import visible
 
 Attribute = str | int | float | None
 

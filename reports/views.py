@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from reports.charts import distribution_chart, distribution_text, influence_chart
-from reports.diagram import Diagram, draw
-from reports.headline import (
+from onceproof.reports.charts import distribution_chart, distribution_text, influence_chart
+from onceproof.reports.diagram import Diagram, draw
+from onceproof.reports.headline import (
     Headline,
     conclude,
     failed_scenarios,
@@ -24,8 +24,8 @@ from reports.headline import (
     survivors,
     total_scenarios,
 )
-from reports.lesson import Lesson, lessons
-from reports.model import (
+from onceproof.reports.lesson import Lesson, lessons
+from onceproof.reports.model import (
     Coverage,
     CoverageCell,
     Distribution,
@@ -39,8 +39,8 @@ from reports.model import (
     RowDifference,
     Sensitivity,
 )
-from reports.nights import Line, lines_of, trend_chart
-from reports.text import counted, duration, number
+from onceproof.reports.nights import Line, lines_of, trend_chart
+from onceproof.reports.text import counted, duration, number
 
 MOST_FAILURES = 25
 MOST_OPEN = 3

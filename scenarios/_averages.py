@@ -9,14 +9,14 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from engine.types import Types
-from harness.chance import Chance
-from harness.family import Declared, JobIO, Records, Role, Rows, Workload
-from scenarios._keyed_job import draw_keyed, into_table, keyed_records, named
+from onceproof.engine.types import Types
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.scenarios._keyed_job import draw_keyed, into_table, keyed_records, named
 
 if TYPE_CHECKING:
-    from engine.environment import StreamExecutionEnvironment
-    from engine.functions import KeyedProcessFunction
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.functions import KeyedProcessFunction
 
 tasks: dict[str, Role] = {"values": "source", "averages": "keyed", "table": "sink"}
 record_schema = "key STRING, number BIGINT"

@@ -10,20 +10,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from engine.functions import (
+from onceproof.engine.functions import (
     CommittingFunction,
     FunctionInitializationContext,
     FunctionSnapshotContext,
     RuntimeContext,
     SinkFunction,
 )
-from engine.state.descriptors import ListStateDescriptor
-from engine.types import Types
+from onceproof.engine.state.descriptors import ListStateDescriptor
+from onceproof.engine.types import Types
 
 if TYPE_CHECKING:
-    from engine.environment import StreamExecutionEnvironment
-    from engine.state.operator import OperatorListState
-    from harness.family import JobIO
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.state.operator import OperatorListState
+    from onceproof.harness.model.family import JobIO
 
 MOST_SUBTASKS = 4
 """Of a sink, in any scenario: each may hold back what does not fill a buffer."""

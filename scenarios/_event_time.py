@@ -10,17 +10,17 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from engine.elements import Watermark
-from engine.watermarks.generators import WatermarkGenerator
-from engine.watermarks.strategy import WatermarkStrategy
+from onceproof.engine.elements import Watermark
+from onceproof.engine.watermarks.generators import WatermarkGenerator
+from onceproof.engine.watermarks.strategy import WatermarkStrategy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.watermarks.generators import WatermarkOutput
-    from engine.watermarks.strategy import WatermarkGeneratorContext
-    from harness.family import Records
-    from harness.scenario import RecordValue
+    from onceproof.engine.watermarks.generators import WatermarkOutput
+    from onceproof.engine.watermarks.strategy import WatermarkGeneratorContext
+    from onceproof.harness.model.family import Records
+    from onceproof.harness.model.scenario import RecordValue
 
 
 class EachRecordWatermarks(WatermarkGenerator):

@@ -12,10 +12,10 @@ from collections import Counter, defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.family import Declared, Records, Rows
-from scenarios import _lateness as lateness
-from scenarios._streams import part_of
-from scenarios.flights import MINUTE_MS
+from onceproof.harness.model.family import Declared, Records, Rows
+from onceproof.scenarios import _lateness as lateness
+from onceproof.scenarios._streams import part_of
+from onceproof.scenarios.flights import MINUTE_MS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

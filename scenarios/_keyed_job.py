@@ -11,15 +11,15 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from engine.types import Types
-from harness.chance import Chance
-from harness.family import JobIO, Workload
-from scenarios._labelled import LabelledSource
+from onceproof.engine.types import Types
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.family import JobIO, Workload
+from onceproof.scenarios._labelled import LabelledSource
 
 if TYPE_CHECKING:
-    from engine.datastream import DataStream, KeyedStream
-    from engine.environment import StreamExecutionEnvironment
-    from harness.scenario import RecordValue
+    from onceproof.engine.api.datastream import DataStream, KeyedStream
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.harness.model.scenario import RecordValue
 
 LABELLED_KEY: Final = Types.TUPLE([Types.STRING(), Types.STRING()])
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from engine.connectors.source import Source, SplitReader
+from onceproof.engine.connectors.source import Source, SplitReader
 
 if TYPE_CHECKING:
-    from engine.elements import Record
+    from onceproof.engine.elements import Record
 
 Placing: TypeAlias = Callable[[str, Any], tuple[Any, ...]]
 """Gives the value with its label in its place."""

@@ -18,16 +18,16 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from engine.durations import Duration
-from engine.functions import ProcessFunction
-from engine.watermarks.strategy import WatermarkStrategy
-from harness.chance import Chance
-from harness.family import Declared, JobIO, Records, Rows
-from harness.history import Row
-from scenarios._event_time import with_progress
+from onceproof.engine.durations import Duration
+from onceproof.engine.functions import ProcessFunction
+from onceproof.engine.watermarks.strategy import WatermarkStrategy
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.family import Declared, JobIO, Records, Rows
+from onceproof.harness.model.history import Row
+from onceproof.scenarios._event_time import with_progress
 
 if TYPE_CHECKING:
-    from engine.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
 
 SECOND_MS = 1000
 BOUND_MS = 2 * SECOND_MS

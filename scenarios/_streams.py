@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from engine.connectors.source import Source, SplitReader
+from onceproof.engine.connectors.source import Source, SplitReader
 
 if TYPE_CHECKING:
-    from harness.family import Records
-    from harness.scenario import InputRecord
+    from onceproof.harness.model.family import Records
+    from onceproof.harness.model.scenario import InputRecord
 
 
 class StreamSource(Source):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.functions import KeyedProcessFunction, RuntimeContext
-from engine.state.descriptors import MapStateDescriptor, ValueStateDescriptor
-from engine.types import Types
-from scenarios._averages import (
+from onceproof.engine.functions import KeyedProcessFunction, RuntimeContext
+from onceproof.engine.state.descriptors import MapStateDescriptor, ValueStateDescriptor
+from onceproof.engine.types import Types
+from onceproof.scenarios._averages import (
     THREE,
     build,
     expected,
@@ -25,8 +25,8 @@ from scenarios._averages import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.environment import StreamExecutionEnvironment
-    from harness.family import JobIO
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.harness.model.family import JobIO
 
 __all__ = ["expected", "generate", "job", "oracle_sql", "record_schema", "row_schema", "tasks"]
 

@@ -16,21 +16,21 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from engine.broadcast_functions import KeyedBroadcastProcessFunction
-from engine.functions import RuntimeContext
-from engine.state.descriptors import MapStateDescriptor, ValueStateDescriptor
-from engine.types import Types
-from harness.chance import Chance
-from harness.family import Declared, JobIO, Records, Role, Rows, Workload
-from scenarios._keyed_job import LABELLED_KEY, into_table, label_and_key, named
-from scenarios._labelled import LabelledSource
-from scenarios._streams import StreamSource, part_of
+from onceproof.engine.broadcast_functions import KeyedBroadcastProcessFunction
+from onceproof.engine.functions import RuntimeContext
+from onceproof.engine.state.descriptors import MapStateDescriptor, ValueStateDescriptor
+from onceproof.engine.types import Types
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.scenarios._keyed_job import LABELLED_KEY, into_table, label_and_key, named
+from onceproof.scenarios._labelled import LabelledSource
+from onceproof.scenarios._streams import StreamSource, part_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.environment import StreamExecutionEnvironment
-    from harness.scenario import InputRecord
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.harness.model.scenario import InputRecord
 
 name = "behaviour_patterns"
 generator_version = 1

@@ -10,14 +10,14 @@ from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING
 
-from harness.chance import Chance
-from harness.family import Declared, JobIO, Records, Role, Rows, Workload
-from scenarios._buffering import MOST_SUBTASKS, BufferingSink, build
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.scenarios._buffering import MOST_SUBTASKS, BufferingSink, build
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
 
 name = "buffered_sink"
 generator_version = 1

@@ -13,19 +13,19 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from engine.durations import Time
-from engine.functions import KeyedProcessFunction, RuntimeContext
-from engine.state.descriptors import ValueStateDescriptor
-from engine.state.ttl import StateTtlConfig
-from engine.types import Types
-from harness.chance import Chance
-from harness.family import Declared, JobIO, Records, Role, Rows, Workload
-from scenarios._keyed_job import draw_keyed, into_table, keyed_records, named
+from onceproof.engine.durations import Time
+from onceproof.engine.functions import KeyedProcessFunction, RuntimeContext
+from onceproof.engine.state.descriptors import ValueStateDescriptor
+from onceproof.engine.state.ttl import StateTtlConfig
+from onceproof.engine.types import Types
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.scenarios._keyed_job import draw_keyed, into_table, keyed_records, named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
 
 name = "deduplication"
 generator_version = 1

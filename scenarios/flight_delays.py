@@ -14,30 +14,30 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from engine.broadcast_functions import KeyedBroadcastProcessFunction
-from engine.durations import Duration, Time
-from engine.functions import AggregateFunction, ProcessFunction, RuntimeContext
-from engine.output_tag import OutputTag
-from engine.state.descriptors import ListStateDescriptor, MapStateDescriptor
-from engine.types import Types
-from engine.watermarks.strategy import WatermarkStrategy
-from engine.windows.assigners import TumblingEventTimeWindows
-from engine.windows.functions import ProcessWindowFunction, WindowContext
-from harness.chance import Chance
-from harness.family import JobIO, Role, Workload
-from scenarios import _flight_days
-from scenarios import _lateness as lateness
-from scenarios._flight_days import AIRLINES, BOUND_MS, DAY, DAY_MS, FLIGHTS, late_row
-from scenarios._labelled import LabelledSource
-from scenarios._streams import StreamSource
-from scenarios.flights import AIRPORTS, FIRST_DEPARTURE_MS, MINUTE_MS
+from onceproof.engine.broadcast_functions import KeyedBroadcastProcessFunction
+from onceproof.engine.durations import Duration, Time
+from onceproof.engine.functions import AggregateFunction, ProcessFunction, RuntimeContext
+from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.state.descriptors import ListStateDescriptor, MapStateDescriptor
+from onceproof.engine.types import Types
+from onceproof.engine.watermarks.strategy import WatermarkStrategy
+from onceproof.engine.windows.assigners import TumblingEventTimeWindows
+from onceproof.engine.windows.functions import ProcessWindowFunction, WindowContext
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.family import JobIO, Role, Workload
+from onceproof.scenarios import _flight_days
+from onceproof.scenarios import _lateness as lateness
+from onceproof.scenarios._flight_days import AIRLINES, BOUND_MS, DAY, DAY_MS, FLIGHTS, late_row
+from onceproof.scenarios._labelled import LabelledSource
+from onceproof.scenarios._streams import StreamSource
+from onceproof.scenarios.flights import AIRPORTS, FIRST_DEPARTURE_MS, MINUTE_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from engine.datastream import DataStream
-    from engine.environment import StreamExecutionEnvironment
-    from harness.scenario import InputRecord
+    from onceproof.engine.api.datastream import DataStream
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.harness.model.scenario import InputRecord
 
 name = "flight_delays"
 generator_version = 1

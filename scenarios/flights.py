@@ -18,18 +18,18 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
-from engine.connectors.source import Source
-from engine.functions import KeyedProcessFunction, RuntimeContext
-from engine.state.descriptors import ValueStateDescriptor
-from engine.types import Types
-from harness.chance import Chance
-from harness.family import Declared, JobIO, Records, Role, Rows, Workload
-from scenarios._labelled import LabelledSource, label_of
+from onceproof.engine.connectors.source import Source
+from onceproof.engine.functions import KeyedProcessFunction, RuntimeContext
+from onceproof.engine.state.descriptors import ValueStateDescriptor
+from onceproof.engine.types import Types
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.scenarios._labelled import LabelledSource, label_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
 
 name = "flights"
 generator_version = 1

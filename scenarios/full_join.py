@@ -14,20 +14,20 @@ from collections import defaultdict
 from random import Random
 from typing import TYPE_CHECKING
 
-from engine.connected_functions import KeyedCoProcessFunction
-from engine.functions import RuntimeContext
-from engine.state.descriptors import ListStateDescriptor
-from engine.types import Types
-from harness.chance import Chance
-from harness.family import Declared, JobIO, Records, Role, Rows, Workload
-from scenarios._streams import StreamSource, part_of
+from onceproof.engine.connected_functions import KeyedCoProcessFunction
+from onceproof.engine.functions import RuntimeContext
+from onceproof.engine.state.descriptors import ListStateDescriptor
+from onceproof.engine.types import Types
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.scenarios._streams import StreamSource, part_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.datastream import KeyedStream
-    from engine.environment import StreamExecutionEnvironment
-    from harness.scenario import InputRecord
+    from onceproof.engine.api.datastream import KeyedStream
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.harness.model.scenario import InputRecord
 
 name = "full_join"
 generator_version = 1

@@ -16,22 +16,22 @@ from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from engine.connected_functions import ProcessJoinFunction
-from engine.durations import Time
-from engine.functions import ProcessFunction
-from engine.output_tag import OutputTag
-from engine.types import Types
-from harness.chance import Chance
-from harness.family import Declared, JobIO, Records, Role, Rows, Workload
-from scenarios import _lateness as lateness
-from scenarios._streams import StreamSource, part_of
+from onceproof.engine.connected_functions import ProcessJoinFunction
+from onceproof.engine.durations import Time
+from onceproof.engine.functions import ProcessFunction
+from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.types import Types
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.scenarios import _lateness as lateness
+from onceproof.scenarios._streams import StreamSource, part_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from engine.datastream import DataStream, KeyedStream
-    from engine.environment import StreamExecutionEnvironment
-    from harness.scenario import InputRecord, Parameter
+    from onceproof.engine.api.datastream import DataStream, KeyedStream
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.harness.model.scenario import InputRecord, Parameter
 
 name = "interval_join"
 generator_version = 1

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.types import Types
-from engine.windows.functions import ProcessWindowFunction, WindowContext
-from harness.family import Declared, JobIO, Records, Rows
-from scenarios import _averages
-from scenarios._averages import THREE, generate, record_schema, tasks
-from scenarios._keyed_job import into_table, keyed_records, named
+from onceproof.engine.types import Types
+from onceproof.engine.windows.functions import ProcessWindowFunction, WindowContext
+from onceproof.harness.model.family import Declared, JobIO, Records, Rows
+from onceproof.scenarios import _averages
+from onceproof.scenarios._averages import THREE, generate, record_schema, tasks
+from onceproof.scenarios._keyed_job import into_table, keyed_records, named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from engine.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
 
 __all__ = ["expected", "generate", "job", "record_schema", "tasks"]
 

@@ -17,17 +17,17 @@ from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from engine.functions import KeyedProcessFunction, RuntimeContext
-from engine.state.descriptors import MapStateDescriptor
-from engine.types import Types
-from harness.chance import Chance
-from harness.family import Declared, JobIO, Records, Role, Rows, Workload
-from scenarios._event_time import watermarks, with_progress
+from onceproof.engine.functions import KeyedProcessFunction, RuntimeContext
+from onceproof.engine.state.descriptors import MapStateDescriptor
+from onceproof.engine.types import Types
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.scenarios._event_time import watermarks, with_progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
 
 name = "page_windows"
 generator_version = 1

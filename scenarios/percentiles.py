@@ -10,18 +10,18 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from engine.durations import Time
-from engine.types import Types
-from engine.windows.assigners import TumblingEventTimeWindows
-from engine.windows.functions import ProcessWindowFunction, WindowContext
-from harness.chance import Chance
-from harness.family import Declared, JobIO, Records, Role, Rows, Workload
-from scenarios._event_time import watermarks
+from onceproof.engine.durations import Time
+from onceproof.engine.types import Types
+from onceproof.engine.windows.assigners import TumblingEventTimeWindows
+from onceproof.engine.windows.functions import ProcessWindowFunction, WindowContext
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.scenarios._event_time import watermarks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from engine.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
 
 name = "percentiles"
 generator_version = 1

@@ -16,20 +16,20 @@ from collections import defaultdict
 from random import Random
 from typing import TYPE_CHECKING, cast
 
-from engine.functions import KeyedProcessFunction, RuntimeContext
-from engine.state.descriptors import ValueStateDescriptor
-from engine.types import Types
-from harness.chance import Chance
-from harness.family import Declared, JobIO, Records, Role, Rows, Workload
-from scenarios import _lateness as lateness
-from scenarios._keyed_job import LABELLED_KEY, into_table, label_and_key, named
-from scenarios._labelled import LabelledSource
+from onceproof.engine.functions import KeyedProcessFunction, RuntimeContext
+from onceproof.engine.state.descriptors import ValueStateDescriptor
+from onceproof.engine.types import Types
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.scenarios import _lateness as lateness
+from onceproof.scenarios._keyed_job import LABELLED_KEY, into_table, label_and_key, named
+from onceproof.scenarios._labelled import LabelledSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from engine.environment import StreamExecutionEnvironment
-    from harness.scenario import InputRecord
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.harness.model.scenario import InputRecord
 
 name = "periodic_page_views"
 generator_version = 1

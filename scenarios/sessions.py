@@ -16,21 +16,21 @@ import itertools
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from engine.durations import Time
-from engine.functions import ProcessFunction
-from engine.output_tag import OutputTag
-from engine.types import Types
-from engine.windows.assigners import EventTimeSessionWindows
-from engine.windows.functions import ProcessWindowFunction, WindowContext
-from harness.chance import Chance
-from harness.family import Declared, JobIO, Records, Role, Rows, Workload
-from scenarios import _lateness as lateness
+from onceproof.engine.durations import Time
+from onceproof.engine.functions import ProcessFunction
+from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.types import Types
+from onceproof.engine.windows.assigners import EventTimeSessionWindows
+from onceproof.engine.windows.functions import ProcessWindowFunction, WindowContext
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.scenarios import _lateness as lateness
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from engine.environment import StreamExecutionEnvironment
-    from scenarios._lateness import Arrival
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.scenarios._lateness import Arrival
 
 name = "sessions"
 generator_version = 1

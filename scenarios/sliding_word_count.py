@@ -13,20 +13,20 @@ from collections import defaultdict
 from random import Random
 from typing import TYPE_CHECKING, cast
 
-from engine.durations import Time
-from engine.functions import AggregateFunction
-from engine.output_tag import OutputTag
-from engine.types import Types
-from engine.windows.assigners import SlidingEventTimeWindows
-from engine.windows.functions import ProcessWindowFunction, WindowContext
-from harness.chance import Chance
-from harness.family import Declared, JobIO, Records, Role, Rows, Workload
-from scenarios import _lateness as lateness
+from onceproof.engine.durations import Time
+from onceproof.engine.functions import AggregateFunction
+from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.types import Types
+from onceproof.engine.windows.assigners import SlidingEventTimeWindows
+from onceproof.engine.windows.functions import ProcessWindowFunction, WindowContext
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.scenarios import _lateness as lateness
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from engine.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
 
 name = "sliding_word_count"
 generator_version = 1

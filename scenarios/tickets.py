@@ -18,8 +18,8 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from engine.elements import Record
-from engine.functions import (
+from onceproof.engine.elements import Record
+from onceproof.engine.functions import (
     CheckpointedFunction,
     FunctionInitializationContext,
     FunctionSnapshotContext,
@@ -27,16 +27,16 @@ from engine.functions import (
     MapFunction,
     RuntimeContext,
 )
-from engine.operators.base import Operator
-from engine.state.descriptors import ListStateDescriptor, ValueStateDescriptor
-from engine.types import Types
-from harness.chance import Chance
-from harness.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.engine.operators.base import Operator
+from onceproof.engine.state.descriptors import ListStateDescriptor, ValueStateDescriptor
+from onceproof.engine.types import Types
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
 
 name = "tickets"
 generator_version = 1

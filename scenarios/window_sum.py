@@ -12,21 +12,21 @@ from collections import defaultdict
 from random import Random
 from typing import TYPE_CHECKING, cast
 
-from engine.durations import Time
-from engine.functions import ReduceFunction
-from engine.output_tag import OutputTag
-from engine.types import Types
-from engine.windows.assigners import TumblingEventTimeWindows
-from engine.windows.functions import AllWindowFunction
-from harness.chance import Chance
-from harness.family import Declared, JobIO, Records, Role, Rows, Workload
-from scenarios import _lateness as lateness
+from onceproof.engine.durations import Time
+from onceproof.engine.functions import ReduceFunction
+from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.types import Types
+from onceproof.engine.windows.assigners import TumblingEventTimeWindows
+from onceproof.engine.windows.functions import AllWindowFunction
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.scenarios import _lateness as lateness
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from engine.environment import StreamExecutionEnvironment
-    from engine.windows.windows import TimeWindow
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.windows.windows import TimeWindow
 
 name = "window_sum"
 generator_version = 1

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scenarios import word_count
+from onceproof.scenarios import word_count
 
 if TYPE_CHECKING:
-    from engine.environment import StreamExecutionEnvironment
-    from harness.family import JobIO
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.harness.model.family import JobIO
 
 name = "word_batches"
 generator_version = 1

@@ -16,15 +16,15 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from engine.durations import Duration
-from engine.functions import AggregateFunction
-from engine.types import Types
-from harness.chance import Chance
-from harness.family import Declared, JobIO, Records, Role, Rows, Workload
-from scenarios import word_count
+from onceproof.engine.durations import Duration
+from onceproof.engine.functions import AggregateFunction
+from onceproof.engine.types import Types
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.scenarios import word_count
 
 if TYPE_CHECKING:
-    from engine.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
 
 name = "word_bundles"
 generator_version = 2

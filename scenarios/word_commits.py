@@ -10,13 +10,13 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from harness.chance import Chance
-from harness.family import Workload
-from scenarios import word_count
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.family import Workload
+from onceproof.scenarios import word_count
 
 if TYPE_CHECKING:
-    from engine.environment import StreamExecutionEnvironment
-    from harness.family import JobIO
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.harness.model.family import JobIO
 
 name = "word_commits"
 generator_version = 1

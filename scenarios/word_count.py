@@ -10,18 +10,18 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from engine.functions import KeyedProcessFunction, RuntimeContext
-from engine.state.descriptors import ValueStateDescriptor
-from engine.types import Types
-from harness.chance import Chance
-from harness.family import Declared, JobIO, Records, Role, Rows, Workload
-from harness.scenario import RecordValue
+from onceproof.engine.functions import KeyedProcessFunction, RuntimeContext
+from onceproof.engine.state.descriptors import ValueStateDescriptor
+from onceproof.engine.types import Types
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.harness.model.scenario import RecordValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.datastream import KeyedStream
-    from engine.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import KeyedStream
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
 
 name = "word_count"
 generator_version = 1

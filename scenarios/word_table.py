@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from harness.family import NOTHING_DECLARED
-from scenarios import word_count
+from onceproof.harness.model.family import NOTHING_DECLARED
+from onceproof.scenarios import word_count
 
 if TYPE_CHECKING:
-    from engine.environment import StreamExecutionEnvironment
-    from harness.family import Declared, JobIO, Records, Rows
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.harness.model.family import Declared, JobIO, Records, Rows
 
 name = "word_table"
 generator_version = 1

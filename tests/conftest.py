@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.strategies import register_profiles
+from onceproof.harness.generation.strategies import register_profiles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,7 +87,7 @@ def imports_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """Start Spark at the first test that asks for it; the marker `spark` goes with this fixture."""
-    from engine.runtime.spark_session import spark_session
+    from onceproof.engine.runtime.spark_session import spark_session
 
     with spark_session(name="onceproof tests") as session:
         yield session

@@ -11,14 +11,24 @@ import ast
 import re
 import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import TypeAlias
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.rooms import (
+    PRODUCT,
+    ROOT,
+    Module,
+    circles,
+    goes_down,
+    imports,
+    module_graph,
+    modules,
+    room_of,
+    within,
+)
+from tests.rooms import row_of as harness_row_of
+
 PACKAGES = ("engine", "harness", "scenarios", "reports", "tests")
 
 LONGEST_MODULE = 500
@@ -41,21 +51,7 @@ ROOMS = (
     ("state",),
     ("functions", "broadcast_functions", "connected_functions", "timer_service", "watermarks"),
     ("operators", "windows", "connectors"),
-    (
-        "graph",
-        "datastream",
-        "environment",
-        "adapters",
-        "aggregations",
-        "windowed_stream",
-        "bundled_stream",
-        "connected_streams",
-        "interval_join",
-        "joined_streams",
-        "checkpoint_config",
-        "execution_config",
-        "job_client",
-    ),
+    ("graph", "api"),
     ("task", "checkpoint"),
     ("job",),
     ("runtime",),
@@ -63,22 +59,22 @@ ROOMS = (
 # They share a row and still never import each other: they speak in events and effects.
 STRANGERS = ("task", "checkpoint")
 # Where `execute()` lives: the only functions that may import upward, to pick a runtime.
-PICKS_A_RUNTIME = ("engine.datastream", "engine.environment")
+PICKS_A_RUNTIME = ("engine.api.datastream", "engine.api.environment")
 
 # The judge does not know the accused, but for the one place that starts Spark.
-JUDGES = re.compile(r"harness\.(checkers|history|oracle\w*|flights\.oracle)(\.|$)")
+JUDGES = re.compile(r"harness\.(checkers|model\.history|flights\.oracle)(\.|$)")
 JUDGES_MAY_IMPORT = ("engine.runtime.spark_session",)
 
 # Heavy dependencies, each with its homes; tests are at home everywhere.
 HOMES = {
     "pyspark": re.compile(
-        r"engine\.runtime\.spark|harness\.(systems|oracle|flights|campaign|benchmarks\.spark)"
+        r"engine\.runtime\.spark|harness\.(systems|checkers\.oracle|flights|campaign|benchmarks\.spark)"
     ),
     "py4j": re.compile(r"engine\.runtime\.spark"),
     "rocksdict": re.compile(r"engine\.state\.rocksdb"),
-    "chaospy": re.compile(r"harness\.sampling"),
-    "numpoly": re.compile(r"harness\.sampling"),
-    "hypothesis": re.compile(r"harness\.(strategies|plugin)"),
+    "chaospy": re.compile(r"harness\.sensitivity\.sampling"),
+    "numpoly": re.compile(r"harness\.sensitivity\.sampling"),
+    "hypothesis": re.compile(r"harness\.(generation\.strategies|testing\.plugin)"),
 }
 
 # Where a machine lives: time is an argument there, chance an object, and the world stays outside.
@@ -96,82 +92,7 @@ REGISTRY = re.compile(
 )
 
 Problems: TypeAlias = Iterator[tuple[int, str]]
-Rule: TypeAlias = Callable[["Module"], Problems]
-
-
-@dataclass(frozen=True)
-class Module:
-    """A module with its full name, as in `engine.task.task`, its text and its syntax tree."""
-
-    name: str
-    text: str
-    tree: ast.Module
-    is_package: bool = False
-
-    @classmethod
-    def of(cls, name: str, text: str, is_package: bool = False) -> Module:
-        return cls(name, text, ast.parse(text), is_package)
-
-
-@dataclass(frozen=True)
-class Import:
-    """One name that a module imports, made absolute, with the function it happens in, if any."""
-
-    target: str
-    line: int
-    function: str | None
-
-
-@cache
-def modules(package: str) -> tuple[Module, ...]:
-    found = []
-    for path in sorted((ROOT / package).rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        if parts[:2] == ("reports", "out"):
-            continue
-        is_package = parts[-1] == "__init__"
-        name = ".".join(parts[:-1] if is_package else parts)
-        found.append(Module.of(name, path.read_text(encoding="utf-8"), is_package))
-    return tuple(found)
-
-
-@cache
-def imports(module: Module) -> tuple[Import, ...]:
-    found: list[Import] = []
-
-    def visit(node: ast.AST, function: str | None) -> None:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            function = node.name
-        for target in imported_names(module, node):
-            found.append(Import(target, getattr(node, "lineno", 1), function))
-        for child in ast.iter_child_nodes(node):
-            visit(child, function)
-
-    visit(module.tree, None)
-    return tuple(found)
-
-
-def imported_names(module: Module, node: ast.AST) -> list[str]:
-    match node:
-        case ast.Import(names=names):
-            return [alias.name for alias in names]
-        case ast.ImportFrom(module=source, names=names, level=level):
-            base = module.name.split(".")
-            if level:
-                base = base[: len(base) - level + (1 if module.is_package else 0)]
-            prefix = ".".join([*(base if level else []), *([source] if source else [])])
-            return [f"{prefix}.{alias.name}" for alias in names]
-        case ast.Call(
-            func=ast.Name(id="__import__" | "import_module"), args=[ast.Constant(value=str(name)), *_]
-        ):
-            return [name]
-        case ast.Call(func=ast.Attribute(attr="import_module"), args=[ast.Constant(value=str(name)), *_]):
-            return [name]
-    return []
-
-
-def within(name: str, package: str) -> bool:
-    return name == package or name.startswith(package + ".")
+Rule: TypeAlias = Callable[[Module], Problems]
 
 
 def row_of(name: str) -> tuple[str, int | None]:
@@ -229,6 +150,33 @@ def engine_imports_one_way(module: Module) -> Problems:
             yield item.line, f"imports {item.target}: {room} and {other} speak in events and effects only"
 
 
+def harness_imports_one_way(module: Module) -> Problems:
+    if not within(module.name, "harness") or module.name == "harness":
+        return
+    room = room_of(module.name)
+    if harness_row_of(room) is None:
+        yield 1, f"{room} is in none of the harness's rooms; give it a row in HARNESS_ROOMS"
+        return
+    for item in imports(module):
+        if not within(item.target, "harness"):
+            continue
+        other = room_of(item.target)
+        if room != other and not goes_down(room, other):
+            yield item.line, f"imports {item.target}, but {room} does not stand above {other}"
+
+
+def uses_the_namespace(module: Module) -> Problems:
+    for node in ast.walk(module.tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [node.module]
+        for name in names:
+            if name.split(".")[0] in PRODUCT:
+                yield node.lineno, f"imports {name}; it is onceproof.{name}"
+
+
 def engine_knows_no_one(module: Module) -> Problems:
     if within(module.name, "engine"):
         for item in imports(module):
@@ -257,7 +205,7 @@ def heavy_dependencies_stay_at_home(module: Module) -> Problems:
 def product_does_not_import_tests(module: Module) -> Problems:
     if not within(module.name, "tests"):
         for item in imports(module):
-            if item.target.split(".")[0] in ("tests", "pytest") and module.name != "harness.plugin":
+            if item.target.split(".")[0] in ("tests", "pytest") and module.name != "harness.testing.plugin":
                 yield item.line, f"imports {item.target}; only tests and the pytest plugin do"
 
 
@@ -323,6 +271,32 @@ def test_modules_and_functions_are_short(package: str) -> None:
     check(sizes, package)
 
 
+@pytest.mark.parametrize("package", PACKAGES)
+def test_imports_go_through_the_namespace(package: str) -> None:
+    check(uses_the_namespace, package)
+
+
+def test_harness_imports_run_one_way() -> None:
+    check(harness_imports_one_way, "harness")
+
+
+def test_product_has_no_import_circles() -> None:
+    found = [module for package in PRODUCT for module in modules(package)]
+    assert not circles(module_graph(found))
+
+
+def test_import_circles_are_seen() -> None:
+    ring = {
+        "harness.a": "from onceproof.harness.b import x",
+        "harness.b": "if TYPE_CHECKING:\n    from onceproof.harness.c.d import y",
+        "harness.c": "",
+        "harness.c.d": "def f():\n    from onceproof.harness import a",
+        "harness.e": "import onceproof.harness.a",
+    }
+    graph = module_graph(Module.of(name, text, is_package=name == "harness.c") for name, text in ring.items())
+    assert circles(graph) == [["harness.a", "harness.b", "harness.c.d"]]
+
+
 @pytest.mark.parametrize("rule", [stands_in_a_room, engine_imports_one_way, engine_knows_no_one])
 def test_engine_imports_run_one_way(rule: Rule) -> None:
     check(rule, "engine")
@@ -378,8 +352,8 @@ def test_no_file_names_a_registry() -> None:
         (opens_with_a_docstring, "engine.graph", "import sys\n"),
         (opens_with_a_docstring, "tests.test_empty", ""),
         (sizes, "engine.graph", "x = 1\n" * 501),
-        (sizes, "harness.cli", "def long():\n" + "    x = 1\n" * 70),
-        (sizes, "harness.cli", "class A:\n    async def long(self):\n" + "        x = 1\n" * 70),
+        (sizes, "harness.commands.cli", "def long():\n" + "    x = 1\n" * 70),
+        (sizes, "harness.commands.cli", "class A:\n    async def long(self):\n" + "        x = 1\n" * 70),
         (stands_in_a_room, "engine.attic", ""),
         (stands_in_a_room, "engine.attic.box", ""),
         (engine_imports_one_way, "engine.state.keyed", "from engine.functions import MapFunction"),
@@ -391,32 +365,46 @@ def test_no_file_names_a_registry() -> None:
         (engine_imports_one_way, "engine.checkpoint.store", "from engine.task import events"),
         (engine_imports_one_way, "engine.checkpoint.store", "import engine.job"),
         (engine_imports_one_way, "engine.job.master", "from engine.runtime.local import run"),
-        (engine_imports_one_way, "engine.datastream", "from engine.runtime.local import run"),
+        (engine_imports_one_way, "engine.api.datastream", "from engine.runtime.local import run"),
         (engine_imports_one_way, "engine.graph", "def f():\n    from engine.runtime import local"),
-        (engine_imports_one_way, "engine.environment", "def execute():\n    import engine.task.task"),
-        (engine_imports_one_way, "engine.task.task", "from engine import DataStream"),
+        (engine_imports_one_way, "engine.api.environment", "def execute():\n    import engine.task.task"),
+        (engine_imports_one_way, "engine.task.task", "from onceproof.engine import DataStream"),
         (
             engine_imports_one_way,
             "engine.task.task",
             "import importlib\nimportlib.import_module('engine.job')",
         ),
-        (engine_knows_no_one, "engine", "from harness.history import History"),
+        (harness_imports_one_way, "harness.attic.box", ""),
+        (harness_imports_one_way, "harness.model.seeds", "from onceproof.harness.checkers import verdict"),
+        (harness_imports_one_way, "harness.systems.relay", "import onceproof.harness.trials.trial"),
+        (
+            harness_imports_one_way,
+            "harness.checkers.mode",
+            "from onceproof.harness.generation import generator",
+        ),
+        (uses_the_namespace, "harness.model.seeds", "from engine.elements import Record"),
+        (uses_the_namespace, "tests.test_x", "import scenarios.word_count"),
+        (engine_knows_no_one, "engine", "from harness.model.history import History"),
         (engine_knows_no_one, "engine.runtime.local", "def f():\n    import reports.page"),
         (judges_do_not_know_the_accused, "harness.checkers.fencing", "import engine"),
-        (judges_do_not_know_the_accused, "harness.history", "from engine.elements import Record"),
-        (judges_do_not_know_the_accused, "harness.history", "import engine.runtime.spark_session"),
-        (judges_do_not_know_the_accused, "harness.oracle_spark", "from engine.runtime.java import find_java"),
-        (heavy_dependencies_stay_at_home, "harness.cli", "import pyspark"),
+        (judges_do_not_know_the_accused, "harness.model.history", "from engine.elements import Record"),
+        (judges_do_not_know_the_accused, "harness.model.history", "import engine.runtime.spark_session"),
+        (
+            judges_do_not_know_the_accused,
+            "harness.checkers.oracle_spark",
+            "from engine.runtime.java import find_java",
+        ),
+        (heavy_dependencies_stay_at_home, "harness.commands.cli", "import pyspark"),
         (heavy_dependencies_stay_at_home, "engine.runtime.local", "def f():\n    from pyspark import sql"),
         (heavy_dependencies_stay_at_home, "scenarios.word_count", "from pyspark.sql import SparkSession"),
         (heavy_dependencies_stay_at_home, "scenarios.word_count", "import hypothesis.strategies as st"),
         (heavy_dependencies_stay_at_home, "harness.campaign.pipeline", "import chaospy"),
         (product_does_not_import_tests, "engine.graph", "import pytest"),
-        (product_does_not_import_tests, "harness.cli", "from tests.conftest import spark"),
+        (product_does_not_import_tests, "harness.commands.cli", "from tests.conftest import spark"),
         (no_drawer_for_everything, "harness.utils", ""),
         (no_drawer_for_everything, "engine.state.helpers", ""),
         (nothing_unpickles, "engine.state.snapshot", "import pickle"),
-        (nothing_unpickles, "harness.scenario", "from pickle import loads"),
+        (nothing_unpickles, "harness.model.scenario", "from pickle import loads"),
         (machines_have_no_world, "engine.task.task", "import time"),
         (machines_have_no_world, "engine.job.master", "from time import monotonic"),
         (machines_have_no_world, "engine.task", "import threading"),
@@ -436,8 +424,8 @@ def test_rule_sees_what_breaks_it(rule: Rule, name: str, text: str) -> None:
     [
         (opens_with_a_docstring, "engine.graph", '"""What it is for."""\n'),
         (sizes, "engine.graph", "x = 1\n" * 500),
-        (sizes, "harness.cli", "def long():\n" + "    x = 1\n" * 69),
-        (stands_in_a_room, "engine", "from engine.datastream import DataStream"),
+        (sizes, "harness.commands.cli", "def long():\n" + "    x = 1\n" * 69),
+        (stands_in_a_room, "engine", "from onceproof.engine.api.datastream import DataStream"),
         (stands_in_a_room, "engine.task.barriers.aligned", ""),
         (engine_imports_one_way, "engine", "from engine.runtime.local import run"),
         (engine_imports_one_way, "engine.operators.base", "from ..functions import MapFunction"),
@@ -446,18 +434,25 @@ def test_rule_sees_what_breaks_it(rule: Rule, name: str, text: str) -> None:
         (engine_imports_one_way, "engine.task.task", "from .events import Event"),
         (
             engine_imports_one_way,
-            "engine.environment",
+            "engine.api.environment",
             "def execute():\n    from engine.runtime import local",
         ),
-        (engine_knows_no_one, "harness.history", "import reports"),
-        (judges_do_not_know_the_accused, "harness.simulation.world", "import engine"),
-        (judges_do_not_know_the_accused, "harness.oracle_spark", "import engine.runtime.spark_session"),
+        (harness_imports_one_way, "harness.trials.trial", "from onceproof.harness.systems import relay"),
+        (harness_imports_one_way, "harness.systems.relay", "from onceproof.harness.systems.spark import x"),
+        (uses_the_namespace, "harness.model.seeds", "from onceproof.engine.elements import Record"),
+        (engine_knows_no_one, "harness.model.history", "import reports"),
+        (judges_do_not_know_the_accused, "harness.systems.simulation.world", "import engine"),
+        (
+            judges_do_not_know_the_accused,
+            "harness.checkers.oracle_spark",
+            "import engine.runtime.spark_session",
+        ),
         (heavy_dependencies_stay_at_home, "engine.runtime.spark_session", "import pyspark"),
-        (heavy_dependencies_stay_at_home, "harness.systems.structured_streaming", "import pyspark"),
+        (heavy_dependencies_stay_at_home, "harness.systems.structured.structured_system", "import pyspark"),
         (heavy_dependencies_stay_at_home, "harness.campaign.tables", "import pyspark"),
-        (heavy_dependencies_stay_at_home, "harness.strategies", "import hypothesis"),
+        (heavy_dependencies_stay_at_home, "harness.generation.strategies", "import hypothesis"),
         (heavy_dependencies_stay_at_home, "tests.spark.test_x", "import pyspark, hypothesis, chaospy"),
-        (product_does_not_import_tests, "harness.plugin", "import pytest"),
+        (product_does_not_import_tests, "harness.testing.plugin", "import pytest"),
         (nothing_unpickles, "engine.types.dynamic", "import pickle"),
         (nothing_unpickles, "engine.types", "import pickle"),
         (

@@ -12,10 +12,15 @@ import pytest
 import typer
 import yaml
 
-from harness.campaign.pipeline import TRIALS
-from harness.cli import app
-from harness.nightly import FOLDER_OF_CAMPAIGN, FOLDER_OF_FLIGHTS, FOLDER_OF_HISTORY, FOLDER_OF_YEAR
-from harness.plan import OUT, RUN
+from onceproof.harness.campaign.pipeline import TRIALS
+from onceproof.harness.commands.cli import app
+from onceproof.harness.nightly.night import (
+    FOLDER_OF_CAMPAIGN,
+    FOLDER_OF_FLIGHTS,
+    FOLDER_OF_HISTORY,
+    FOLDER_OF_YEAR,
+)
+from onceproof.harness.settings.run_plan import OUT, RUN
 
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = ROOT / ".github" / "workflows"

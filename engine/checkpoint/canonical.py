@@ -11,13 +11,18 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata, StateHandle, SubtaskState
-from engine.key_groups import key_group_range
-from engine.messages import Kind, checkpoint_folder
-from engine.state.files import SNAPSHOT_MAGIC, seal
-from engine.state.snapshot import decode_task_snapshot
-from engine.state.stored import DecodedSnapshot, EncodedOperator, NativePart, SnapshotIndex
-from engine.types.information import ENCODE
+from onceproof.engine.checkpoint.metadata import (
+    CheckpointMetadata,
+    OperatorMetadata,
+    StateHandle,
+    SubtaskState,
+)
+from onceproof.engine.key_groups import key_group_range
+from onceproof.engine.messages import Kind, checkpoint_folder
+from onceproof.engine.state.files import SNAPSHOT_MAGIC, seal
+from onceproof.engine.state.snapshot import decode_task_snapshot
+from onceproof.engine.state.stored import DecodedSnapshot, EncodedOperator, NativePart, SnapshotIndex
+from onceproof.engine.types.information import ENCODE
 
 
 class CopyingStorage(Protocol):
@@ -88,7 +93,7 @@ def _exported(
     if stored.native is None:
         return stored
     # The home of databases is dear to import, and most jobs have none.
-    from engine.state.rocksdb.transfer import export_part
+    from onceproof.engine.state.rocksdb.transfer import export_part
 
     low, high = key_group_range(operator.max_parallelism, operator.parallelism, subtask)
     tables = {file.name: file for file in handle.files if file.operator_id == operator.operator_id}

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from engine.checkpoint.metadata import CheckpointMetadata, StateHandle
-from engine.checkpoint.redistribution import RestoreRefused
-from engine.elements import Record
-from engine.graph import Partitioner, PartitionerKind
-from engine.key_groups import MAX_PARALLELISM_LIMIT, key_group_of, key_group_range, operator_index
-from engine.state.files import DamagedFile
-from engine.state.in_flight import INPUT, ChannelId, decode_channels
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata, StateHandle
+from onceproof.engine.checkpoint.redistribution import RestoreRefused
+from onceproof.engine.elements import Record
+from onceproof.engine.graph import Partitioner, PartitionerKind
+from onceproof.engine.key_groups import MAX_PARALLELISM_LIMIT, key_group_of, key_group_range, operator_index
+from onceproof.engine.state.files import DamagedFile
+from onceproof.engine.state.in_flight import INPUT, ChannelId, decode_channels
 
 if TYPE_CHECKING:
-    from engine.types import TypeInformation
+    from onceproof.engine.types import TypeInformation
 
 
 class SubtaskMapper(Enum):

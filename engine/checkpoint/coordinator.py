@@ -28,7 +28,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from engine.checkpoint.events import (
+from onceproof.engine.checkpoint.events import (
     AbortPending,
     AnsweredTooLate,
     AttemptEnded,
@@ -53,7 +53,7 @@ from engine.checkpoint.events import (
     TooManyFailures,
     TriggerRequested,
 )
-from engine.checkpoint.failures import (
+from onceproof.engine.checkpoint.failures import (
     EXPIRED,
     FAILOVER,
     SHUT_DOWN,
@@ -61,14 +61,14 @@ from engine.checkpoint.failures import (
     SUSPENDED,
     FailureCounter,
 )
-from engine.checkpoint.metadata import CheckpointMetadata, StateHandle
-from engine.checkpoint.pending import DUPLICATE, SUCCESS, UNKNOWN, PartlyFinished, PendingCheckpoint
-from engine.checkpoint.requests import CheckpointRequest
-from engine.checkpoint.shared_registry import SharedStateRegistry, UnknownSharedFile
-from engine.checkpoint.store import CompletedCheckpointStore, is_discardable
-from engine.checkpoint.triggering import CheckpointTriggering
-from engine.configuration import CheckpointSettings
-from engine.messages import (
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata, StateHandle
+from onceproof.engine.checkpoint.pending import DUPLICATE, SUCCESS, UNKNOWN, PartlyFinished, PendingCheckpoint
+from onceproof.engine.checkpoint.requests import CheckpointRequest
+from onceproof.engine.checkpoint.shared_registry import SharedStateRegistry, UnknownSharedFile
+from onceproof.engine.checkpoint.store import CompletedCheckpointStore, is_discardable
+from onceproof.engine.checkpoint.triggering import CheckpointTriggering
+from onceproof.engine.configuration import CheckpointSettings
+from onceproof.engine.messages import (
     CHECKPOINT,
     SAVEPOINT,
     SYNC_SAVEPOINT,

@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from engine.checkpoint.metadata import CheckpointMetadata
-from engine.graph import JobVertex
-from engine.messages import (
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata
+from onceproof.engine.graph import JobVertex
+from onceproof.engine.messages import (
     CHECKPOINT,
     AcknowledgeCheckpoint,
     AttemptId,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.messages import (
+from onceproof.engine.messages import (
     CHECKPOINT,
     DECLINED_INPUT_END_OF_STREAM,
     DECLINED_ON_CANCELLATION_BARRIER,

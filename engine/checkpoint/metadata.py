@@ -12,12 +12,12 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import astuple, replace
 
-from engine.messages import Kind
-from engine.state.files import METADATA_MAGIC, DamagedFile, seal, unseal
-from engine.state.in_flight import ChannelIndex
-from engine.state.snapshot import EncodedSnapshot, LocalTable
-from engine.state.stored import SHARED, SnapshotIndex, StateFile
-from engine.types.information import ENCODER
+from onceproof.engine.messages import Kind
+from onceproof.engine.state.files import METADATA_MAGIC, DamagedFile, seal, unseal
+from onceproof.engine.state.in_flight import ChannelIndex
+from onceproof.engine.state.snapshot import EncodedSnapshot, LocalTable
+from onceproof.engine.state.stored import SHARED, SnapshotIndex, StateFile
+from onceproof.engine.types.information import ENCODER
 
 
 class StateHandle(msgspec.Struct, frozen=True, array_like=True):

@@ -15,11 +15,16 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final
 
-from engine.checkpoint.events import CheckpointPlan
-from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata, StateHandle, SubtaskState
-from engine.graph import JobVertex
-from engine.messages import CHECKPOINT, AcknowledgeCheckpoint, AttemptId, Kind, TaskId
-from engine.state.stored import UNION
+from onceproof.engine.checkpoint.events import CheckpointPlan
+from onceproof.engine.checkpoint.metadata import (
+    CheckpointMetadata,
+    OperatorMetadata,
+    StateHandle,
+    SubtaskState,
+)
+from onceproof.engine.graph import JobVertex
+from onceproof.engine.messages import CHECKPOINT, AcknowledgeCheckpoint, AttemptId, Kind, TaskId
+from onceproof.engine.state.stored import UNION
 
 
 class Answer(Enum):

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
-from engine.messages import TaskId
+from onceproof.engine.messages import TaskId
 
 
 class CheckpointTasks(Struct, frozen=True):

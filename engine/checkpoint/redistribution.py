@@ -15,12 +15,12 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata, StateHandle
-from engine.key_groups import key_group_range
-from engine.state.files import DamagedFile, StateError
-from engine.state.raw import RAW
-from engine.state.snapshot import decode_task_snapshot
-from engine.state.stored import (
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata, StateHandle
+from onceproof.engine.key_groups import key_group_range
+from onceproof.engine.state.files import DamagedFile, StateError
+from onceproof.engine.state.raw import RAW
+from onceproof.engine.state.snapshot import decode_task_snapshot
+from onceproof.engine.state.stored import (
     BROADCAST,
     SPLIT_DISTRIBUTE,
     UNION,

@@ -19,7 +19,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from engine.messages import CHECKPOINT, Kind
+from onceproof.engine.messages import CHECKPOINT, Kind
 
 MAX_QUEUED: Final = 1000
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from engine.configuration import DELETE_ON_CANCELLATION, NO_EXTERNALIZED, RETAIN_ON_CANCELLATION
+from onceproof.engine.configuration import DELETE_ON_CANCELLATION, NO_EXTERNALIZED, RETAIN_ON_CANCELLATION
 
 
 class JobOutcome(Enum):

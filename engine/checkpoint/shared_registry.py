@@ -21,8 +21,13 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata, StateHandle, SubtaskState
-from engine.state.stored import StateFile
+from onceproof.engine.checkpoint.metadata import (
+    CheckpointMetadata,
+    OperatorMetadata,
+    StateHandle,
+    SubtaskState,
+)
+from onceproof.engine.state.stored import StateFile
 
 
 class UnknownSharedFile(Exception):

@@ -8,8 +8,8 @@ dropped from the store keeps its files; ``is_discardable`` tells.
 
 from __future__ import annotations
 
-from engine.checkpoint.metadata import CheckpointMetadata
-from engine.messages import CHECKPOINT, SYNC_SAVEPOINT
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata
+from onceproof.engine.messages import CHECKPOINT, SYNC_SAVEPOINT
 
 
 class CompletedCheckpointStore:

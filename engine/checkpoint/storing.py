@@ -11,8 +11,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Protocol
 
-from engine.checkpoint.metadata import StateHandle, handle_of, shared_beginning
-from engine.state.snapshot import EncodedSnapshot, TaskSnapshot, encode_task_snapshot
+from onceproof.engine.checkpoint.metadata import StateHandle, handle_of, shared_beginning
+from onceproof.engine.state.snapshot import EncodedSnapshot, TaskSnapshot, encode_task_snapshot
 
 
 class SnapshotStorage(Protocol):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.checkpoint.events import (
+from onceproof.engine.checkpoint.events import (
     CheckpointExpired,
     CheckpointPlan,
     CheckpointTriggered,
@@ -17,18 +17,18 @@ from engine.checkpoint.events import (
     RequestResolved,
     StartTimer,
 )
-from engine.checkpoint.failures import (
+from onceproof.engine.checkpoint.failures import (
     SCHEDULER_STOPPED,
     SHUT_DOWN,
     TASKS_NOT_RUNNING,
     TOO_MANY_REQUESTS,
     WITHIN_MIN_PAUSE,
 )
-from engine.checkpoint.pending import PendingCheckpoint
-from engine.checkpoint.plan import CheckpointTasks, checkpoint_tasks
-from engine.checkpoint.requests import CheckpointRequest, RequestQueue, TooEarly
-from engine.configuration import CheckpointSettings
-from engine.messages import Send, TaskId, TriggerCheckpoint
+from onceproof.engine.checkpoint.pending import PendingCheckpoint
+from onceproof.engine.checkpoint.plan import CheckpointTasks, checkpoint_tasks
+from onceproof.engine.checkpoint.requests import CheckpointRequest, RequestQueue, TooEarly
+from onceproof.engine.configuration import CheckpointSettings
+from onceproof.engine.messages import Send, TaskId, TriggerCheckpoint
 
 
 class CheckpointTriggering:

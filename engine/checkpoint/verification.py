@@ -11,8 +11,8 @@ from functools import partial
 
 from msgspec import Struct
 
-from engine.checkpoint.metadata import CheckpointMetadata, StateHandle
-from engine.state.files import (
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata, StateHandle
+from onceproof.engine.state.files import (
     CHANNELS_MAGIC,
     SNAPSHOT_MAGIC,
     DamagedFile,

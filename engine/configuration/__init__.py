@@ -5,18 +5,18 @@ spellings of older Flink versions are accepted with one warning. What Flink know
 yet is refused by name rather than ignored, because an ignored option is a wrong guarantee.
 """
 
-from engine.configuration.alignment import AlignmentKind, CheckpointOptions, checkpoint_options
-from engine.configuration.backend_options import (
+from onceproof.engine.configuration.alignment import AlignmentKind, CheckpointOptions, checkpoint_options
+from onceproof.engine.configuration.backend_options import (
     CHECKPOINT_STORAGE,
     HASHMAP,
     ROCKSDB,
     ROCKSDB_LOCAL_DIRECTORY,
     STATE_BACKEND,
 )
-from engine.configuration.backends import StateBackendSettings
-from engine.configuration.configuration import Configuration, ConfigurationError, find_option
-from engine.configuration.option import ConfigOption
-from engine.configuration.options import (
+from onceproof.engine.configuration.backends import StateBackendSettings
+from onceproof.engine.configuration.configuration import Configuration, ConfigurationError, find_option
+from onceproof.engine.configuration.option import ConfigOption
+from onceproof.engine.configuration.options import (
     ALLOW_PICKLED_STATE,
     AT_LEAST_ONCE,
     AUTO_WATERMARK_INTERVAL,
@@ -51,7 +51,7 @@ from engine.configuration.options import (
     SPARK_MASTER,
     SPARK_TARGET,
 )
-from engine.configuration.recovery_options import (
+from onceproof.engine.configuration.recovery_options import (
     CLAIM,
     NO_CLAIM,
     RECOVERY_CLAIM_MODE,
@@ -60,15 +60,15 @@ from engine.configuration.recovery_options import (
     SAVEPOINT_DIRECTORY,
     RecoverySettings,
 )
-from engine.configuration.restart_options import RESTART_STRATEGY, UNLIMITED_RESTARTS
-from engine.configuration.restarts import (
+from onceproof.engine.configuration.restart_options import RESTART_STRATEGY, UNLIMITED_RESTARTS
+from onceproof.engine.configuration.restarts import (
     ExponentialDelayRestarts,
     FailureRateRestarts,
     FixedDelayRestarts,
     NoRestarts,
     RestartSettings,
 )
-from engine.configuration.settings import CheckpointSettings, job_settings
+from onceproof.engine.configuration.settings import CheckpointSettings, job_settings
 
 __all__ = [
     "ALLOW_PICKLED_STATE",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from engine.configuration.option import ConfigOption
-from engine.configuration.parsing import at_least, one_of, parse_memory_bytes, parse_text
+from onceproof.engine.configuration.option import ConfigOption
+from onceproof.engine.configuration.parsing import at_least, one_of, parse_memory_bytes, parse_text
 
 HASHMAP: Final = "hashmap"
 ROCKSDB: Final = "rocksdb"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from engine.configuration.backend_options import (
+from onceproof.engine.configuration.backend_options import (
     CHECKPOINT_STORAGE,
     FILESYSTEM,
     HASHMAP,
@@ -18,8 +18,8 @@ from engine.configuration.backend_options import (
     STATE_BACKEND,
     UNIVERSAL,
 )
-from engine.configuration.configuration import Configuration
-from engine.configuration.options import CHECKPOINT_DIRECTORY, CHECKPOINT_INCREMENTAL
+from onceproof.engine.configuration.configuration import Configuration
+from onceproof.engine.configuration.options import CHECKPOINT_DIRECTORY, CHECKPOINT_INCREMENTAL
 
 
 class StateBackendSettings(Struct, frozen=True):

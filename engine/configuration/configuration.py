@@ -13,8 +13,8 @@ from collections.abc import Set as AbstractSet
 from os import PathLike
 from typing import Any, Final, NamedTuple
 
-from engine.configuration.option import ConfigOption, T
-from engine.configuration.options import OPTIONS
+from onceproof.engine.configuration.option import ConfigOption, T
+from onceproof.engine.configuration.options import OPTIONS
 
 
 class ConfigurationError(ValueError):
@@ -51,7 +51,7 @@ def find_option(key: str, place: str = "") -> ConfigOption[Any]:
             warnings.warn(f"{before}option {key!r} is now {option.key!r}", FutureWarning, stacklevel=3)
         return option
     near = difflib.get_close_matches(key, [*_BY_KEY, *_BY_DEPRECATED_KEY], n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else "engine.configuration.OPTIONS lists all"
+    hint = f"did you mean {near[0]!r}?" if near else "onceproof.engine.configuration.OPTIONS lists all"
     raise ConfigurationError(f"{before}unknown option {key!r}: {hint}")
 
 
@@ -76,7 +76,7 @@ class Configuration:
 
         Raises ConfigurationError that names the file and the line.
         """
-        from engine.configuration.yaml_file import read_yaml_file
+        from onceproof.engine.configuration.yaml_file import read_yaml_file
 
         configuration = Configuration()
         configuration._add(read_yaml_file(path))

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from engine.configuration.backend_options import STATE_OPTIONS
-from engine.configuration.option import ConfigOption
-from engine.configuration.parsing import (
+from onceproof.engine.configuration.backend_options import STATE_OPTIONS
+from onceproof.engine.configuration.option import ConfigOption
+from onceproof.engine.configuration.parsing import (
     at_least,
     one_of,
     parse_boolean,
@@ -19,8 +19,8 @@ from engine.configuration.parsing import (
     parse_on_for_now,
     parse_text,
 )
-from engine.configuration.recovery_options import RECOVERY_OPTIONS
-from engine.configuration.restart_options import RESTART_OPTIONS
+from onceproof.engine.configuration.recovery_options import RECOVERY_OPTIONS
+from onceproof.engine.configuration.restart_options import RESTART_OPTIONS
 
 LOCAL_TARGET: Final = "local"
 SPARK_TARGET: Final = "spark"

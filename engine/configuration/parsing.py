@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any, Final
 
-from engine.key_groups import MAX_PARALLELISM_LIMIT
+from onceproof.engine.key_groups import MAX_PARALLELISM_LIMIT
 
 SHORTEST_CHECKPOINT_TIME_MS: Final = 10
 

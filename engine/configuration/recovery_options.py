@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from engine.configuration.option import ConfigOption
-from engine.configuration.parsing import one_of, parse_boolean, parse_text
+from onceproof.engine.configuration.option import ConfigOption
+from onceproof.engine.configuration.parsing import one_of, parse_boolean, parse_text
 
 NO_CLAIM: Final = "NO_CLAIM"
 CLAIM: Final = "CLAIM"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.configuration.option import ConfigOption
-from engine.configuration.parsing import (
+from onceproof.engine.configuration.option import ConfigOption
+from onceproof.engine.configuration.parsing import (
     above,
     at_least,
     between,

@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from engine.configuration.configuration import Configuration
-from engine.configuration.restart_options import (
+from onceproof.engine.configuration.configuration import Configuration
+from onceproof.engine.configuration.restart_options import (
     EXPONENTIAL_DELAY,
     EXPONENTIAL_DELAY_ATTEMPTS,
     EXPONENTIAL_DELAY_INITIAL_BACKOFF,

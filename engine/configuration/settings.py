@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from engine.configuration import options
-from engine.configuration.alignment import CheckpointOptions, checkpoint_options
-from engine.configuration.backends import (
+from onceproof.engine.configuration import options
+from onceproof.engine.configuration.alignment import CheckpointOptions, checkpoint_options
+from onceproof.engine.configuration.backends import (
     StateBackendSettings,
     checkpoint_directory,
     state_backend_settings,
 )
-from engine.configuration.configuration import Configuration
-from engine.configuration.options import EXACTLY_ONCE
-from engine.configuration.recovery_options import (
+from onceproof.engine.configuration.configuration import Configuration
+from onceproof.engine.configuration.options import EXACTLY_ONCE
+from onceproof.engine.configuration.recovery_options import (
     RECOVERY_CLAIM_MODE,
     RECOVERY_IGNORE_UNCLAIMED,
     RECOVERY_PATH,
@@ -21,7 +21,7 @@ from engine.configuration.recovery_options import (
     SAVEPOINT_DIRECTORY,
     RecoverySettings,
 )
-from engine.configuration.restarts import NoRestarts, RestartSettings, restart_settings
+from onceproof.engine.configuration.restarts import NoRestarts, RestartSettings, restart_settings
 
 
 class CheckpointSettings(Struct, frozen=True):

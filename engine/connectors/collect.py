@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from engine.connectors.sink import Sink
-from engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
-from engine.functions import SinkFunction
+from onceproof.engine.connectors.sink import Sink
+from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
+from onceproof.engine.functions import SinkFunction
 
 Name = tuple[int, int, str]
 """Subtask, epoch and attempt."""

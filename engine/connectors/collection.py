@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.connectors.source import Source, SplitReader
-from engine.elements import Record
-from engine.errors import UnrecoverableError
+from onceproof.engine.connectors.source import Source, SplitReader
+from onceproof.engine.elements import Record
+from onceproof.engine.errors import UnrecoverableError
 
 
 class WrongCollection(UnrecoverableError, ValueError):

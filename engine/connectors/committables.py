@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from engine.connectors.sink_writer import CommitRequest, Committer
+from onceproof.engine.connectors.sink_writer import CommitRequest, Committer
 
 MAX_RETRIES: Final = 10
 """Flink's default."""

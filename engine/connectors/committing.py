@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from engine.connectors.committables import (
+from onceproof.engine.connectors.committables import (
     MAX_RETRIES,
     CommittableCollector,
     CommittableSummary,
     CommittableWithLineage,
 )
-from engine.connectors.sink_writer import (
+from onceproof.engine.connectors.sink_writer import (
     Committer,
     CommitterInitContext,
     CommittingSinkWriter,
@@ -31,21 +31,21 @@ from engine.connectors.sink_writer import (
     StatefulSinkWriter,
     WriterInitContext,
 )
-from engine.connectors.two_phase import Recovery
-from engine.functions import (
+from onceproof.engine.connectors.two_phase import Recovery
+from onceproof.engine.functions import (
     CommittingFunction,
     FunctionInitializationContext,
     FunctionSnapshotContext,
     SinkFunction,
 )
-from engine.protocol_points import COMMITTED, COMMITTING, PRE_COMMITTED
-from engine.state.descriptors import ListStateDescriptor
-from engine.types import Types
+from onceproof.engine.protocol_points import COMMITTED, COMMITTING, PRE_COMMITTED
+from onceproof.engine.state.descriptors import ListStateDescriptor
+from onceproof.engine.types import Types
 
 if TYPE_CHECKING:
-    from engine.connectors.sink import Sink
-    from engine.state.operator import OperatorListState
-    from engine.types import TypeInformation
+    from onceproof.engine.connectors.sink import Sink
+    from onceproof.engine.state.operator import OperatorListState
+    from onceproof.engine.types import TypeInformation
 
 WRITER_STATE = "writer_state"
 COMMITTER_STATE = "committable_states"

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from engine.types import Row
+from onceproof.engine.types import Row
 
 _WITH_FIELDS = frozenset((tuple, list, Row))
 

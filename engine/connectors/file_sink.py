@@ -22,10 +22,10 @@ import os
 import re
 from typing import Any
 
-from engine.connectors.encoders import Encoder
-from engine.connectors.sink import Sink
-from engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
-from engine.errors import UnrecoverableError
+from onceproof.engine.connectors.encoders import Encoder
+from onceproof.engine.connectors.sink import Sink
+from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
+from onceproof.engine.errors import UnrecoverableError
 
 BLOCK_BYTES = 1 << 18
 """How much is gathered before it is written."""

@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, BinaryIO, Final
 
-from engine.connectors.formats import (
+from onceproof.engine.connectors.formats import (
     CsvFormat,
     Format,
     JsonLinesFormat,
@@ -29,9 +29,9 @@ from engine.connectors.formats import (
     Schema,
     Unfinished,
 )
-from engine.connectors.source import Source, SplitReader
-from engine.elements import Record
-from engine.errors import UnrecoverableError
+from onceproof.engine.connectors.source import Source, SplitReader
+from onceproof.engine.elements import Record
+from onceproof.engine.errors import UnrecoverableError
 
 __all__ = ["CsvSource", "JsonLinesSource", "MalformedRow"]
 

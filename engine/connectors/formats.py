@@ -22,9 +22,9 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from engine.elements import Record
-from engine.errors import UnrecoverableError
-from engine.types import TypeInformation
+from onceproof.engine.elements import Record
+from onceproof.engine.errors import UnrecoverableError
+from onceproof.engine.types import TypeInformation
 
 Schema = Sequence[tuple[str, TypeInformation]]
 

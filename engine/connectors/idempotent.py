@@ -18,13 +18,13 @@ from abc import abstractmethod
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from engine.functions import (
+from onceproof.engine.functions import (
     CheckpointedFunction,
     FunctionInitializationContext,
     FunctionSnapshotContext,
     SinkFunction,
 )
-from engine.protocol_points import PRE_COMMITTED
+from onceproof.engine.protocol_points import PRE_COMMITTED
 
 BUFFERED_KEYS = 500
 

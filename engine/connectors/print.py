@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from engine.functions import RuntimeContext, SinkFunction
+from onceproof.engine.functions import RuntimeContext, SinkFunction
 
 
 class PrintSinkFunction(SinkFunction):

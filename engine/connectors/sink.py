@@ -9,13 +9,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from engine.connectors.committing import WriterSinkFunction
-from engine.connectors.sink_writer import Committer, CommitterInitContext, SinkWriter, WriterInitContext
-from engine.connectors.two_phase import Recovery
-from engine.functions import SinkFunction
+from onceproof.engine.connectors.committing import WriterSinkFunction
+from onceproof.engine.connectors.sink_writer import (
+    Committer,
+    CommitterInitContext,
+    SinkWriter,
+    WriterInitContext,
+)
+from onceproof.engine.connectors.two_phase import Recovery
+from onceproof.engine.functions import SinkFunction
 
 if TYPE_CHECKING:
-    from engine.types import TypeInformation
+    from onceproof.engine.types import TypeInformation
 
 
 class Sink(ABC):  # noqa: B024 (either create_writer or create_function)

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from engine.functions import RuntimeContext, SinkFunction
+from onceproof.engine.functions import RuntimeContext, SinkFunction
 
 
 class WriterInitContext(Struct, frozen=True):

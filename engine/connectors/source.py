@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from engine.elements import Record
+from onceproof.engine.elements import Record
 
 
 class SplitReader(ABC):

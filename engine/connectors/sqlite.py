@@ -15,10 +15,10 @@ import time
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final
 
-from engine.connectors.idempotent import BUFFERED_KEYS, UpsertSinkFunction
-from engine.connectors.sink import Sink
-from engine.errors import UnrecoverableError
-from engine.functions import RuntimeContext
+from onceproof.engine.connectors.idempotent import BUFFERED_KEYS, UpsertSinkFunction
+from onceproof.engine.connectors.sink import Sink
+from onceproof.engine.errors import UnrecoverableError
+from onceproof.engine.functions import RuntimeContext
 
 LOCK_TIMEOUT_SECONDS: Final = 60.0
 _SECONDS_BETWEEN_TRIES: Final = 0.01

@@ -32,19 +32,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from engine.functions import (
+from onceproof.engine.functions import (
     CommittingFunction,
     FunctionInitializationContext,
     FunctionSnapshotContext,
     SinkFunction,
 )
-from engine.protocol_points import ABORTED, COMMITTED, COMMITTING, PRE_COMMITTED
-from engine.state.descriptors import ListStateDescriptor
-from engine.types import Types
+from onceproof.engine.protocol_points import ABORTED, COMMITTED, COMMITTING, PRE_COMMITTED
+from onceproof.engine.state.descriptors import ListStateDescriptor
+from onceproof.engine.types import Types
 
 if TYPE_CHECKING:
-    from engine.state.operator import OperatorListState
-    from engine.types import TypeInformation
+    from onceproof.engine.state.operator import OperatorListState
+    from onceproof.engine.types import TypeInformation
 
 STATE_NAME = "state"
 """The name of the list state, as in Flink."""

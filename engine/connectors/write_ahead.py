@@ -24,20 +24,20 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from engine.connectors.two_phase import CommitFailed
-from engine.functions import (
+from onceproof.engine.connectors.two_phase import CommitFailed
+from onceproof.engine.functions import (
     CommittingFunction,
     FunctionInitializationContext,
     FunctionSnapshotContext,
     SinkFunction,
 )
-from engine.protocol_points import COMMITTED, COMMITTING, PRE_COMMITTED
-from engine.state.descriptors import ListStateDescriptor
-from engine.types import Types
+from onceproof.engine.protocol_points import COMMITTED, COMMITTING, PRE_COMMITTED
+from onceproof.engine.state.descriptors import ListStateDescriptor
+from onceproof.engine.types import Types
 
 if TYPE_CHECKING:
-    from engine.state.operator import OperatorListState
-    from engine.types import TypeInformation
+    from onceproof.engine.state.operator import OperatorListState
+    from onceproof.engine.types import TypeInformation
 
 STATE_NAME = "pending-checkpoints"
 """As in Flink."""

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from engine.checkpoint.channels import (
+from onceproof.engine.checkpoint.channels import (
     OVERTAKEN_KINDS,
     Edge,
     InFlightShare,
     redistribute_in_flight,
 )
-from engine.checkpoint.metadata import CheckpointMetadata
-from engine.graph import JobEdge, JobGraph
-from engine.job.layout import Layout
-from engine.messages import TaskId
-from engine.state.in_flight import INPUT, OUTPUT, ChannelId
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata
+from onceproof.engine.graph import JobEdge, JobGraph
+from onceproof.engine.job.layout import Layout
+from onceproof.engine.messages import TaskId
+from onceproof.engine.state.in_flight import INPUT, OUTPUT, ChannelId
 
 Names = tuple[ChannelId, ...]
 

@@ -12,28 +12,28 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from engine.checkpoint.channels import InFlightShare, read_in_flight
-from engine.checkpoint.metadata import CheckpointMetadata
-from engine.checkpoint.redistribution import (
+from onceproof.engine.checkpoint.channels import InFlightShare, read_in_flight
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata
+from onceproof.engine.checkpoint.redistribution import (
     RestoreAssignment,
     effective_max_parallelism,
     read_assignment,
     redistribute,
 )
-from engine.configuration.alignment import ALIGNED
-from engine.elements import Record
-from engine.graph import JobGraph, JobVertex
-from engine.job.channels import channel_names, plan_in_flight
-from engine.job.layout import Filler, Inputs, Layout
-from engine.messages import TaskId
-from engine.state.in_flight import ChannelId
-from engine.state.stored import DecodedSnapshot
-from engine.task.events import Restore, RestoredOperator
-from engine.task.outputs import HashOutput, Queue, build_output
-from engine.task.settings import TaskSettings
-from engine.task.task import Task
-from engine.task.timed import TimedTask
-from engine.task.unaligned import UnalignedTask
+from onceproof.engine.configuration.alignment import ALIGNED
+from onceproof.engine.elements import Record
+from onceproof.engine.graph import JobGraph, JobVertex
+from onceproof.engine.job.channels import channel_names, plan_in_flight
+from onceproof.engine.job.layout import Filler, Inputs, Layout
+from onceproof.engine.messages import TaskId
+from onceproof.engine.state.in_flight import ChannelId
+from onceproof.engine.state.stored import DecodedSnapshot
+from onceproof.engine.task.events import Restore, RestoredOperator
+from onceproof.engine.task.outputs import HashOutput, Queue, build_output
+from onceproof.engine.task.settings import TaskSettings
+from onceproof.engine.task.task import Task
+from onceproof.engine.task.timed import TimedTask
+from onceproof.engine.task.unaligned import UnalignedTask
 
 
 def build_tasks(graph: JobGraph, layout: Layout, settings: TaskSettings) -> dict[TaskId, Task]:

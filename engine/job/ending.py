@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from engine.checkpoint.events import RequestResolved, TriggerRequested
+from onceproof.engine.checkpoint.events import RequestResolved, TriggerRequested
 
 JOB_IS_ENDING: Final = "the job is ending"
 JOB_IS_NOT_RUNNING: Final = "the job is not running"

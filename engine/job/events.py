@@ -6,9 +6,9 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from engine.checkpoint.events import CheckpointPlan, CoordinatorEffect, CoordinatorEvent
-from engine.checkpoint.metadata import CheckpointMetadata
-from engine.messages import AttemptId, TaskFailed
+from onceproof.engine.checkpoint.events import CheckpointPlan, CoordinatorEffect, CoordinatorEvent
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata
+from onceproof.engine.messages import AttemptId, TaskFailed
 
 
 class StartJob(Struct, frozen=True):

@@ -15,8 +15,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from engine.graph import JobGraph, PartitionerKind
-from engine.messages import TaskId
+from onceproof.engine.graph import JobGraph, PartitionerKind
+from onceproof.engine.messages import TaskId
 
 REMEMBERED_SHAPES = 256
 

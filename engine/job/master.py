@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final
 
-from engine.checkpoint.coordinator import TASK_FINISHED, CheckpointCoordinator
-from engine.checkpoint.events import (
+from onceproof.engine.checkpoint.coordinator import TASK_FINISHED, CheckpointCoordinator
+from onceproof.engine.checkpoint.events import (
     AttemptEnded,
     AttemptStarted,
     RequestResolved,
@@ -32,8 +32,8 @@ from engine.checkpoint.events import (
     TooManyFailures,
     TriggerRequested,
 )
-from engine.job.ending import JOB_HAS_FINISHED, JOB_IS_ENDING, JOB_IS_NOT_RUNNING, Ending
-from engine.job.events import (
+from onceproof.engine.job.ending import JOB_HAS_FINISHED, JOB_IS_ENDING, JOB_IS_NOT_RUNNING, Ending
+from onceproof.engine.job.events import (
     AttemptDeployed,
     CancelRequested,
     CancelTasks,
@@ -51,8 +51,8 @@ from engine.job.events import (
     StopOverdue,
     StopRequested,
 )
-from engine.job.restart import RestartStrategy
-from engine.messages import (
+from onceproof.engine.job.restart import RestartStrategy
+from onceproof.engine.messages import (
     SAVEPOINT,
     SYNC_SAVEPOINT,
     AcknowledgeCheckpoint,

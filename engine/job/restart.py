@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
-from engine.configuration import (
+from onceproof.engine.configuration import (
     ExponentialDelayRestarts,
     FailureRateRestarts,
     FixedDelayRestarts,

@@ -13,10 +13,10 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from engine.configuration.backend_options import HASHMAP
-from engine.configuration.backends import StateBackendSettings
-from engine.elements import Record
-from engine.functions import (
+from onceproof.engine.configuration.backend_options import HASHMAP
+from onceproof.engine.configuration.backends import StateBackendSettings
+from onceproof.engine.elements import Record
+from onceproof.engine.functions import (
     CheckpointedFunction,
     CheckpointListener,
     Function,
@@ -25,12 +25,12 @@ from engine.functions import (
     KeyedStateStore,
     RuntimeContext,
 )
-from engine.state.hashmap import HashMapStateBackend
-from engine.state.keyed import KeyedStateBackend
-from engine.state.operator import OperatorStateStore
-from engine.state.raw import RAW, StatePartition, partitions_of, without_raw
-from engine.state.snapshot import OperatorSnapshot
-from engine.types import TypeInformation
+from onceproof.engine.state.hashmap import HashMapStateBackend
+from onceproof.engine.state.keyed import KeyedStateBackend
+from onceproof.engine.state.operator import OperatorStateStore
+from onceproof.engine.state.raw import RAW, StatePartition, partitions_of, without_raw
+from onceproof.engine.state.snapshot import OperatorSnapshot
+from onceproof.engine.types import TypeInformation
 
 Emit: TypeAlias = Callable[[list[Record]], None]
 ProcessBatch: TypeAlias = Callable[[list[Record], int], list[Record]]
@@ -110,7 +110,7 @@ class OperatorContext(Struct, kw_only=True):
             backend = HashMapStateBackend(self.max_parallelism, self.key_groups, key_type, self.clock)
         else:
             # Its library is loaded where it is used, and by nobody else.
-            from engine.state.rocksdb.backend import RocksDBStateBackend
+            from onceproof.engine.state.rocksdb.backend import RocksDBStateBackend
 
             backend = RocksDBStateBackend(
                 self.max_parallelism, self.key_groups, key_type, self.clock, settings

@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from engine.broadcast_functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
-from engine.operators.base import OperatorContext
-from engine.operators.co_process import ContextualOperator, InputKeys
-from engine.operators.firing import TimedOperator
-from engine.state.descriptors import MapStateDescriptor
-from engine.state.operator import ReadOnlyView
+from onceproof.engine.broadcast_functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
+from onceproof.engine.operators.base import OperatorContext
+from onceproof.engine.operators.co_process import ContextualOperator, InputKeys
+from onceproof.engine.operators.firing import TimedOperator
+from onceproof.engine.state.descriptors import MapStateDescriptor
+from onceproof.engine.state.operator import ReadOnlyView
 
 
 class BroadcastOperator(ContextualOperator):

@@ -18,12 +18,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from engine.elements import Record
-from engine.functions import AggregateFunction, ReduceFunction
-from engine.operators.base import FunctionOperator, OperatorContext
-from engine.state.descriptors import ValueStateDescriptor
-from engine.state.keyed import KeyedStateBackend
-from engine.types import TypeInformation, Types
+from onceproof.engine.elements import Record
+from onceproof.engine.functions import AggregateFunction, ReduceFunction
+from onceproof.engine.operators.base import FunctionOperator, OperatorContext
+from onceproof.engine.state.descriptors import ValueStateDescriptor
+from onceproof.engine.state.keyed import KeyedStateBackend
+from onceproof.engine.types import TypeInformation, Types
 
 STATE_NAME: Final = "bundled"
 

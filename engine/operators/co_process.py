@@ -16,23 +16,23 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from engine.connected_functions import (
+from onceproof.engine.connected_functions import (
     CoFlatMapFunction,
     CoMapFunction,
     CoProcessFunction,
     KeyedCoProcessFunction,
 )
-from engine.elements import Record
-from engine.functions import Function
-from engine.operators.base import Emit, FunctionOperator, OperatorContext
-from engine.operators.firing import TimedOperator
-from engine.operators.side_outputs import sort_out
-from engine.operators.time_services import NO_ON_TIMER, NOT_KEYED, NoTimers
-from engine.output_tag import OutputTag
-from engine.state.keyed import KeyedStateBackend
-from engine.state.tables import NO_KEY
-from engine.timer_service import TimerService
-from engine.types import TypeInformation
+from onceproof.engine.elements import Record
+from onceproof.engine.functions import Function
+from onceproof.engine.operators.base import Emit, FunctionOperator, OperatorContext
+from onceproof.engine.operators.firing import TimedOperator
+from onceproof.engine.operators.side_outputs import sort_out
+from onceproof.engine.operators.time_services import NO_ON_TIMER, NOT_KEYED, NoTimers
+from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.state.keyed import KeyedStateBackend
+from onceproof.engine.state.tables import NO_KEY
+from onceproof.engine.timer_service import TimerService
+from onceproof.engine.types import TypeInformation
 
 KeySelector: TypeAlias = Callable[[Any], Any]
 

@@ -6,12 +6,12 @@ in processing time. What a generator gives because of a record goes out right be
 
 from __future__ import annotations
 
-from engine.connectors.source import Source
-from engine.elements import MAX_WATERMARK, Record
-from engine.operators.base import Downstream, Operator, OperatorContext
-from engine.operators.source import SourceOperator
-from engine.watermarks.stamping import TimestampsAndWatermarks
-from engine.watermarks.strategy import WatermarkStrategy
+from onceproof.engine.connectors.source import Source
+from onceproof.engine.elements import MAX_WATERMARK, Record
+from onceproof.engine.operators.base import Downstream, Operator, OperatorContext
+from onceproof.engine.operators.source import SourceOperator
+from onceproof.engine.watermarks.stamping import TimestampsAndWatermarks
+from onceproof.engine.watermarks.strategy import WatermarkStrategy
 
 ONLY_PART = 0
 

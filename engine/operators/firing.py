@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from engine.elements import Record
-from engine.operators.base import Emit, FunctionOperator, OperatorContext
-from engine.operators.side_outputs import sort_out
-from engine.operators.time_services import USER_TIMERS, KeyTimers
-from engine.output_tag import OutputTag
-from engine.state.keyed import KeyedStateBackend
-from engine.state.timers import TimerQueue, Timers
-from engine.timer_service import TimeDomain, TimerService
+from onceproof.engine.elements import Record
+from onceproof.engine.operators.base import Emit, FunctionOperator, OperatorContext
+from onceproof.engine.operators.side_outputs import sort_out
+from onceproof.engine.operators.time_services import USER_TIMERS, KeyTimers
+from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.state.keyed import KeyedStateBackend
+from onceproof.engine.state.timers import TimerQueue, Timers
+from onceproof.engine.timer_service import TimeDomain, TimerService
 
 
 class TimedOperator(FunctionOperator):

@@ -17,18 +17,18 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from engine.connected_functions import ProcessJoinFunction
-from engine.elements import Record
-from engine.operators.base import OperatorContext
-from engine.operators.co_process import InputKeys, TwoInputOperator
-from engine.operators.side_outputs import sort_out
-from engine.output_tag import OutputTag
-from engine.state.descriptors import MapStateDescriptor
-from engine.state.interfaces import MapState
-from engine.state.timers import Timers
-from engine.types import TypeInformation, Types
-from engine.types.composite import list_type
-from engine.types.wrapped import nullable
+from onceproof.engine.connected_functions import ProcessJoinFunction
+from onceproof.engine.elements import Record
+from onceproof.engine.operators.base import OperatorContext
+from onceproof.engine.operators.co_process import InputKeys, TwoInputOperator
+from onceproof.engine.operators.side_outputs import sort_out
+from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.state.descriptors import MapStateDescriptor
+from onceproof.engine.state.interfaces import MapState
+from onceproof.engine.state.timers import Timers
+from onceproof.engine.types import TypeInformation, Types
+from onceproof.engine.types.composite import list_type
+from onceproof.engine.types.wrapped import nullable
 
 BUFFERS: Final = ("LEFT_BUFFER", "RIGHT_BUFFER")
 CLEANUP_TIMERS: Final = "CLEANUP_TIMER"

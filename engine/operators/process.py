@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from engine.elements import Record
-from engine.functions import KeyedProcessFunction, ProcessFunction
-from engine.operators.base import FunctionOperator, OperatorContext
-from engine.operators.firing import TimedOperator, overrides_on_timer
-from engine.operators.side_outputs import sort_out
-from engine.operators.time_services import NO_ON_TIMER, NOT_KEYED, NoTimers
-from engine.output_tag import OutputTag
-from engine.state.keyed import KeyedStateBackend
-from engine.timer_service import TimerService
-from engine.types import TypeInformation
+from onceproof.engine.elements import Record
+from onceproof.engine.functions import KeyedProcessFunction, ProcessFunction
+from onceproof.engine.operators.base import FunctionOperator, OperatorContext
+from onceproof.engine.operators.firing import TimedOperator, overrides_on_timer
+from onceproof.engine.operators.side_outputs import sort_out
+from onceproof.engine.operators.time_services import NO_ON_TIMER, NOT_KEYED, NoTimers
+from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.state.keyed import KeyedStateBackend
+from onceproof.engine.timer_service import TimerService
+from onceproof.engine.types import TypeInformation
 
 
 class ProcessOperator(FunctionOperator):

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from engine.elements import Record
-from engine.functions import ReduceFunction
-from engine.operators.base import FunctionOperator, OperatorContext
-from engine.state.descriptors import ValueStateDescriptor
-from engine.state.keyed import KeyedStateBackend
-from engine.types import TypeInformation, Types
+from onceproof.engine.elements import Record
+from onceproof.engine.functions import ReduceFunction
+from onceproof.engine.operators.base import FunctionOperator, OperatorContext
+from onceproof.engine.state.descriptors import ValueStateDescriptor
+from onceproof.engine.state.keyed import KeyedStateBackend
+from onceproof.engine.types import TypeInformation, Types
 
 STATE_NAME = "_op_state"
 """The name under which Flink's StreamGroupedReduceOperator keeps its value."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from engine.elements import Record
-from engine.operators.base import Emit
-from engine.output_tag import OutputTag
+from onceproof.engine.elements import Record
+from onceproof.engine.operators.base import Emit
+from onceproof.engine.output_tag import OutputTag
 
 
 def sort_out(results: list[Record], side_outputs: Mapping[str, Sequence[Emit]]) -> list[Record]:

@@ -5,9 +5,9 @@ A sink function may take a whole buffer at once (``invoke_batch``); what it does
 
 from __future__ import annotations
 
-from engine.elements import Record
-from engine.functions import SinkFunction
-from engine.operators.base import FunctionOperator, OperatorContext
+from onceproof.engine.elements import Record
+from onceproof.engine.functions import SinkFunction
+from onceproof.engine.operators.base import FunctionOperator, OperatorContext
 
 
 class SinkOperator(FunctionOperator):

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.connectors.source import Source, SplitReader
-from engine.elements import Record
-from engine.functions import FunctionSnapshotContext
-from engine.operators.base import Operator, OperatorContext
-from engine.state.descriptors import ListStateDescriptor
-from engine.state.operator import OperatorListState, OperatorStateStore
-from engine.state.snapshot import OperatorSnapshot
-from engine.types import Types
+from onceproof.engine.connectors.source import Source, SplitReader
+from onceproof.engine.elements import Record
+from onceproof.engine.functions import FunctionSnapshotContext
+from onceproof.engine.operators.base import Operator, OperatorContext
+from onceproof.engine.state.descriptors import ListStateDescriptor
+from onceproof.engine.state.operator import OperatorListState, OperatorStateStore
+from onceproof.engine.state.snapshot import OperatorSnapshot
+from onceproof.engine.types import Types
 
 STATE_NAME = "splits"
 _STATE = ListStateDescriptor(STATE_NAME, Types.DYNAMIC())

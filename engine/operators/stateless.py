@@ -5,9 +5,9 @@ Comprehensions over the buffer: the user's call is all that happens for a record
 
 from __future__ import annotations
 
-from engine.elements import Record
-from engine.functions import FilterFunction, FlatMapFunction, MapFunction
-from engine.operators.base import FunctionOperator
+from onceproof.engine.elements import Record
+from onceproof.engine.functions import FilterFunction, FlatMapFunction, MapFunction
+from onceproof.engine.operators.base import FunctionOperator
 
 
 class MapOperator(FunctionOperator):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engine.elements import MIN_WATERMARK
-from engine.state.keyed import KeyedStateBackend
-from engine.state.timers import Timers
-from engine.timer_service import TimerService
+from onceproof.engine.elements import MIN_WATERMARK
+from onceproof.engine.state.keyed import KeyedStateBackend
+from onceproof.engine.state.timers import Timers
+from onceproof.engine.timer_service import TimerService
 
 USER_TIMERS = "user-timers"
 """The name of the service in Flink's process operators."""

@@ -22,11 +22,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from engine.elements import MAX_WATERMARK, MIN_WATERMARK, Record
-from engine.functions import Function
-from engine.operators.base import FunctionOperator, OperatorContext
-from engine.operators.side_outputs import sort_out
-from engine.operators.window_parts import (
+from onceproof.engine.elements import MAX_WATERMARK, MIN_WATERMARK, Record
+from onceproof.engine.functions import Function
+from onceproof.engine.operators.base import FunctionOperator, OperatorContext
+from onceproof.engine.operators.side_outputs import sort_out
+from onceproof.engine.operators.window_parts import (
     MERGING_WINDOWS,
     WINDOW_TIMERS,
     KeyAndWindow,
@@ -39,15 +39,15 @@ from engine.operators.window_parts import (
     timestamped,
     worked_out_by,
 )
-from engine.output_tag import OutputTag
-from engine.state.descriptors import LIST, ListStateDescriptor
-from engine.state.keyed import KeyedStateBackend
-from engine.state.timers import Timers
-from engine.types import Types
-from engine.windows.assigners import AssignerContext, MergingWindowAssigner
-from engine.windows.functions import ProcessAllWindowFunction, ProcessWindowFunction
-from engine.windows.merging import MergingWindowSet
-from engine.windows.triggers import EventTimeTrigger, TriggerResult
+from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.state.descriptors import LIST, ListStateDescriptor
+from onceproof.engine.state.keyed import KeyedStateBackend
+from onceproof.engine.state.timers import Timers
+from onceproof.engine.types import Types
+from onceproof.engine.windows.assigners import AssignerContext, MergingWindowAssigner
+from onceproof.engine.windows.functions import ProcessAllWindowFunction, ProcessWindowFunction
+from onceproof.engine.windows.merging import MergingWindowSet
+from onceproof.engine.windows.triggers import EventTimeTrigger, TriggerResult
 
 CONTINUE = TriggerResult.CONTINUE
 REMEMBERED_WINDOWS = 1 << 17

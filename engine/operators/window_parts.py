@@ -11,27 +11,27 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from engine.functions import AggregateFunction, Function, KeyedStateStore, ReduceFunction
-from engine.state.descriptors import (
+from onceproof.engine.functions import AggregateFunction, Function, KeyedStateStore, ReduceFunction
+from onceproof.engine.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     ReducingStateDescriptor,
     StateDescriptor,
 )
-from engine.state.keyed import KeyedStateBackend
-from engine.state.timers import Timers
-from engine.types import TypeInformation, Types
-from engine.types.wrapped import nullable
-from engine.windows.assigners import WindowAssigner
-from engine.windows.evictors import Evictor, TimestampedValue, WindowEvictorContext
-from engine.windows.functions import (
+from onceproof.engine.state.keyed import KeyedStateBackend
+from onceproof.engine.state.timers import Timers
+from onceproof.engine.types import TypeInformation, Types
+from onceproof.engine.types.wrapped import nullable
+from onceproof.engine.windows.assigners import WindowAssigner
+from onceproof.engine.windows.evictors import Evictor, TimestampedValue, WindowEvictorContext
+from onceproof.engine.windows.functions import (
     AllWindowFunction,
     ProcessAllWindowFunction,
     ProcessWindowFunction,
     WindowContext,
     WindowFunction,
 )
-from engine.windows.triggers import MergedScope, Trigger
+from onceproof.engine.windows.triggers import MergedScope, Trigger
 
 CONTENTS: Final = "window-contents"
 WINDOW_TIMERS: Final = "window-timers"

@@ -18,15 +18,15 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from engine.checkpoint.metadata import CheckpointMetadata
-from engine.configuration import CLAIM
-from engine.graph import JobGraph
-from engine.job.deployment import fit_max_parallelism, plan_restores
-from engine.job.layout import layout_of
-from engine.runtime.mounting import MountingStorage, storage_at
-from engine.runtime.places import place, within
-from engine.runtime.recovery import Recovered, files_of, metadata_path, recover
-from engine.runtime.restore_point import (
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata
+from onceproof.engine.configuration import CLAIM
+from onceproof.engine.graph import JobGraph
+from onceproof.engine.job.deployment import fit_max_parallelism, plan_restores
+from onceproof.engine.job.layout import layout_of
+from onceproof.engine.runtime.mounting import MountingStorage, storage_at
+from onceproof.engine.runtime.places import place, within
+from onceproof.engine.runtime.recovery import Recovered, files_of, metadata_path, recover
+from onceproof.engine.runtime.restore_point import (
     RESTORED_FROM,
     NoRestorePoint,
     as_own,
@@ -35,11 +35,11 @@ from engine.runtime.restore_point import (
     place_of,
     read_restore_point,
 )
-from engine.runtime.result import JobExecutionResult
-from engine.runtime.starting_point import STARTING_POINT, StartingPoint, read_starting_point
-from engine.runtime.storage import MemoryCheckpointStorage
-from engine.state.files import DamagedFile
-from engine.state.stored import SHARED
+from onceproof.engine.runtime.result import JobExecutionResult
+from onceproof.engine.runtime.starting_point import STARTING_POINT, StartingPoint, read_starting_point
+from onceproof.engine.runtime.storage import MemoryCheckpointStorage
+from onceproof.engine.state.files import DamagedFile
+from onceproof.engine.state.stored import SHARED
 
 Find: TypeAlias = Callable[[StartingPoint], tuple[CheckpointMetadata, tuple[str, ...]]]
 

@@ -13,19 +13,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from engine.checkpoint.metadata import CheckpointMetadata
-from engine.errors import UnrecoverableError
-from engine.graph import JobGraph
-from engine.job.deployment import build_tasks, restore_events
-from engine.job.events import CancelTasks
-from engine.job.layout import Layout
-from engine.messages import AttemptId, TaskFailed, TaskId
-from engine.protocol_points import Probe
-from engine.runtime.job_driver import JobDriver
-from engine.runtime.recovery import RecoverableStorage, Recovered
-from engine.task.events import CANCEL, Restore, StartTaskTimer, StoreSnapshot, TaskEvent
-from engine.task.settings import TaskSettings
-from engine.task.task import Task
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata
+from onceproof.engine.errors import UnrecoverableError
+from onceproof.engine.graph import JobGraph
+from onceproof.engine.job.deployment import build_tasks, restore_events
+from onceproof.engine.job.events import CancelTasks
+from onceproof.engine.job.layout import Layout
+from onceproof.engine.messages import AttemptId, TaskFailed, TaskId
+from onceproof.engine.protocol_points import Probe
+from onceproof.engine.runtime.job_driver import JobDriver
+from onceproof.engine.runtime.recovery import RecoverableStorage, Recovered
+from onceproof.engine.task.events import CANCEL, Restore, StartTaskTimer, StoreSnapshot, TaskEvent
+from onceproof.engine.task.settings import TaskSettings
+from onceproof.engine.task.task import Task
 
 
 class Execution(JobDriver):

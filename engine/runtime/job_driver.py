@@ -21,8 +21,8 @@ from contextlib import suppress
 from random import Random
 from typing import Any, Final
 
-from engine.checkpoint.coordinator import CheckpointCoordinator
-from engine.checkpoint.events import (
+from onceproof.engine.checkpoint.coordinator import CheckpointCoordinator
+from onceproof.engine.checkpoint.events import (
     AnsweredTooLate,
     CheckpointAborted,
     CheckpointCompleted,
@@ -36,12 +36,12 @@ from engine.checkpoint.events import (
     StoreMetadata,
     TooManyFailures,
 )
-from engine.checkpoint.metadata import CheckpointMetadata, StateHandle
-from engine.checkpoint.retention import JobOutcome, is_retained
-from engine.checkpoint.store import CompletedCheckpointStore
-from engine.graph import JobGraph
-from engine.job.deployment import fit_max_parallelism
-from engine.job.events import (
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata, StateHandle
+from onceproof.engine.checkpoint.retention import JobOutcome, is_retained
+from onceproof.engine.checkpoint.store import CompletedCheckpointStore
+from onceproof.engine.graph import JobGraph
+from onceproof.engine.job.deployment import fit_max_parallelism
+from onceproof.engine.job.events import (
     AttemptDeployed,
     CancelTasks,
     Deploy,
@@ -52,13 +52,13 @@ from engine.job.events import (
     MasterEvent,
     StartRestartTimer,
 )
-from engine.job.layout import Layout, layout_of
-from engine.job.master import JobMaster, JobState
-from engine.job.restart import Chance, restart_strategy
-from engine.messages import AttemptId, Send
-from engine.protocol_points import COMPLETED, COORDINATOR, TRIGGERED, Probe
-from engine.runtime.deletion import delete_now_or_later, left_for_later
-from engine.runtime.recovery import (
+from onceproof.engine.job.layout import Layout, layout_of
+from onceproof.engine.job.master import JobMaster, JobState
+from onceproof.engine.job.restart import Chance, restart_strategy
+from onceproof.engine.messages import AttemptId, Send
+from onceproof.engine.protocol_points import COMPLETED, COORDINATOR, TRIGGERED, Probe
+from onceproof.engine.runtime.deletion import delete_now_or_later, left_for_later
+from onceproof.engine.runtime.recovery import (
     RecoverableStorage,
     Recovered,
     Superseded,
@@ -68,10 +68,10 @@ from engine.runtime.recovery import (
     retire,
     sweep,
 )
-from engine.runtime.requests import JobRequest, RequestDesk, Respond, publish_metadata
-from engine.runtime.result import JobCancelled, JobExecutionFailed, JobExecutionResult
-from engine.runtime.starting_point import STARTING_POINT
-from engine.task.events import DiscardSnapshot, HoldSnapshot, StartTaskTimer, StoreSnapshot
+from onceproof.engine.runtime.requests import JobRequest, RequestDesk, Respond, publish_metadata
+from onceproof.engine.runtime.result import JobCancelled, JobExecutionFailed, JobExecutionResult
+from onceproof.engine.runtime.starting_point import STARTING_POINT
+from onceproof.engine.task.events import DiscardSnapshot, HoldSnapshot, StartTaskTimer, StoreSnapshot
 
 TAKEN_OVER: Final = "another process has taken job {!r} over"
 

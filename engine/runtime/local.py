@@ -28,7 +28,8 @@ from contextlib import ExitStack, contextmanager
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
-from engine.checkpoint.events import (
+from onceproof.engine.api.job_client import JobClient
+from onceproof.engine.checkpoint.events import (
     AnsweredTooLate,
     MetadataFailed,
     MetadataStored,
@@ -36,25 +37,36 @@ from engine.checkpoint.events import (
     StoreMetadata,
     TriggerRequested,
 )
-from engine.checkpoint.retention import JobOutcome
-from engine.checkpoint.storing import delete_unstored, store_encoded
-from engine.graph import JobGraph
-from engine.job.events import Deploy, JobCanceled, JobFailed, JobFinished, StartJob, StartRestartTimer
-from engine.job_client import JobClient
-from engine.messages import NotifyCheckpointAborted, NotifyCheckpointComplete, Send, TriggerCheckpoint
-from engine.protocol_points import COORDINATOR, METADATA_WRITTEN, Probe, no_probe
-from engine.runtime.beginning import begin, located, storage_of
-from engine.runtime.deletion import delete_now_or_later
-from engine.runtime.execution import Execution
-from engine.runtime.mounting import MountingStorage
-from engine.runtime.recovery import Recovered
-from engine.runtime.request_folder import RequestFolder
-from engine.runtime.requests import JobRequest, Respond
-from engine.runtime.result import JobExecutionResult
-from engine.runtime.running import FinishedJob, RunningJob
-from engine.state.files import DamagedFile
-from engine.state.snapshot import encode_task_snapshot
-from engine.task.events import (
+from onceproof.engine.checkpoint.retention import JobOutcome
+from onceproof.engine.checkpoint.storing import delete_unstored, store_encoded
+from onceproof.engine.graph import JobGraph
+from onceproof.engine.job.events import (
+    Deploy,
+    JobCanceled,
+    JobFailed,
+    JobFinished,
+    StartJob,
+    StartRestartTimer,
+)
+from onceproof.engine.messages import (
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
+    Send,
+    TriggerCheckpoint,
+)
+from onceproof.engine.protocol_points import COORDINATOR, METADATA_WRITTEN, Probe, no_probe
+from onceproof.engine.runtime.beginning import begin, located, storage_of
+from onceproof.engine.runtime.deletion import delete_now_or_later
+from onceproof.engine.runtime.execution import Execution
+from onceproof.engine.runtime.mounting import MountingStorage
+from onceproof.engine.runtime.recovery import Recovered
+from onceproof.engine.runtime.request_folder import RequestFolder
+from onceproof.engine.runtime.requests import JobRequest, Respond
+from onceproof.engine.runtime.result import JobExecutionResult
+from onceproof.engine.runtime.running import FinishedJob, RunningJob
+from onceproof.engine.state.files import DamagedFile
+from onceproof.engine.state.snapshot import encode_task_snapshot
+from onceproof.engine.task.events import (
     POLL,
     Deliver,
     Restore,
@@ -64,9 +76,9 @@ from engine.task.events import (
     StoreSnapshot,
     TimerDue,
 )
-from engine.task.outputs import is_full
-from engine.task.state import TaskState
-from engine.task.task import Task
+from onceproof.engine.task.outputs import is_full
+from onceproof.engine.task.state import TaskState
+from onceproof.engine.task.task import Task
 
 _logger = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
-from engine.runtime.places import place, scheme_of
-from engine.runtime.remote_storage import RemoteCheckpointStorage
-from engine.runtime.storage import CheckpointStorage, LocalCheckpointStorage
+from onceproof.engine.runtime.places import place, scheme_of
+from onceproof.engine.runtime.remote_storage import RemoteCheckpointStorage
+from onceproof.engine.runtime.storage import CheckpointStorage, LocalCheckpointStorage
 
 
 def storage_at(at: str, *, stands_in: bool = False) -> CheckpointStorage:

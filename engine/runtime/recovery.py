@@ -26,19 +26,19 @@ from typing import Final, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from engine.checkpoint.metadata import CheckpointMetadata, decode_metadata
-from engine.checkpoint.verification import damages_of
-from engine.messages import CHECKPOINT, Kind, checkpoint_folder
-from engine.runtime.deletion import left_for_later
-from engine.runtime.starting_point import (
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata, decode_metadata
+from onceproof.engine.checkpoint.verification import damages_of
+from onceproof.engine.messages import CHECKPOINT, Kind, checkpoint_folder
+from onceproof.engine.runtime.deletion import left_for_later
+from onceproof.engine.runtime.starting_point import (
     FROM_NOTHING,
     STARTING_POINT,
     StartingPoint,
     read_starting_point,
     write_starting_point,
 )
-from engine.state.files import DamagedFile
-from engine.state.stored import SHARED
+from onceproof.engine.state.files import DamagedFile
+from onceproof.engine.state.stored import SHARED
 
 _logger = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from typing import Any, Final, TypeVar
 
 import fsspec
 
-from engine.runtime.places import scheme_of, within
-from engine.runtime.storage import StorageError, check_inside
+from onceproof.engine.runtime.places import scheme_of, within
+from onceproof.engine.runtime.storage import StorageError, check_inside
 
 EXCLUSIVE: Final = frozenset(("memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"))
 """Schemes of file systems that create a file for one of two who try."""

@@ -27,9 +27,9 @@ from typing import Final
 
 import msgspec
 
-from engine.runtime.places import scheme_of
-from engine.runtime.requests import JobAnswer, JobRequest, Respond
-from engine.runtime.storage import CheckpointStorage
+from onceproof.engine.runtime.places import scheme_of
+from onceproof.engine.runtime.requests import JobAnswer, JobRequest, Respond
+from onceproof.engine.runtime.storage import CheckpointStorage
 
 FOLDER: Final = "requests"
 REQUEST: Final = ".request"

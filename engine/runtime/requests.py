@@ -18,14 +18,19 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from engine.checkpoint.events import CheckpointTriggered, RequestResolved, TriggerRequested
-from engine.checkpoint.metadata import CheckpointMetadata
-from engine.job.events import CancelRequested, StopRequested
-from engine.messages import CHECKPOINT, SAVEPOINT, checkpoint_folder
-from engine.runtime.places import place, scheme_of, within
-from engine.runtime.recovery import metadata_path
-from engine.runtime.restore_point import published_form
-from engine.runtime.starting_point import PointStorage, StartingPoint, put_back, write_starting_point
+from onceproof.engine.checkpoint.events import CheckpointTriggered, RequestResolved, TriggerRequested
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata
+from onceproof.engine.job.events import CancelRequested, StopRequested
+from onceproof.engine.messages import CHECKPOINT, SAVEPOINT, checkpoint_folder
+from onceproof.engine.runtime.places import place, scheme_of, within
+from onceproof.engine.runtime.recovery import metadata_path
+from onceproof.engine.runtime.restore_point import published_form
+from onceproof.engine.runtime.starting_point import (
+    PointStorage,
+    StartingPoint,
+    put_back,
+    write_starting_point,
+)
 
 RequestKind: TypeAlias = Literal["savepoint", "stop", "cancel", "cancel_with_savepoint"]
 

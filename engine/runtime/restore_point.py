@@ -20,14 +20,19 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata, StateHandle, SubtaskState
-from engine.checkpoint.metadata import decode_metadata as decode
-from engine.checkpoint.metadata import encode_metadata as encode
-from engine.errors import UnrecoverableError
-from engine.messages import CHECKPOINT, SAVEPOINT, checkpoint_folder
-from engine.runtime.mounting import storage_at
-from engine.runtime.places import is_same, name_of, parent_of, place
-from engine.runtime.recovery import METADATA, files_of
+from onceproof.engine.checkpoint.metadata import (
+    CheckpointMetadata,
+    OperatorMetadata,
+    StateHandle,
+    SubtaskState,
+)
+from onceproof.engine.checkpoint.metadata import decode_metadata as decode
+from onceproof.engine.checkpoint.metadata import encode_metadata as encode
+from onceproof.engine.errors import UnrecoverableError
+from onceproof.engine.messages import CHECKPOINT, SAVEPOINT, checkpoint_folder
+from onceproof.engine.runtime.mounting import storage_at
+from onceproof.engine.runtime.places import is_same, name_of, parent_of, place
+from onceproof.engine.runtime.recovery import METADATA, files_of
 
 RESTORED_FROM: Final = "restored-from"
 OWN: Final = re.compile(r"chk-([1-9][0-9]*)")

@@ -13,10 +13,10 @@ import threading
 from contextlib import ExitStack
 from typing import Any, Protocol
 
-from engine.job.master import JobMaster, JobState
-from engine.job_client import CompletableFuture, JobClient, JobStatus, SavepointFailed
-from engine.runtime.requests import JobAnswer, JobRequest, Respond
-from engine.runtime.result import JobExecutionResult
+from onceproof.engine.api.job_client import CompletableFuture, JobClient, JobStatus, SavepointFailed
+from onceproof.engine.job.master import JobMaster, JobState
+from onceproof.engine.runtime.requests import JobAnswer, JobRequest, Respond
+from onceproof.engine.runtime.result import JobExecutionResult
 
 
 class Runnable(Protocol):

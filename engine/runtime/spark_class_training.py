@@ -23,9 +23,15 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from engine.runtime.java import JavaInstallation
-from engine.runtime.spark_classes import BASE, archive_folder, archive_for, link_home
-from engine.runtime.spark_session import SPARK_ERRORS, SparkFailed, one_line, start_spark, stop_spark
+from onceproof.engine.runtime.java import JavaInstallation
+from onceproof.engine.runtime.spark_classes import BASE, archive_folder, archive_for, link_home
+from onceproof.engine.runtime.spark_session import (
+    SPARK_ERRORS,
+    SparkFailed,
+    one_line,
+    start_spark,
+    stop_spark,
+)
 
 SECONDS_TO_WRITE: Final = 300
 KEYS: Final = 5

@@ -22,7 +22,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from engine.runtime.java import JavaInstallation, find_java
+from onceproof.engine.runtime.java import JavaInstallation, find_java
 
 SUFFIX: Final = ".jsa"
 BASE: Final = f"base{SUFFIX}"
@@ -97,7 +97,7 @@ def main() -> int:
     java = find_java(os.environ)
     if not archive_for(java).exists():
         # To import Spark takes a second, which a set-up that has nothing to do need not spend.
-        from engine.runtime.spark_class_training import train
+        from onceproof.engine.runtime.spark_class_training import train
 
         train(java)
     return 0

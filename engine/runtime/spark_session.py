@@ -35,8 +35,8 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from engine.runtime.java import JavaInstallation, find_java
-from engine.runtime.spark_classes import home_variables, link_home, quick_start_options
+from onceproof.engine.runtime.java import JavaInstallation, find_java
+from onceproof.engine.runtime.spark_classes import home_variables, link_home, quick_start_options
 
 # A task is tried four times: plain `local[2]` fails the whole job at the first worker that dies.
 LOCAL_MASTER = "local[2,4]"
@@ -125,7 +125,7 @@ def start_spark(
 ) -> SparkSession:
     """Start Spark and return its session; `configuration` goes before the settings made here.
 
-    Workers import from `python_path` beside this source tree. `links` is a folder that has the links to Spark
+    Workers import from `python_path` as well. `links` is a folder that has the links to Spark
     (spark_classes.link_home), if not the session's own. Raises JavaMissing where there is no Java,
     SparkFailed where nobody answers at the master's address, or Java or Spark does not start, RuntimeError
     where this process already has a Spark.
@@ -265,6 +265,16 @@ def _check_reachable(master: str) -> None:
     )
 
 
+def _import_folders() -> list[Path]:
+    """Return the folder from which workers import onceproof; none where it is installed in editable mode.
+
+    An editable install needs none: the workers' interpreter finds the package as this one does.
+    """
+    package = sys.modules[__name__.partition(".")[0]]
+    folder = Path(package.__file__ or "").absolute().parent
+    return [folder.parent] if folder.name == package.__name__ else []
+
+
 def _settings(folder: Path, python_path: Sequence[Path], java: JavaInstallation) -> dict[str, str]:
     """Return the settings of every session, as Spark names them."""
     log4j2 = Path(__file__).with_name("log4j2.properties").as_uri()
@@ -276,13 +286,12 @@ def _settings(folder: Path, python_path: Sequence[Path], java: JavaInstallation)
             f"-Dlog4j2.configurationFile={log4j2}",
         ]
     )
-    source_tree = Path(__file__).parents[2]
     return {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": java_options,
         "spark.executor.extraJavaOptions": java_options,
-        "spark.executorEnv.PYTHONPATH": os.pathsep.join(map(str, [source_tree, *python_path])),
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join(map(str, [*_import_folders(), *python_path])),
         "spark.local.dir": str(folder / "local"),
         # Jobs that run side by side, each in a pool of its own, share the cores; else one waits for another.
         "spark.scheduler.mode": "FAIR",

@@ -16,8 +16,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from engine.configuration import CLAIM, NO_CLAIM
-from engine.state.files import DamagedFile
+from onceproof.engine.configuration import CLAIM, NO_CLAIM
+from onceproof.engine.state.files import DamagedFile
 
 STARTING_POINT: Final = "starting-point"
 FORMAT_VERSION: Final = 1

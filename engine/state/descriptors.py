@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from engine.state.ttl import StateTtlConfig
-from engine.types import TypeInformation, Types
-from engine.types.composite import list_type, map_type
-from engine.types.wrapped import nullable, with_last_access
+from onceproof.engine.state.ttl import StateTtlConfig
+from onceproof.engine.types import TypeInformation, Types
+from onceproof.engine.types.composite import list_type, map_type
+from onceproof.engine.types.wrapped import nullable, with_last_access
 
 VALUE: Final = "value"
 LIST: Final = "list"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from hashlib import sha256
 
-from engine.errors import UnrecoverableError
+from onceproof.engine.errors import UnrecoverableError
 
 SNAPSHOT_MAGIC = b"\x89OPSTATE"
 METADATA_MAGIC = b"\x89OPMETA\n"

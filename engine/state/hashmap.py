@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from engine.state.descriptors import LIST, MAP
-from engine.state.files import StateError
-from engine.state.keyed import KeyedStateBackend, Registered
-from engine.state.restoring import check_stored, decode_groups
-from engine.state.snapshot import KeyedSnapshot, TableSnapshot, wrong_entry
-from engine.state.stored import EncodedTable, NativePart
-from engine.state.ttl_states import Cleanup, TtlState
-from engine.types import TypeInformation
+from onceproof.engine.state.descriptors import LIST, MAP
+from onceproof.engine.state.files import StateError
+from onceproof.engine.state.keyed import KeyedStateBackend, Registered
+from onceproof.engine.state.restoring import check_stored, decode_groups
+from onceproof.engine.state.snapshot import KeyedSnapshot, TableSnapshot, wrong_entry
+from onceproof.engine.state.stored import EncodedTable, NativePart
+from onceproof.engine.state.ttl_states import Cleanup, TtlState
+from onceproof.engine.types import TypeInformation
 
 REMEMBERED_KEY_GROUPS: Final = 1024
 """Below this number the cache of key groups is never thrown away."""
@@ -210,7 +210,7 @@ class HashMapStateBackend(KeyedStateBackend):
         self._allow_pickle = allow_pickle
         for part in native:
             # A checkpoint of the other backend, whose library nobody else needs.
-            from engine.state.rocksdb.transfer import export_part
+            from onceproof.engine.state.rocksdb.transfer import export_part
 
             for name, table in export_part(part, self.max_parallelism).items():
                 found = self._restored.get(name)

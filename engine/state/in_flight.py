@@ -19,10 +19,10 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from engine.elements import Buffer, Record
-from engine.state.files import CHANNELS_MAGIC, DamagedFile, PickleRefused, StateError, seal, unseal
-from engine.types import Types
-from engine.types.dynamic import SCALARS, NotDescribable, decode_extension, pack
+from onceproof.engine.elements import Buffer, Record
+from onceproof.engine.state.files import CHANNELS_MAGIC, DamagedFile, PickleRefused, StateError, seal, unseal
+from onceproof.engine.types import Types
+from onceproof.engine.types.dynamic import SCALARS, NotDescribable, decode_extension, pack
 
 INPUT: Final = "input"
 OUTPUT: Final = "output"

@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from engine.state.descriptors import (
+from onceproof.engine.state.descriptors import (
     AGGREGATING,
     LIST,
     MAP,
@@ -35,20 +35,20 @@ from engine.state.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from engine.state.files import StateError
-from engine.state.interfaces import AggregatingState, ListState, MapState, ReducingState, ValueState
-from engine.state.snapshot import KeyedSnapshot, NativeSnapshot
-from engine.state.states import (
+from onceproof.engine.state.files import StateError
+from onceproof.engine.state.interfaces import AggregatingState, ListState, MapState, ReducingState, ValueState
+from onceproof.engine.state.snapshot import KeyedSnapshot, NativeSnapshot
+from onceproof.engine.state.states import (
     KeyedAggregatingState,
     KeyedListState,
     KeyedMapState,
     KeyedReducingState,
     KeyedValueState,
 )
-from engine.state.stored import EncodedTable, NativePart
-from engine.state.tables import NO_KEY, ValueTable
-from engine.state.ttl import StateTtlConfig
-from engine.state.ttl_states import (
+from onceproof.engine.state.stored import EncodedTable, NativePart
+from onceproof.engine.state.tables import NO_KEY, ValueTable
+from onceproof.engine.state.ttl import StateTtlConfig
+from onceproof.engine.state.ttl_states import (
     Cleanup,
     Lifetime,
     TtlAggregatingState,
@@ -59,7 +59,7 @@ from engine.state.ttl_states import (
     TtlValueState,
     lifetime_of,
 )
-from engine.types import TypeInformation, Types
+from onceproof.engine.types import TypeInformation, Types
 
 __all__ = ["NO_KEY", "KeyedStateBackend", "Registered"]
 

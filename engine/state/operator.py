@@ -12,16 +12,16 @@ from typing import Any
 
 import msgspec
 
-from engine.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
-from engine.state.files import StateError
-from engine.state.interfaces import BroadcastState, ListState, ReadOnlyBroadcastState
-from engine.state.restoring import reader_of
-from engine.state.snapshot import ListSnapshot, OperatorStateSnapshot, wrong_element
-from engine.state.states import no_map_key
-from engine.state.stored import BROADCAST, SPLIT_DISTRIBUTE, UNION, EncodedList
-from engine.types import TypeInformation
-from engine.types.composite import tuple_type
-from engine.types.wrapped import nullable
+from onceproof.engine.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
+from onceproof.engine.state.files import StateError
+from onceproof.engine.state.interfaces import BroadcastState, ListState, ReadOnlyBroadcastState
+from onceproof.engine.state.restoring import reader_of
+from onceproof.engine.state.snapshot import ListSnapshot, OperatorStateSnapshot, wrong_element
+from onceproof.engine.state.states import no_map_key
+from onceproof.engine.state.stored import BROADCAST, SPLIT_DISTRIBUTE, UNION, EncodedList
+from onceproof.engine.types import TypeInformation
+from onceproof.engine.types.composite import tuple_type
+from onceproof.engine.types.wrapped import nullable
 
 
 class OperatorListState(msgspec.Struct, ListState, eq=False):

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec import Struct
 
-from engine.state.files import StateError
+from onceproof.engine.state.files import StateError
 
 if TYPE_CHECKING:
-    from engine.state.stored import EncodedTable
+    from onceproof.engine.state.stored import EncodedTable
 
 T = TypeVar("T")
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from engine.state.files import PickleRefused, StateError
-from engine.state.snapshot import entry_type
-from engine.state.stored import EncodedTable, TableDescription
-from engine.types import TypeInformation, from_descriptor
-from engine.types.evolution import Incompatible, Migration, migration_of
-from engine.types.information import Descriptor
+from onceproof.engine.state.files import PickleRefused, StateError
+from onceproof.engine.state.snapshot import entry_type
+from onceproof.engine.state.stored import EncodedTable, TableDescription
+from onceproof.engine.types import TypeInformation, from_descriptor
+from onceproof.engine.types.evolution import Incompatible, Migration, migration_of
+from onceproof.engine.types.information import Descriptor
 
 if TYPE_CHECKING:
-    from engine.state.keyed import Registered
+    from onceproof.engine.state.keyed import Registered
 
 
 def check_restored_type(what: str, stored: Descriptor, declared: TypeInformation, allow_pickle: bool) -> None:

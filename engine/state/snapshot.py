@@ -16,11 +16,11 @@ from typing import Any
 
 import msgspec
 
-from engine.key_groups import InvalidKey, key_group_of
-from engine.state.files import SNAPSHOT_MAGIC, DamagedFile, StateError, first_part, seal, unseal
-from engine.state.in_flight import NO_RECORDS, ChannelIndex, ChannelRecords, encode_channels
-from engine.state.raw import RAW, RAW_KIND
-from engine.state.stored import (
+from onceproof.engine.key_groups import InvalidKey, key_group_of
+from onceproof.engine.state.files import SNAPSHOT_MAGIC, DamagedFile, StateError, first_part, seal, unseal
+from onceproof.engine.state.in_flight import NO_RECORDS, ChannelIndex, ChannelRecords, encode_channels
+from onceproof.engine.state.raw import RAW, RAW_KIND
+from onceproof.engine.state.stored import (
     SPLIT_DISTRIBUTE,
     DecodedSnapshot,
     EncodedList,
@@ -31,9 +31,9 @@ from engine.state.stored import (
     StateFile,
     TableDescription,
 )
-from engine.types import NotDescribable, TypeInformation, WrongValue
-from engine.types.composite import tuple_type
-from engine.types.information import ENCODE, Packer
+from onceproof.engine.types import NotDescribable, TypeInformation, WrongValue
+from onceproof.engine.types.composite import tuple_type
+from onceproof.engine.types.information import ENCODE, Packer
 
 _WRONG = (WrongValue, NotDescribable, InvalidKey, UnicodeEncodeError)
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from engine.state.files import StateError
-from engine.state.interfaces import AggregatingState, ListState, MapState, ReducingState, ValueState
-from engine.state.tables import NO_KEY, NO_NAMESPACE, ListTable, MapTable, ValueTable, no_scope
+from onceproof.engine.state.files import StateError
+from onceproof.engine.state.interfaces import AggregatingState, ListState, MapState, ReducingState, ValueState
+from onceproof.engine.state.tables import NO_KEY, NO_NAMESPACE, ListTable, MapTable, ValueTable, no_scope
 
 if TYPE_CHECKING:
-    from engine.state.keyed import KeyedStateBackend
+    from onceproof.engine.state.keyed import KeyedStateBackend
 
 
 class KeyedState(msgspec.Struct, eq=False):

@@ -17,11 +17,11 @@ import heapq
 from collections.abc import Callable
 from typing import Any, Final
 
-from engine.elements import MIN_WATERMARK
-from engine.state.descriptors import ValueStateDescriptor
-from engine.state.keyed import KeyedStateBackend
-from engine.state.tables import ValueTable
-from engine.types import TypeInformation, Types
+from onceproof.engine.elements import MIN_WATERMARK
+from onceproof.engine.state.descriptors import ValueStateDescriptor
+from onceproof.engine.state.keyed import KeyedStateBackend
+from onceproof.engine.state.tables import ValueTable
+from onceproof.engine.types import TypeInformation, Types
 
 EVENT_TIMERS: Final = "_timer_state/event_"
 PROCESSING_TIMERS: Final = "_timer_state/processing_"

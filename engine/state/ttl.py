@@ -14,7 +14,7 @@ from typing import Final, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from engine.durations import Duration, Time, milliseconds_of
+from onceproof.engine.durations import Duration, Time, milliseconds_of
 
 DEFAULT_CLEANUP_SIZE: Final = 5
 """Flink's: entries that a state access looks at where nothing else is said."""

@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from engine.state.interfaces import AggregatingState, ListState, MapState, ReducingState, ValueState
-from engine.state.states import KeyedState, elements_of, merge_values, no_element, no_map_key
-from engine.state.ttl import StateTtlConfig
+from onceproof.engine.state.interfaces import AggregatingState, ListState, MapState, ReducingState, ValueState
+from onceproof.engine.state.states import KeyedState, elements_of, merge_values, no_element, no_map_key
+from onceproof.engine.state.ttl import StateTtlConfig
 
 Held: TypeAlias = tuple[Any, int]
 """A value and when it was last accessed."""

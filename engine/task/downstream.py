@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.elements import ACTIVE, IDLE, Record, Watermark
-from engine.operators.base import Emit, Operator
-from engine.task.in_hand import EventInHand
-from engine.task.outputs import Output
+from onceproof.engine.elements import ACTIVE, IDLE, Record, Watermark
+from onceproof.engine.operators.base import Emit, Operator
+from onceproof.engine.task.in_hand import EventInHand
+from onceproof.engine.task.outputs import Output
 
 
 class ChainTail:

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from engine.elements import Buffer
-from engine.messages import Send, ToTask
-from engine.state.snapshot import TaskSnapshot
+from onceproof.engine.elements import Buffer
+from onceproof.engine.messages import Send, ToTask
+from onceproof.engine.state.snapshot import TaskSnapshot
 
 
 class RestoredOperator(Struct, frozen=True):

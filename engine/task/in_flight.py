@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from engine.elements import Buffer, CheckpointBarrier, Element
-from engine.state.in_flight import ChannelId, detached
-from engine.task.outputs import Queue, ahead_of_all
+from onceproof.engine.elements import Buffer, CheckpointBarrier, Element
+from onceproof.engine.state.in_flight import ChannelId, detached
+from onceproof.engine.task.outputs import Queue, ahead_of_all
 
 
 class InFlightRecorder:

@@ -6,7 +6,7 @@ makes some dozens of tasks in each of its runs: as cycles they would be most of 
 
 from __future__ import annotations
 
-from engine.protocol_points import Probe
+from onceproof.engine.protocol_points import Probe
 
 
 class EventInHand:

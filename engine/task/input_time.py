@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from engine.elements import MAX_WATERMARK, Watermark
-from engine.operators.base import Downstream
-from engine.watermarks.combined import CombinedInputs
-from engine.watermarks.valve import TimeElement, WatermarkValve
+from onceproof.engine.elements import MAX_WATERMARK, Watermark
+from onceproof.engine.operators.base import Downstream
+from onceproof.engine.watermarks.combined import CombinedInputs
+from onceproof.engine.watermarks.valve import TimeElement, WatermarkValve
 
 
 class InputTime:

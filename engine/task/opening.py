@@ -7,12 +7,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from engine.graph import JobVertex
-from engine.key_groups import key_group_range
-from engine.operators.base import Downstream, Emit, Operator, OperatorContext
-from engine.task.events import Restore, RestoredOperator
-from engine.task.in_hand import EventInHand
-from engine.task.settings import TaskSettings
+from onceproof.engine.graph import JobVertex
+from onceproof.engine.key_groups import key_group_range
+from onceproof.engine.operators.base import Downstream, Emit, Operator, OperatorContext
+from onceproof.engine.task.events import Restore, RestoredOperator
+from onceproof.engine.task.in_hand import EventInHand
+from onceproof.engine.task.settings import TaskSettings
 
 _NOT_RESTORED: Final = RestoredOperator(None, None)
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from engine.elements import (
+from onceproof.engine.elements import (
     BarrierAnnouncement,
     Buffer,
     CancelCheckpointMarker,
@@ -20,12 +20,12 @@ from engine.elements import (
     EndOfData,
     Record,
 )
-from engine.graph import JobEdge, PartitionerKind
-from engine.key_groups import key_group_of, operator_index
-from engine.operators.base import Emit
+from onceproof.engine.graph import JobEdge, PartitionerKind
+from onceproof.engine.key_groups import key_group_of, operator_index
+from onceproof.engine.operators.base import Emit
 
 if TYPE_CHECKING:
-    from engine.types import TypeInformation
+    from onceproof.engine.types import TypeInformation
 
 Queue: TypeAlias = deque[Element]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from engine.configuration.alignment import ALIGNED, CheckpointOptions
-from engine.configuration.backends import StateBackendSettings
-from engine.messages import AttemptId
-from engine.protocol_points import Probe
+from onceproof.engine.configuration.alignment import ALIGNED, CheckpointOptions
+from onceproof.engine.configuration.backends import StateBackendSettings
+from onceproof.engine.messages import AttemptId
+from onceproof.engine.protocol_points import Probe
 
 
 class TaskSettings(Struct, frozen=True):

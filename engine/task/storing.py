@@ -7,10 +7,10 @@
 
 from __future__ import annotations
 
-from engine.elements import CheckpointBarrier
-from engine.messages import CHECKPOINT, AttemptId, TaskId, checkpoint_folder
-from engine.state.snapshot import OperatorSnapshot, TaskSnapshot
-from engine.task.events import StoreSnapshot
+from onceproof.engine.elements import CheckpointBarrier
+from onceproof.engine.messages import CHECKPOINT, AttemptId, TaskId, checkpoint_folder
+from onceproof.engine.state.snapshot import OperatorSnapshot, TaskSnapshot
+from onceproof.engine.task.events import StoreSnapshot
 
 
 def storing(

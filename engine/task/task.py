@@ -24,8 +24,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from engine.configuration.alignment import ALIGNED as ALIGNED_OPTIONS
-from engine.elements import (
+from onceproof.engine.configuration.alignment import ALIGNED as ALIGNED_OPTIONS
+from onceproof.engine.elements import (
     END_OF_DATA,
     END_OF_PARTITION,
     MAX_WATERMARK,
@@ -35,8 +35,8 @@ from engine.elements import (
     EndOfPartition,
     Record,
 )
-from engine.graph import JobVertex
-from engine.messages import (
+from onceproof.engine.graph import JobVertex
+from onceproof.engine.messages import (
     CHECKPOINT,
     SYNC_SAVEPOINT,
     AcknowledgeCheckpoint,
@@ -49,9 +49,9 @@ from engine.messages import (
     TaskRunning,
     TriggerCheckpoint,
 )
-from engine.operators.base import NO_SIDE_OUTPUTS, Emit, Operator, ProcessBatch, close_all
-from engine.operators.source import SourceOperator
-from engine.protocol_points import (
+from onceproof.engine.operators.base import NO_SIDE_OUTPUTS, Emit, Operator, ProcessBatch, close_all
+from onceproof.engine.operators.source import SourceOperator
+from onceproof.engine.protocol_points import (
     ACKNOWLEDGED,
     ALIGNED,
     BARRIER_RECEIVED,
@@ -62,10 +62,10 @@ from engine.protocol_points import (
     SNAPSHOTTED,
     UPLOADED,
 )
-from engine.protocol_points import END_OF_DATA as END_OF_DATA_POINT
-from engine.state.snapshot import OperatorSnapshot
-from engine.task.barriers.choice import barrier_handler
-from engine.task.barriers.events import (
+from onceproof.engine.protocol_points import END_OF_DATA as END_OF_DATA_POINT
+from onceproof.engine.state.snapshot import OperatorSnapshot
+from onceproof.engine.task.barriers.choice import barrier_handler
+from onceproof.engine.task.barriers.events import (
     AbortCheckpoint,
     BarrierArrived,
     BarrierEffect,
@@ -73,8 +73,8 @@ from engine.task.barriers.events import (
     ChannelEnded,
     StartCheckpoint,
 )
-from engine.task.downstream import ChainTail
-from engine.task.events import (
+from onceproof.engine.task.downstream import ChainTail
+from onceproof.engine.task.events import (
     Cancel,
     Deliver,
     DiscardSnapshot,
@@ -86,13 +86,13 @@ from engine.task.events import (
     TaskEvent,
     TimerDue,
 )
-from engine.task.in_hand import EventInHand
-from engine.task.input_time import InputTime
-from engine.task.opening import Opening
-from engine.task.outputs import Output, Queue, sort_outputs
-from engine.task.settings import TaskSettings
-from engine.task.state import ALIVE, CREATED, ENDED_DATA, FINISHED, RUNNING, STOPPED, TaskState
-from engine.task.storing import storing
+from onceproof.engine.task.in_hand import EventInHand
+from onceproof.engine.task.input_time import InputTime
+from onceproof.engine.task.opening import Opening
+from onceproof.engine.task.outputs import Output, Queue, sort_outputs
+from onceproof.engine.task.settings import TaskSettings
+from onceproof.engine.task.state import ALIVE, CREATED, ENDED_DATA, FINISHED, RUNNING, STOPPED, TaskState
+from onceproof.engine.task.storing import storing
 
 NOTHING: Final[tuple[TaskEffect, ...]] = ()
 REMEMBERED_ABORTED_CHECKPOINTS = 16

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from engine.graph import JobVertex
-from engine.messages import TaskId
-from engine.operators.base import Operator
-from engine.task.events import StartTaskTimer, TaskEffect, TaskEvent, TimerDue
-from engine.task.settings import TaskSettings
-from engine.task.state import RUNNING
-from engine.task.task import NOTHING, Task
+from onceproof.engine.graph import JobVertex
+from onceproof.engine.messages import TaskId
+from onceproof.engine.operators.base import Operator
+from onceproof.engine.task.events import StartTaskTimer, TaskEffect, TaskEvent, TimerDue
+from onceproof.engine.task.settings import TaskSettings
+from onceproof.engine.task.state import RUNNING
+from onceproof.engine.task.task import NOTHING, Task
 
 
 class TimedTask(Task):

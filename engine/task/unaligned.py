@@ -18,15 +18,15 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from engine.configuration.alignment import AlignmentKind
-from engine.elements import BarrierAnnouncement, CheckpointBarrier
-from engine.graph import JobVertex
-from engine.messages import NotifyCheckpointAborted, TaskId
-from engine.operators.base import Operator
-from engine.protocol_points import ALIGNED
-from engine.state.in_flight import ChannelId
-from engine.state.snapshot import OperatorSnapshot, TaskSnapshot
-from engine.task.barriers.events import (
+from onceproof.engine.configuration.alignment import AlignmentKind
+from onceproof.engine.elements import BarrierAnnouncement, CheckpointBarrier
+from onceproof.engine.graph import JobVertex
+from onceproof.engine.messages import NotifyCheckpointAborted, TaskId
+from onceproof.engine.operators.base import Operator
+from onceproof.engine.protocol_points import ALIGNED
+from onceproof.engine.state.in_flight import ChannelId
+from onceproof.engine.state.snapshot import OperatorSnapshot, TaskSnapshot
+from onceproof.engine.task.barriers.events import (
     AbortCheckpoint,
     AlignmentTimeOut,
     BarrierAnnounced,
@@ -37,15 +37,15 @@ from engine.task.barriers.events import (
     StartCheckpoint,
     TakeInFlight,
 )
-from engine.task.barriers.unaligned import UnalignedBarrierHandler
-from engine.task.events import Deliver, HoldSnapshot, StoreSnapshot, TaskEffect, TaskEvent, TimerDue
-from engine.task.in_flight import InFlightRecorder
-from engine.task.outputs import DATA, behind_data
-from engine.task.settings import TaskSettings
-from engine.task.state import RUNNING
-from engine.task.storing import storing
-from engine.task.task import NOTHING
-from engine.task.timed import TimedTask
+from onceproof.engine.task.barriers.unaligned import UnalignedBarrierHandler
+from onceproof.engine.task.events import Deliver, HoldSnapshot, StoreSnapshot, TaskEffect, TaskEvent, TimerDue
+from onceproof.engine.task.in_flight import InFlightRecorder
+from onceproof.engine.task.outputs import DATA, behind_data
+from onceproof.engine.task.settings import TaskSettings
+from onceproof.engine.task.state import RUNNING
+from onceproof.engine.task.storing import storing
+from onceproof.engine.task.task import NOTHING
+from onceproof.engine.task.timed import TimedTask
 
 
 class UnalignedTask(TimedTask):

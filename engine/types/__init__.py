@@ -7,13 +7,13 @@ job declares. Pickle exists only as ``Types.PICKLED_BYTE_ARRAY()`` and is read b
 
 from __future__ import annotations
 
-from engine.types.composite import list_type, map_type, tuple_type
-from engine.types.dataclass import dataclass_type, stored_dataclass
-from engine.types.dynamic import NotDescribable
-from engine.types.information import Descriptor, TypeInformation, WrongValue
-from engine.types.row import Row, row_type
-from engine.types.scalars import SCALAR_TYPES
-from engine.types.wrapped import nullable, with_last_access
+from onceproof.engine.types.composite import list_type, map_type, tuple_type
+from onceproof.engine.types.dataclass import dataclass_type, stored_dataclass
+from onceproof.engine.types.dynamic import NotDescribable
+from onceproof.engine.types.information import Descriptor, TypeInformation, WrongValue
+from onceproof.engine.types.row import Row, row_type
+from onceproof.engine.types.scalars import SCALAR_TYPES
+from onceproof.engine.types.wrapped import nullable, with_last_access
 
 __all__ = ["Descriptor", "NotDescribable", "Row", "TypeInformation", "Types", "WrongValue", "from_descriptor"]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection
 from itertools import chain
 from typing import Any
 
-from engine.key_groups import InvalidKey, hash_fields
-from engine.types.information import Packer, TypeInformation, WrongValue, interned
+from onceproof.engine.key_groups import InvalidKey, hash_fields
+from onceproof.engine.types.information import Packer, TypeInformation, WrongValue, interned
 
 
 class TupleType(TypeInformation):

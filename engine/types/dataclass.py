@@ -14,10 +14,10 @@ from decimal import Decimal
 from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
-from engine.types.composite import list_type, map_type, tuple_type
-from engine.types.information import Packer, TypeInformation, WrongValue, interned
-from engine.types.row import make_row
-from engine.types.scalars import SCALAR_TYPES
+from onceproof.engine.types.composite import list_type, map_type, tuple_type
+from onceproof.engine.types.information import Packer, TypeInformation, WrongValue, interned
+from onceproof.engine.types.row import make_row
+from onceproof.engine.types.scalars import SCALAR_TYPES
 
 _SCALARS: Final = {kind.name: kind for kind in SCALAR_TYPES}
 

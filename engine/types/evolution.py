@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from engine.types.composite import ListType, MapType, TupleType
-from engine.types.dataclass import DataclassType
-from engine.types.information import TypeInformation
-from engine.types.row import RowType, make_row
-from engine.types.wrapped import LastAccessType, NullableType
+from onceproof.engine.types.composite import ListType, MapType, TupleType
+from onceproof.engine.types.dataclass import DataclassType
+from onceproof.engine.types.information import TypeInformation
+from onceproof.engine.types.row import RowType, make_row
+from onceproof.engine.types.wrapped import LastAccessType, NullableType
 
 Migration: TypeAlias = Callable[[Any], Any]
 """From a value as its stored type reads it to a value of the declared type."""

@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from engine.key_groups import InvalidKey, java_hash
-from engine.types.dynamic import decode_extension
+from onceproof.engine.key_groups import InvalidKey, java_hash
+from onceproof.engine.types.dynamic import decode_extension
 
 Descriptor: TypeAlias = "str | list[Any]"
 """A small description of a type that fits JSON: its name, or a list of its name and its parameters."""
@@ -104,7 +104,7 @@ class TypeInformation:
         return self
 
     def __reduce__(self) -> tuple[Callable[..., TypeInformation], tuple[Any, ...]]:
-        from engine.types import from_descriptor
+        from onceproof.engine.types import from_descriptor
 
         return from_descriptor, (self.descriptor,)
 

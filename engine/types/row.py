@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Optional
 
-from engine.key_groups import InvalidKey, hash_fields, signed
-from engine.types.information import Packer, TypeInformation, WrongValue, interned
+from onceproof.engine.key_groups import InvalidKey, hash_fields, signed
+from onceproof.engine.types.information import Packer, TypeInformation, WrongValue, interned
 
 
 class Row:

@@ -9,9 +9,9 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
-from engine.key_groups import check_number, hash_dynamic
-from engine.types import dynamic
-from engine.types.information import ENCODE, Packer, TypeInformation, WrongValue
+from onceproof.engine.key_groups import check_number, hash_dynamic
+from onceproof.engine.types import dynamic
+from onceproof.engine.types.information import ENCODE, Packer, TypeInformation, WrongValue
 
 
 class ScalarType(TypeInformation):

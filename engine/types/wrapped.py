@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from engine.types.information import Packer, TypeInformation, WrongValue, interned
+from onceproof.engine.types.information import Packer, TypeInformation, WrongValue, interned
 
 
 class NullableType(TypeInformation):

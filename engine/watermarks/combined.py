@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from engine.elements import ACTIVE, IDLE, MIN_WATERMARK, Watermark
-from engine.watermarks.valve import NOTHING, TimeElement
+from onceproof.engine.elements import ACTIVE, IDLE, MIN_WATERMARK, Watermark
+from onceproof.engine.watermarks.valve import NOTHING, TimeElement
 
 
 class CombinedWatermark:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Any, TypeAlias
 
-from engine.elements import MIN_WATERMARK, Record, Watermark
+from onceproof.engine.elements import MIN_WATERMARK, Record, Watermark
 
 Clock: TypeAlias = Callable[[], int]
 

@@ -13,10 +13,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from engine.elements import MIN_WATERMARK, Record, Watermark
-from engine.watermarks.combined import CombinedWatermark
-from engine.watermarks.generators import Clock, PeriodicGenerator, WatermarkGenerator, WatermarkOutput
-from engine.watermarks.strategy import WatermarkGeneratorContext, WatermarkStrategy
+from onceproof.engine.elements import MIN_WATERMARK, Record, Watermark
+from onceproof.engine.watermarks.combined import CombinedWatermark
+from onceproof.engine.watermarks.generators import (
+    Clock,
+    PeriodicGenerator,
+    WatermarkGenerator,
+    WatermarkOutput,
+)
+from onceproof.engine.watermarks.strategy import WatermarkGeneratorContext, WatermarkStrategy
 
 
 class Stream(Protocol):

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from engine.durations import Duration, milliseconds_of
-from engine.watermarks.generators import (
+from onceproof.engine.durations import Duration, milliseconds_of
+from onceproof.engine.watermarks.generators import (
     BoundedOutOfOrdernessWatermarks,
     Clock,
     NoWatermarks,

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from engine.elements import ACTIVE, IDLE, MIN_WATERMARK, Watermark, WatermarkStatus
+from onceproof.engine.elements import ACTIVE, IDLE, MIN_WATERMARK, Watermark, WatermarkStatus
 
 TimeElement: TypeAlias = Watermark | WatermarkStatus
 

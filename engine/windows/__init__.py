@@ -2,5 +2,5 @@
 
 ``windows`` are the windows themselves, ``assigners`` give a record its windows, ``triggers`` say when a
 window is worked out, ``evictors`` what is left out of it, ``functions`` what a user makes of it, ``merging``
-how windows become one. The operator that puts them together is in ``engine.operators.window``.
+how windows become one. The operator that puts them together is in ``onceproof.engine.operators.window``.
 """

@@ -11,11 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from engine.durations import Duration, Time, milliseconds_of
-from engine.elements import MIN_WATERMARK
-from engine.errors import UnrecoverableError
-from engine.windows.triggers import EventTimeTrigger, NeverTrigger, ProcessingTimeTrigger, Trigger
-from engine.windows.windows import (
+from onceproof.engine.durations import Duration, Time, milliseconds_of
+from onceproof.engine.elements import MIN_WATERMARK
+from onceproof.engine.errors import UnrecoverableError
+from onceproof.engine.windows.triggers import EventTimeTrigger, NeverTrigger, ProcessingTimeTrigger, Trigger
+from onceproof.engine.windows.windows import (
     GlobalWindow,
     GlobalWindowSerializer,
     TimeWindow,
@@ -25,7 +25,7 @@ from engine.windows.windows import (
 )
 
 if TYPE_CHECKING:
-    from engine.functions import RuntimeContext
+    from onceproof.engine.functions import RuntimeContext
 
 Length: TypeAlias = Time | Duration
 

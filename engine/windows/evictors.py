@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from engine.durations import Duration, Time, milliseconds_of
+from onceproof.engine.durations import Duration, Time, milliseconds_of
 
 
 class TimestampedValue(Struct, frozen=True):

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
-from engine.functions import Function, KeyedStateStore
+from onceproof.engine.functions import Function, KeyedStateStore
 
 
 class WindowFunction(Function, ABC):

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
-from engine.windows.assigners import MergingWindowAssigner
-from engine.windows.windows import WindowMergeCallback
+from onceproof.engine.windows.assigners import MergingWindowAssigner
+from onceproof.engine.windows.windows import WindowMergeCallback
 
 OnMerge: TypeAlias = Callable[[Any, list[Any], Any, list[Any]], None]
 """Called with the new window, those it is made of, its state window, and those to empty into that one."""

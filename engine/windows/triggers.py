@@ -13,11 +13,11 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, ClassVar
 
-from engine.durations import Duration, Time, milliseconds_of
-from engine.state.descriptors import ReducingStateDescriptor, StateDescriptor
-from engine.state.interfaces import ReducingState
-from engine.types import Types
-from engine.windows.windows import Window
+from onceproof.engine.durations import Duration, Time, milliseconds_of
+from onceproof.engine.state.descriptors import ReducingStateDescriptor, StateDescriptor
+from onceproof.engine.state.interfaces import ReducingState
+from onceproof.engine.types import Types
+from onceproof.engine.windows.windows import Window
 
 
 class TriggerResult(Enum):

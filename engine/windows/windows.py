@@ -13,8 +13,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from engine.elements import MAX_WATERMARK
-from engine.types import TypeInformation, Types
+from onceproof.engine.elements import MAX_WATERMARK
+from onceproof.engine.types import TypeInformation, Types
 
 
 class Window(Struct, frozen=True):

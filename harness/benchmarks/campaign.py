@@ -19,15 +19,15 @@ from typing import Final
 
 from pyarrow import dataset
 
-from engine.runtime.spark_session import spark_session
-from harness.benchmarks.measurement import Measurement
-from harness.campaign.judge import JUDGED_BY_PYTHON, Trials, disagreements, table_in
-from harness.campaign.pipeline import TRIALS, run_campaign
-from harness.campaign.tables import TrialTables
-from harness.family import load_family
-from harness.oracle_spark import SCENARIO, SparkOracle, arrow_schemas_of
-from harness.reporting import machine_text
-from harness.running.runner import run
+from onceproof.engine.runtime.spark_session import spark_session
+from onceproof.harness.benchmarks.measurement import Measurement
+from onceproof.harness.campaign.judge import JUDGED_BY_PYTHON, Trials, disagreements, table_in
+from onceproof.harness.campaign.pipeline import TRIALS, run_campaign
+from onceproof.harness.campaign.tables import TrialTables
+from onceproof.harness.checkers.oracle_spark import SCENARIO, SparkOracle, arrow_schemas_of
+from onceproof.harness.model.family import load_family
+from onceproof.harness.reporting.report_builder import machine_text
+from onceproof.harness.trials.runner import run
 
 FAMILIES: Final = ("word_count", "page_views", "flights")
 SCENARIOS: Final = 15_000

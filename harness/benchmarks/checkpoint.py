@@ -28,23 +28,23 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from engine.checkpoint.metadata import StateHandle
-from engine.checkpoint.shared_registry import SharedStateRegistry
-from engine.checkpoint.storing import store_snapshot
-from engine.configuration import Configuration
-from engine.configuration.backends import StateBackendSettings
-from engine.elements import Record
-from engine.environment import StreamExecutionEnvironment
-from engine.functions import KeyedProcessFunction, MapFunction, RuntimeContext
-from engine.runtime.storage import LocalCheckpointStorage
-from engine.state.descriptors import ValueStateDescriptor
-from engine.state.rocksdb.backend import RocksDBStateBackend
-from engine.state.snapshot import OperatorSnapshot, TaskSnapshot
-from engine.types import Types
-from harness.benchmarks.local import PoolSource
-from harness.benchmarks.measurement import Measurement
-from harness.benchmarks.state import MAX_PARALLELISM, OPERATOR, VALUE, WrongState, fill, restore
-from harness.reporting import machine_text
+from onceproof.engine.api.environment import StreamExecutionEnvironment
+from onceproof.engine.checkpoint.metadata import StateHandle
+from onceproof.engine.checkpoint.shared_registry import SharedStateRegistry
+from onceproof.engine.checkpoint.storing import store_snapshot
+from onceproof.engine.configuration import Configuration
+from onceproof.engine.configuration.backends import StateBackendSettings
+from onceproof.engine.elements import Record
+from onceproof.engine.functions import KeyedProcessFunction, MapFunction, RuntimeContext
+from onceproof.engine.runtime.storage import LocalCheckpointStorage
+from onceproof.engine.state.descriptors import ValueStateDescriptor
+from onceproof.engine.state.rocksdb.backend import RocksDBStateBackend
+from onceproof.engine.state.snapshot import OperatorSnapshot, TaskSnapshot
+from onceproof.engine.types import Types
+from onceproof.harness.benchmarks.local import PoolSource
+from onceproof.harness.benchmarks.measurement import Measurement
+from onceproof.harness.benchmarks.state import MAX_PARALLELISM, OPERATOR, VALUE, WrongState, fill, restore
+from onceproof.harness.reporting.report_builder import machine_text
 
 KEYS: Final = 1_000_000
 CHANGED: Final = 0.01

@@ -17,13 +17,13 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from engine.checkpoint.storing import store_snapshot
-from engine.configuration.backends import StateBackendSettings
-from engine.runtime.storage import LocalCheckpointStorage
-from engine.state.descriptors import ValueStateDescriptor
-from engine.state.rocksdb.backend import RocksDBStateBackend
-from engine.state.snapshot import OperatorSnapshot, TaskSnapshot
-from engine.types import Types
+from onceproof.engine.checkpoint.storing import store_snapshot
+from onceproof.engine.configuration.backends import StateBackendSettings
+from onceproof.engine.runtime.storage import LocalCheckpointStorage
+from onceproof.engine.state.descriptors import ValueStateDescriptor
+from onceproof.engine.state.rocksdb.backend import RocksDBStateBackend
+from onceproof.engine.state.snapshot import OperatorSnapshot, TaskSnapshot
+from onceproof.engine.types import Types
 
 BYTES: Final = 5 << 30
 VALUE_BYTES: Final = 4 << 10
@@ -40,7 +40,7 @@ def measure_large_state(size_bytes: int = BYTES) -> dict[str, float]:
 
     Raises LargeStateFailed.
     """
-    command = [sys.executable, "-m", "harness.benchmarks.large_state", str(size_bytes)]
+    command = [sys.executable, "-m", "onceproof.harness.benchmarks.large_state", str(size_bytes)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]

@@ -24,17 +24,17 @@ from random import Random
 from statistics import median
 from typing import Any, Final
 
-from engine.configuration import Configuration
-from engine.connectors.encoders import Encoder
-from engine.connectors.file_sink import FileSink
-from engine.connectors.source import Source, SplitReader
-from engine.elements import Record
-from engine.environment import StreamExecutionEnvironment
-from engine.functions import KeyedProcessFunction, RuntimeContext
-from engine.state.descriptors import ValueStateDescriptor
-from engine.types import Types
-from harness.benchmarks.measurement import Measurement
-from harness.reporting import machine_text
+from onceproof.engine.api.environment import StreamExecutionEnvironment
+from onceproof.engine.configuration import Configuration
+from onceproof.engine.connectors.encoders import Encoder
+from onceproof.engine.connectors.file_sink import FileSink
+from onceproof.engine.connectors.source import Source, SplitReader
+from onceproof.engine.elements import Record
+from onceproof.engine.functions import KeyedProcessFunction, RuntimeContext
+from onceproof.engine.state.descriptors import ValueStateDescriptor
+from onceproof.engine.types import Types
+from onceproof.harness.benchmarks.measurement import Measurement
+from onceproof.harness.reporting.report_builder import machine_text
 
 RECORDS: Final = 10_000_000
 KEYS: Final = (1_000, 100_000)

@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from harness.errors import UsageError
+from onceproof.harness.model.exit_codes import UsageError
 
 
 class Measurement(msgspec.Struct, frozen=True):
@@ -36,16 +36,16 @@ Benchmark: TypeAlias = Callable[..., Measurement]
 """All parameters have defaults; one named ``large`` adds what takes minutes and gigabytes."""
 
 BENCHMARKS: Final[dict[str, str]] = {
-    "simulate": "harness.benchmarks.simulate:measure",
-    "local": "harness.benchmarks.local:measure",
-    "state": "harness.benchmarks.state:measure",
-    "checkpoint": "harness.benchmarks.checkpoint:measure",
-    "windows": "harness.benchmarks.windows:measure",
-    "campaign": "harness.benchmarks.campaign:measure",
-    "nexmark": "harness.benchmarks.nexmark:measure",
-    "spark": "harness.benchmarks.spark:measure",
-    "rescale": "harness.benchmarks.spark_rescale:measure",
-    "recover": "harness.benchmarks.recover:measure",
+    "simulate": "onceproof.harness.benchmarks.simulate:measure",
+    "local": "onceproof.harness.benchmarks.local:measure",
+    "state": "onceproof.harness.benchmarks.state:measure",
+    "checkpoint": "onceproof.harness.benchmarks.checkpoint:measure",
+    "windows": "onceproof.harness.benchmarks.windows:measure",
+    "campaign": "onceproof.harness.benchmarks.campaign:measure",
+    "nexmark": "onceproof.harness.benchmarks.nexmark:measure",
+    "spark": "onceproof.harness.benchmarks.spark:measure",
+    "rescale": "onceproof.harness.benchmarks.spark_rescale:measure",
+    "recover": "onceproof.harness.benchmarks.recover:measure",
 }
 """By name, "module:function"."""
 

@@ -29,20 +29,28 @@ from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
-from engine.configuration import Configuration
-from engine.connectors.source import Source
-from engine.elements import Record
-from engine.environment import StreamExecutionEnvironment
-from engine.runtime.local import execute
-from harness.benchmarks.local import PARALLELISM, PoolReader, WrongCount
-from harness.benchmarks.measurement import Measurement
-from harness.commands.job import FamilyIO
-from harness.family import NOTHING_DECLARED, Declared, Family, Records, Rows, family_names, load_family
-from harness.reporting import machine_text
-from harness.scenario import Parameter
-from scenarios._lateness import INTERVAL
-from scenarios.nexmark._events import value_of
-from scenarios.nexmark._generator import Settings, events
+from onceproof.engine.api.environment import StreamExecutionEnvironment
+from onceproof.engine.configuration import Configuration
+from onceproof.engine.connectors.source import Source
+from onceproof.engine.elements import Record
+from onceproof.engine.runtime.local import execute
+from onceproof.harness.benchmarks.local import PARALLELISM, PoolReader, WrongCount
+from onceproof.harness.benchmarks.measurement import Measurement
+from onceproof.harness.commands.job import FamilyIO
+from onceproof.harness.model.family import (
+    NOTHING_DECLARED,
+    Declared,
+    Family,
+    Records,
+    Rows,
+    family_names,
+    load_family,
+)
+from onceproof.harness.model.scenario import Parameter
+from onceproof.harness.reporting.report_builder import machine_text
+from onceproof.scenarios._lateness import INTERVAL
+from onceproof.scenarios.nexmark._events import value_of
+from onceproof.scenarios.nexmark._generator import Settings, events
 
 Session: TypeAlias = Any
 """A SparkSession, whose name has its homes elsewhere."""
@@ -101,7 +109,7 @@ def measure(
     Without a session one is started. Without a warm-up the figures on Spark are those of a cold Java.
     """
     if session is None:
-        from engine.runtime.spark_session import spark_session
+        from onceproof.engine.runtime.spark_session import spark_session
 
         with spark_session() as started:
             return measure(count, queries, rounds, started, warms_up=warms_up)
@@ -157,7 +165,7 @@ def run_once(family: Family, count: int, records: Records, session: Session | No
             execute(graph)
         else:
             # Whoever measures nothing on Spark needs none.
-            from engine.runtime.spark.driver import execute_on_spark
+            from onceproof.engine.runtime.spark.driver import execute_on_spark
 
             execute_on_spark(graph, session)
         taken = time.process_time() - cpu, time.perf_counter() - wall

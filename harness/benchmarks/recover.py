@@ -22,14 +22,14 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from harness.benchmarks.measurement import Measurement
-from harness.family import Family, load_family
-from harness.generation import generate
-from harness.oracle import PythonOracle
-from harness.reporting import machine_text
-from harness.scenario import Fault, FaultKind, Means, Scenario
-from harness.systems.protocol import Closable, System, find_system
-from harness.verdict import judge
+from onceproof.harness.benchmarks.measurement import Measurement
+from onceproof.harness.checkers.oracle import PythonOracle
+from onceproof.harness.checkers.verdict import judge
+from onceproof.harness.generation.generator import generate
+from onceproof.harness.model.family import Family, load_family
+from onceproof.harness.model.scenario import Fault, FaultKind, Means, Scenario
+from onceproof.harness.model.system import Closable, System, find_system
+from onceproof.harness.reporting.report_builder import machine_text
 
 FAMILY: Final = "word_count"
 SEED: Final = 1

@@ -27,16 +27,16 @@ from random import Random
 from statistics import median
 from typing import Any, Final
 
-from harness.benchmarks.measurement import Measurement
-from harness.checkers.exactly_once import ExactlyOnce
-from harness.errors import UsageError
-from harness.family import Family, load_family
-from harness.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, History
-from harness.oracle import PythonOracle
-from harness.reporting import machine_text
-from harness.scenario import Fault, Scenario, Schedule
-from harness.simulation.system import SimulatedSystem
-from harness.verdict import judge
+from onceproof.harness.benchmarks.measurement import Measurement
+from onceproof.harness.checkers.exactly_once import ExactlyOnce
+from onceproof.harness.checkers.oracle import PythonOracle
+from onceproof.harness.checkers.verdict import judge
+from onceproof.harness.model.exit_codes import UsageError
+from onceproof.harness.model.family import Family, load_family
+from onceproof.harness.model.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, History
+from onceproof.harness.model.scenario import Fault, Scenario, Schedule
+from onceproof.harness.reporting.report_builder import machine_text
+from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
 
 SCENARIOS: Final = 100
 ROUNDS: Final = 20

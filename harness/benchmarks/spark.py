@@ -27,12 +27,12 @@ from typing import Any, Final
 from pyspark import Broadcast
 from pyspark.sql import SparkSession
 
-from engine.elements import Record
-from engine.runtime.spark.driver import execute_on_spark
-from engine.runtime.spark_session import spark_session
-from harness.benchmarks.local import PARALLELISM, PoolReader, PoolSource, WrongCount, check_counts
-from harness.benchmarks.measurement import Measurement
-from harness.benchmarks.spark_epochs import (
+from onceproof.engine.elements import Record
+from onceproof.engine.runtime.spark.driver import execute_on_spark
+from onceproof.engine.runtime.spark_session import spark_session
+from onceproof.harness.benchmarks.local import PARALLELISM, PoolReader, PoolSource, WrongCount, check_counts
+from onceproof.harness.benchmarks.measurement import Measurement
+from onceproof.harness.benchmarks.spark_epochs import (
     BUFFER_RECORDS,
     FEW_KEYS,
     LATER_EPOCHS,
@@ -40,8 +40,8 @@ from harness.benchmarks.spark_epochs import (
     counting_graph,
     state_epoch_seconds,
 )
-from harness.benchmarks.spark_peers import BATCHES, PEERS, peer_seconds
-from harness.reporting import machine_text
+from onceproof.harness.benchmarks.spark_peers import BATCHES, PEERS, peer_seconds
+from onceproof.harness.reporting.report_builder import machine_text
 
 RECORDS: Final = 1_000_000
 LARGE_RECORDS: Final = 5_000_000

@@ -22,22 +22,22 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from engine.configuration import CheckpointSettings, Configuration
-from engine.connectors.encoders import Encoder
-from engine.connectors.file_sink import FileSink
-from engine.connectors.source import SplitReader
-from engine.elements import Record
-from engine.environment import StreamExecutionEnvironment
-from engine.graph import JobGraph
-from engine.messages import TaskId
-from engine.runtime.beginning import begin
-from engine.runtime.recovery import Recovered
-from engine.runtime.spark.driver import SparkExecution
-from engine.runtime.spark.folder import spark_storage
-from engine.runtime.spark.pace import Pace
-from engine.types import Types
-from harness.benchmarks.local import PARALLELISM, Count, PoolSource
-from harness.benchmarks.windows import Count as CountInBundles
+from onceproof.engine.api.environment import StreamExecutionEnvironment
+from onceproof.engine.configuration import CheckpointSettings, Configuration
+from onceproof.engine.connectors.encoders import Encoder
+from onceproof.engine.connectors.file_sink import FileSink
+from onceproof.engine.connectors.source import SplitReader
+from onceproof.engine.elements import Record
+from onceproof.engine.graph import JobGraph
+from onceproof.engine.messages import TaskId
+from onceproof.engine.runtime.beginning import begin
+from onceproof.engine.runtime.recovery import Recovered
+from onceproof.engine.runtime.spark.driver import SparkExecution
+from onceproof.engine.runtime.spark.folder import spark_storage
+from onceproof.engine.runtime.spark.pace import Pace
+from onceproof.engine.types import Types
+from onceproof.harness.benchmarks.local import PARALLELISM, Count, PoolSource
+from onceproof.harness.benchmarks.windows import Count as CountInBundles
 
 BUFFER_RECORDS: Final = 1_000
 FEW_KEYS: Final = 10_000

@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from harness.benchmarks.local import PARALLELISM, PoolReader, PoolSource, WrongCount
+from onceproof.harness.benchmarks.local import PARALLELISM, PoolReader, PoolSource, WrongCount
 
 BATCHES: Final = 2
 """As many as the engine takes epochs."""

@@ -27,21 +27,21 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from engine.configuration import CheckpointSettings
-from engine.messages import TaskId
-from engine.runtime.beginning import begin
-from engine.runtime.recovery import Recovered
-from engine.runtime.requests import JobAnswer, JobRequest
-from engine.runtime.result import JobCancelled
-from engine.runtime.spark.driver import SparkExecution
-from engine.runtime.spark.folder import spark_storage
-from engine.runtime.spark.pace import Pace
-from engine.runtime.spark_session import spark_session
-from harness.benchmarks.local import check_counts
-from harness.benchmarks.measurement import Measurement
-from harness.benchmarks.spark_epochs import EveryKeyFirst, counting_graph
-from harness.benchmarks.spark_rescale_peer import STEPS, NewFiles, StepTaken, peer_steps
-from harness.reporting import machine_text
+from onceproof.engine.configuration import CheckpointSettings
+from onceproof.engine.messages import TaskId
+from onceproof.engine.runtime.beginning import begin
+from onceproof.engine.runtime.recovery import Recovered
+from onceproof.engine.runtime.requests import JobAnswer, JobRequest
+from onceproof.engine.runtime.result import JobCancelled
+from onceproof.engine.runtime.spark.driver import SparkExecution
+from onceproof.engine.runtime.spark.folder import spark_storage
+from onceproof.engine.runtime.spark.pace import Pace
+from onceproof.engine.runtime.spark_session import spark_session
+from onceproof.harness.benchmarks.local import check_counts
+from onceproof.harness.benchmarks.measurement import Measurement
+from onceproof.harness.benchmarks.spark_epochs import EveryKeyFirst, counting_graph
+from onceproof.harness.benchmarks.spark_rescale_peer import STEPS, NewFiles, StepTaken, peer_steps
+from onceproof.harness.reporting.report_builder import machine_text
 
 KEYS: Final = 1_000_000
 RECORDS: Final = 1_000

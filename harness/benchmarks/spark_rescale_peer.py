@@ -22,9 +22,9 @@ import pyarrow as pa
 from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 
-from harness.benchmarks.local import PARALLELISM, WrongCount
-from harness.benchmarks.spark_epochs import EveryKeyFirst
-from harness.benchmarks.spark_peers import PEERS, STREAMING, replacing
+from onceproof.harness.benchmarks.local import PARALLELISM, WrongCount
+from onceproof.harness.benchmarks.spark_epochs import EveryKeyFirst
+from onceproof.harness.benchmarks.spark_peers import PEERS, STREAMING, replacing
 
 STEPS: Final[Mapping[str, int]] = {"same": 2, "2_to_4": 4, "4_to_2": 2}
 """The parallelism with which a job of two subtasks goes on, in this order, by the name in the figures."""

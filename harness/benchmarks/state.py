@@ -27,22 +27,22 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.checkpoint.metadata import StateHandle
-from engine.checkpoint.storing import store_snapshot
-from engine.configuration.backends import StateBackendSettings
-from engine.key_groups import key_group_of
-from engine.runtime.storage import LocalCheckpointStorage
-from engine.state.descriptors import MapStateDescriptor, ValueStateDescriptor
-from engine.state.hashmap import HashMapStateBackend
-from engine.state.keyed import KeyedStateBackend
-from engine.state.rocksdb.backend import RocksDBStateBackend
-from engine.state.rocksdb.database import Database
-from engine.state.snapshot import OperatorSnapshot, TaskSnapshot, decode_task_snapshot
-from engine.state.stored import NativePart
-from engine.types import Types
-from harness.benchmarks.large_state import measure_large_state
-from harness.benchmarks.measurement import Measurement
-from harness.reporting import machine_text
+from onceproof.engine.checkpoint.metadata import StateHandle
+from onceproof.engine.checkpoint.storing import store_snapshot
+from onceproof.engine.configuration.backends import StateBackendSettings
+from onceproof.engine.key_groups import key_group_of
+from onceproof.engine.runtime.storage import LocalCheckpointStorage
+from onceproof.engine.state.descriptors import MapStateDescriptor, ValueStateDescriptor
+from onceproof.engine.state.hashmap import HashMapStateBackend
+from onceproof.engine.state.keyed import KeyedStateBackend
+from onceproof.engine.state.rocksdb.backend import RocksDBStateBackend
+from onceproof.engine.state.rocksdb.database import Database
+from onceproof.engine.state.snapshot import OperatorSnapshot, TaskSnapshot, decode_task_snapshot
+from onceproof.engine.state.stored import NativePart
+from onceproof.engine.types import Types
+from onceproof.harness.benchmarks.large_state import measure_large_state
+from onceproof.harness.benchmarks.measurement import Measurement
+from onceproof.harness.reporting.report_builder import machine_text
 
 ACCESSES: Final = 400_000
 KEYS: Final = (1_000, 100_000)

@@ -23,22 +23,22 @@ from random import Random
 from statistics import median
 from typing import Any, Final
 
-from engine.configuration import Configuration
-from engine.connectors.encoders import Encoder
-from engine.connectors.file_sink import FileSink
-from engine.connectors.source import Source
-from engine.durations import Duration, Time
-from engine.elements import Record
-from engine.environment import StreamExecutionEnvironment
-from engine.functions import AggregateFunction
-from engine.types import Types
-from engine.watermarks.strategy import TimestampAssigner, WatermarkStrategy
-from engine.windows.assigners import TumblingEventTimeWindows
-from engine.windows.functions import WindowFunction
-from engine.windows.windows import TimeWindow
-from harness.benchmarks.local import PARALLELISM, PoolReader, WrongCount
-from harness.benchmarks.measurement import Measurement
-from harness.reporting import machine_text
+from onceproof.engine.api.environment import StreamExecutionEnvironment
+from onceproof.engine.configuration import Configuration
+from onceproof.engine.connectors.encoders import Encoder
+from onceproof.engine.connectors.file_sink import FileSink
+from onceproof.engine.connectors.source import Source
+from onceproof.engine.durations import Duration, Time
+from onceproof.engine.elements import Record
+from onceproof.engine.functions import AggregateFunction
+from onceproof.engine.types import Types
+from onceproof.engine.watermarks.strategy import TimestampAssigner, WatermarkStrategy
+from onceproof.engine.windows.assigners import TumblingEventTimeWindows
+from onceproof.engine.windows.functions import WindowFunction
+from onceproof.engine.windows.windows import TimeWindow
+from onceproof.harness.benchmarks.local import PARALLELISM, PoolReader, WrongCount
+from onceproof.harness.benchmarks.measurement import Measurement
+from onceproof.harness.reporting.report_builder import machine_text
 
 RECORDS: Final = 1_000_000
 KEYS: Final = 1_000

@@ -30,12 +30,12 @@ from uuid import uuid4
 import pyarrow as pa
 from pyarrow import parquet
 
-from engine.runtime.spark.garbage import keep_what_is_loaded
-from harness.campaign.tables import TrialTables, TriedScenario, verdicts
-from harness.family import Family, FamilyError, load_family, split_address
-from harness.running.runner import OutputUnwritable
-from harness.seeds import scenario_seed
-from harness.trial import run_scenario, scenario_of
+from onceproof.engine.runtime.spark.garbage import keep_what_is_loaded
+from onceproof.harness.campaign.tables import TrialTables, TriedScenario, verdicts
+from onceproof.harness.model.family import Family, FamilyError, load_family, split_address
+from onceproof.harness.model.seeds import scenario_seed
+from onceproof.harness.trials.runner import OutputUnwritable
+from onceproof.harness.trials.trial import run_scenario, scenario_of
 
 BATCH: Final = 50
 """Trials that a worker holds as objects, through which the garbage collector looks again and again."""

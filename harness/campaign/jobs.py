@@ -24,12 +24,12 @@ from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from engine.runtime.spark_session import SparkFailed, one_line
-from harness.campaign.executor import Simulation
-from harness.campaign.tables import VERDICTS
-from harness.family import FamilyError
-from harness.running.pool import WorkerFailed
-from harness.running.runner import OutputUnwritable
+from onceproof.engine.runtime.spark_session import SparkFailed, one_line
+from onceproof.harness.campaign.executor import Simulation
+from onceproof.harness.campaign.tables import VERDICTS
+from onceproof.harness.model.family import FamilyError
+from onceproof.harness.trials.pool import WorkerFailed
+from onceproof.harness.trials.runner import OutputUnwritable
 
 SECONDS_BETWEEN_LOOKS: Final = 0.2
 

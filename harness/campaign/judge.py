@@ -22,10 +22,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
-from harness.campaign.tables import JUDGEMENT_COLUMNS, TrialTables
-from harness.family import NOTHING_DECLARED, Family
-from harness.history import Row
-from harness.oracle_spark import (
+from onceproof.harness.campaign.tables import JUDGEMENT_COLUMNS, TrialTables
+from onceproof.harness.checkers.oracle_spark import (
     EVIDENCE_COLUMNS,
     SAMPLE_ROWS,
     SCENARIO,
@@ -34,7 +32,9 @@ from harness.oracle_spark import (
     SparkOracle,
     record_schema_of,
 )
-from harness.trial import scenario_of
+from onceproof.harness.model.family import NOTHING_DECLARED, Family
+from onceproof.harness.model.history import Row
+from onceproof.harness.trials.trial import scenario_of
 
 SEEDS_LOOKED_AT: Final = 5
 JUDGED_BY_PYTHON: Final = ("scenario_id", "seed", *JUDGEMENT_COLUMNS)
@@ -73,7 +73,7 @@ class Trials:
 
     family: Family
     table: DataFrame
-    """As harness.campaign.tables describes it."""
+    """As onceproof.harness.campaign.tables describes it."""
     verdicts: pa.Table
     """Of the same scenarios, as JUDGED_BY_PYTHON names the columns."""
 

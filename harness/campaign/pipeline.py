@@ -27,10 +27,10 @@ from typing import IO, Final
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from engine.runtime.spark_session import LOCAL_MASTER, SparkFailed, spark_session
-from harness.campaign.executor import FamilySource, Simulation
-from harness.campaign.jobs import SimulationJob, run_side_by_side
-from harness.campaign.judge import (
+from onceproof.engine.runtime.spark_session import LOCAL_MASTER, SparkFailed, spark_session
+from onceproof.harness.campaign.executor import FamilySource, Simulation
+from onceproof.harness.campaign.jobs import SimulationJob, run_side_by_side
+from onceproof.harness.campaign.judge import (
     JUDGED_BY_PYTHON,
     Disagreement,
     Trials,
@@ -38,13 +38,13 @@ from harness.campaign.judge import (
     disagreements,
     table_in,
 )
-from harness.campaign.pace import Pace
-from harness.campaign.tables import TrialTables
-from harness.family import Family, FamilyError
-from harness.oracle_spark import arrow_schemas_of
-from harness.running.outcome import from_line
-from harness.running.pool import WorkerFailed
-from harness.running.runner import (
+from onceproof.harness.campaign.pace import Pace
+from onceproof.harness.campaign.tables import TrialTables
+from onceproof.harness.checkers.oracle_spark import arrow_schemas_of
+from onceproof.harness.checkers.outcome import from_line
+from onceproof.harness.model.family import Family, FamilyError
+from onceproof.harness.trials.pool import WorkerFailed
+from onceproof.harness.trials.runner import (
     OutputUnwritable,
     RunResult,
     RunStopped,
@@ -53,7 +53,7 @@ from harness.running.runner import (
     made_folder,
     open_output,
 )
-from harness.trial import check_family
+from onceproof.harness.trials.trial import check_family
 
 TRIALS: Final = "trials"
 """The folder of the Parquet files, in the folder of the results."""

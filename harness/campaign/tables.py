@@ -20,11 +20,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from harness.checkers.exactly_once import ExactlyOnce
-from harness.family import FamilyError
-from harness.history import JOB_FINISHED, History, Row, rows_at_end
-from harness.running.outcome import Outcome, to_line
-from harness.scenario import Scenario
+from onceproof.harness.checkers.exactly_once import ExactlyOnce
+from onceproof.harness.checkers.outcome import Outcome, to_line
+from onceproof.harness.model.family import FamilyError
+from onceproof.harness.model.history import JOB_FINISHED, History, Row, rows_at_end
+from onceproof.harness.model.scenario import Scenario
 
 _COUNTS: Final = pa.map_(pa.string(), pa.int64())
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from harness.checkers import restore_anywhere, state_equivalence
-from harness.checkers.base import Checker, Signature, Violation
-from harness.checkers.consistent_cut import ConsistentCut
-from harness.checkers.exactly_once import ExactlyOnce
-from harness.checkers.fencing import Fencing
-from harness.checkers.liveness import Liveness
-from harness.checkers.mode import Mode
-from harness.checkers.no_error import NoError
-from harness.checkers.no_leaks import NoLeaks
+from onceproof.harness.checkers import restore_anywhere, state_equivalence
+from onceproof.harness.checkers.base import Checker, Signature, Violation
+from onceproof.harness.checkers.consistent_cut import ConsistentCut
+from onceproof.harness.checkers.exactly_once import ExactlyOnce
+from onceproof.harness.checkers.fencing import Fencing
+from onceproof.harness.checkers.liveness import Liveness
+from onceproof.harness.checkers.mode import Mode
+from onceproof.harness.checkers.no_error import NoError
+from onceproof.harness.checkers.no_leaks import NoLeaks
 
 CHECKERS: Final[tuple[Checker, ...]] = (
     NoError(),

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
-from harness.history import History
-from harness.oracle import Oracle
-from harness.scenario import Scenario
+from onceproof.harness.checkers.oracle import Oracle
+from onceproof.harness.model.history import History
+from onceproof.harness.model.scenario import Scenario
 
 Signature: TypeAlias = tuple[str, str]
 """(property, anomaly), or (exception type, function): what makes two failures the same."""

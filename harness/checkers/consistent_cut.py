@@ -24,9 +24,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from harness.checkers.base import WITNESS_ROWS, Violation
-from harness.checkers.tables import Tables
-from harness.history import (
+from onceproof.harness.checkers.base import WITNESS_ROWS, Violation
+from onceproof.harness.checkers.oracle import Oracle, RowCounts, count_rows
+from onceproof.harness.checkers.table_reads import Tables
+from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     CHECKPOINT_COMPLETED,
     COMMIT_FAILED,
@@ -36,8 +37,7 @@ from harness.history import (
     History,
     Row,
 )
-from harness.oracle import Oracle, RowCounts, count_rows
-from harness.scenario import Scenario
+from onceproof.harness.model.scenario import Scenario
 
 EARLY_COMMIT = "early commit"
 OUT_OF_ORDER = "out of order"

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from harness.checkers.base import Violation
-from harness.scenario import POINTS, VALID, Barriers, FaultKind, Point
+from onceproof.harness.checkers.base import Violation
+from onceproof.harness.model.scenario import POINTS, VALID, Barriers, FaultKind, Point
 
 PROPERTY = "coverage"
 FAULT_NEVER_FIRED = "fault never fired"

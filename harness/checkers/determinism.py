@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
 
-from harness.checkers.base import Violation
-from harness.history import History
+from onceproof.harness.checkers.base import Violation
+from onceproof.harness.model.history import History
 
 PROPERTY = "determinism"
 TRACE_DIFFERS = "trace differs"

@@ -16,10 +16,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from harness.checkers.base import WITNESS_ROWS, Violation
-from harness.history import JOB_FINISHED, ROWS_WRITTEN, TRANSACTION_VISIBLE, History, Row, rows_at_end
-from harness.oracle import Oracle, RowCounts, count_rows
-from harness.scenario import Scenario
+from onceproof.harness.checkers.base import WITNESS_ROWS, Violation
+from onceproof.harness.checkers.oracle import Oracle, RowCounts, count_rows
+from onceproof.harness.model.history import (
+    JOB_FINISHED,
+    ROWS_WRITTEN,
+    TRANSACTION_VISIBLE,
+    History,
+    Row,
+    rows_at_end,
+)
+from onceproof.harness.model.scenario import Scenario
 
 LOST = "lost"
 DUPLICATED = "duplicated"

@@ -17,8 +17,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from harness.checkers.base import Violation
-from harness.history import (
+from onceproof.harness.checkers.base import Violation
+from onceproof.harness.checkers.oracle import Oracle
+from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     CHECKPOINT_COMPLETED,
     ROWS_WRITTEN,
@@ -26,8 +27,7 @@ from harness.history import (
     TRANSACTION_VISIBLE,
     History,
 )
-from harness.oracle import Oracle
-from harness.scenario import Scenario
+from onceproof.harness.model.scenario import Scenario
 
 ZOMBIE_COMMIT = "zombie commit"
 ZOMBIE_WRITE = "zombie write"

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.checkers.base import Violation
-from harness.checkers.exactly_once import LOST, PHANTOM, violation_of
-from harness.history import ATTEMPT_STARTED, JOB_FINISHED, History, Row, rows_at_end
-from harness.oracle import Oracle, count_rows
-from harness.scenario import Scenario
+from onceproof.harness.checkers.base import Violation
+from onceproof.harness.checkers.exactly_once import LOST, PHANTOM, violation_of
+from onceproof.harness.checkers.oracle import Oracle, count_rows
+from onceproof.harness.model.history import ATTEMPT_STARTED, JOB_FINISHED, History, Row, rows_at_end
+from onceproof.harness.model.scenario import Scenario
 
 REPEATED = "repeated without a failure"
 

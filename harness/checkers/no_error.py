@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.checkers.base import Violation
-from harness.history import (
+from onceproof.harness.checkers.base import Violation
+from onceproof.harness.checkers.oracle import Oracle
+from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     ERROR,
     FAULT_FIRED,
@@ -23,8 +24,7 @@ from harness.history import (
     TASK_FAILED,
     History,
 )
-from harness.oracle import Oracle
-from harness.scenario import Scenario
+from onceproof.harness.model.scenario import Scenario
 
 EXCEPTION = "exception"
 FAILURE_WITHOUT_FAULT = "failure without a fault"

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.checkers.base import WITNESS_ROWS, Violation
-from harness.history import JOB_FINISHED, LEAK, History
-from harness.oracle import Oracle
-from harness.scenario import Scenario
+from onceproof.harness.checkers.base import WITNESS_ROWS, Violation
+from onceproof.harness.checkers.oracle import Oracle
+from onceproof.harness.model.history import JOB_FINISHED, LEAK, History
+from onceproof.harness.model.scenario import Scenario
 
 
 class NoLeaks:

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.checkers.base import Violation
-from harness.checkers.exactly_once import ExactlyOnce
-from harness.checkers.mode import Mode
-from harness.history import ERROR, JOB_FINISHED, History
-from harness.oracle import Oracle
-from harness.scenario import Scenario
+from onceproof.harness.checkers.base import Violation
+from onceproof.harness.checkers.exactly_once import ExactlyOnce
+from onceproof.harness.checkers.mode import Mode
+from onceproof.harness.checkers.oracle import Oracle
+from onceproof.harness.model.history import ERROR, JOB_FINISHED, History
+from onceproof.harness.model.scenario import Scenario
 
 PROPERTY = "restore_anywhere"
 NOT_FINISHED = "not finished"

@@ -20,8 +20,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from harness.checkers.base import WITNESS_ROWS, Violation
-from harness.history import Cut
+from onceproof.harness.checkers.base import WITNESS_ROWS, Violation
+from onceproof.harness.model.history import Cut
 
 Place: TypeAlias = tuple[str, str, int]
 """Operator, state, key group; -1 stands for broadcast state, which every subtask has."""

@@ -21,19 +21,24 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata, StateHandle, decode_metadata
-from engine.checkpoint.verification import damages_of, handles_of
-from engine.connectors import committing, two_phase, write_ahead
-from engine.messages import CHECKPOINT
-from engine.runtime.mounting import storage_at
-from engine.runtime.places import name_of, parent_of, place, scheme_of
-from engine.runtime.recovery import METADATA
-from engine.runtime.request_folder import is_running
-from engine.runtime.restore_point import place_of
-from engine.runtime.storage import StorageError, leads_out
-from engine.state.files import DamagedFile
-from harness.errors import FAILED, NOTHING_RAN, PASSED, UsageError
-from reports.text import counted
+from onceproof.engine.checkpoint.metadata import (
+    CheckpointMetadata,
+    OperatorMetadata,
+    StateHandle,
+    decode_metadata,
+)
+from onceproof.engine.checkpoint.verification import damages_of, handles_of
+from onceproof.engine.connectors import committing, two_phase, write_ahead
+from onceproof.engine.messages import CHECKPOINT
+from onceproof.engine.runtime.mounting import storage_at
+from onceproof.engine.runtime.places import name_of, parent_of, place, scheme_of
+from onceproof.engine.runtime.recovery import METADATA
+from onceproof.engine.runtime.request_folder import is_running
+from onceproof.engine.runtime.restore_point import place_of
+from onceproof.engine.runtime.storage import StorageError, leads_out
+from onceproof.engine.state.files import DamagedFile
+from onceproof.harness.model.exit_codes import FAILED, NOTHING_RAN, PASSED, UsageError
+from onceproof.reports.text import counted
 
 TRANSACTIONS: Final = frozenset((two_phase.STATE_NAME, committing.COMMITTER_STATE, write_ahead.STATE_NAME))
 """Under which names sinks list what they have still to commit; a list of a user's own may have one, too."""

@@ -18,24 +18,24 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from engine.runtime.java import find_java
-from engine.runtime.spark_session import spark_session
-from harness.commands.running import progress_bar
-from harness.errors import FAILED, PASSED, UsageError
-from harness.family import load_family
-from harness.flights.data import write_year
-from harness.flights.on_cluster import NAME as ON_CLUSTER
-from harness.flights.on_cluster import run_flights_on_cluster
-from harness.flights.on_spark import NAME as ON_SPARK
-from harness.flights.on_spark import run_flights_on_spark
-from harness.flights.oracle import compare_year
-from harness.flights.real_input import real_input_of, real_kill_of
-from harness.flights.trial import run_flights
-from harness.flights.year import FAMILY, FlightsTrial
-from harness.history import History, Recovery
-from harness.running.runner import emptied_folder
-from reports.headline import real_input_failed, real_input_text
-from reports.text import counted
+from onceproof.engine.runtime.java import find_java
+from onceproof.engine.runtime.spark_session import spark_session
+from onceproof.harness.commands.run import progress_bar
+from onceproof.harness.flights.data import write_year
+from onceproof.harness.flights.on_cluster import NAME as ON_CLUSTER
+from onceproof.harness.flights.on_cluster import run_flights_on_cluster
+from onceproof.harness.flights.on_local import run_flights
+from onceproof.harness.flights.on_spark import NAME as ON_SPARK
+from onceproof.harness.flights.on_spark import run_flights_on_spark
+from onceproof.harness.flights.oracle import compare_year
+from onceproof.harness.flights.real_input import real_input_of, real_kill_of
+from onceproof.harness.flights.year import FAMILY, FlightsTrial
+from onceproof.harness.model.exit_codes import FAILED, PASSED, UsageError
+from onceproof.harness.model.family import load_family
+from onceproof.harness.model.history import History, Recovery
+from onceproof.harness.trials.runner import emptied_folder
+from onceproof.reports.headline import real_input_failed, real_input_text
+from onceproof.reports.text import counted
 
 
 class Flown(NamedTuple):

@@ -23,20 +23,20 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.configuration import Configuration
-from engine.connectors.collection import CollectionSource
-from engine.connectors.encoders import Encoder
-from engine.connectors.file_sink import FileSinkFunction, OutputFileConfig
-from engine.connectors.source import Source, SplitReader
-from engine.environment import StreamExecutionEnvironment, submitted
-from engine.graph import JobGraph
-from engine.runtime.request_folder import ask
-from engine.runtime.requests import JobRequest, RequestKind
-from engine.runtime.result import JobCancelled, JobExecutionFailed, JobExecutionResult
-from harness.errors import FAILED, PASSED, UsageError
-from harness.family import Family, FamilyError, load_family
-from harness.generation import generate
-from harness.scenario import Parameter
+from onceproof.engine.api.environment import StreamExecutionEnvironment, submitted
+from onceproof.engine.configuration import Configuration
+from onceproof.engine.connectors.collection import CollectionSource
+from onceproof.engine.connectors.encoders import Encoder
+from onceproof.engine.connectors.file_sink import FileSinkFunction, OutputFileConfig
+from onceproof.engine.connectors.source import Source, SplitReader
+from onceproof.engine.graph import JobGraph
+from onceproof.engine.runtime.request_folder import ask
+from onceproof.engine.runtime.requests import JobRequest, RequestKind
+from onceproof.engine.runtime.result import JobCancelled, JobExecutionFailed, JobExecutionResult
+from onceproof.harness.generation.generator import generate
+from onceproof.harness.model.exit_codes import FAILED, PASSED, UsageError
+from onceproof.harness.model.family import Family, FamilyError, load_family
+from onceproof.harness.model.scenario import Parameter
 
 JOBS: Final = Path(".onceproof", "jobs")
 INTERVAL_RECORDS: Final = 20

@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
-from harness.errors import FAILED, NOTHING_RAN, PASSED, UsageError
-from harness.family import family_names, load_family
-from reports.text import number
+from onceproof.harness.model.exit_codes import FAILED, NOTHING_RAN, PASSED, UsageError
+from onceproof.harness.model.family import family_names, load_family
+from onceproof.reports.text import number
 
 
 def families_command(as_json: bool) -> int:
@@ -48,8 +48,8 @@ def families_command(as_json: bool) -> int:
 
 def report_command(folder: Path, junit: Path | None) -> int:
     """Render a folder's report.json again."""
-    from reports.model import ReportUnreadable
-    from reports.render import read, write
+    from onceproof.reports.model import ReportUnreadable
+    from onceproof.reports.render import read, write
 
     try:
         report = read(folder)
@@ -57,7 +57,7 @@ def report_command(folder: Path, junit: Path | None) -> int:
         raise ReportUnreadable(f"{error.filename or folder}: cannot be read: {error.strerror}") from None
     print(f"report: {write(report, folder)}")
     if junit is not None:
-        from harness.reporting import make_way, write_junit
+        from onceproof.harness.reporting.report_builder import make_way, write_junit
 
         make_way(junit)
         write_junit(report, junit)
@@ -74,9 +74,9 @@ def mutants_command(
     as_json: bool,
 ) -> int:
     """Measure which planted bugs are killed; return FAILED if one of them survived."""
-    from harness.mutants import built_in_mutants, find_mutant, load_mutants
-    from harness.mutants.measuring import measure_all
-    from harness.running.runner import usable_processors
+    from onceproof.harness.model.mutants import built_in_mutants, find_mutant, load_mutants
+    from onceproof.harness.trials.mutant_trials import measure_all
+    from onceproof.harness.trials.runner import usable_processors
 
     loaded = load_mutants(load) if load else ()
     mutants = [*built_in_mutants(), *loaded]
@@ -121,7 +121,7 @@ def bench_command(names: Sequence[str], as_json: bool, large: bool = False) -> i
 
     Raises UsageError where none of the named ones has such a part.
     """
-    from harness.benchmarks.measurement import BENCHMARKS, has_large_part, load_benchmark
+    from onceproof.harness.benchmarks.measurement import BENCHMARKS, has_large_part, load_benchmark
 
     benchmarks = [load_benchmark(name) for name in names or BENCHMARKS]
     if large and not any(map(has_large_part, benchmarks)):

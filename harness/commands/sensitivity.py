@@ -22,20 +22,20 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.runtime.java import find_java
-from harness.commands.running import failure_lines, progress_bar
-from harness.errors import FAILED, PASSED, UsageError
-from harness.failures import FailureCase, failure_cases
-from harness.family import load_family
-from harness.running.runner import OutputUnwritable, RunResult
-from harness.running.tally import Group
-from harness.scenario import Scenario, to_json
-from harness.sensitivity.designed import designed_family
-from harness.sensitivity.experiment import COSTS, REPLICATES, DesignedTrial, Experiment
-from harness.sensitivity.parameters import SPACE, settings_of
-from harness.trial import check_family
-from reports.model import Report, Sensitivity
-from reports.text import counted, number
+from onceproof.engine.runtime.java import find_java
+from onceproof.harness.commands.run import failure_lines, progress_bar
+from onceproof.harness.model.exit_codes import FAILED, PASSED, UsageError
+from onceproof.harness.model.family import load_family
+from onceproof.harness.model.scenario import Scenario, to_json
+from onceproof.harness.sensitivity.designed import designed_family
+from onceproof.harness.sensitivity.experiment import COSTS, REPLICATES, DesignedTrial, Experiment
+from onceproof.harness.sensitivity.parameters import SPACE, settings_of
+from onceproof.harness.trials.failures import FailureCase, failure_cases
+from onceproof.harness.trials.runner import OutputUnwritable, RunResult
+from onceproof.harness.trials.tally import Group
+from onceproof.harness.trials.trial import check_family
+from onceproof.reports.model import Report, Sensitivity
+from onceproof.reports.text import counted, number
 
 WIDEST_BAR: Final = 30
 
@@ -68,8 +68,8 @@ def sensitivity_command(
     before = report_in(folder)
     experiment = experiment_of(scenarios, seed)
     # Dear to import.
-    from engine.runtime.spark_session import LOCAL_MASTER, spark_session
-    from harness.campaign.designed import run_experiment
+    from onceproof.engine.runtime.spark_session import LOCAL_MASTER, spark_session
+    from onceproof.harness.sensitivity.on_spark import run_experiment
 
     with progress_bar(experiment.scenarios, None) as bar:
         bar.describe("starting Spark")
@@ -92,7 +92,7 @@ def sensitivity_command(
 
 def experiment_of(scenarios: int, seed: int) -> Experiment:
     """Return the experiment of so many scenarios; UsageError where they are too few."""
-    from harness.sampling import design, least_points
+    from onceproof.harness.sensitivity.sampling import design, least_points
 
     least = least_points(SPACE) * REPLICATES
     if scenarios < least:
@@ -117,7 +117,7 @@ def study_trials(
 
     ``run`` says which family it was, and is given their outcomes.
     """
-    from harness.sensitivity.report import sensitivity_of
+    from onceproof.harness.sensitivity.report_section import sensitivity_of
 
     for trial in trials:
         run.tally.add(trial.outcome)
@@ -157,8 +157,8 @@ def document(studied: Studied, folder: Path) -> dict[str, Any]:
 
 def report_in(folder: Path) -> Report | None:
     """Return the report that a folder has; whether the folder can be written to is found out, too."""
-    from reports.model import ReportUnreadable
-    from reports.render import MODEL_NAME, read
+    from onceproof.reports.model import ReportUnreadable
+    from onceproof.reports.render import MODEL_NAME, read
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -178,8 +178,8 @@ def _write(
     master: str,
 ) -> Path:
     """Enter an experiment into the report, and write it."""
-    from harness.reporting import failure_of, report_of, write_report
-    from harness.sensitivity.report import with_sensitivity
+    from onceproof.harness.reporting.report_builder import failure_of, report_of, write_report
+    from onceproof.harness.sensitivity.report_section import with_sensitivity
 
     if before is None:
         report = report_of(run, cases, study.command)

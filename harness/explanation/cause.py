@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from harness.checkers import Violation, consistent_cut, exactly_once, fencing
-from harness.checkers.consistent_cut import ConsistentCut
-from harness.checkers.exactly_once import ExactlyOnce
-from harness.checkers.fencing import Fencing
-from harness.explanation.facts import Checkpoint, Facts, Visible
-from harness.explanation.sentences import fault_story, row_text
+from onceproof.harness.checkers import Violation, consistent_cut, exactly_once, fencing
+from onceproof.harness.checkers.consistent_cut import ConsistentCut
+from onceproof.harness.checkers.exactly_once import ExactlyOnce
+from onceproof.harness.checkers.fencing import Fencing
+from onceproof.harness.explanation.facts import Checkpoint, Facts, Visible
+from onceproof.harness.explanation.sentences import fault_story, row_text
 
 Violations: TypeAlias = Sequence[Violation]
 

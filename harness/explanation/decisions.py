@@ -21,10 +21,16 @@ from typing import Final, Literal, TypeAlias
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from harness.checkers import Signature
-from harness.explanation.wording import change_text, choice_text, fault_text, operation_text, priority_text
-from harness.scenario import Scenario, Schedule
-from reports.text import counted
+from onceproof.harness.checkers import Signature
+from onceproof.harness.explanation.descriptions import (
+    change_text,
+    choice_text,
+    fault_text,
+    operation_text,
+    priority_text,
+)
+from onceproof.harness.model.scenario import Scenario, Schedule
+from onceproof.reports.text import counted
 
 Fails: TypeAlias = Callable[[Scenario], Signature | None]
 """Runs a scenario; the signature of its failure, or None if it passes."""

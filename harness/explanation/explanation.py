@@ -15,15 +15,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from harness.checkers import Violation
-from harness.checkers.consistent_cut import ConsistentCut
-from harness.checkers.exactly_once import ExactlyOnce
-from harness.checkers.liveness import Liveness
-from harness.explanation.cause import cause_of, first_wrong_transaction
-from harness.explanation.facts import Facts, StruckFault, facts_of
-from harness.explanation.sentences import fault_story, row_text, sentence_of
-from harness.explanation.wording import reason_text
-from harness.history import (
+from onceproof.harness.checkers import Violation
+from onceproof.harness.checkers.consistent_cut import ConsistentCut
+from onceproof.harness.checkers.exactly_once import ExactlyOnce
+from onceproof.harness.checkers.liveness import Liveness
+from onceproof.harness.checkers.verdict import Verdict
+from onceproof.harness.explanation.cause import cause_of, first_wrong_transaction
+from onceproof.harness.explanation.descriptions import reason_text
+from onceproof.harness.explanation.facts import Facts, StruckFault, facts_of
+from onceproof.harness.explanation.sentences import fault_story, row_text, sentence_of
+from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     BUDGET_EXHAUSTED,
     CHECKPOINT_ABORTED,
@@ -40,8 +41,7 @@ from harness.history import (
     Event,
     History,
 )
-from harness.scenario import Scenario
-from harness.verdict import Verdict
+from onceproof.harness.model.scenario import Scenario
 
 _MESSAGES: Final = {"trigger": "trigger", "acknowledge": "acknowledgement", "notify": "completion notice"}
 

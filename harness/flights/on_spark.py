@@ -17,13 +17,13 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from harness.chance import Chance
-from harness.flights.year import PARALLELISM, FlightsTrial, Year, read_rows
-from harness.history import History
-from harness.scenario import Fault, FaultKind, Point
-from harness.systems.spark import DRIVER_POINTS, WORKER_POINTS, SparkRun, spark_drivers
-from harness.systems.spark_driver import LOCAL_MASTER
-from harness.systems.spec import Spec
+from onceproof.harness.flights.year import PARALLELISM, FlightsTrial, Year, read_rows
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.history import History
+from onceproof.harness.model.scenario import Fault, FaultKind, Point
+from onceproof.harness.systems.process.job_specification import Spec
+from onceproof.harness.systems.spark.driver_process import LOCAL_MASTER
+from onceproof.harness.systems.spark.spark_system import DRIVER_POINTS, WORKER_POINTS, SparkRun, spark_drivers
 
 NAME: Final = "flights on Spark"
 INTERVAL_RECORDS: Final = 24_000

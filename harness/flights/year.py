@@ -18,13 +18,13 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import Final
 
-from harness.family import NOTHING_DECLARED, Records, Rows, load_family
-from harness.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, Cut, History, Row
-from harness.oracle import RowCounts, Versions, count_rows
-from harness.scenario import Fault, InputRecord, Scenario, Schedule
-from harness.systems.incarnations import JobRun
-from harness.systems.spec import Spec
-from harness.verdict import Verdict, judge
+from onceproof.harness.checkers.oracle import RowCounts, Versions, count_rows
+from onceproof.harness.checkers.verdict import Verdict, judge
+from onceproof.harness.model.family import NOTHING_DECLARED, Records, Rows, load_family
+from onceproof.harness.model.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, Cut, History, Row
+from onceproof.harness.model.scenario import Fault, InputRecord, Scenario, Schedule
+from onceproof.harness.systems.process.incarnations import JobRun
+from onceproof.harness.systems.process.job_specification import Spec
 
 FAMILY: Final = "flights"
 PARALLELISM: Final = 2

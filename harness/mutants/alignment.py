@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.elements import CheckpointBarrier
-from engine.task.barriers.aligned import AlignedBarrierHandler
-from engine.task.barriers.events import AbortCheckpoint, BarrierEffect
-from harness.mutants.patching import replaced
-from harness.mutants.registry import Reached, mutant
+from onceproof.engine.elements import CheckpointBarrier
+from onceproof.engine.task.barriers.aligned import AlignedBarrierHandler
+from onceproof.engine.task.barriers.events import AbortCheckpoint, BarrierEffect
+from onceproof.harness.model.mutants.patching import replaced
+from onceproof.harness.model.mutants.registry import Reached, mutant
 
 
 @mutant(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from engine.checkpoint.coordinator import CheckpointCoordinator
-from engine.checkpoint.events import (
+from onceproof.engine.checkpoint.coordinator import CheckpointCoordinator
+from onceproof.engine.checkpoint.events import (
     AttemptEnded,
     CoordinatorEffect,
     DiscardCheckpoint,
@@ -14,18 +14,18 @@ from engine.checkpoint.events import (
     MetadataStored,
     StoreMetadata,
 )
-from engine.checkpoint.failures import FAILOVER
-from engine.checkpoint.metadata import SubtaskState
-from engine.checkpoint.pending import PendingCheckpoint
-from engine.messages import (
+from onceproof.engine.checkpoint.failures import FAILOVER
+from onceproof.engine.checkpoint.metadata import SubtaskState
+from onceproof.engine.checkpoint.pending import PendingCheckpoint
+from onceproof.engine.messages import (
     AcknowledgeCheckpoint,
     DeclineCheckpoint,
     NotifyCheckpointComplete,
     Send,
     TaskId,
 )
-from harness.mutants.patching import replaced
-from harness.mutants.registry import Reached, mutant
+from onceproof.harness.model.mutants.patching import replaced
+from onceproof.harness.model.mutants.registry import Reached, mutant
 
 
 @mutant(

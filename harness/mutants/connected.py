@@ -11,17 +11,17 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from engine.checkpoint import redistribution
-from engine.graph import JobEdge, PartitionerKind
-from engine.job import deployment
-from engine.operators.broadcast import BroadcastOperator
-from engine.state.stored import BROADCAST
-from engine.task.outputs import HashOutput, Output, build_output
-from engine.types import Types
-from engine.watermarks.combined import CombinedInputs
-from engine.watermarks.valve import TimeElement
-from harness.mutants.patching import replaced
-from harness.mutants.registry import Reached, mutant
+from onceproof.engine.checkpoint import redistribution
+from onceproof.engine.graph import JobEdge, PartitionerKind
+from onceproof.engine.job import deployment
+from onceproof.engine.operators.broadcast import BroadcastOperator
+from onceproof.engine.state.stored import BROADCAST
+from onceproof.engine.task.outputs import HashOutput, Output, build_output
+from onceproof.engine.types import Types
+from onceproof.engine.watermarks.combined import CombinedInputs
+from onceproof.engine.watermarks.valve import TimeElement
+from onceproof.harness.model.mutants.patching import replaced
+from onceproof.harness.model.mutants.registry import Reached, mutant
 
 BROADCASTING: Final = ("behaviour_patterns", "flight_delays")
 """The families whose jobs have broadcast state."""

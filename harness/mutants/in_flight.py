@@ -7,21 +7,21 @@ from typing import Any
 
 from msgspec.structs import replace
 
-import engine.checkpoint.channels as redistribution
-import engine.task.in_flight as recording
-from engine.checkpoint.channels import KeyFilter
-from engine.checkpoint.metadata import CheckpointMetadata, StateHandle
-from engine.elements import Buffer, Record
-from engine.state.in_flight import ChannelId, detached
-from engine.task.barriers.events import BarrierEffect
-from engine.task.barriers.tracker import BarrierCount
-from engine.task.barriers.unaligned import UnalignedBarrierHandler
-from engine.task.events import Restore
-from engine.task.in_flight import InFlightRecorder
-from engine.task.outputs import Queue
-from engine.task.task import Task
-from harness.mutants.patching import replaced
-from harness.mutants.registry import Reached, mutant
+import onceproof.engine.checkpoint.channels as redistribution
+import onceproof.engine.task.in_flight as recording
+from onceproof.engine.checkpoint.channels import KeyFilter
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata, StateHandle
+from onceproof.engine.elements import Buffer, Record
+from onceproof.engine.state.in_flight import ChannelId, detached
+from onceproof.engine.task.barriers.events import BarrierEffect
+from onceproof.engine.task.barriers.tracker import BarrierCount
+from onceproof.engine.task.barriers.unaligned import UnalignedBarrierHandler
+from onceproof.engine.task.events import Restore
+from onceproof.engine.task.in_flight import InFlightRecorder
+from onceproof.engine.task.outputs import Queue
+from onceproof.engine.task.task import Task
+from onceproof.harness.model.mutants.patching import replaced
+from onceproof.harness.model.mutants.registry import Reached, mutant
 
 
 @mutant(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from engine.checkpoint.coordinator import CheckpointCoordinator
-from engine.checkpoint.events import CheckpointExpired, CoordinatorEffect
-from engine.checkpoint.pending import PendingCheckpoint
-from engine.job.events import StartJob
-from engine.messages import AcknowledgeCheckpoint
-from engine.runtime.job_driver import JobDriver
-from engine.runtime.recovery import is_claimed_by
-from harness.mutants.patching import replaced
-from harness.mutants.registry import Reached, mutant
-from harness.simulation.outliving import Outliving
+from onceproof.engine.checkpoint.coordinator import CheckpointCoordinator
+from onceproof.engine.checkpoint.events import CheckpointExpired, CoordinatorEffect
+from onceproof.engine.checkpoint.pending import PendingCheckpoint
+from onceproof.engine.job.events import StartJob
+from onceproof.engine.messages import AcknowledgeCheckpoint
+from onceproof.engine.runtime.job_driver import JobDriver
+from onceproof.engine.runtime.recovery import is_claimed_by
+from onceproof.harness.model.mutants.patching import replaced
+from onceproof.harness.model.mutants.registry import Reached, mutant
+from onceproof.harness.systems.simulation.orphaned_tasks import Outliving
 
 
 @mutant(

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from engine.connectors import committables
-from engine.connectors.committables import CommitState, PendingCommit
-from engine.connectors.committing import WriterSinkFunction
-from engine.connectors.idempotent import UpsertSinkFunction
-from engine.connectors.sink_writer import Committer
-from engine.connectors.write_ahead import GenericWriteAheadSink, PendingBatch
-from engine.functions import FunctionInitializationContext, FunctionSnapshotContext
-from engine.messages import NotifyCheckpointComplete
-from engine.operators.sink import SinkOperator
-from engine.task.events import TaskEffect
-from engine.task.state import ALIVE
-from engine.task.task import Task
-from harness.mutants.patching import replaced
-from harness.mutants.registry import Reached, mutant
+from onceproof.engine.connectors import committables
+from onceproof.engine.connectors.committables import CommitState, PendingCommit
+from onceproof.engine.connectors.committing import WriterSinkFunction
+from onceproof.engine.connectors.idempotent import UpsertSinkFunction
+from onceproof.engine.connectors.sink_writer import Committer
+from onceproof.engine.connectors.write_ahead import GenericWriteAheadSink, PendingBatch
+from onceproof.engine.functions import FunctionInitializationContext, FunctionSnapshotContext
+from onceproof.engine.messages import NotifyCheckpointComplete
+from onceproof.engine.operators.sink import SinkOperator
+from onceproof.engine.task.events import TaskEffect
+from onceproof.engine.task.state import ALIVE
+from onceproof.engine.task.task import Task
+from onceproof.harness.model.mutants.patching import replaced
+from onceproof.harness.model.mutants.registry import Reached, mutant
 
 
 @mutant(

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from engine.checkpoint import redistribution
-from engine.checkpoint.coordinator import CheckpointCoordinator
-from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata
-from engine.job.events import Deploy, MasterEffect
-from engine.job.master import JobMaster
-from engine.key_groups import key_group_range
-from engine.runtime import recovery
-from harness.mutants.patching import replaced
-from harness.mutants.registry import Reached, mutant
+from onceproof.engine.checkpoint import redistribution
+from onceproof.engine.checkpoint.coordinator import CheckpointCoordinator
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata
+from onceproof.engine.job.events import Deploy, MasterEffect
+from onceproof.engine.job.master import JobMaster
+from onceproof.engine.key_groups import key_group_range
+from onceproof.engine.runtime import recovery
+from onceproof.harness.model.mutants.patching import replaced
+from onceproof.harness.model.mutants.registry import Reached, mutant
 
 
 @mutant(

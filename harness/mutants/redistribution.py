@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from engine.checkpoint import redistribution
-from engine.state.hashmap import HashMapStateBackend
-from engine.state.stored import SPLIT_DISTRIBUTE, UNION, EncodedTable
-from engine.state.timers import EVENT_TIMERS, PROCESSING_TIMERS
-from harness.mutants.patching import replaced
-from harness.mutants.registry import Reached, mutant
+from onceproof.engine.checkpoint import redistribution
+from onceproof.engine.state.hashmap import HashMapStateBackend
+from onceproof.engine.state.stored import SPLIT_DISTRIBUTE, UNION, EncodedTable
+from onceproof.engine.state.timers import EVENT_TIMERS, PROCESSING_TIMERS
+from onceproof.harness.model.mutants.patching import replaced
+from onceproof.harness.model.mutants.registry import Reached, mutant
 
 
 @mutant(

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from engine.checkpoint.coordinator import CheckpointCoordinator
-from engine.checkpoint.events import CoordinatorEffect, MetadataStored
-from engine.checkpoint.metadata import CheckpointMetadata
-from engine.messages import CHECKPOINT, SAVEPOINT
-from engine.runtime.beginning import Find, with_starting_point
-from engine.runtime.recovery import Recovered
-from engine.runtime.requests import publish_metadata
-from engine.runtime.starting_point import PointStorage, StartingPoint
-from harness.mutants.patching import replaced
-from harness.mutants.registry import Reached, mutant
-from harness.simulation import operations, process
+from onceproof.engine.checkpoint.coordinator import CheckpointCoordinator
+from onceproof.engine.checkpoint.events import CoordinatorEffect, MetadataStored
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata
+from onceproof.engine.messages import CHECKPOINT, SAVEPOINT
+from onceproof.engine.runtime.beginning import Find, with_starting_point
+from onceproof.engine.runtime.recovery import Recovered
+from onceproof.engine.runtime.requests import publish_metadata
+from onceproof.engine.runtime.starting_point import PointStorage, StartingPoint
+from onceproof.harness.model.mutants.patching import replaced
+from onceproof.harness.model.mutants.registry import Reached, mutant
+from onceproof.harness.systems.simulation import job_process as process
+from onceproof.harness.systems.simulation import user_requests as operations
 
 
 @mutant(

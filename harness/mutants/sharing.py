@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.checkpoint.coordinator import CheckpointCoordinator
-from engine.checkpoint.events import CoordinatorEffect, DiscardSharedFiles
-from engine.checkpoint.metadata import StateHandle
-from engine.checkpoint.pending import PendingCheckpoint
-from engine.checkpoint.shared_registry import SharedStateRegistry
-from harness.mutants.patching import replaced
-from harness.mutants.registry import Reached, mutant
+from onceproof.engine.checkpoint.coordinator import CheckpointCoordinator
+from onceproof.engine.checkpoint.events import CoordinatorEffect, DiscardSharedFiles
+from onceproof.engine.checkpoint.metadata import StateHandle
+from onceproof.engine.checkpoint.pending import PendingCheckpoint
+from onceproof.engine.checkpoint.shared_registry import SharedStateRegistry
+from onceproof.harness.model.mutants.patching import replaced
+from onceproof.harness.model.mutants.registry import Reached, mutant
 
 
 @mutant(

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from engine.connectors.two_phase import (
+from onceproof.engine.connectors.two_phase import (
     CommitFailed,
     PendingTransaction,
     Recovery,
     TwoPhaseCommitSinkFunction,
 )
-from engine.functions import FunctionSnapshotContext
-from harness.mutants.patching import replaced
-from harness.mutants.registry import Reached, mutant
-from harness.simulation.external import COMMITTED, SimulatedSink
+from onceproof.engine.functions import FunctionSnapshotContext
+from onceproof.harness.model.mutants.patching import replaced
+from onceproof.harness.model.mutants.registry import Reached, mutant
+from onceproof.harness.systems.simulation.external_system import COMMITTED, SimulatedSink
 
 
 @mutant(

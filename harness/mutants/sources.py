@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.functions import FunctionSnapshotContext
-from engine.operators.base import OperatorContext
-from engine.operators.source import SourceOperator
-from harness.mutants.patching import replaced
-from harness.mutants.registry import Reached, mutant
+from onceproof.engine.functions import FunctionSnapshotContext
+from onceproof.engine.operators.base import OperatorContext
+from onceproof.engine.operators.source import SourceOperator
+from onceproof.harness.model.mutants.patching import replaced
+from onceproof.harness.model.mutants.registry import Reached, mutant
 
 
 @mutant(

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from engine.state.operator import OperatorListState
-from engine.state.snapshot import ListSnapshot
-from engine.types import TypeInformation
-from harness.mutants.patching import replaced
-from harness.mutants.registry import Reached, mutant
+from onceproof.engine.state.operator import OperatorListState
+from onceproof.engine.state.snapshot import ListSnapshot
+from onceproof.engine.types import TypeInformation
+from onceproof.harness.model.mutants.patching import replaced
+from onceproof.harness.model.mutants.registry import Reached, mutant
 
 
 @mutant(

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from engine.checkpoint.metadata import handle_of
-from engine.elements import CheckpointBarrier, Record
-from engine.messages import TriggerCheckpoint
-from engine.operators.bundle import BundlingOperator
-from engine.state.snapshot import TaskSnapshot, encode_task_snapshot
-from engine.task import outputs
-from engine.task.events import SnapshotStored, StoreSnapshot, TaskEffect
-from engine.task.state import TaskState
-from engine.task.task import Task
-from harness.mutants.patching import replaced
-from harness.mutants.registry import Reached, mutant
+from onceproof.engine.checkpoint.metadata import handle_of
+from onceproof.engine.elements import CheckpointBarrier, Record
+from onceproof.engine.messages import TriggerCheckpoint
+from onceproof.engine.operators.bundle import BundlingOperator
+from onceproof.engine.state.snapshot import TaskSnapshot, encode_task_snapshot
+from onceproof.engine.task import outputs
+from onceproof.engine.task.events import SnapshotStored, StoreSnapshot, TaskEffect
+from onceproof.engine.task.state import TaskState
+from onceproof.engine.task.task import Task
+from onceproof.harness.model.mutants.patching import replaced
+from onceproof.harness.model.mutants.registry import Reached, mutant
 
 
 @mutant(

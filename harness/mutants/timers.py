@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from engine.elements import Watermark
-from engine.key_groups import key_group_of
-from engine.state import snapshot as snapshots
-from engine.state.timers import TimerQueue
-from engine.types import Types
-from engine.watermarks.valve import NOTHING, TimeElement, WatermarkValve
-from harness.mutants.patching import replaced
-from harness.mutants.registry import Reached, mutant
+from onceproof.engine.elements import Watermark
+from onceproof.engine.key_groups import key_group_of
+from onceproof.engine.state import snapshot as snapshots
+from onceproof.engine.state.timers import TimerQueue
+from onceproof.engine.types import Types
+from onceproof.engine.watermarks.valve import NOTHING, TimeElement, WatermarkValve
+from onceproof.harness.model.mutants.patching import replaced
+from onceproof.harness.model.mutants.registry import Reached, mutant
 
 
 @mutant(

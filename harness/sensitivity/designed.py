@@ -21,11 +21,19 @@ from itertools import accumulate
 from random import Random
 from typing import Final, Protocol, cast
 
-from harness.chance import Chance
-from harness.family import Family, FamilyError, Workload
-from harness.generation import generator_version, with_ample_limits
-from harness.scenario import Fault, InputRecord, Parameter, RecordValue, Scenario, Schedule, check
-from harness.sensitivity.parameters import Settings
+from onceproof.harness.generation.generator import generator_version, with_ample_limits
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.family import Family, FamilyError, Workload
+from onceproof.harness.model.scenario import (
+    Fault,
+    InputRecord,
+    Parameter,
+    RecordValue,
+    Scenario,
+    Schedule,
+    check,
+)
+from onceproof.harness.sensitivity.parameters import Settings
 
 RECORDS: Final = 120
 SPLITS: Final = 2

@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from harness.chance import derived_seed
-from harness.history import History
-from harness.running.outcome import Outcome
-from harness.scenario import Scenario
-from harness.sensitivity.designed import DesignedFamily, designed_scenario
-from harness.sensitivity.parameters import Point, settings_of
+from onceproof.harness.checkers.outcome import Outcome
+from onceproof.harness.model.chance import derived_seed
+from onceproof.harness.model.history import History
+from onceproof.harness.model.scenario import Scenario
+from onceproof.harness.sensitivity.designed import DesignedFamily, designed_scenario
+from onceproof.harness.sensitivity.parameters import Point, settings_of
 
 REPLICATES: Final = 4
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from reports.text import counted
+from onceproof.reports.text import counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from typing import Any, Final, TypeVar
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from harness.generation import STEPS_PER_RECORD, ample_horizon
-from harness.scenario import (
+from onceproof.harness.generation.generator import STEPS_PER_RECORD, ample_horizon
+from onceproof.harness.model.scenario import (
     ACTION_CLASSES,
     ANY_TASK,
     COORDINATOR_POINTS,
@@ -34,7 +34,7 @@ from harness.scenario import (
     Scenario,
     Schedule,
 )
-from harness.shrinking.splits import exchanging_splits
+from onceproof.harness.shrinking.splits import exchanging_splits
 
 Item = TypeVar("Item")
 

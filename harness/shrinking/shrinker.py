@@ -26,10 +26,10 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from harness.checkers import Signature
-from harness.generation import ample_step_budget
-from harness.scenario import InputRecord, Scenario, Schedule, to_json
-from harness.shrinking.reductions import (
+from onceproof.harness.checkers import Signature
+from onceproof.harness.generation.generator import ample_step_budget
+from onceproof.harness.model.scenario import InputRecord, Scenario, Schedule, to_json
+from onceproof.harness.shrinking.reductions import (
     Size,
     beginnings,
     cost_of,
@@ -51,7 +51,7 @@ from harness.shrinking.reductions import (
     with_records,
     without_items,
 )
-from harness.shrinking.small_scope import small_scenarios
+from onceproof.harness.shrinking.small_scope import small_scenarios
 
 Fails: TypeAlias = Callable[[Scenario], Signature | None]
 """Runs a scenario; the signature of its failure, or None if it passes."""

@@ -17,10 +17,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from harness.chance import Chance
-from harness.generation import checkpoint_steps, draw_priorities
-from harness.nemesis.plots import Stage, draw_faults
-from harness.scenario import (
+from onceproof.harness.generation.fault_patterns import Stage, draw_faults
+from onceproof.harness.generation.generator import checkpoint_steps, draw_priorities
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.scenario import (
     ACTION_CLASSES,
     ANY_TASK,
     COORDINATOR_POINTS,
@@ -34,7 +34,7 @@ from harness.scenario import (
     Schedule,
     to_json,
 )
-from harness.shrinking.splits import exchanging_splits
+from onceproof.harness.shrinking.splits import exchanging_splits
 
 MOST_RECORDS: Final = 6
 MOST_FAULTS: Final = 2

@@ -12,7 +12,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from harness.scenario import RecordValue, Scenario
+from onceproof.harness.model.scenario import RecordValue, Scenario
 
 
 def exchanging_splits(found: Scenario) -> dict[str, str]:

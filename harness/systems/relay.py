@@ -24,20 +24,28 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from engine.runtime.java import find_java
-from harness.chance import Chance, derived_seed
-from harness.family import Family
-from harness.history import History
-from harness.scenario import COORDINATOR_POINTS, VALID, Fault, FaultKind, Point, Scenario, StateBackend
-from harness.systems.board_state import BoardState, encode_board, read_board
-from harness.systems.drivers import Drivers
-from harness.systems.epoch_retelling import EpochRetelling
-from harness.systems.incarnations import Ending, JobRun, trial_folder
-from harness.systems.local import LocalRun
-from harness.systems.protocol import Capability, applicable
-from harness.systems.retelling import Retelling
-from harness.systems.spark import SparkRun, spark_drivers
-from harness.systems.spec import STEPS_PER_RECORD, read_spec, spec_of
+from onceproof.engine.runtime.java import find_java
+from onceproof.harness.model.chance import Chance, derived_seed
+from onceproof.harness.model.family import Family
+from onceproof.harness.model.history import History
+from onceproof.harness.model.scenario import (
+    COORDINATOR_POINTS,
+    VALID,
+    Fault,
+    FaultKind,
+    Point,
+    Scenario,
+    StateBackend,
+)
+from onceproof.harness.model.system import Capability, applicable
+from onceproof.harness.systems.local.local_system import LocalRun
+from onceproof.harness.systems.process.board_state import BoardState, encode_board, read_board
+from onceproof.harness.systems.process.incarnations import Ending, JobRun, trial_folder
+from onceproof.harness.systems.process.job_specification import STEPS_PER_RECORD, read_spec, spec_of
+from onceproof.harness.systems.recording.history_builder import Retelling
+from onceproof.harness.systems.spark.driver_pool import Drivers
+from onceproof.harness.systems.spark.epoch_history_builder import EpochRetelling
+from onceproof.harness.systems.spark.spark_system import SparkRun, spark_drivers
 
 NAME: Final = "relay"
 

@@ -1,1 +1,1 @@
-"""What the pytest plugin does for a test that asks for it; only ``harness.plugin`` imports pytest."""
+"""What the pytest plugin does for a test that asks for it; only ``harness.testing.plugin`` imports pytest."""

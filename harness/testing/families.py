@@ -22,8 +22,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final, TypeAlias
 
-from harness.explanation.wording import replay_command
-from harness.family import (
+from onceproof.harness.explanation.descriptions import replay_command
+from onceproof.harness.model.family import (
     FAMILY_MODULE,
     Family,
     FamilyError,

@@ -19,23 +19,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from harness.checkers import CONTINUATIONS, Signature
-from harness.checkers.determinism import PROPERTY as DETERMINISM
-from harness.examination import limit_of, shrink_scenario
-from harness.explanation.explanation import Explanation, explain
-from harness.failures import failure_paths, write_scenario
-from harness.family import Family, FamilyError
-from harness.history import History
-from harness.known import KnownSignature, find_known
-from harness.running.outcome import outcome_of
-from harness.running.tally import Tally
-from harness.scenario import Scenario, read_scenario
-from harness.seeds import scenario_seed
-from harness.settings import Settings
-from harness.shrinking.reductions import Size, size_of
-from harness.systems.protocol import Capability, System
-from harness.trial import Trial, check_family, scenario_of, try_scenario
-from harness.verdict import Verdict
+from onceproof.harness.checkers import CONTINUATIONS, Signature
+from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
+from onceproof.harness.checkers.known_failures import KnownSignature, find_known
+from onceproof.harness.checkers.outcome import outcome_of
+from onceproof.harness.checkers.verdict import Verdict
+from onceproof.harness.explanation.explanation import Explanation, explain
+from onceproof.harness.model.family import Family, FamilyError
+from onceproof.harness.model.history import History
+from onceproof.harness.model.scenario import Scenario, read_scenario
+from onceproof.harness.model.seeds import scenario_seed
+from onceproof.harness.model.system import Capability, System
+from onceproof.harness.settings.project_settings import Settings
+from onceproof.harness.shrinking.reductions import Size, size_of
+from onceproof.harness.trials.examination import limit_of, shrink_scenario
+from onceproof.harness.trials.failures import failure_paths, write_scenario
+from onceproof.harness.trials.tally import Tally
+from onceproof.harness.trials.trial import Trial, check_family, scenario_of, try_scenario
 
 MOST_WAYS: Final = 3
 """Different failures after which a test goes no further."""

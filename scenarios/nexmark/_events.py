@@ -20,19 +20,19 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from engine.durations import Duration
-from engine.types import Types
-from engine.watermarks.strategy import WatermarkStrategy
-from harness.chance import Chance
-from harness.family import JobIO, Records, Workload
-from scenarios import _lateness as lateness
-from scenarios.nexmark._generator import Auction, Bid, Event, Person, Settings, events
+from onceproof.engine.durations import Duration
+from onceproof.engine.types import Types
+from onceproof.engine.watermarks.strategy import WatermarkStrategy
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.family import JobIO, Records, Workload
+from onceproof.scenarios import _lateness as lateness
+from onceproof.scenarios.nexmark._generator import Auction, Bid, Event, Person, Settings, events
 
 if TYPE_CHECKING:
-    from engine.datastream import DataStream
-    from engine.environment import StreamExecutionEnvironment
-    from engine.types import TypeInformation
-    from harness.scenario import RecordValue
+    from onceproof.engine.api.datastream import DataStream
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.types import TypeInformation
+    from onceproof.harness.model.scenario import RecordValue
 
 RECORD_SCHEMA: Final = (
     "kind STRING, id BIGINT, party BIGINT, amount BIGINT, reserve BIGINT, expires BIGINT, category BIGINT,"

@@ -25,7 +25,7 @@ from functools import cache
 from random import Random
 from typing import Final, NamedTuple, TypeAlias
 
-from harness.chance import Chance, derived_seed
+from onceproof.harness.model.chance import Chance, derived_seed
 
 FIRST_ID: Final = 1000
 """Of people and of auctions."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from engine.durations import Time
-from engine.functions import AggregateFunction
+from onceproof.engine.durations import Time
+from onceproof.engine.functions import AggregateFunction
 
 SIZE_MS: Final = 10_000
 SLIDE_MS: Final = 5_000

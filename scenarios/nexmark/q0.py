@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.family import Declared, JobIO, Records, Role, Rows
-from scenarios.nexmark import _events as nexmark
+from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows
+from onceproof.scenarios.nexmark import _events as nexmark
 
 if TYPE_CHECKING:
-    from engine.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
 
 name = "nexmark_q0"
 generator_version = 1

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.types import Types
-from engine.windows.assigners import EventTimeSessionWindows
-from engine.windows.functions import ProcessWindowFunction, WindowContext
-from harness.family import Declared, JobIO, Records, Role, Rows
-from scenarios import _lateness as lateness
-from scenarios.nexmark import _events as nexmark
-from scenarios.nexmark import _windows as windows
+from onceproof.engine.types import Types
+from onceproof.engine.windows.assigners import EventTimeSessionWindows
+from onceproof.engine.windows.functions import ProcessWindowFunction, WindowContext
+from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows
+from onceproof.scenarios import _lateness as lateness
+from onceproof.scenarios.nexmark import _events as nexmark
+from onceproof.scenarios.nexmark import _windows as windows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from engine.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
 
 name = "nexmark_q11"
 generator_version = 1

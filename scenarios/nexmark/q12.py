@@ -15,22 +15,22 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from engine.durations import Time
-from engine.elements import MAX_WATERMARK
-from engine.types import Types
-from engine.windows.assigners import TumblingProcessingTimeWindows
-from engine.windows.functions import ProcessWindowFunction, WindowContext
-from engine.windows.triggers import ProcessingTimeTrigger, TriggerResult, TriggerScope
-from harness.chance import Chance
-from harness.family import Declared, JobIO, Records, Role, Rows, Workload
-from scenarios.nexmark import _events as nexmark
-from scenarios.nexmark import _windows as windows
+from onceproof.engine.durations import Time
+from onceproof.engine.elements import MAX_WATERMARK
+from onceproof.engine.types import Types
+from onceproof.engine.windows.assigners import TumblingProcessingTimeWindows
+from onceproof.engine.windows.functions import ProcessWindowFunction, WindowContext
+from onceproof.engine.windows.triggers import ProcessingTimeTrigger, TriggerResult, TriggerScope
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.scenarios.nexmark import _events as nexmark
+from onceproof.scenarios.nexmark import _windows as windows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from engine.environment import StreamExecutionEnvironment
-    from engine.windows.windows import Window
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.windows.windows import Window
 
 name = "nexmark_q12"
 generator_version = 1

@@ -9,12 +9,12 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from harness.family import Declared, JobIO, Records, Role, Rows, Workload
-from scenarios.nexmark import _events as nexmark
-from scenarios.nexmark._generator import FIRST_ID
+from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.scenarios.nexmark import _events as nexmark
+from onceproof.scenarios.nexmark._generator import FIRST_ID
 
 if TYPE_CHECKING:
-    from engine.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
 
 name = "nexmark_q2"
 generator_version = 1

@@ -9,17 +9,17 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from engine.connected_functions import KeyedCoProcessFunction
-from engine.functions import RuntimeContext
-from engine.state.descriptors import MapStateDescriptor
-from engine.types import Types
-from harness.family import Declared, JobIO, Records, Role, Rows, Workload
-from scenarios.nexmark import _events as nexmark
+from onceproof.engine.connected_functions import KeyedCoProcessFunction
+from onceproof.engine.functions import RuntimeContext
+from onceproof.engine.state.descriptors import MapStateDescriptor
+from onceproof.engine.types import Types
+from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.scenarios.nexmark import _events as nexmark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
 
 name = "nexmark_q3"
 generator_version = 1

@@ -13,21 +13,21 @@ from collections import defaultdict
 from random import Random
 from typing import TYPE_CHECKING
 
-from engine.connected_functions import KeyedCoProcessFunction
-from engine.functions import AggregateFunction, RuntimeContext
-from engine.state.descriptors import ListStateDescriptor
-from engine.types import Types
-from engine.windows.assigners import SlidingEventTimeWindows
-from engine.windows.functions import ProcessWindowFunction, WindowContext
-from harness.family import Declared, JobIO, Records, Role, Rows, Workload
-from scenarios import _lateness as lateness
-from scenarios.nexmark import _events as nexmark
-from scenarios.nexmark import _windows as windows
+from onceproof.engine.connected_functions import KeyedCoProcessFunction
+from onceproof.engine.functions import AggregateFunction, RuntimeContext
+from onceproof.engine.state.descriptors import ListStateDescriptor
+from onceproof.engine.types import Types
+from onceproof.engine.windows.assigners import SlidingEventTimeWindows
+from onceproof.engine.windows.functions import ProcessWindowFunction, WindowContext
+from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.scenarios import _lateness as lateness
+from onceproof.scenarios.nexmark import _events as nexmark
+from onceproof.scenarios.nexmark import _windows as windows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from engine.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
 
 name = "nexmark_q4"
 generator_version = 1

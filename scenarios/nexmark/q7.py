@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from engine.functions import AggregateFunction
-from engine.types import Types
-from engine.windows.assigners import TumblingEventTimeWindows
-from engine.windows.functions import AllWindowFunction
-from harness.family import Declared, JobIO, Records, Role, Rows
-from scenarios import _lateness as lateness
-from scenarios.nexmark import _events as nexmark
-from scenarios.nexmark import _windows as windows
+from onceproof.engine.functions import AggregateFunction
+from onceproof.engine.types import Types
+from onceproof.engine.windows.assigners import TumblingEventTimeWindows
+from onceproof.engine.windows.functions import AllWindowFunction
+from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows
+from onceproof.scenarios import _lateness as lateness
+from onceproof.scenarios.nexmark import _events as nexmark
+from onceproof.scenarios.nexmark import _windows as windows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from engine.environment import StreamExecutionEnvironment
-    from engine.windows.windows import TimeWindow
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.windows.windows import TimeWindow
 
 name = "nexmark_q7"
 generator_version = 1

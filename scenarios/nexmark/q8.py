@@ -10,16 +10,16 @@ from collections import defaultdict
 from random import Random
 from typing import TYPE_CHECKING
 
-from engine.connected_functions import JoinFunction
-from engine.types import Types
-from engine.windows.assigners import TumblingEventTimeWindows
-from harness.family import Declared, JobIO, Records, Role, Rows, Workload
-from scenarios import _lateness as lateness
-from scenarios.nexmark import _events as nexmark
-from scenarios.nexmark import _windows as windows
+from onceproof.engine.connected_functions import JoinFunction
+from onceproof.engine.types import Types
+from onceproof.engine.windows.assigners import TumblingEventTimeWindows
+from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.scenarios import _lateness as lateness
+from onceproof.scenarios.nexmark import _events as nexmark
+from onceproof.scenarios.nexmark import _windows as windows
 
 if TYPE_CHECKING:
-    from engine.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.environment import StreamExecutionEnvironment
 
 name = "nexmark_q8"
 generator_version = 1

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from engine.checkpoint.shared_registry import SharedStateRegistry
-from harness.benchmarks import checkpoint as benchmarks_checkpoint
-from harness.benchmarks.checkpoint import MODES, NONE, longest_gap, measure
-from harness.benchmarks.measurement import load_benchmark
-from harness.benchmarks.state import WrongState
+from onceproof.engine.checkpoint.shared_registry import SharedStateRegistry
+from onceproof.harness.benchmarks import checkpoint as benchmarks_checkpoint
+from onceproof.harness.benchmarks.checkpoint import MODES, NONE, longest_gap, measure
+from onceproof.harness.benchmarks.measurement import load_benchmark
+from onceproof.harness.benchmarks.state import WrongState
 
 
 def test_full_and_incremental_checkpoints_and_the_gaps_of_each_mode_are_measured(

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.benchmarks import local as benchmarks_local
-from harness.benchmarks.local import PoolReader, PoolSource, WrongCount, measure
-from harness.benchmarks.measurement import load_benchmark
+from onceproof.harness.benchmarks import local as benchmarks_local
+from onceproof.harness.benchmarks.local import PoolReader, PoolSource, WrongCount, measure
+from onceproof.harness.benchmarks.measurement import load_benchmark
 
 
 def test_the_job_and_the_loop_are_measured_for_each_number_of_keys() -> None:

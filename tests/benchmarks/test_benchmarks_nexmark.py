@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.benchmarks import nexmark as benchmarks_nexmark
-from harness.benchmarks.local import WrongCount
-from harness.benchmarks.measurement import load_benchmark
-from harness.benchmarks.nexmark import check_rows, measure, query_names, shares
-from harness.family import NOTHING_DECLARED, load_family
+from onceproof.harness.benchmarks import nexmark as benchmarks_nexmark
+from onceproof.harness.benchmarks.local import WrongCount
+from onceproof.harness.benchmarks.measurement import load_benchmark
+from onceproof.harness.benchmarks.nexmark import check_rows, measure, query_names, shares
+from onceproof.harness.model.family import NOTHING_DECLARED, load_family
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

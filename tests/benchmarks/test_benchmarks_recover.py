@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from harness.benchmarks.measurement import load_benchmark
-from harness.benchmarks.recover import DEATHS, NotRecovered, measure, scenario_of, seconds_after
-from harness.history import History, Recovery
-from harness.scenario import Fault, check
-from harness.simulation.system import SimulatedSystem
-from harness.systems.spark import CAPABILITIES, CLUSTER_MEANS, LOCAL_MEANS
+from onceproof.harness.benchmarks.measurement import load_benchmark
+from onceproof.harness.benchmarks.recover import DEATHS, NotRecovered, measure, scenario_of, seconds_after
+from onceproof.harness.model.history import History, Recovery
+from onceproof.harness.model.scenario import Fault, check
+from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
+from onceproof.harness.systems.spark.spark_system import CAPABILITIES, CLUSTER_MEANS, LOCAL_MEANS
 
 SECONDS = {
     "worker": (1.0, 5.0, 3.0),

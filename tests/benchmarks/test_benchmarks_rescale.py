@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.benchmarks import spark_rescale
-from harness.benchmarks.local import WrongCount
-from harness.benchmarks.measurement import load_benchmark
-from harness.benchmarks.spark_rescale import engine_steps, measure, source_of
-from harness.benchmarks.spark_rescale_peer import STEPS, Given, NewFiles, StepTaken, check_state
+from onceproof.harness.benchmarks import spark_rescale
+from onceproof.harness.benchmarks.local import WrongCount
+from onceproof.harness.benchmarks.measurement import load_benchmark
+from onceproof.harness.benchmarks.spark_rescale import engine_steps, measure, source_of
+from onceproof.harness.benchmarks.spark_rescale_peer import STEPS, Given, NewFiles, StepTaken, check_state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.benchmarks import simulate as benchmarks_simulate
-from harness.benchmarks.measurement import load_benchmark
-from harness.benchmarks.simulate import FLOOR, WrongRows, load_floor, measure, reference_scenario
-from harness.errors import UsageError
-from harness.family import load_family
-from harness.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, FAULT_FIRED
-from harness.scenario import check
-from harness.simulation.system import SimulatedSystem
+from onceproof.harness.benchmarks import simulate as benchmarks_simulate
+from onceproof.harness.benchmarks.measurement import load_benchmark
+from onceproof.harness.benchmarks.simulate import FLOOR, WrongRows, load_floor, measure, reference_scenario
+from onceproof.harness.model.exit_codes import UsageError
+from onceproof.harness.model.family import load_family
+from onceproof.harness.model.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, FAULT_FIRED
+from onceproof.harness.model.scenario import check
+from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
 
 
 def test_simulation_and_floor_are_measured() -> None:

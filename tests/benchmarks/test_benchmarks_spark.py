@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.benchmarks import spark as benchmarks_spark
-from harness.benchmarks import spark_peers
-from harness.benchmarks.local import PoolSource, WrongCount
-from harness.benchmarks.measurement import load_benchmark
-from harness.benchmarks.spark import measure
-from harness.benchmarks.spark_epochs import EveryKeyFirst
+from onceproof.harness.benchmarks import spark as benchmarks_spark
+from onceproof.harness.benchmarks import spark_peers
+from onceproof.harness.benchmarks.local import PoolSource, WrongCount
+from onceproof.harness.benchmarks.measurement import load_benchmark
+from onceproof.harness.benchmarks.spark import measure
+from onceproof.harness.benchmarks.spark_epochs import EveryKeyFirst
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

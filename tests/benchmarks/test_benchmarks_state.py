@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from harness.benchmarks import state as benchmarks_state
-from harness.benchmarks.large_state import LargeStateFailed, measure_large_state
-from harness.benchmarks.measurement import has_large_part, load_benchmark
-from harness.benchmarks.state import WrongState, measure
-from harness.cli import app
+from onceproof.harness.benchmarks import state as benchmarks_state
+from onceproof.harness.benchmarks.large_state import LargeStateFailed, measure_large_state
+from onceproof.harness.benchmarks.measurement import has_large_part, load_benchmark
+from onceproof.harness.benchmarks.state import WrongState, measure
+from onceproof.harness.commands.cli import app
 
 
 def test_both_backends_are_measured_beside_their_floors() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from harness.benchmarks import windows as benchmarks_windows
-from harness.benchmarks.local import WrongCount
-from harness.benchmarks.measurement import load_benchmark
-from harness.benchmarks.windows import measure
+from onceproof.harness.benchmarks import windows as benchmarks_windows
+from onceproof.harness.benchmarks.local import WrongCount
+from onceproof.harness.benchmarks.measurement import load_benchmark
+from onceproof.harness.benchmarks.windows import measure
 
 
 def test_the_job_and_the_loop_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:

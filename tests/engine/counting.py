@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine import AggregateFunction
+from onceproof.engine import AggregateFunction
 
 
 class Count(AggregateFunction):

@@ -10,7 +10,7 @@ import json
 import re
 from pathlib import Path
 
-import engine
+from onceproof import engine
 
 PYFLINK = json.loads(Path(__file__).with_name("pyflink_api.json").read_text())["classes"]
 README = Path(engine.__file__).with_name("README.md")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import engine
+from onceproof import engine
 
 PYFLINK = json.loads(Path(__file__).with_name("pyflink_api.json").read_text())["classes"]
 

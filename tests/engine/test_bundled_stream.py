@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from engine import Configuration, Duration, InvalidJob, StreamExecutionEnvironment, Time, Types
+from onceproof.engine import Configuration, Duration, InvalidJob, StreamExecutionEnvironment, Time, Types
 from tests.engine.counting import Count
 
 WORDS = list("abracadabra")

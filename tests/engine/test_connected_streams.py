@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from engine import (
+from onceproof.engine import (
     BroadcastProcessFunction,
     CoFlatMapFunction,
     CoGroupFunction,
@@ -32,7 +32,7 @@ from engine import (
     ValueStateDescriptor,
     WatermarkStrategy,
 )
-from engine.graph import PartitionerKind
+from onceproof.engine.graph import PartitionerKind
 
 RULES = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
 IN_ORDER = WatermarkStrategy.for_monotonous_timestamps()

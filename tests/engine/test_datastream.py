@@ -6,7 +6,7 @@ import functools
 
 import pytest
 
-from engine import (
+from onceproof.engine import (
     CollectionSource,
     FilterFunction,
     FlatMapFunction,
@@ -23,8 +23,8 @@ from engine import (
     StreamExecutionEnvironment,
     Types,
 )
-from engine.adapters import copy_function
-from engine.connectors.collect import CloseableIterator
+from onceproof.engine.api.adapters import copy_function
+from onceproof.engine.connectors.collect import CloseableIterator
 
 
 class Nowhere(SinkFunction):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.durations import Duration, Time, milliseconds_of
+from onceproof.engine.durations import Duration, Time, milliseconds_of
 
 
 @pytest.mark.parametrize(

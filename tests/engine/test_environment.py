@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine import (
+from onceproof.engine import (
     CheckpointingMode,
     Configuration,
     ConfigurationError,
@@ -13,8 +13,8 @@ from engine import (
     StreamExecutionEnvironment,
     Types,
 )
-from engine.configuration import CHECKPOINT_INTERVAL, DEFAULT_PARALLELISM
-from engine.durations import Duration
+from onceproof.engine.configuration import CHECKPOINT_INTERVAL, DEFAULT_PARALLELISM
+from onceproof.engine.durations import Duration
 
 
 def new_environment(**options):

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from engine import (
+from onceproof.engine import (
     Configuration,
     CsvSource,
     Encoder,

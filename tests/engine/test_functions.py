@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.functions import CheckpointListener, Function, RuntimeContext, SinkFunction
-from engine.state.descriptors import ValueStateDescriptor
-from engine.types import Types
+from onceproof.engine.functions import CheckpointListener, Function, RuntimeContext, SinkFunction
+from onceproof.engine.state.descriptors import ValueStateDescriptor
+from onceproof.engine.types import Types
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from engine import (
+from onceproof.engine import (
     CollectionSource,
     Configuration,
     InvalidJob,
@@ -15,9 +15,9 @@ from engine import (
     StreamExecutionEnvironment,
     Types,
 )
-from engine.configuration import JOB_NAME, MAX_PARALLELISM, OPERATOR_CHAINING
-from engine.graph import PartitionerKind, job_id
-from engine.key_groups import operator_id
+from onceproof.engine.configuration import JOB_NAME, MAX_PARALLELISM, OPERATOR_CHAINING
+from onceproof.engine.graph import PartitionerKind, job_id
+from onceproof.engine.key_groups import operator_id
 
 
 class Nowhere(SinkFunction):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.key_groups import (
+from onceproof.engine.key_groups import (
     InvalidKey,
     default_max_parallelism,
     java_hash,
@@ -20,7 +20,7 @@ from engine.key_groups import (
     operator_id,
     operator_index,
 )
-from engine.types import Row, Types
+from onceproof.engine.types import Row, Types
 
 PARALLELISMS = st.tuples(st.integers(1, 300), st.integers(0, 32468)).map(lambda pair: (pair[0], sum(pair)))
 
@@ -127,7 +127,7 @@ def test_unknown_kind_of_hash_is_refused_with_the_known_ones():
 
 def test_groups_do_not_depend_on_the_salt_of_the_process():
     program = (
-        "from engine.key_groups import key_group_of\n"
+        "from onceproof.engine.key_groups import key_group_of\n"
         "print([key_group_of(k, 128, None) for k in ('a', ('b', 1), 1.5, b'c')])"
     )
     outputs = set()

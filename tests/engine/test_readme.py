@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import engine
-from engine.configuration import OPTIONS, Configuration
-from engine.runtime.recovery import FINISHED
+from onceproof import engine
+from onceproof.engine.configuration import OPTIONS, Configuration
+from onceproof.engine.runtime.recovery import FINISHED
 
 ROOM = Path(engine.__file__).parent
 TEXT = (ROOM / "README.md").read_text()

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from harness.family import Declared, Records, Rows
-from harness.history import History, Row
-from harness.oracle import PythonOracle
-from harness.scenario import Scenario, Schedule
+from onceproof.harness.checkers.oracle import PythonOracle
+from onceproof.harness.model.family import Declared, Records, Rows
+from onceproof.harness.model.history import History, Row
+from onceproof.harness.model.scenario import Scenario, Schedule
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -21,7 +21,7 @@ _REDUCE = "by_shop.reduce(lambda total, sale: (total[0], total[1] + sale[1]))"
 _BUG = "by_shop.process(Total(), Types.TUPLE([Types.STRING(), Types.LONG()]))"
 _TOTAL = """
 
-from engine import KeyedProcessFunction
+from onceproof.engine import KeyedProcessFunction
 
 
 class Total(KeyedProcessFunction):

@@ -9,17 +9,17 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from harness.examination import NOT_SEEN, examine
-from harness.failures import FOLDER, FailureCase, failure_cases
-from harness.family import Family, load_family
-from harness.history import History
-from harness.reporting import failure_of, report_of, write_report
-from harness.running.runner import RunResult
-from harness.scenario import Scenario, Schedule, read_scenario
-from harness.seeds import scenario_seed
-from harness.simulation.system import DatabaseSystem
-from harness.systems.local import CAPABILITIES
-from harness.trial import SIMULATED, run_scenario, scenario_of
+from onceproof.harness.model.family import Family, load_family
+from onceproof.harness.model.history import History
+from onceproof.harness.model.scenario import Scenario, Schedule, read_scenario
+from onceproof.harness.model.seeds import scenario_seed
+from onceproof.harness.reporting.report_builder import failure_of, report_of, write_report
+from onceproof.harness.systems.local.local_system import CAPABILITIES
+from onceproof.harness.systems.simulation.simulated_system import DatabaseSystem
+from onceproof.harness.trials.examination import NOT_SEEN, examine
+from onceproof.harness.trials.failures import FOLDER, FailureCase, failure_cases
+from onceproof.harness.trials.runner import RunResult
+from onceproof.harness.trials.trial import SIMULATED, run_scenario, scenario_of
 
 
 class OneByOne:

@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from harness.family import (
+from onceproof.harness.model.family import (
     FamilyError,
     address_of,
     arrival_states_of,

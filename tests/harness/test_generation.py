@@ -10,11 +10,11 @@ from time import perf_counter
 
 import pytest
 
-from harness.chance import SEED_LIMIT, Chance, derived_seed
-from harness.family import Family, family_names, load_family
-from harness.generation import checkpoint_steps, generate, generator_version
-from harness.scenario import KILLS, LATE_FAULTS, VALID, Scenario, check, from_json, to_json
-from harness.trial import try_scenario
+from onceproof.harness.generation.generator import checkpoint_steps, generate, generator_version
+from onceproof.harness.model.chance import SEED_LIMIT, Chance, derived_seed
+from onceproof.harness.model.family import Family, family_names, load_family
+from onceproof.harness.model.scenario import KILLS, LATE_FAULTS, VALID, Scenario, check, from_json, to_json
+from onceproof.harness.trials.trial import try_scenario
 
 FAMILIES = [load_family(name) for name in ("word_count", "page_views")]
 SEEDS = (0, 1, 2, 42, 8273645120938)
@@ -58,8 +58,10 @@ def test_a_record_a_round_is_enough_while_checkpoints_follow_one_another_without
 
 def test_another_process_with_another_hash_seed_draws_the_same() -> None:
     code = (
-        "from harness.family import load_family; from harness.generation import generate;"
-        "from harness.scenario import to_json; print(to_json(generate(load_family('word_count'), 42)))"
+        "from onceproof.harness.model.family import load_family;"
+        "from onceproof.harness.generation.generator import generate;"
+        "from onceproof.harness.model.scenario import to_json;"
+        "print(to_json(generate(load_family('word_count'), 42)))"
     )
     told = subprocess.run(
         [sys.executable, "-c", code],

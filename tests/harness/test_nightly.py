@@ -9,17 +9,17 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness import nightly
-from harness.campaign.pipeline import CampaignResult, run_campaign
-from harness.family import FamilyError
-from harness.flights import trial as flights_trial
-from harness.flights.data import DataMissing, write_year
-from harness.flights.trial import run_flights
-from harness.mutants import find_mutant
-from harness.mutants.measuring import Result
-from harness.nights import NightHistory
-from harness.running.runner import OUTCOMES, OutputUnwritable, RunResult
-from reports.render import read
+from onceproof.harness.campaign.pipeline import CampaignResult, run_campaign
+from onceproof.harness.flights import on_local as flights_trial
+from onceproof.harness.flights.data import DataMissing, write_year
+from onceproof.harness.flights.on_local import run_flights
+from onceproof.harness.model.family import FamilyError
+from onceproof.harness.model.mutants import find_mutant
+from onceproof.harness.nightly import night as nightly
+from onceproof.harness.nightly.night_history import NightHistory
+from onceproof.harness.trials.mutant_trials import Result
+from onceproof.harness.trials.runner import OUTCOMES, OutputUnwritable, RunResult
+from onceproof.reports.render import read
 
 SOME_FAMILIES = ["page_windows", "tickets", "word_count"]
 """All that there are for a small night; that each family can be judged on Spark is for the oracle's tests."""

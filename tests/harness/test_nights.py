@@ -14,8 +14,8 @@ import pyarrow.dataset
 import pytest
 from pyarrow import parquet
 
-from harness.errors import USAGE, exit_code_of
-from harness.nights import (
+from onceproof.harness.model.exit_codes import USAGE, exit_code_of
+from onceproof.harness.nightly.night_history import (
     SCHEMA,
     VERSION_KEY,
     FamilyFigures,
@@ -25,7 +25,7 @@ from harness.nights import (
     RealFigures,
     SignatureFigures,
 )
-from harness.running.runner import OutputUnwritable
+from onceproof.harness.trials.runner import OutputUnwritable
 
 FIRST = datetime(2026, 11, 1, 2, 17, 5, 123456, UTC)
 
@@ -210,7 +210,7 @@ WRITER = """
 import sys
 from pathlib import Path
 import msgspec
-from harness.nights import NightHistory, NightRow
+from onceproof.harness.nightly.night_history import NightHistory, NightRow
 
 row = msgspec.json.decode(sys.argv[2], type=NightRow)
 history = NightHistory(Path(sys.argv[1]), 5, lambda text: sys.exit(text))

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pytest
 
-from harness import trial
-from harness.campaign.tables import TriedScenario
-from harness.family import (
+from onceproof.harness.campaign.tables import TriedScenario
+from onceproof.harness.checkers.outcome import Outcome
+from onceproof.harness.model.family import (
     NOTHING_DECLARED,
     Declared,
     Family,
@@ -23,14 +23,14 @@ from harness.family import (
     family_names,
     load_family,
 )
-from harness.history import Row
-from harness.running.outcome import Outcome
-from harness.scenario import InputRecord, Scenario, Schedule
+from onceproof.harness.model.history import Row
+from onceproof.harness.model.scenario import InputRecord, Scenario, Schedule
+from onceproof.harness.trials import trial
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from harness.oracle_spark import Difference, Evidence
+    from onceproof.harness.checkers.oracle_spark import Difference, Evidence
 
 pytestmark = pytest.mark.spark
 
@@ -137,8 +137,8 @@ def evidence_of(spark: SparkSession, family: Family, cases: Sequence[Case]) -> E
     """Bring cases the way of a campaign: through an Arrow batch whose lists Spark takes apart."""
     import pyarrow as pa
 
-    from harness.campaign.tables import TrialTables
-    from harness.oracle_spark import Evidence, arrow_schemas_of
+    from onceproof.harness.campaign.tables import TrialTables
+    from onceproof.harness.checkers.oracle_spark import Evidence, arrow_schemas_of
 
     tables = TrialTables(family.name, *arrow_schemas_of(family))
     trials = [
@@ -150,7 +150,7 @@ def evidence_of(spark: SparkSession, family: Family, cases: Sequence[Case]) -> E
 
 
 def differences(spark: SparkSession, *all_evidence: Evidence) -> list[Difference]:
-    from harness.oracle_spark import SparkOracle
+    from onceproof.harness.checkers.oracle_spark import SparkOracle
 
     return SparkOracle(spark).differences(all_evidence)
 
@@ -410,7 +410,7 @@ def short_year(folder: Path) -> tuple[list[Path], list[str]]:
 
 @pytest.mark.usefixtures("small_blocks")
 def test_a_year_is_equal_to_the_row_and_what_is_not_is_found(spark: SparkSession, tmp_path: Path) -> None:
-    from harness.flights.oracle import compare_year
+    from onceproof.harness.flights.oracle import compare_year
 
     flights = load_family("flights")
     year, lines = short_year(tmp_path)
@@ -437,7 +437,7 @@ def test_a_year_is_equal_to_the_row_and_what_is_not_is_found(spark: SparkSession
 
 
 def test_no_rows_at_all_are_all_missing(spark: SparkSession, tmp_path: Path) -> None:
-    from harness.flights.oracle import compare_year
+    from onceproof.harness.flights.oracle import compare_year
 
     path = tmp_path / "JFK.csv"
     path.write_text("carrier,delay,cancelled,scheduled\nUA,2,false,1357017300000\nUA,,true,1357017300000\n")
@@ -447,7 +447,7 @@ def test_no_rows_at_all_are_all_missing(spark: SparkSession, tmp_path: Path) -> 
 
 
 def test_a_file_that_spark_cannot_read_is_told_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
-    from harness.flights.oracle import YearUnreadable, compare_year
+    from onceproof.harness.flights.oracle import YearUnreadable, compare_year
 
     path = tmp_path / "JFK.csv"
     path.write_text("carrier,delay,cancelled,scheduled\nUA,late,false,1357017300000\n")

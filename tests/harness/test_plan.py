@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.family import family_names
-from harness.known import KnownSignature
-from harness.plan import CAMPAIGN, RUN, plan
-from harness.settings import Settings
+from onceproof.harness.checkers.known_failures import KnownSignature
+from onceproof.harness.model.family import family_names
+from onceproof.harness.settings.project_settings import Settings
+from onceproof.harness.settings.run_plan import CAMPAIGN, RUN, plan
 
 SETTINGS = Settings(
     families=("page_views",),

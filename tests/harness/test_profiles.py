@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from harness.profiles import PROFILES, ProfileError, chosen_profile, given_seed, new_seed, settled_seed
+from onceproof.harness.generation.profiles import (
+    PROFILES,
+    ProfileError,
+    chosen_profile,
+    given_seed,
+    new_seed,
+    settled_seed,
+)
 
 
 @pytest.mark.parametrize(

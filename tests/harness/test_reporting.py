@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.checkers import PROPERTIES
-from harness.checkers.coverage import CAMPAIGN
-from harness.reporting import (
+from onceproof.harness.checkers import PROPERTIES
+from onceproof.harness.checkers.coverage import CAMPAIGN
+from onceproof.harness.model.scenario import POINTS, VALID
+from onceproof.harness.model.system import find_system
+from onceproof.harness.reporting.report_builder import (
     coverage_of,
     coverage_problems,
     engine_version,
@@ -16,12 +18,10 @@ from harness.reporting import (
     report_of,
     write_report,
 )
-from harness.running.runner import RunResult, run
-from harness.running.tally import Tally
-from harness.scenario import POINTS, VALID
-from harness.systems.protocol import find_system
-from reports.headline import conclude
-from reports.model import Report, decode, encode
+from onceproof.harness.trials.runner import RunResult, run
+from onceproof.harness.trials.tally import Tally
+from onceproof.reports.headline import conclude
+from onceproof.reports.model import Report, decode, encode
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,14 @@ from random import Random
 import numpy
 import pytest
 
-from harness.sampling import DesignTooSmall, Explained, design, explain_values, least_points
-from harness.sensitivity.parameters import SPACE, Point, Range, Space, Whole
+from onceproof.harness.sensitivity.parameters import SPACE, Point, Range, Space, Whole
+from onceproof.harness.sensitivity.sampling import (
+    DesignTooSmall,
+    Explained,
+    design,
+    explain_values,
+    least_points,
+)
 
 
 def explained(space: Space, count: int, function: object, most_degree: int = 3, seed: int = 3) -> Explained:

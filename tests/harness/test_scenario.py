@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from engine import protocol_points
-from harness.scenario import (
+from onceproof.engine import protocol_points
+from onceproof.harness.model.scenario import (
     COORDINATOR,
     POINTS,
     VALID,

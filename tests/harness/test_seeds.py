@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.seeds import (
+from onceproof.harness.model.seeds import (
     CHECKED_TWICE,
     CONTINUED,
     LARGEST_SEED,

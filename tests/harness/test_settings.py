@@ -7,9 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import USAGE, exit_code_of
-from harness.known import KnownSignature, find_known
-from harness.settings import NIGHTS, SETTINGS, Settings, SettingsError, load_settings
+from onceproof.harness.checkers.known_failures import KnownSignature, find_known
+from onceproof.harness.model.exit_codes import USAGE, exit_code_of
+from onceproof.harness.settings.project_settings import (
+    NIGHTS,
+    SETTINGS,
+    Settings,
+    SettingsError,
+    load_settings,
+)
 
 README = Path(__file__).parents[2] / "README.md"
 

@@ -13,10 +13,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
-from harness.family import load_family
-from harness.profiles import PROFILE_VARIABLE, PROFILES, SEED_VARIABLE, chosen_profile
-from harness.scenario import ACTION_CLASSES, VALID, Fault, Scenario, check, from_json, to_json
-from harness.strategies import (
+from onceproof.harness.generation.profiles import PROFILE_VARIABLE, PROFILES, SEED_VARIABLE, chosen_profile
+from onceproof.harness.generation.strategies import (
     SHARDS,
     faults,
     generated,
@@ -25,6 +23,8 @@ from harness.strategies import (
     shard_seed,
     structured,
 )
+from onceproof.harness.model.family import load_family
+from onceproof.harness.model.scenario import ACTION_CLASSES, VALID, Fault, Scenario, check, from_json, to_json
 
 FAMILY = load_family("word_count")
 QUICK = settings(max_examples=150, deadline=None, database=None, suppress_health_check=list(HealthCheck))
@@ -144,7 +144,7 @@ from hypothesis import settings
 
 assert settings.get_current_profile_name() == "ci" and settings.default.derandomize, "no CI server"
 
-from harness.strategies import register_profiles
+from onceproof.harness.generation.strategies import register_profiles
 
 assert register_profiles() == "ci"
 assert not settings.default.derandomize

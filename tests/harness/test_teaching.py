@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from harness.family import load_family
-from harness.generation import generate
-from harness.running.runner import RunResult
-from harness.teaching import teaching_example
-from harness.trial import try_scenario
+from onceproof.harness.generation.generator import generate
+from onceproof.harness.model.family import load_family
+from onceproof.harness.reporting.teaching_scenario import teaching_example
+from onceproof.harness.trials.runner import RunResult
+from onceproof.harness.trials.trial import try_scenario
 
 FAMILY = load_family("word_count")
 

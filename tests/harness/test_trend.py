@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from harness.nights import NightRow, SignatureFigures
-from harness.trend import MOST_NIGHTS, row_of, with_history, with_nights
-from reports.model import (
+from onceproof.harness.nightly.night_history import NightRow, SignatureFigures
+from onceproof.harness.nightly.trend import MOST_NIGHTS, row_of, with_history, with_nights
+from onceproof.reports.model import (
     Facts,
     Failure,
     FamilyResult,
@@ -20,7 +20,7 @@ from reports.model import (
     RealKill,
     Report,
 )
-from reports.summaries import distribution
+from onceproof.reports.summaries import distribution
 
 FIRST = datetime(2026, 11, 1, 2, 0, tzinfo=UTC)
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from harness.family import load_family
-from harness.trial import scenario_of
+from onceproof.harness.model.family import load_family
+from onceproof.harness.trials.trial import scenario_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

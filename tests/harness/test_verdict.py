@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from harness.checkers import CHECKERS, PROPERTIES
-from harness.family import Declared
-from harness.oracle import PythonOracle
-from harness.verdict import judge
+from onceproof.harness.checkers import CHECKERS, PROPERTIES
+from onceproof.harness.checkers.oracle import PythonOracle
+from onceproof.harness.checkers.verdict import judge
+from onceproof.harness.model.family import Declared
 
 if TYPE_CHECKING:
     from tests.harness.conftest import Run

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import pytest
 
-from harness.checkers import CONTINUATIONS, PROPERTIES
-from harness.family import Family, family_names, load_family
-from harness.mutants import Mutant, built_in_mutants, find_mutant
-from harness.mutants.measuring import SCENARIOS, Result, measure
+from onceproof.harness.checkers import CONTINUATIONS, PROPERTIES
+from onceproof.harness.model.family import Family, family_names, load_family
+from onceproof.harness.model.mutants import Mutant, built_in_mutants, find_mutant
+from onceproof.harness.trials.mutant_trials import SCENARIOS, Result, measure
 
 SEED = 2
 MOST_RECORDS = 6

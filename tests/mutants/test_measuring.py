@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from engine.connectors.two_phase import TwoPhaseCommitSinkFunction
-from engine.operators.source import SourceOperator
-from engine.task.task import Task
-from harness.family import load_family
-from harness.mutants import Reached, find_mutant, load_mutants, mutant, replaced
-from harness.mutants import measuring as mutation
-from harness.mutants.measuring import Result, measure, measure_all
-from harness.trial import try_scenario
+from onceproof.engine.connectors.two_phase import TwoPhaseCommitSinkFunction
+from onceproof.engine.operators.source import SourceOperator
+from onceproof.engine.task.task import Task
+from onceproof.harness.model.family import load_family
+from onceproof.harness.model.mutants import Reached, find_mutant, load_mutants, mutant, replaced
+from onceproof.harness.trials import mutant_trials as mutation
+from onceproof.harness.trials.mutant_trials import Result, measure, measure_all
+from onceproof.harness.trials.trial import try_scenario
 
 FAMILY = load_family("word_count")
 
@@ -153,8 +153,8 @@ def comparable(results: Iterator[Result]) -> list[dict[str, object]]:
 def test_two_workers_find_what_one_finds_also_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
-        "from engine.operators.source import SourceOperator\n"
-        "from harness.mutants import mutant, replaced\n\n"
+        "from onceproof.engine.operators.source import SourceOperator\n"
+        "from onceproof.harness.mutants import mutant, replaced\n\n"
         "@mutant(id='offsets-missing', breaks='lost', summary='no splits at all')\n"
         "def no_splits(reached):\n"
         "    def nothing(self, context):\n"

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from engine.checkpoint.pending import PendingCheckpoint
-from engine.task.barriers.aligned import AlignedBarrierHandler
-from harness.family import load_family
-from harness.mutants import Mutant, MutantError, Reached, built_in_mutants, mutant, replaced
-from harness.simulation.external import SimulatedSink
-from harness.trial import scenario_of, try_scenario
+from onceproof.engine.checkpoint.pending import PendingCheckpoint
+from onceproof.engine.task.barriers.aligned import AlignedBarrierHandler
+from onceproof.harness.model.family import load_family
+from onceproof.harness.model.mutants import Mutant, MutantError, Reached, built_in_mutants, mutant, replaced
+from onceproof.harness.systems.simulation.external_system import SimulatedSink
+from onceproof.harness.trials.trial import scenario_of, try_scenario
 
 MUTANTS = built_in_mutants()
 IDS = [each.id for each in MUTANTS]
@@ -24,7 +24,9 @@ def everything() -> dict[str, int]:
     """Return the identity of every attribute of every module and class that a mutant could touch."""
     found: dict[str, int] = {}
     for name, module in sorted(sys.modules.items()):
-        if not name.startswith(("engine", "harness.simulation", "harness.checkers")):
+        if not name.startswith(
+            ("onceproof.engine", "onceproof.harness.systems.simulation", "onceproof.harness.checkers")
+        ):
             continue
         for attribute, value in vars(module).items():
             found[f"{name}.{attribute}"] = id(value)

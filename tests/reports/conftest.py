@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from reports.model import (
+from onceproof.reports.model import (
     Coverage,
     CoverageCell,
     Decision,
@@ -32,7 +32,7 @@ from reports.model import (
     Shrinking,
     Sizes,
 )
-from reports.summaries import distribution, row_differences
+from onceproof.reports.summaries import distribution, row_differences
 
 # Test modules cannot import one another: what they share comes through here.
 TRACES = runpy.run_path(str(Path(__file__).with_name("traces.py")))

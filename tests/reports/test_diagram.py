@@ -7,11 +7,11 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from reports.diagram import Callout, draw
-from reports.layout import NARROWEST_STEP, Space, TimeAxis
-from reports.lesson import lessons
-from reports.text import width
-from reports.trace import Trace
+from onceproof.reports.diagram import Callout, draw
+from onceproof.reports.layout import NARROWEST_STEP, Space, TimeAxis
+from onceproof.reports.lesson import lessons
+from onceproof.reports.text import width
+from onceproof.reports.trace import Trace
 
 HOSTILE = "<script>alert('k1')</script>&\"\x00\u202e北京"
 

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from reports.headline import conclude
-from reports.model import (
+from onceproof.reports.headline import conclude
+from onceproof.reports.model import (
     Coverage,
     CoverageCell,
     Facts,

@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from reports.headline import conclude
-from reports.junit import junit
-from reports.model import (
+from onceproof.reports.headline import conclude
+from onceproof.reports.junit import junit
+from onceproof.reports.model import (
     Coverage,
     CoverageCell,
     Facts,

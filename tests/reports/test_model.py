@@ -3,8 +3,16 @@
 import msgspec
 import pytest
 
-from reports.model import FORMAT_VERSION, Facts, InputRecord, Report, ReportUnreadable, decode, encode
-from reports.trace import Trace, lane_indexes, lane_names
+from onceproof.reports.model import (
+    FORMAT_VERSION,
+    Facts,
+    InputRecord,
+    Report,
+    ReportUnreadable,
+    decode,
+    encode,
+)
+from onceproof.reports.trace import Trace, lane_indexes, lane_names
 
 
 def test_a_full_report_comes_back_the_same(made):

@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from reports.model import Night
-from reports.nights import LEAST_SPREAD, lines_of, night_text, trend_chart
-from reports.render import render
+from onceproof.reports.model import Night
+from onceproof.reports.nights import LEAST_SPREAD, lines_of, night_text, trend_chart
+from onceproof.reports.render import render
 
 
 def night(number=1, **changes):

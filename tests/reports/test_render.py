@@ -13,8 +13,8 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from reports.model import Report, encode
-from reports.render import TEMPLATES, read, render, write
+from onceproof.reports.model import Report, encode
+from onceproof.reports.render import TEMPLATES, read, render, write
 
 VOID = {"meta", "link", "br"}
 HOSTILE = (
@@ -299,7 +299,7 @@ def test_the_same_report_gives_the_same_bytes_in_any_process(reports, tmp_path):
     report = reports["long"]
     (tmp_path / "report.json").write_bytes(encode(report))
     program = (
-        "import sys, pathlib; from reports.render import read, render;"
+        "import sys, pathlib; from onceproof.reports.render import read, render;"
         "sys.stdout.buffer.write(render(read(pathlib.Path(sys.argv[1]))).encode())"
     )
     root = Path(TEMPLATES).parent.parent

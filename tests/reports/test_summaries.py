@@ -5,8 +5,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.checkers.exactly_once import sorted_out
-from reports.summaries import distribution, row_differences
+from onceproof.harness.checkers.exactly_once import sorted_out
+from onceproof.reports.summaries import distribution, row_differences
 
 
 def marks(expected, actual):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reports.text import cell, counted, duration, listing, number, shortened, visible, width
+from onceproof.reports.text import cell, counted, duration, listing, number, shortened, visible, width
 
 
 @pytest.mark.parametrize(

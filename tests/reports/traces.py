@@ -7,7 +7,7 @@ from random import Random
 
 import msgspec
 
-from reports.trace import Trace
+from onceproof.reports.trace import Trace
 
 
 class Toy:

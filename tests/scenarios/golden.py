@@ -7,7 +7,7 @@ from random import Random
 
 import msgspec
 
-from harness.family import Family
+from onceproof.harness.model.family import Family
 
 SEEDS = (0, 1, 2, 42, 8273645120938)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.family import NOTHING_DECLARED, Declared, declares, family_names, load_family
-from harness.generation import generate
+from onceproof.harness.generation.generator import generate
+from onceproof.harness.model.family import NOTHING_DECLARED, Declared, declares, family_names, load_family
 
 DECLARING = [name for name in family_names() if declares(load_family(name))]
 SEEDS = range(20)

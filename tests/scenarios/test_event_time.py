@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from harness.family import NOTHING_DECLARED, Declared, load_family
-from harness.generation import generate
-from harness.trial import check_family, try_scenario
-from scenarios import periodic_page_views, sessions, sliding_word_count, window_sum
+from onceproof.harness.generation.generator import generate
+from onceproof.harness.model.family import NOTHING_DECLARED, Declared, load_family
+from onceproof.harness.trials.trial import check_family, try_scenario
+from onceproof.scenarios import periodic_page_views, sessions, sliding_word_count, window_sum
 from tests.scenarios.golden import meaning_of
 
 GOLDEN = {

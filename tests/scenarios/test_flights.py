@@ -12,17 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from engine.configuration import Configuration
-from engine.connectors.collection import CollectionSource
-from engine.connectors.encoders import Encoder
-from engine.connectors.file_sink import FileSink
-from engine.connectors.files import MalformedRow
-from engine.connectors.source import Source
-from engine.environment import StreamExecutionEnvironment
-from engine.functions import SinkFunction
-from harness.family import NOTHING_DECLARED, load_family
-from harness.flights import data as flights_data
-from harness.flights.data import (
+from onceproof.engine.api.environment import StreamExecutionEnvironment
+from onceproof.engine.configuration import Configuration
+from onceproof.engine.connectors.collection import CollectionSource
+from onceproof.engine.connectors.encoders import Encoder
+from onceproof.engine.connectors.file_sink import FileSink
+from onceproof.engine.connectors.files import MalformedRow
+from onceproof.engine.connectors.source import Source
+from onceproof.engine.functions import SinkFunction
+from onceproof.harness.flights import data as flights_data
+from onceproof.harness.flights.data import (
     CANCELLED,
     CHECKSUMS,
     ROWS,
@@ -32,11 +31,12 @@ from harness.flights.data import (
     write_year,
     year_source,
 )
-from harness.generation import generate
-from harness.scenario import Parameter, Scenario
-from harness.trial import run_scenario
-from scenarios import flights
-from scenarios.flights import AIRPORTS, WithOrigin, airport_of
+from onceproof.harness.generation.generator import generate
+from onceproof.harness.model.family import NOTHING_DECLARED, load_family
+from onceproof.harness.model.scenario import Parameter, Scenario
+from onceproof.harness.trials.trial import run_scenario
+from onceproof.scenarios import flights
+from onceproof.scenarios.flights import AIRPORTS, WithOrigin, airport_of
 from tests.scenarios.golden import meaning_of
 
 FAMILY = load_family("flights")

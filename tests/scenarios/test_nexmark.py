@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.family import (
+from onceproof.harness.generation.generator import generate
+from onceproof.harness.model.family import (
     NOTHING_DECLARED,
     Declared,
     Records,
@@ -16,12 +17,11 @@ from harness.family import (
     family_names,
     load_family,
 )
-from harness.generation import generate
-from harness.trial import check_family, try_scenario
-from scenarios._event_time import with_progress
-from scenarios.nexmark import q0, q1, q2, q3, q4, q5, q7, q8, q11, q12
-from scenarios.nexmark._events import BOUND_MS, auctions_of, bids_of, people_of, value_of
-from scenarios.nexmark._generator import Auction, Bid, Person
+from onceproof.harness.trials.trial import check_family, try_scenario
+from onceproof.scenarios._event_time import with_progress
+from onceproof.scenarios.nexmark import q0, q1, q2, q3, q4, q5, q7, q8, q11, q12
+from onceproof.scenarios.nexmark._events import BOUND_MS, auctions_of, bids_of, people_of, value_of
+from onceproof.scenarios.nexmark._generator import Auction, Bid, Person
 from tests.scenarios.golden import meaning_of
 
 GOLDEN = {

@@ -10,7 +10,7 @@ from statistics import mean
 import msgspec
 import pytest
 
-from scenarios.nexmark._generator import (
+from onceproof.scenarios.nexmark._generator import (
     FIRST_ID,
     HOT_CHANNELS,
     Auction,

@@ -7,17 +7,23 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from harness.family import Family, FamilyError, load_family, table_keys_of
-from harness.generation import generate
-from harness.history import COMMIT_FAILED, ROWS_WRITTEN, TASK_FAILED, TRANSACTION_VISIBLE, History
-from harness.injection import InjectedError
-from harness.outside import REACTIONS
-from harness.scenario import Fault, FaultKind
-from harness.seeds import scenario_seed
-from harness.simulation.clock import Clock
-from harness.simulation.external import TransactionalSystem, TransactionError
-from harness.trial import check_family, try_scenario
-from scenarios import word_commits, word_table
+from onceproof.harness.generation.generator import generate
+from onceproof.harness.model.family import Family, FamilyError, load_family, table_keys_of
+from onceproof.harness.model.history import (
+    COMMIT_FAILED,
+    ROWS_WRITTEN,
+    TASK_FAILED,
+    TRANSACTION_VISIBLE,
+    History,
+)
+from onceproof.harness.model.injected_error import InjectedError
+from onceproof.harness.model.scenario import Fault, FaultKind
+from onceproof.harness.model.seeds import scenario_seed
+from onceproof.harness.systems.simulation.clock import Clock
+from onceproof.harness.systems.simulation.external_system import TransactionalSystem, TransactionError
+from onceproof.harness.systems.sinks import REACTIONS
+from onceproof.harness.trials.trial import check_family, try_scenario
+from onceproof.scenarios import word_commits, word_table
 
 NAMES = ("word_batches", "word_commits", "word_table")
 

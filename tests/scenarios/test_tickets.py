@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from harness.family import NOTHING_DECLARED, load_family
-from harness.generation import generate
-from harness.simulation.world import World
-from harness.trial import check_family, try_scenario
-from scenarios import tickets
+from onceproof.harness.generation.generator import generate
+from onceproof.harness.model.family import NOTHING_DECLARED, load_family
+from onceproof.harness.systems.simulation.world import World
+from onceproof.harness.trials.trial import check_family, try_scenario
+from onceproof.scenarios import tickets
 from tests.scenarios.golden import meaning_of
 
 FAMILY = load_family("tickets")

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from engine.connectors.collection import CollectionSource
-from harness.family import NOTHING_DECLARED, Declared, load_family
-from harness.generation import generate
-from harness.trial import check_family, try_scenario
-from scenarios import behaviour_patterns, flight_delays, full_join, interval_join
-from scenarios._flight_days import BOUND_MS, DAY_MS
-from scenarios._streams import StreamSource, part_of
+from onceproof.engine.connectors.collection import CollectionSource
+from onceproof.harness.generation.generator import generate
+from onceproof.harness.model.family import NOTHING_DECLARED, Declared, load_family
+from onceproof.harness.trials.trial import check_family, try_scenario
+from onceproof.scenarios import behaviour_patterns, flight_delays, full_join, interval_join
+from onceproof.scenarios._flight_days import BOUND_MS, DAY_MS
+from onceproof.scenarios._streams import StreamSource, part_of
 from tests.scenarios.golden import meaning_of
 
 GOLDEN = {

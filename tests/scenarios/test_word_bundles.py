@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.family import NOTHING_DECLARED, Declared, load_family
-from scenarios import word_bundles
+from onceproof.harness.model.family import NOTHING_DECLARED, Declared, load_family
+from onceproof.scenarios import word_bundles
 from tests.scenarios.golden import meaning_of
 
 THREE = {"words-0": ((0, "ant"), (1, "bee")), "words-1": ((0, "ant"),)}

@@ -10,20 +10,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.elements import MIN_WATERMARK
-from engine.key_groups import key_group_of
-from engine.operators.process import KeyedProcessOperator
-from engine.operators.window import WindowOperator
-from engine.operators.window_parts import CONTENTS
-from engine.state.hashmap import HashMapStateBackend
-from harness.continuations import check_continuations
-from harness.family import arrival_states_of, load_family
-from harness.generation import generate
-from harness.mutants import Mutant, Reached, find_mutant, mutant, replaced
-from harness.scenario import Scenario, read_scenario
-from harness.simulation.continuing import kept_checkpoints, restored, undisturbed
-from harness.simulation.keeping import EVERY_SUBTASK, Kept, contents_of
-from harness.simulation.world import World
+from onceproof.engine.elements import MIN_WATERMARK
+from onceproof.engine.key_groups import key_group_of
+from onceproof.engine.operators.process import KeyedProcessOperator
+from onceproof.engine.operators.window import WindowOperator
+from onceproof.engine.operators.window_parts import CONTENTS
+from onceproof.engine.state.hashmap import HashMapStateBackend
+from onceproof.harness.generation.generator import generate
+from onceproof.harness.model.family import arrival_states_of, load_family
+from onceproof.harness.model.mutants import Mutant, Reached, find_mutant, mutant, replaced
+from onceproof.harness.model.scenario import Scenario, read_scenario
+from onceproof.harness.systems.simulation.checkpoint_recorder import EVERY_SUBTASK, Kept, contents_of
+from onceproof.harness.systems.simulation.comparison_runs import kept_checkpoints, restored, undisturbed
+from onceproof.harness.systems.simulation.world import World
+from onceproof.harness.trials.checkpoint_trials import check_continuations
 
 FAMILIES = (
     "word_count",

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from harness.history import COMMIT_FAILED, TRANSACTION_VISIBLE, History
-from harness.injection import InjectedError
-from harness.simulation.clock import Clock
-from harness.simulation.external import (
+from onceproof.harness.model.history import COMMIT_FAILED, TRANSACTION_VISIBLE, History
+from onceproof.harness.model.injected_error import InjectedError
+from onceproof.harness.systems.simulation.clock import Clock
+from onceproof.harness.systems.simulation.external_system import (
     SimulatedLog,
     SimulatedSink,
     TransactionalSystem,
     TransactionError,
 )
-from harness.simulation.storage import FileMissing, SimulatedStorage
+from onceproof.harness.systems.simulation.simulated_storage import FileMissing, SimulatedStorage
 
 
 @pytest.fixture

@@ -8,14 +8,14 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from harness.family import load_family
-from harness.history import CHECKPOINT_ABORTED, FAULT_FIRED, TASK_FAILED
-from harness.scenario import Fault, Scenario, Schedule
-from harness.simulation.actions import Action, Slot
-from harness.simulation.measuring import MeasuredSystem, MeasuringWorld
-from harness.simulation.schedule import NOTHING, FairChooser, ListingChooser
-from harness.simulation.system import SimulatedSystem
-from harness.trial import scenario_of
+from onceproof.harness.model.family import load_family
+from onceproof.harness.model.history import CHECKPOINT_ABORTED, FAULT_FIRED, TASK_FAILED
+from onceproof.harness.model.scenario import Fault, Scenario, Schedule
+from onceproof.harness.systems.simulation.actions import Action, Slot
+from onceproof.harness.systems.simulation.cost_meter import MeasuredSystem, MeasuringWorld
+from onceproof.harness.systems.simulation.schedule import NOTHING, FairChooser, ListingChooser
+from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
+from onceproof.harness.trials.trial import scenario_of
 
 FAMILY = load_family("word_count")
 SEEDS = range(60)

@@ -7,10 +7,18 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
-from harness.family import load_family
-from harness.generation import generate
-from harness.scenario import Fault, Operation, Scenario, ScenarioError, check, from_json, to_json
-from harness.trial import try_scenario
+from onceproof.harness.generation.generator import generate
+from onceproof.harness.model.family import load_family
+from onceproof.harness.model.scenario import (
+    Fault,
+    Operation,
+    Scenario,
+    ScenarioError,
+    check,
+    from_json,
+    to_json,
+)
+from onceproof.harness.trials.trial import try_scenario
 
 FAMILY = load_family("word_count")
 

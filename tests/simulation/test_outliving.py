@@ -7,15 +7,20 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from engine.checkpoint.metadata import CheckpointMetadata
-from harness.family import load_family
-from harness.generation import generate
-from harness.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, TRANSACTION_VISIBLE, History
-from harness.scenario import Fault, Scenario, Schedule
-from harness.seeds import scenario_seed
-from harness.simulation.process import SimulatedProcess
-from harness.simulation.world import World
-from harness.trial import try_scenario
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata
+from onceproof.harness.generation.generator import generate
+from onceproof.harness.model.family import load_family
+from onceproof.harness.model.history import (
+    ATTEMPT_STARTED,
+    CHECKPOINT_COMPLETED,
+    TRANSACTION_VISIBLE,
+    History,
+)
+from onceproof.harness.model.scenario import Fault, Scenario, Schedule
+from onceproof.harness.model.seeds import scenario_seed
+from onceproof.harness.systems.simulation.job_process import SimulatedProcess
+from onceproof.harness.systems.simulation.world import World
+from onceproof.harness.trials.trial import try_scenario
 
 FAMILY = load_family("word_count")
 

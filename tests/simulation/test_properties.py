@@ -1,7 +1,8 @@
 """Property tests: whatever Hypothesis draws, a sound engine breaks no property of any family.
 
 Each test runs in shards, so that pytest-xdist's workers share the work and never do the same twice. Set
-ONCEPROOF_PROFILE to ci or nightly for more examples, and ONCEPROOF_SEED for others (`harness.profiles`).
+ONCEPROOF_PROFILE to ci or nightly for more examples, and ONCEPROOF_SEED for others
+(`harness.generation.profiles`).
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.checkers import Signature
-from harness.checkers.determinism import check_determinism
-from harness.explanation.explanation import explain
-from harness.family import Family, load_family
-from harness.oracle import PythonOracle
-from harness.scenario import Scenario, to_json
-from harness.shrinking.shrinker import shrink
-from harness.simulation.system import SimulatedSystem, record_preemptions
-from harness.strategies import SHARDS, generated, in_shard, structured
-from harness.verdict import Verdict, judge
+from onceproof.harness.checkers import Signature
+from onceproof.harness.checkers.determinism import check_determinism
+from onceproof.harness.checkers.oracle import PythonOracle
+from onceproof.harness.checkers.verdict import Verdict, judge
+from onceproof.harness.explanation.explanation import explain
+from onceproof.harness.generation.strategies import SHARDS, generated, in_shard, structured
+from onceproof.harness.model.family import Family, load_family
+from onceproof.harness.model.scenario import Scenario, to_json
+from onceproof.harness.shrinking.shrinker import shrink
+from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem, record_preemptions
 
 SYSTEM = SimulatedSystem()
 FAMILIES = ("word_count", "page_views")

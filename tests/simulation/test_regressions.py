@@ -12,23 +12,23 @@ from typing import Any
 
 import pytest
 
-from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata
-from engine.checkpoint.shared_registry import SharedStateRegistry
-from engine.elements import MIN_WATERMARK, CheckpointBarrier
-from engine.runtime import job_driver
-from engine.runtime.recovery import discard_checkpoint
-from engine.state.rocksdb.backend import RocksDBStateBackend
-from engine.task import outputs
-from engine.task.barriers.aligned import AlignedBarrierHandler
-from engine.task.barriers.events import BarrierEffect, StartCheckpoint
-from engine.task.barriers.tracker import BarrierTracker
-from harness.family import load_family
-from harness.history import Event
-from harness.mutants import Mutant, Reached, find_mutant, mutant, replaced
-from harness.scenario import read_scenario
-from harness.simulation import keeping
-from harness.simulation.keeping import Keeper
-from harness.trial import try_scenario
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata
+from onceproof.engine.checkpoint.shared_registry import SharedStateRegistry
+from onceproof.engine.elements import MIN_WATERMARK, CheckpointBarrier
+from onceproof.engine.runtime import job_driver
+from onceproof.engine.runtime.recovery import discard_checkpoint
+from onceproof.engine.state.rocksdb.backend import RocksDBStateBackend
+from onceproof.engine.task import outputs
+from onceproof.engine.task.barriers.aligned import AlignedBarrierHandler
+from onceproof.engine.task.barriers.events import BarrierEffect, StartCheckpoint
+from onceproof.engine.task.barriers.tracker import BarrierTracker
+from onceproof.harness.model.family import load_family
+from onceproof.harness.model.history import Event
+from onceproof.harness.model.mutants import Mutant, Reached, find_mutant, mutant, replaced
+from onceproof.harness.model.scenario import read_scenario
+from onceproof.harness.systems.simulation import checkpoint_recorder as keeping
+from onceproof.harness.systems.simulation.checkpoint_recorder import Keeper
+from onceproof.harness.trials.trial import try_scenario
 
 FOLDER = Path(__file__).parents[2] / "scenarios" / "regressions"
 FILES = sorted(FOLDER.glob("*.json"))

@@ -10,11 +10,26 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.family import family_names, load_family
-from harness.history import ATTEMPT_STARTED, CHECKPOINT_ABORTED, CHECKPOINT_COMPLETED, TASK_FAILED
-from harness.scenario import KILLS, LATE_FAULTS, VALID, Fault, FaultKind, Point, Scenario, Schedule, check
-from harness.simulation.system import SimulatedSystem
-from harness.trial import Trial, scenario_of, try_scenario
+from onceproof.harness.model.family import family_names, load_family
+from onceproof.harness.model.history import (
+    ATTEMPT_STARTED,
+    CHECKPOINT_ABORTED,
+    CHECKPOINT_COMPLETED,
+    TASK_FAILED,
+)
+from onceproof.harness.model.scenario import (
+    KILLS,
+    LATE_FAULTS,
+    VALID,
+    Fault,
+    FaultKind,
+    Point,
+    Scenario,
+    Schedule,
+    check,
+)
+from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
+from onceproof.harness.trials.trial import Trial, scenario_of, try_scenario
 
 SYSTEM = SimulatedSystem()
 FAMILY = load_family("word_count")
@@ -158,9 +173,9 @@ def test_recording_the_trace_does_not_change_the_run() -> None:
 
 def test_a_scenario_has_one_trace_in_every_process() -> None:
     code = (
-        "from harness.family import family_names, load_family;"
-        "from harness.trial import scenario_of;"
-        "from harness.simulation.system import SimulatedSystem;"
+        "from onceproof.harness.model.family import family_names, load_family;"
+        "from onceproof.harness.trials.trial import scenario_of;"
+        "from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem;"
         "run = SimulatedSystem().run;"
         "families = [load_family(name) for name in family_names()];"
         "print(*[run(f, scenario_of(f, seed)).trace_hash for f in families for seed in range(5)])"

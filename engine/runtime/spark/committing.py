@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from engine.functions import CommittingFunction, FunctionInitializationContext
-from engine.graph import JobGraph
-from engine.job.deployment import RestorePlan, read_restore
-from engine.key_groups import key_group_range
-from engine.messages import TaskId
-from engine.operators.base import FunctionOperator, Operator, OperatorContext
-from engine.protocol_points import Probe
-from engine.task.in_hand import EventInHand
+from onceproof.engine.functions import CommittingFunction, FunctionInitializationContext
+from onceproof.engine.graph import JobGraph
+from onceproof.engine.job.deployment import RestorePlan, read_restore
+from onceproof.engine.key_groups import key_group_range
+from onceproof.engine.messages import TaskId
+from onceproof.engine.operators.base import FunctionOperator, Operator, OperatorContext
+from onceproof.engine.protocol_points import Probe
+from onceproof.engine.task.in_hand import EventInHand
 
 SWEEPER = "driver"
 """The attempt in whose name the driver sweeps: no task ever has it, so no transaction is spared."""

@@ -26,7 +26,8 @@ from msgspec.structs import replace
 from pyspark import Broadcast, SparkContext
 from pyspark.sql import SparkSession
 
-from engine.checkpoint.events import (
+from onceproof.engine.api.job_client import JobClient
+from onceproof.engine.checkpoint.events import (
     CheckpointAborted,
     CheckpointCompleted,
     IntervalElapsed,
@@ -36,11 +37,11 @@ from engine.checkpoint.events import (
     StoreMetadata,
     TriggerRequested,
 )
-from engine.checkpoint.metadata import CheckpointMetadata, encode_metadata
-from engine.checkpoint.retention import JobOutcome
-from engine.graph import JobGraph
-from engine.job.deployment import RestorePlan, plan_restores
-from engine.job.events import (
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata, encode_metadata
+from onceproof.engine.checkpoint.retention import JobOutcome
+from onceproof.engine.graph import JobGraph
+from onceproof.engine.job.deployment import RestorePlan, plan_restores
+from onceproof.engine.job.events import (
     CancelRequested,
     CancelTasks,
     JobFailed,
@@ -49,10 +50,9 @@ from engine.job.events import (
     StartJob,
     StartRestartTimer,
 )
-from engine.job.layout import Layout, layout_of
-from engine.job.master import JobState
-from engine.job_client import JobClient
-from engine.messages import (
+from onceproof.engine.job.layout import Layout, layout_of
+from onceproof.engine.job.master import JobState
+from onceproof.engine.messages import (
     CHECKPOINT,
     SYNC_SAVEPOINT,
     AcknowledgeCheckpoint,
@@ -65,17 +65,17 @@ from engine.messages import (
     TaskRunning,
     TriggerCheckpoint,
 )
-from engine.protocol_points import COORDINATOR, METADATA_WRITTEN, NOTIFIED, Probe, no_probe
-from engine.runtime.beginning import begin, located
-from engine.runtime.execution import failure_of
-from engine.runtime.job_driver import JobDriver
-from engine.runtime.mounting import MountingStorage
-from engine.runtime.recovery import Recovered, metadata_path
-from engine.runtime.requests import JobRequest, Respond
-from engine.runtime.result import JobExecutionFailed, JobExecutionResult
-from engine.runtime.running import FinishedJob, RunningJob
-from engine.runtime.spark.committing import Committer
-from engine.runtime.spark.epoch import (
+from onceproof.engine.protocol_points import COORDINATOR, METADATA_WRITTEN, NOTIFIED, Probe, no_probe
+from onceproof.engine.runtime.beginning import begin, located
+from onceproof.engine.runtime.execution import failure_of
+from onceproof.engine.runtime.job_driver import JobDriver
+from onceproof.engine.runtime.mounting import MountingStorage
+from onceproof.engine.runtime.recovery import Recovered, metadata_path
+from onceproof.engine.runtime.requests import JobRequest, Respond
+from onceproof.engine.runtime.result import JobExecutionFailed, JobExecutionResult
+from onceproof.engine.runtime.running import FinishedJob, RunningJob
+from onceproof.engine.runtime.spark.committing import Committer
+from onceproof.engine.runtime.spark.epoch import (
     Deployment,
     Epoch,
     GivenGraph,
@@ -84,15 +84,15 @@ from engine.runtime.spark.epoch import (
     Shipment,
     shape_of,
 )
-from engine.runtime.spark.folder import spark_storage
-from engine.runtime.spark.job import EpochJob, JobLost
-from engine.runtime.spark.losses import delete_unlisted, has_losses, mixed_attempts
-from engine.runtime.spark.pace import Pace
-from engine.runtime.spark.savepoints import LOOK_SECONDS, EpochRequests
-from engine.runtime.spark.stages import Stages, stages_of
-from engine.runtime.spark.subtask import SubtaskRun
-from engine.runtime.spark_session import SPARK_ERRORS, one_line
-from engine.state.files import DamagedFile
+from onceproof.engine.runtime.spark.folder import spark_storage
+from onceproof.engine.runtime.spark.job import EpochJob, JobLost
+from onceproof.engine.runtime.spark.losses import delete_unlisted, has_losses, mixed_attempts
+from onceproof.engine.runtime.spark.pace import Pace
+from onceproof.engine.runtime.spark.savepoints import LOOK_SECONDS, EpochRequests
+from onceproof.engine.runtime.spark.stages import Stages, stages_of
+from onceproof.engine.runtime.spark.subtask import SubtaskRun
+from onceproof.engine.runtime.spark_session import SPARK_ERRORS, one_line
+from onceproof.engine.state.files import DamagedFile
 
 _logger = logging.getLogger(__name__)
 

@@ -19,14 +19,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 from pyspark.serializers import CloudPickleSerializer
 
-from engine.graph import JobGraph
-from engine.job.deployment import RestorePlan
-from engine.job.layout import Layout, layout_of
-from engine.messages import AcknowledgeCheckpoint, AttemptId, DeclineCheckpoint, TaskFailed, TaskId
-from engine.protocol_points import Probe, no_probe
-from engine.runtime.mounting import MountingStorage, storage_at
-from engine.runtime.spark.stages import Stages, stages_of
-from engine.task.settings import TaskSettings
+from onceproof.engine.graph import JobGraph
+from onceproof.engine.job.deployment import RestorePlan
+from onceproof.engine.job.layout import Layout, layout_of
+from onceproof.engine.messages import AcknowledgeCheckpoint, AttemptId, DeclineCheckpoint, TaskFailed, TaskId
+from onceproof.engine.protocol_points import Probe, no_probe
+from onceproof.engine.runtime.mounting import MountingStorage, storage_at
+from onceproof.engine.runtime.spark.stages import Stages, stages_of
+from onceproof.engine.task.settings import TaskSettings
 
 Recipe: TypeAlias = Callable[[], JobGraph]
 """Makes the graph of a job, the same one in every process."""

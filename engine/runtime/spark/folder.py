@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from engine.graph import InvalidJob, JobGraph
-from engine.runtime.beginning import storage_of
-from engine.runtime.mounting import MountingStorage
-from engine.runtime.places import scheme_of
-from engine.runtime.remote_storage import OF_ONE_PROCESS
+from onceproof.engine.graph import InvalidJob, JobGraph
+from onceproof.engine.runtime.beginning import storage_of
+from onceproof.engine.runtime.mounting import MountingStorage
+from onceproof.engine.runtime.places import scheme_of
+from onceproof.engine.runtime.remote_storage import OF_ONE_PROCESS
 
 
 def spark_storage(graph: JobGraph) -> MountingStorage:

@@ -21,9 +21,9 @@ from typing import Final
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import Broadcast, InheritableThread, SparkContext
 
-from engine.runtime.spark.epoch import Deployment, Epoch, Report
-from engine.runtime.spark.worker import StageRun
-from engine.runtime.spark_session import SPARK_ERRORS, one_line
+from onceproof.engine.runtime.spark.epoch import Deployment, Epoch, Report
+from onceproof.engine.runtime.spark.worker import StageRun
+from onceproof.engine.runtime.spark_session import SPARK_ERRORS, one_line
 
 SECONDS_TO_CALL_OFF: Final = 0.5
 ATTEMPTS_TO_CALL_OFF: Final = 60

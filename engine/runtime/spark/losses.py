@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.checkpoint.metadata import CheckpointMetadata
-from engine.messages import TaskId
-from engine.runtime.deletion import delete_now_or_later
-from engine.runtime.recovery import files_of, metadata_path
-from engine.runtime.spark.epoch import Report
-from engine.runtime.storage import CheckpointStorage
-from engine.state.stored import SHARED
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata
+from onceproof.engine.messages import TaskId
+from onceproof.engine.runtime.deletion import delete_now_or_later
+from onceproof.engine.runtime.recovery import files_of, metadata_path
+from onceproof.engine.runtime.spark.epoch import Report
+from onceproof.engine.runtime.storage import CheckpointStorage
+from onceproof.engine.state.stored import SHARED
 
 
 def has_losses(reports: Sequence[Report]) -> bool:

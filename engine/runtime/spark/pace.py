@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from engine.configuration import CheckpointSettings
-from engine.messages import TaskId
+from onceproof.engine.configuration import CheckpointSettings
+from onceproof.engine.messages import TaskId
 
 FIRST_RECORDS: Final = 10_000
 LARGEST_GROWTH: Final = 4

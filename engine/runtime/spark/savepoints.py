@@ -16,15 +16,15 @@ from collections import deque
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from engine.checkpoint.canonical import copy_checkpoint
-from engine.checkpoint.events import CheckpointTriggered, RequestResolved
-from engine.checkpoint.metadata import CheckpointMetadata
-from engine.messages import SAVEPOINT, SYNC_SAVEPOINT, Kind
-from engine.runtime.mounting import MountingStorage
-from engine.runtime.recovery import discard_checkpoint
-from engine.runtime.request_folder import RequestFolder
-from engine.runtime.requests import JobAnswer, JobRequest, RequestDesk, Respond, publish_metadata
-from engine.runtime.starting_point import StartingPoint
+from onceproof.engine.checkpoint.canonical import copy_checkpoint
+from onceproof.engine.checkpoint.events import CheckpointTriggered, RequestResolved
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata
+from onceproof.engine.messages import SAVEPOINT, SYNC_SAVEPOINT, Kind
+from onceproof.engine.runtime.mounting import MountingStorage
+from onceproof.engine.runtime.recovery import discard_checkpoint
+from onceproof.engine.runtime.request_folder import RequestFolder
+from onceproof.engine.runtime.requests import JobAnswer, JobRequest, RequestDesk, Respond, publish_metadata
+from onceproof.engine.runtime.starting_point import StartingPoint
 
 LOOK_SECONDS: Final = 0.2
 

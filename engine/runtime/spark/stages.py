@@ -16,9 +16,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from engine.graph import JobGraph
-from engine.job.layout import Layout
-from engine.messages import TaskId
+from onceproof.engine.graph import JobGraph
+from onceproof.engine.job.layout import Layout
+from onceproof.engine.messages import TaskId
 
 DRIVER: Final = -1
 """The stage of what the driver shall get."""

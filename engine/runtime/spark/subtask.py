@@ -26,12 +26,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from engine.checkpoint.storing import delete_unstored, store_encoded
-from engine.elements import CheckpointBarrier
-from engine.errors import UnrecoverableError
-from engine.job.deployment import connect_task, create_task, read_restore
-from engine.job.layout import Filler
-from engine.messages import (
+from onceproof.engine.checkpoint.storing import delete_unstored, store_encoded
+from onceproof.engine.elements import CheckpointBarrier
+from onceproof.engine.errors import UnrecoverableError
+from onceproof.engine.job.deployment import connect_task, create_task, read_restore
+from onceproof.engine.job.layout import Filler
+from onceproof.engine.messages import (
     AcknowledgeCheckpoint,
     AttemptId,
     DeclineCheckpoint,
@@ -40,15 +40,15 @@ from engine.messages import (
     TaskId,
     TriggerCheckpoint,
 )
-from engine.operators.source import SourceOperator
-from engine.runtime.beginning import located
-from engine.runtime.execution import failure_of
-from engine.runtime.recovery import metadata_path
-from engine.runtime.spark.epoch import ChannelEnd, Deployment, Epoch, Report
-from engine.runtime.spark.stages import DRIVER, Parcel, Place
-from engine.state.files import DamagedFile
-from engine.state.snapshot import encode_task_snapshot
-from engine.task.events import (
+from onceproof.engine.operators.source import SourceOperator
+from onceproof.engine.runtime.beginning import located
+from onceproof.engine.runtime.execution import failure_of
+from onceproof.engine.runtime.recovery import metadata_path
+from onceproof.engine.runtime.spark.epoch import ChannelEnd, Deployment, Epoch, Report
+from onceproof.engine.runtime.spark.stages import DRIVER, Parcel, Place
+from onceproof.engine.state.files import DamagedFile
+from onceproof.engine.state.snapshot import encode_task_snapshot
+from onceproof.engine.task.events import (
     CANCEL,
     POLL,
     Deliver,
@@ -60,9 +60,9 @@ from engine.task.events import (
     TaskEvent,
     TimerDue,
 )
-from engine.task.outputs import HashOutput, Queue
-from engine.task.state import TaskState
-from engine.task.task import Task
+from onceproof.engine.task.outputs import HashOutput, Queue
+from onceproof.engine.task.state import TaskState
+from onceproof.engine.task.task import Task
 
 _IN_ORDER: Final = itemgetter(2, 3)
 

@@ -17,12 +17,12 @@ from typing import Final
 
 from pyspark import SparkContext
 
-from engine.graph import InvalidJob, JobGraph
-from engine.job_client import JobClient
-from engine.runtime.result import JobExecutionResult
-from engine.runtime.spark.driver import execute_on_spark, start_on_spark
-from engine.runtime.spark.folder import spark_storage
-from engine.runtime.spark_session import running_context, spark_context
+from onceproof.engine.api.job_client import JobClient
+from onceproof.engine.graph import InvalidJob, JobGraph
+from onceproof.engine.runtime.result import JobExecutionResult
+from onceproof.engine.runtime.spark.driver import execute_on_spark, start_on_spark
+from onceproof.engine.runtime.spark.folder import spark_storage
+from onceproof.engine.runtime.spark_session import running_context, spark_context
 
 ALL_CORES: Final = "local[*,4]"
 """Of this machine; a task is tried four times."""

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from pyspark import Broadcast, TaskContext
 
-from engine.messages import AttemptId, TaskFailed, TaskId
-from engine.runtime.spark.epoch import Deployment, Epoch, Report
-from engine.runtime.spark.garbage import keep_what_is_loaded
-from engine.runtime.spark.stages import DRIVER, Parcel
-from engine.runtime.spark.subtask import SubtaskRun
+from onceproof.engine.messages import AttemptId, TaskFailed, TaskId
+from onceproof.engine.runtime.spark.epoch import Deployment, Epoch, Report
+from onceproof.engine.runtime.spark.garbage import keep_what_is_loaded
+from onceproof.engine.runtime.spark.stages import DRIVER, Parcel
+from onceproof.engine.runtime.spark.subtask import SubtaskRun
 
 GARBAGE_THRESHOLD: Final = 100_000
 """As in the local runtime: buffers are many young objects that die young."""

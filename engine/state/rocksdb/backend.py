@@ -16,14 +16,14 @@ from collections.abc import Sequence as Items
 from functools import partial
 from typing import Any
 
-from engine.configuration.backends import StateBackendSettings
-from engine.state.descriptors import LIST, MAP
-from engine.state.files import StateError
-from engine.state.keyed import KeyedStateBackend, Registered
-from engine.state.restoring import Reader, check_stored, no_clock
-from engine.state.rocksdb.database import Database
-from engine.state.rocksdb.layout import EntryLayout, Keys
-from engine.state.rocksdb.tables import (
+from onceproof.engine.configuration.backends import StateBackendSettings
+from onceproof.engine.state.descriptors import LIST, MAP
+from onceproof.engine.state.files import StateError
+from onceproof.engine.state.keyed import KeyedStateBackend, Registered
+from onceproof.engine.state.restoring import Reader, check_stored, no_clock
+from onceproof.engine.state.rocksdb.database import Database
+from onceproof.engine.state.rocksdb.layout import EntryLayout, Keys
+from onceproof.engine.state.rocksdb.tables import (
     REMEMBERED_ENTRIES,
     DatabaseTable,
     ListTable,
@@ -31,13 +31,13 @@ from engine.state.rocksdb.tables import (
     Sequence,
     ValueTable,
 )
-from engine.state.rocksdb.transfer import clip, export_checkpoint, import_table, merge, open_part
-from engine.state.snapshot import KeyedSnapshot, NativeSnapshot
-from engine.state.stored import EncodedTable, NativePart, TableDescription
-from engine.state.ttl_states import Cleanup, TtlState
-from engine.types import TypeInformation
-from engine.types.composite import ListType, MapType
-from engine.types.evolution import migration_of
+from onceproof.engine.state.rocksdb.transfer import clip, export_checkpoint, import_table, merge, open_part
+from onceproof.engine.state.snapshot import KeyedSnapshot, NativeSnapshot
+from onceproof.engine.state.stored import EncodedTable, NativePart, TableDescription
+from onceproof.engine.state.ttl_states import Cleanup, TtlState
+from onceproof.engine.types import TypeInformation
+from onceproof.engine.types.composite import ListType, MapType
+from onceproof.engine.types.evolution import migration_of
 
 
 class RocksDBStateBackend(KeyedStateBackend):

@@ -33,9 +33,9 @@ from rocksdict import (
     WriteOptions,
 )
 
-from engine.configuration.backend_options import UNIVERSAL
-from engine.configuration.backends import StateBackendSettings
-from engine.state.files import StateError
+from onceproof.engine.configuration.backend_options import UNIVERSAL
+from onceproof.engine.configuration.backends import StateBackendSettings
+from onceproof.engine.state.files import StateError
 
 PREFIX: Final = "onceproof-rocksdb-"
 LOCK: Final = "lock"

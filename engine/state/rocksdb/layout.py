@@ -20,14 +20,14 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from engine.key_groups import key_group_of
-from engine.state.descriptors import LIST, MAP
-from engine.state.files import StateError
-from engine.types import TypeInformation
-from engine.types.composite import TupleType
-from engine.types.information import ENCODE
-from engine.types.row import RowType, make_row
-from engine.types.scalars import DynamicType, FloatType, PickledType
+from onceproof.engine.key_groups import key_group_of
+from onceproof.engine.state.descriptors import LIST, MAP
+from onceproof.engine.state.files import StateError
+from onceproof.engine.types import TypeInformation
+from onceproof.engine.types.composite import TupleType
+from onceproof.engine.types.information import ENCODE
+from onceproof.engine.types.row import RowType, make_row
+from onceproof.engine.types.scalars import DynamicType, FloatType, PickledType
 
 _GROUP: Final = struct.Struct(">H")
 _LENGTH: Final = struct.Struct(">I")

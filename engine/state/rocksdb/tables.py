@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
-from engine.key_groups import InvalidKey
-from engine.state.files import StateError
-from engine.state.rocksdb.database import Database
-from engine.state.rocksdb.layout import (
+from onceproof.engine.key_groups import InvalidKey
+from onceproof.engine.state.files import StateError
+from onceproof.engine.state.rocksdb.database import Database
+from onceproof.engine.state.rocksdb.layout import (
     EntryLayout,
     after,
     canonical_form,
     pack_group,
     pack_sequence,
 )
-from engine.types import NotDescribable, TypeInformation, WrongValue
+from onceproof.engine.types import NotDescribable, TypeInformation, WrongValue
 
 _WRONG: Final = (WrongValue, NotDescribable, InvalidKey, UnicodeEncodeError)
 

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.configuration.backends import StateBackendSettings
-from engine.state.descriptors import LIST, MAP
-from engine.state.files import DamagedFile, StateError
-from engine.state.rocksdb.database import Database, DatabaseCheckpoint, DatabaseUnreadable
-from engine.state.rocksdb.layout import (
+from onceproof.engine.configuration.backends import StateBackendSettings
+from onceproof.engine.state.descriptors import LIST, MAP
+from onceproof.engine.state.files import DamagedFile, StateError
+from onceproof.engine.state.rocksdb.database import Database, DatabaseCheckpoint, DatabaseUnreadable
+from onceproof.engine.state.rocksdb.layout import (
     GROUP_BYTES,
     EntryLayout,
     Keys,
@@ -26,10 +26,10 @@ from engine.state.rocksdb.layout import (
     pack_sequence,
     range_of_groups,
 )
-from engine.state.rocksdb.tables import Sequence
-from engine.state.stored import EncodedTable, NativePart, TableDescription
-from engine.types import TypeInformation, from_descriptor
-from engine.types.information import ENCODE
+from onceproof.engine.state.rocksdb.tables import Sequence
+from onceproof.engine.state.stored import EncodedTable, NativePart, TableDescription
+from onceproof.engine.types import TypeInformation, from_descriptor
+from onceproof.engine.types.information import ENCODE
 
 Raw = msgspec.Raw
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.configuration.alignment import ALIGNED, AlignmentKind, CheckpointOptions
-from engine.task.barriers.aligned import AlignedBarrierHandler
-from engine.task.barriers.events import BarrierHandler
-from engine.task.barriers.tracker import BarrierTracker
-from engine.task.barriers.unaligned import UnalignedBarrierHandler
+from onceproof.engine.configuration.alignment import ALIGNED, AlignmentKind, CheckpointOptions
+from onceproof.engine.task.barriers.aligned import AlignedBarrierHandler
+from onceproof.engine.task.barriers.events import BarrierHandler
+from onceproof.engine.task.barriers.tracker import BarrierTracker
+from onceproof.engine.task.barriers.unaligned import UnalignedBarrierHandler
 
 _AT_LEAST_ONCE: Final = AlignmentKind.AT_LEAST_ONCE
 

@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
-from engine.elements import CheckpointBarrier
+from onceproof.engine.elements import CheckpointBarrier
 
 
 class BarrierArrived(Struct, frozen=True):

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.elements import CheckpointBarrier
-from engine.messages import DECLINED_INPUT_END_OF_STREAM, DECLINED_ON_CANCELLATION_BARRIER
-from engine.task.barriers.aligned import NO_CHECKPOINT
-from engine.task.barriers.events import (
+from onceproof.engine.elements import CheckpointBarrier
+from onceproof.engine.messages import DECLINED_INPUT_END_OF_STREAM, DECLINED_ON_CANCELLATION_BARRIER
+from onceproof.engine.task.barriers.aligned import NO_CHECKPOINT
+from onceproof.engine.task.barriers.events import (
     AbortCheckpoint,
     BarrierArrived,
     BarrierEffect,

@@ -13,15 +13,15 @@ The rules are those of Flink's SingleCheckpointBarrierHandler in its alternating
 
 from __future__ import annotations
 
-from engine.configuration.alignment import AlignmentKind
-from engine.elements import CheckpointBarrier
-from engine.messages import (
+from onceproof.engine.configuration.alignment import AlignmentKind
+from onceproof.engine.elements import CheckpointBarrier
+from onceproof.engine.messages import (
     DECLINED_INPUT_END_OF_STREAM,
     DECLINED_ON_CANCELLATION_BARRIER,
     DECLINED_SUBSUMED,
 )
-from engine.task.barriers.aligned import NO_CHECKPOINT
-from engine.task.barriers.events import (
+from onceproof.engine.task.barriers.aligned import NO_CHECKPOINT
+from onceproof.engine.task.barriers.events import (
     AbortCheckpoint,
     AlignmentTimeOut,
     BarrierAnnounced,

@@ -1,8 +1,8 @@
-"""How barriers travel, by kind of snapshot and settings: drives engine.configuration.alignment."""
+"""How barriers travel, by kind of snapshot and settings: drives onceproof.engine.configuration.alignment."""
 
 from typing import Any
 
-from engine.configuration import checkpoint_options
+from onceproof.engine.configuration import checkpoint_options
 
 
 def options(given: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Barriers of one task: drives the handlers of engine.task.barriers, holding back what they block.
+"""Barriers of one task: drives the handlers of onceproof.engine.task.barriers, holding back what they block.
 
 What goes ahead of records is put into a channel's queue by the function that the engine's outputs use; what
 is in flight is collected by the engine's recorder, as by a task and by those who send to it.
@@ -8,11 +8,17 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from engine.configuration.alignment import ALIGNED, AT_LEAST_ONCE, UNALIGNED, AlignmentKind, CheckpointOptions
-from engine.elements import CheckpointBarrier
-from engine.state.in_flight import INPUT, ChannelId
-from engine.task.barriers.aligned import AlignedBarrierHandler
-from engine.task.barriers.events import (
+from onceproof.engine.configuration.alignment import (
+    ALIGNED,
+    AT_LEAST_ONCE,
+    UNALIGNED,
+    AlignmentKind,
+    CheckpointOptions,
+)
+from onceproof.engine.elements import CheckpointBarrier
+from onceproof.engine.state.in_flight import INPUT, ChannelId
+from onceproof.engine.task.barriers.aligned import AlignedBarrierHandler
+from onceproof.engine.task.barriers.events import (
     AbortCheckpoint,
     AlignmentTimeOut,
     BarrierAnnounced,
@@ -24,10 +30,10 @@ from engine.task.barriers.events import (
     StartAlignmentTimer,
     StartCheckpoint,
 )
-from engine.task.barriers.tracker import BarrierTracker
-from engine.task.barriers.unaligned import UnalignedBarrierHandler
-from engine.task.in_flight import InFlightRecorder, buffers_of
-from engine.task.outputs import ahead_of_all
+from onceproof.engine.task.barriers.tracker import BarrierTracker
+from onceproof.engine.task.barriers.unaligned import UnalignedBarrierHandler
+from onceproof.engine.task.in_flight import InFlightRecorder, buffers_of
+from onceproof.engine.task.outputs import ahead_of_all
 
 
 class Gate:

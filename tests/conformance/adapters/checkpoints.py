@@ -1,18 +1,23 @@
-"""The checkpoint store and the redistribution of state: drives engine.checkpoint."""
+"""The checkpoint store and the redistribution of state: drives onceproof.engine.checkpoint."""
 
 from typing import Any
 
-from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata, StateHandle, SubtaskState
-from engine.checkpoint.redistribution import (
+from onceproof.engine.checkpoint.metadata import (
+    CheckpointMetadata,
+    OperatorMetadata,
+    StateHandle,
+    SubtaskState,
+)
+from onceproof.engine.checkpoint.redistribution import (
     RestoreRefused,
     deal_out,
     effective_max_parallelism,
     redistribute,
 )
-from engine.checkpoint.shared_registry import SharedStateRegistry
-from engine.checkpoint.store import CompletedCheckpointStore
-from engine.key_groups import operator_id
-from engine.state.stored import SnapshotIndex
+from onceproof.engine.checkpoint.shared_registry import SharedStateRegistry
+from onceproof.engine.checkpoint.store import CompletedCheckpointStore
+from onceproof.engine.key_groups import operator_id
+from onceproof.engine.state.stored import SnapshotIndex
 
 
 def completed(checkpoint_id: int, kind: Any = "checkpoint", operators: tuple[Any, ...] = ()) -> Any:

@@ -1,4 +1,4 @@
-"""The checkpoint coordinator and its parts: drives engine.checkpoint.
+"""The checkpoint coordinator and its parts: drives onceproof.engine.checkpoint.
 
 Deletions take place within a step here, and a checkpoint is triggered within one; metadata is durable as soon
 as it is to be stored. The tasks of ``checkpoint.coordinator`` run on their own: t0, t1, ... are subtasks of
@@ -8,8 +8,8 @@ one vertex each, fed by the first ones where only these are sources.
 from collections.abc import Sequence
 from typing import Any
 
-from engine.checkpoint.coordinator import CheckpointCoordinator
-from engine.checkpoint.events import (
+from onceproof.engine.checkpoint.coordinator import CheckpointCoordinator
+from onceproof.engine.checkpoint.events import (
     AbortPending,
     AnsweredTooLate,
     AttemptStarted,
@@ -25,15 +25,15 @@ from engine.checkpoint.events import (
     StoreMetadata,
     TriggerRequested,
 )
-from engine.checkpoint.failures import FailureCounter
-from engine.checkpoint.plan import checkpoint_tasks
-from engine.checkpoint.requests import CheckpointRequest, RequestQueue, TooEarly
-from engine.checkpoint.store import CompletedCheckpointStore
-from engine.configuration import UNLIMITED_RESTARTS as UNLIMITED
-from engine.configuration import CheckpointSettings
-from engine.graph import PartitionerKind
-from engine.job.layout import senders_of
-from engine.messages import (
+from onceproof.engine.checkpoint.failures import FailureCounter
+from onceproof.engine.checkpoint.plan import checkpoint_tasks
+from onceproof.engine.checkpoint.requests import CheckpointRequest, RequestQueue, TooEarly
+from onceproof.engine.checkpoint.store import CompletedCheckpointStore
+from onceproof.engine.configuration import UNLIMITED_RESTARTS as UNLIMITED
+from onceproof.engine.configuration import CheckpointSettings
+from onceproof.engine.graph import PartitionerKind
+from onceproof.engine.job.layout import senders_of
+from onceproof.engine.messages import (
     CHECKPOINT,
     SAVEPOINT,
     SYNC_SAVEPOINT,

@@ -1,8 +1,8 @@
-"""Who takes over records in flight after a rescale: drives engine.checkpoint.channels."""
+"""Who takes over records in flight after a rescale: drives onceproof.engine.checkpoint.channels."""
 
 from typing import Any
 
-from engine.checkpoint.channels import SubtaskMapper
+from onceproof.engine.checkpoint.channels import SubtaskMapper
 
 
 def mapping(given: dict[str, Any]) -> dict[str, Any]:

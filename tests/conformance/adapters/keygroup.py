@@ -1,8 +1,8 @@
-"""Key groups: drives engine.key_groups and the types' hash codes."""
+"""Key groups: drives onceproof.engine.key_groups and the types' hash codes."""
 
 from typing import Any
 
-from engine.key_groups import (
+from onceproof.engine.key_groups import (
     default_max_parallelism,
     java_hash,
     key_group,
@@ -11,7 +11,7 @@ from engine.key_groups import (
     operator_id,
     operator_index,
 )
-from engine.types import TypeInformation, Types
+from onceproof.engine.types import TypeInformation, Types
 
 SCALARS = {
     "string": Types.STRING(),

@@ -9,16 +9,16 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from engine.configuration import Configuration
-from engine.connectors.source import Source, SplitReader
-from engine.elements import MAX_WATERMARK, Record, Watermark
-from engine.environment import StreamExecutionEnvironment
-from engine.functions import KeyedProcessFunction
-from engine.operators.process import TimedProcessOperator
-from engine.state.snapshot import OperatorSnapshot
-from engine.types import Types
-from engine.watermarks.generators import WatermarkGenerator, WatermarkOutput
-from engine.watermarks.strategy import WatermarkStrategy
+from onceproof.engine.api.environment import StreamExecutionEnvironment
+from onceproof.engine.configuration import Configuration
+from onceproof.engine.connectors.source import Source, SplitReader
+from onceproof.engine.elements import MAX_WATERMARK, Record, Watermark
+from onceproof.engine.functions import KeyedProcessFunction
+from onceproof.engine.operators.process import TimedProcessOperator
+from onceproof.engine.state.snapshot import OperatorSnapshot
+from onceproof.engine.types import Types
+from onceproof.engine.watermarks.generators import WatermarkGenerator, WatermarkOutput
+from onceproof.engine.watermarks.strategy import WatermarkStrategy
 
 SECONDS = 20
 PAUSE_SECONDS = 0.001

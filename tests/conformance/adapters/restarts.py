@@ -1,9 +1,9 @@
-"""Restart strategies: drives engine.job.restart."""
+"""Restart strategies: drives onceproof.engine.job.restart."""
 
 from typing import Any
 
-from engine.configuration import ExponentialDelayRestarts, FailureRateRestarts, FixedDelayRestarts
-from engine.job.restart import RestartStrategy, restart_strategy
+from onceproof.engine.configuration import ExponentialDelayRestarts, FailureRateRestarts, FixedDelayRestarts
+from onceproof.engine.job.restart import RestartStrategy, restart_strategy
 
 
 def decisions(strategy: RestartStrategy, events: list[list[Any]]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from engine.connectors.committables import (
+from onceproof.engine.connectors.committables import (
     CommitFailedUnexpectedly,
     CommitGivenUp,
     CommittableCollector,
@@ -13,12 +13,17 @@ from engine.connectors.committables import (
     IncompleteCommittables,
     UnexpectedCommittable,
 )
-from engine.connectors.sink_writer import CommitRequest, Committer
-from engine.connectors.write_ahead import CheckpointCommitter, GenericWriteAheadSink
-from engine.functions import FunctionInitializationContext, FunctionSnapshotContext, RuntimeContext
-from engine.state.operator import OperatorStateStore
-from engine.state.snapshot import OperatorSnapshot, TaskSnapshot, decode_task_snapshot, encode_task_snapshot
-from engine.state.stored import EncodedList
+from onceproof.engine.connectors.sink_writer import CommitRequest, Committer
+from onceproof.engine.connectors.write_ahead import CheckpointCommitter, GenericWriteAheadSink
+from onceproof.engine.functions import FunctionInitializationContext, FunctionSnapshotContext, RuntimeContext
+from onceproof.engine.state.operator import OperatorStateStore
+from onceproof.engine.state.snapshot import (
+    OperatorSnapshot,
+    TaskSnapshot,
+    decode_task_snapshot,
+    encode_task_snapshot,
+)
+from onceproof.engine.state.stored import EncodedList
 
 OPERATOR = "sink"
 

@@ -4,16 +4,16 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from engine.configuration import Configuration
-from engine.connectors.collection import CollectionSource
-from engine.datastream import DataStream
-from engine.elements import MAX_WATERMARK, Record, Watermark
-from engine.environment import StreamExecutionEnvironment
-from engine.functions import KeyedProcessFunction
-from engine.operators.base import Operator
-from engine.types import Types
-from engine.watermarks.generators import WatermarkGenerator, WatermarkOutput
-from engine.watermarks.strategy import WatermarkStrategy
+from onceproof.engine.api.datastream import DataStream
+from onceproof.engine.api.environment import StreamExecutionEnvironment
+from onceproof.engine.configuration import Configuration
+from onceproof.engine.connectors.collection import CollectionSource
+from onceproof.engine.elements import MAX_WATERMARK, Record, Watermark
+from onceproof.engine.functions import KeyedProcessFunction
+from onceproof.engine.operators.base import Operator
+from onceproof.engine.types import Types
+from onceproof.engine.watermarks.generators import WatermarkGenerator, WatermarkOutput
+from onceproof.engine.watermarks.strategy import WatermarkStrategy
 
 Written = list[list[Any]]
 

@@ -6,8 +6,8 @@ gives it back here.
 
 from typing import Any
 
-from engine.durations import Time
-from engine.state.descriptors import (
+from onceproof.engine.durations import Time
+from onceproof.engine.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
@@ -15,10 +15,15 @@ from engine.state.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from engine.state.hashmap import HashMapStateBackend
-from engine.state.snapshot import OperatorSnapshot, TaskSnapshot, decode_task_snapshot, encode_task_snapshot
-from engine.state.ttl import StateTtlConfig
-from engine.types import Types
+from onceproof.engine.state.hashmap import HashMapStateBackend
+from onceproof.engine.state.snapshot import (
+    OperatorSnapshot,
+    TaskSnapshot,
+    decode_task_snapshot,
+    encode_task_snapshot,
+)
+from onceproof.engine.state.ttl import StateTtlConfig
+from onceproof.engine.types import Types
 
 MAX_PARALLELISM = 128
 DEFAULT_KEY = "k"

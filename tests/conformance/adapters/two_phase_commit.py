@@ -2,11 +2,16 @@
 
 from typing import Any
 
-from engine.connectors.two_phase import CommitFailed, TwoPhaseCommitSinkFunction
-from engine.functions import FunctionInitializationContext, FunctionSnapshotContext, RuntimeContext
-from engine.state.operator import OperatorStateStore
-from engine.state.snapshot import OperatorSnapshot, TaskSnapshot, decode_task_snapshot, encode_task_snapshot
-from engine.state.stored import EncodedList
+from onceproof.engine.connectors.two_phase import CommitFailed, TwoPhaseCommitSinkFunction
+from onceproof.engine.functions import FunctionInitializationContext, FunctionSnapshotContext, RuntimeContext
+from onceproof.engine.state.operator import OperatorStateStore
+from onceproof.engine.state.snapshot import (
+    OperatorSnapshot,
+    TaskSnapshot,
+    decode_task_snapshot,
+    encode_task_snapshot,
+)
+from onceproof.engine.state.stored import EncodedList
 
 OPERATOR = "sink"
 

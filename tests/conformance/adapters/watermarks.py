@@ -1,13 +1,13 @@
-"""Event time: drives engine.watermarks."""
+"""Event time: drives onceproof.engine.watermarks."""
 
 from typing import Any
 
-from engine.durations import Duration
-from engine.elements import MIN_WATERMARK, Watermark
-from engine.watermarks.combined import CombinedWatermark
-from engine.watermarks.generators import WatermarkOutput
-from engine.watermarks.strategy import WatermarkGeneratorContext, WatermarkStrategy
-from engine.watermarks.valve import WatermarkValve
+from onceproof.engine.durations import Duration
+from onceproof.engine.elements import MIN_WATERMARK, Watermark
+from onceproof.engine.watermarks.combined import CombinedWatermark
+from onceproof.engine.watermarks.generators import WatermarkOutput
+from onceproof.engine.watermarks.strategy import WatermarkGeneratorContext, WatermarkStrategy
+from onceproof.engine.watermarks.valve import WatermarkValve
 
 
 def valve(given: dict[str, Any]) -> dict[str, Any]:

@@ -1,17 +1,17 @@
-"""Windows: drives engine.windows, and runs jobs on the local runtime."""
+"""Windows: drives onceproof.engine.windows, and runs jobs on the local runtime."""
 
 import importlib.util
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from engine.datastream import DataStream
-from engine.durations import Time
-from engine.elements import MIN_WATERMARK
-from engine.output_tag import OutputTag
-from engine.types import Types
-from engine.windowed_stream import WindowedStream
-from engine.windows.assigners import (
+from onceproof.engine.api.datastream import DataStream
+from onceproof.engine.api.windowed_stream import WindowedStream
+from onceproof.engine.durations import Time
+from onceproof.engine.elements import MIN_WATERMARK
+from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.types import Types
+from onceproof.engine.windows.assigners import (
     AssignerContext,
     EventTimeSessionWindows,
     GlobalWindows,
@@ -20,9 +20,9 @@ from engine.windows.assigners import (
     TumblingEventTimeWindows,
     WindowAssigner,
 )
-from engine.windows.evictors import CountEvictor, Evictor, TimeEvictor
-from engine.windows.functions import ProcessWindowFunction, WindowContext
-from engine.windows.triggers import (
+from onceproof.engine.windows.evictors import CountEvictor, Evictor, TimeEvictor
+from onceproof.engine.windows.functions import ProcessWindowFunction, WindowContext
+from onceproof.engine.windows.triggers import (
     ContinuousEventTimeTrigger,
     CountTrigger,
     EventTimeTrigger,
@@ -30,7 +30,7 @@ from engine.windows.triggers import (
     PurgingTrigger,
     Trigger,
 )
-from engine.windows.windows import TimeWindow, WindowMergeCallback
+from onceproof.engine.windows.windows import TimeWindow, WindowMergeCallback
 
 LATE = OutputTag("late", Types.DYNAMIC())
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from engine.checkpoint.coordinator import CheckpointCoordinator
-from engine.checkpoint.events import (
+from onceproof.engine.checkpoint.coordinator import CheckpointCoordinator
+from onceproof.engine.checkpoint.events import (
     AttemptEnded,
     AttemptStarted,
     CheckpointExpired,
@@ -25,11 +25,11 @@ from engine.checkpoint.events import (
     StoreMetadata,
     TriggerRequested,
 )
-from engine.checkpoint.metadata import CheckpointMetadata, StateHandle
-from engine.checkpoint.store import CompletedCheckpointStore
-from engine.configuration import CheckpointSettings
-from engine.graph import JobVertex, OperatorNode
-from engine.messages import (
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata, StateHandle
+from onceproof.engine.checkpoint.store import CompletedCheckpointStore
+from onceproof.engine.configuration import CheckpointSettings
+from onceproof.engine.graph import JobVertex, OperatorNode
+from onceproof.engine.messages import (
     CHECKPOINT,
     AcknowledgeCheckpoint,
     AttemptId,
@@ -43,8 +43,8 @@ from engine.messages import (
     TaskRunning,
     TriggerCheckpoint,
 )
-from engine.operators.base import Operator
-from engine.state.stored import SnapshotIndex, StateFile
+from onceproof.engine.operators.base import Operator
+from onceproof.engine.state.stored import SnapshotIndex, StateFile
 
 SOURCES = (TaskId(0, 0), TaskId(0, 1))
 SINK = TaskId(1, 0)

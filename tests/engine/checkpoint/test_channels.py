@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from engine.checkpoint.channels import Edge, KeyFilter, SubtaskMapper, read_in_flight, redistribute_in_flight
-from engine.checkpoint.metadata import (
+from onceproof.engine.checkpoint.channels import (
+    Edge,
+    KeyFilter,
+    SubtaskMapper,
+    read_in_flight,
+    redistribute_in_flight,
+)
+from onceproof.engine.checkpoint.metadata import (
     CheckpointMetadata,
     OperatorMetadata,
     StateHandle,
@@ -13,12 +19,12 @@ from engine.checkpoint.metadata import (
     decode_metadata,
     encode_metadata,
 )
-from engine.checkpoint.redistribution import RestoreRefused
-from engine.graph import FORWARD, GLOBAL, REBALANCE, Partitioner, PartitionerKind
-from engine.key_groups import key_group_of, operator_index
-from engine.state.files import DamagedFile
-from engine.state.in_flight import INPUT, OUTPUT, ChannelId
-from engine.state.snapshot import TaskSnapshot, decode_task_snapshot, encode_task_snapshot
+from onceproof.engine.checkpoint.redistribution import RestoreRefused
+from onceproof.engine.graph import FORWARD, GLOBAL, REBALANCE, Partitioner, PartitionerKind
+from onceproof.engine.key_groups import key_group_of, operator_index
+from onceproof.engine.state.files import DamagedFile
+from onceproof.engine.state.in_flight import INPUT, OUTPUT, ChannelId
+from onceproof.engine.state.snapshot import TaskSnapshot, decode_task_snapshot, encode_task_snapshot
 
 MAX_PARALLELISM = 8
 KEYED = Partitioner(PartitionerKind.HASH, lambda value: value, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.checkpoint.events import (
+from onceproof.engine.checkpoint.events import (
     AttemptStarted,
     CheckpointExpired,
     CheckpointPlan,
@@ -12,8 +12,8 @@ from engine.checkpoint.events import (
     IntervalElapsed,
     StartTimer,
 )
-from engine.checkpoint.failures import TASKS_NOT_RUNNING
-from engine.messages import AttemptId, Send, TaskId, TriggerCheckpoint
+from onceproof.engine.checkpoint.failures import TASKS_NOT_RUNNING
+from onceproof.engine.messages import AttemptId, Send, TaskId, TriggerCheckpoint
 
 FIRST, SECOND, SINK = TaskId(0, 0), TaskId(0, 1), TaskId(1, 0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.checkpoint.events import (
+from onceproof.engine.checkpoint.events import (
     CheckpointAborted,
     CheckpointCompleted,
     DiscardCheckpoint,
@@ -12,13 +12,13 @@ from engine.checkpoint.events import (
     StoreMetadata,
     TooManyFailures,
 )
-from engine.checkpoint.failures import FAILOVER, SUBSUMED
-from engine.checkpoint.metadata import StateHandle
-from engine.messages import (
+from onceproof.engine.checkpoint.failures import FAILOVER, SUBSUMED
+from onceproof.engine.checkpoint.metadata import StateHandle
+from onceproof.engine.messages import (
     AcknowledgeCheckpoint,
     TaskId,
 )
-from engine.state.stored import SPLIT_DISTRIBUTE, UNION, SnapshotIndex
+from onceproof.engine.state.stored import SPLIT_DISTRIBUTE, UNION, SnapshotIndex
 
 FIRST, SECOND, SINK = TaskId(0, 0), TaskId(0, 1), TaskId(1, 0)
 

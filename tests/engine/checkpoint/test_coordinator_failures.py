@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from engine.checkpoint.events import (
+from onceproof.engine.checkpoint.events import (
     CheckpointAborted,
     DiscardCheckpoint,
     TooManyFailures,
 )
-from engine.checkpoint.failures import EXPIRED, FAILOVER
-from engine.messages import (
+from onceproof.engine.checkpoint.failures import EXPIRED, FAILOVER
+from onceproof.engine.messages import (
     DECLINED_INPUT_END_OF_STREAM,
     DECLINED_ON_CANCELLATION_BARRIER,
     DECLINED_SUBSUMED,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.checkpoint.coordinator import REMEMBERED_EXPIRED_CHECKPOINTS, TASK_FINISHED
-from engine.checkpoint.events import (
+from onceproof.engine.checkpoint.coordinator import REMEMBERED_EXPIRED_CHECKPOINTS, TASK_FINISHED
+from onceproof.engine.checkpoint.events import (
     AbortPending,
     AnsweredTooLate,
     CheckpointCompleted,
@@ -19,7 +19,7 @@ from engine.checkpoint.events import (
     TooManyFailures,
     TriggerRequested,
 )
-from engine.checkpoint.failures import (
+from onceproof.engine.checkpoint.failures import (
     EXPIRED,
     SCHEDULER_STOPPED,
     SHUT_DOWN,
@@ -29,8 +29,8 @@ from engine.checkpoint.failures import (
     TOO_MANY_REQUESTS,
     WITHIN_MIN_PAUSE,
 )
-from engine.checkpoint.requests import MAX_QUEUED
-from engine.messages import (
+from onceproof.engine.checkpoint.requests import MAX_QUEUED
+from onceproof.engine.messages import (
     CHECKPOINT,
     SAVEPOINT,
     SYNC_SAVEPOINT,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.checkpoint.failures import EXPIRED, SUBSUMED, UNCOUNTED, FailureCounter
-from engine.messages import CHECKPOINT, DECLINED_SUBSUMED, SAVEPOINT, SYNC_SAVEPOINT
+from onceproof.engine.checkpoint.failures import EXPIRED, SUBSUMED, UNCOUNTED, FailureCounter
+from onceproof.engine.messages import CHECKPOINT, DECLINED_SUBSUMED, SAVEPOINT, SYNC_SAVEPOINT
 
 
 def failures(counter, *checkpoint_ids, reason="disk full", kind=CHECKPOINT, by_task=False):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.checkpoint.metadata import (
+from onceproof.engine.checkpoint.metadata import (
     CheckpointMetadata,
     OperatorMetadata,
     StateHandle,
@@ -13,9 +13,9 @@ from engine.checkpoint.metadata import (
     encode_metadata,
     handle_of,
 )
-from engine.state.files import METADATA_MAGIC, DamagedFile, seal
-from engine.state.snapshot import TaskSnapshot, encode_task_snapshot
-from engine.state.stored import SnapshotIndex
+from onceproof.engine.state.files import METADATA_MAGIC, DamagedFile, seal
+from onceproof.engine.state.snapshot import TaskSnapshot, encode_task_snapshot
+from onceproof.engine.state.stored import SnapshotIndex
 
 
 def handle(path, *operators):

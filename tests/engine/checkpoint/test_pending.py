@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.checkpoint.events import CheckpointPlan
-from engine.checkpoint.pending import Answer, PendingCheckpoint
-from engine.messages import AcknowledgeCheckpoint, AttemptId, TaskId
+from onceproof.engine.checkpoint.events import CheckpointPlan
+from onceproof.engine.checkpoint.pending import Answer, PendingCheckpoint
+from onceproof.engine.messages import AcknowledgeCheckpoint, AttemptId, TaskId
 
 ONE, TWO = TaskId(0, 0), TaskId(0, 1)
 ATTEMPT = AttemptId("1.1")

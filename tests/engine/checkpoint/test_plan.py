@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.checkpoint.plan import checkpoint_tasks
-from engine.messages import TaskId
+from onceproof.engine.checkpoint.plan import checkpoint_tasks
+from onceproof.engine.messages import TaskId
 
 LEFT, RIGHT = TaskId(0, 0), TaskId(0, 1)
 FIRST, SECOND = TaskId(1, 0), TaskId(1, 1)

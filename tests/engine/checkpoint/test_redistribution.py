@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata, SubtaskState, handle_of
-from engine.checkpoint.redistribution import (
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata, SubtaskState, handle_of
+from onceproof.engine.checkpoint.redistribution import (
     RestoreRefused,
     Vertex,
     deal_out,
@@ -13,15 +13,15 @@ from engine.checkpoint.redistribution import (
     read_assignment,
     redistribute,
 )
-from engine.key_groups import key_group_of, key_group_range, operator_index
-from engine.state.descriptors import ListStateDescriptor, ValueStateDescriptor
-from engine.state.files import DamagedFile
-from engine.state.hashmap import HashMapStateBackend
-from engine.state.operator import OperatorStateStore
-from engine.state.snapshot import OperatorSnapshot, TaskSnapshot
-from engine.state.snapshot import encode_task_snapshot as encode
-from engine.state.stored import BROADCAST, SPLIT_DISTRIBUTE, UNION
-from engine.types import Types
+from onceproof.engine.key_groups import key_group_of, key_group_range, operator_index
+from onceproof.engine.state.descriptors import ListStateDescriptor, ValueStateDescriptor
+from onceproof.engine.state.files import DamagedFile
+from onceproof.engine.state.hashmap import HashMapStateBackend
+from onceproof.engine.state.operator import OperatorStateStore
+from onceproof.engine.state.snapshot import OperatorSnapshot, TaskSnapshot
+from onceproof.engine.state.snapshot import encode_task_snapshot as encode
+from onceproof.engine.state.stored import BROADCAST, SPLIT_DISTRIBUTE, UNION
+from onceproof.engine.types import Types
 
 KEYS = [f"key-{number}" for number in range(60)]
 COUNT = ValueStateDescriptor("count", Types.LONG())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.checkpoint.requests import MAX_QUEUED, CheckpointRequest, RequestQueue, TooEarly
-from engine.messages import CHECKPOINT, SAVEPOINT, SYNC_SAVEPOINT
+from onceproof.engine.checkpoint.requests import MAX_QUEUED, CheckpointRequest, RequestQueue, TooEarly
+from onceproof.engine.messages import CHECKPOINT, SAVEPOINT, SYNC_SAVEPOINT
 
 
 def periodic(requested_ms: int = 0) -> CheckpointRequest:

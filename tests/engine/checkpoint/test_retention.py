@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.checkpoint.retention import JobOutcome, is_retained
-from engine.configuration import CHECKPOINT_RETENTION
+from onceproof.engine.checkpoint.retention import JobOutcome, is_retained
+from onceproof.engine.configuration import CHECKPOINT_RETENTION
 
 FINISHED, CANCELED, FAILED, SUSPENDED = JobOutcome
 

@@ -8,13 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.checkpoint.coordinator import CheckpointCoordinator
-from engine.checkpoint.events import CheckpointAborted, DiscardHandle, DiscardSharedFiles, StoreMetadata
-from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata, StateHandle, SubtaskState
-from engine.checkpoint.shared_registry import SharedStateRegistry, UnknownSharedFile
-from engine.checkpoint.store import CompletedCheckpointStore
-from engine.messages import TaskId
-from engine.state.stored import StateFile
+from onceproof.engine.checkpoint.coordinator import CheckpointCoordinator
+from onceproof.engine.checkpoint.events import (
+    CheckpointAborted,
+    DiscardHandle,
+    DiscardSharedFiles,
+    StoreMetadata,
+)
+from onceproof.engine.checkpoint.metadata import (
+    CheckpointMetadata,
+    OperatorMetadata,
+    StateHandle,
+    SubtaskState,
+)
+from onceproof.engine.checkpoint.shared_registry import SharedStateRegistry, UnknownSharedFile
+from onceproof.engine.checkpoint.store import CompletedCheckpointStore
+from onceproof.engine.messages import TaskId
+from onceproof.engine.state.stored import StateFile
 
 FIRST, SECOND, SINK = TaskId(0, 0), TaskId(0, 1), TaskId(1, 0)
 

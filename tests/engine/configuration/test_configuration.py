@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from engine.configuration import (
+from onceproof.engine.configuration import (
     CHECKPOINT_INTERVAL,
     CHECKPOINT_NUM_RETAINED,
     CLAIM,
@@ -18,7 +18,7 @@ from engine.configuration import (
     RecoverySettings,
     job_settings,
 )
-from engine.configuration import configuration as module
+from onceproof.engine.configuration import configuration as module
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from engine.configuration import (
+from onceproof.engine.configuration import (
     CHECKPOINT_DIRECTORY,
     CHECKPOINT_NUM_RETAINED,
     Configuration,
@@ -14,7 +14,7 @@ from engine.configuration import (
     FixedDelayRestarts,
     job_settings,
 )
-from engine.configuration import configuration as module
+from onceproof.engine.configuration import configuration as module
 
 NESTED = """\
 # As in Flink's conf/config.yaml.

@@ -7,15 +7,20 @@ from typing import Any
 
 import pytest
 
-from engine.functions import (
+from onceproof.engine.functions import (
     FunctionInitializationContext,
     FunctionSnapshotContext,
     RuntimeContext,
     SinkFunction,
 )
-from engine.state.operator import OperatorStateStore
-from engine.state.snapshot import OperatorSnapshot, TaskSnapshot, decode_task_snapshot, encode_task_snapshot
-from engine.state.stored import EncodedList
+from onceproof.engine.state.operator import OperatorStateStore
+from onceproof.engine.state.snapshot import (
+    OperatorSnapshot,
+    TaskSnapshot,
+    decode_task_snapshot,
+    encode_task_snapshot,
+)
+from onceproof.engine.state.stored import EncodedList
 
 
 class SinkJob:

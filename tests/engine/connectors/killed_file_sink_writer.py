@@ -14,12 +14,12 @@ import sys
 import time
 from pathlib import Path
 
-from engine.connectors.encoders import Encoder
-from engine.connectors.file_sink import FileSink
-from engine.functions import FunctionInitializationContext, FunctionSnapshotContext, RuntimeContext
-from engine.state.operator import OperatorStateStore
-from engine.state.stored import EncodedList
-from engine.types import Types
+from onceproof.engine.connectors.encoders import Encoder
+from onceproof.engine.connectors.file_sink import FileSink
+from onceproof.engine.functions import FunctionInitializationContext, FunctionSnapshotContext, RuntimeContext
+from onceproof.engine.state.operator import OperatorStateStore
+from onceproof.engine.state.stored import EncodedList
+from onceproof.engine.types import Types
 
 ROWS = 200_000
 BATCH = 100

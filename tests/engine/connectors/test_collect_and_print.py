@@ -6,8 +6,8 @@ import copy
 
 import pytest
 
-from engine.connectors.collect import CollectedRows, CollectSink
-from engine.connectors.print import PrintSinkFunction
+from onceproof.engine.connectors.collect import CollectedRows, CollectSink
+from onceproof.engine.connectors.print import PrintSinkFunction
 
 
 def collecting(sink_job, transactional):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.connectors.collection import CollectionSource
+from onceproof.engine.connectors.collection import CollectionSource
 
 
 def read_out(reader, limit=2):

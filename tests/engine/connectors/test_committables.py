@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.connectors.committables import (
+from onceproof.engine.connectors.committables import (
     CommitFailedUnexpectedly,
     CommitGivenUp,
     CommittableCollector,
@@ -14,7 +14,7 @@ from engine.connectors.committables import (
     IncompleteCommittables,
     UnexpectedCommittable,
 )
-from engine.connectors.sink_writer import Committer
+from onceproof.engine.connectors.sink_writer import Committer
 
 
 class Told(Committer):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine import (
+from onceproof.engine import (
     Committer,
     CommittingSinkWriter,
     Sink,
@@ -15,8 +15,8 @@ from engine import (
     SupportsWriterState,
     Types,
 )
-from engine.connectors.committables import CommitGivenUp
-from engine.protocol_points import COMMITTED, COMMITTING, PRE_COMMITTED
+from onceproof.engine.connectors.committables import CommitGivenUp
+from onceproof.engine.protocol_points import COMMITTED, COMMITTING, PRE_COMMITTED
 
 
 class Outside:

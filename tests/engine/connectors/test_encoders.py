@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.connectors.encoders import Encoder
-from engine.types import Row
+from onceproof.engine.connectors.encoders import Encoder
+from onceproof.engine.types import Row
 
 TEXTS = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\0") | st.sampled_from(',"\n\r;')

@@ -6,10 +6,10 @@ import os
 
 import pytest
 
-from engine.connectors import file_sink
-from engine.connectors.encoders import Encoder
-from engine.connectors.file_sink import FileSink, FileSinkBroken, FileSinkFailed, OutputFileConfig
-from engine.errors import UnrecoverableError
+from onceproof.engine.connectors import file_sink
+from onceproof.engine.connectors.encoders import Encoder
+from onceproof.engine.connectors.file_sink import FileSink, FileSinkBroken, FileSinkFailed, OutputFileConfig
+from onceproof.engine.errors import UnrecoverableError
 
 
 def lines_sink(folder, prefix="part", suffix=""):

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.connectors import file_sink
-from engine.connectors.encoders import Encoder
-from engine.connectors.file_sink import FileSink
+from onceproof.engine.connectors import file_sink
+from onceproof.engine.connectors.encoders import Encoder
+from onceproof.engine.connectors.file_sink import FileSink
 
 ROWS = 24
 CALLS = ("open", "write", "fsync", "close", "rename", "unlink", "stat", "listdir", "makedirs")

@@ -8,8 +8,8 @@ from decimal import Decimal
 
 import pytest
 
-from engine.connectors.files import CsvSource, JsonLinesSource, MalformedRow, UnreadableFile
-from engine.types import Types
+from onceproof.engine.connectors.files import CsvSource, JsonLinesSource, MalformedRow, UnreadableFile
+from onceproof.engine.types import Types
 
 WORD_COUNT = [("word", Types.STRING()), ("n", Types.LONG())]
 

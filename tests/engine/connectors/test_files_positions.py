@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.connectors.files import CsvSource, JsonLinesSource
-from engine.types import Types
+from onceproof.engine.connectors.files import CsvSource, JsonLinesSource
+from onceproof.engine.types import Types
 
 SCHEMA = [("word", Types.STRING()), ("n", Types.LONG())]
 

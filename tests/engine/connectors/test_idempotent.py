@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from engine import SqliteUpsertSink, StreamExecutionEnvironment, UpsertSinkFunction
-from engine.connectors.sqlite import UnusableDatabase, UnwritableRow
-from engine.runtime.result import JobExecutionFailed
+from onceproof.engine import SqliteUpsertSink, StreamExecutionEnvironment, UpsertSinkFunction
+from onceproof.engine.connectors.sqlite import UnusableDatabase, UnwritableRow
+from onceproof.engine.runtime.result import JobExecutionFailed
 
 
 class Table(UpsertSinkFunction):

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from engine.connectors.two_phase import (
+from onceproof.engine.connectors.two_phase import (
     CommitFailed,
     Recovery,
     TwoPhaseCommitSinkFunction,
     listed_transactions,
 )
-from engine.types import Types
+from onceproof.engine.types import Types
 
 
 class Outside:

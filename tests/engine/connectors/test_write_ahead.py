@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.connectors.two_phase import CommitFailed
-from engine.connectors.write_ahead import CheckpointCommitter, GenericWriteAheadSink
-from engine.types import Types
+from onceproof.engine.connectors.two_phase import CommitFailed
+from onceproof.engine.connectors.write_ahead import CheckpointCommitter, GenericWriteAheadSink
+from onceproof.engine.types import Types
 
 
 class Died(BaseException):

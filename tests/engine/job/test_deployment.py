@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from engine import Types
-from engine.configuration import CheckpointSettings
-from engine.graph import (
+from onceproof.engine import Types
+from onceproof.engine.configuration import CheckpointSettings
+from onceproof.engine.graph import (
     BROADCAST,
     FORWARD,
     GLOBAL,
@@ -20,12 +20,12 @@ from engine.graph import (
     Partitioner,
     PartitionerKind,
 )
-from engine.job.deployment import build_tasks
-from engine.job.layout import layout_of, senders_of
-from engine.key_groups import key_group_of, operator_index
-from engine.messages import AttemptId, TaskId
-from engine.operators.base import Operator
-from engine.task.settings import TaskSettings
+from onceproof.engine.job.deployment import build_tasks
+from onceproof.engine.job.layout import layout_of, senders_of
+from onceproof.engine.key_groups import key_group_of, operator_index
+from onceproof.engine.messages import AttemptId, TaskId
+from onceproof.engine.operators.base import Operator
+from onceproof.engine.task.settings import TaskSettings
 
 SETTINGS = TaskSettings(AttemptId("1.1"), 1, lambda point, task, checkpoint_id: None, checkpointing=True)
 HASH = Partitioner(PartitionerKind.HASH, lambda value: value, Types.STRING())

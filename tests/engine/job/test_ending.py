@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.checkpoint.coordinator import TASK_FINISHED
-from engine.checkpoint.events import (
+from onceproof.engine.checkpoint.coordinator import TASK_FINISHED
+from onceproof.engine.checkpoint.events import (
     CheckpointTriggered,
     DiscardHandle,
     MetadataStored,
@@ -13,9 +13,9 @@ from engine.checkpoint.events import (
     StoreMetadata,
     TriggerRequested,
 )
-from engine.checkpoint.metadata import StateHandle
-from engine.job.ending import JOB_HAS_FINISHED, JOB_IS_ENDING
-from engine.job.events import (
+from onceproof.engine.checkpoint.metadata import StateHandle
+from onceproof.engine.job.ending import JOB_HAS_FINISHED, JOB_IS_ENDING
+from onceproof.engine.job.events import (
     CancelRequested,
     CancelTasks,
     Deploy,
@@ -26,8 +26,8 @@ from engine.job.events import (
     StopOverdue,
     StopRequested,
 )
-from engine.job.master import JobState
-from engine.messages import SYNC_SAVEPOINT, AcknowledgeCheckpoint, DeclineCheckpoint, TaskFinished
+from onceproof.engine.job.master import JobState
+from onceproof.engine.messages import SYNC_SAVEPOINT, AcknowledgeCheckpoint, DeclineCheckpoint, TaskFinished
 from tests.engine.job.test_master import SINK, SOURCE, TASKS, Job
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from engine.checkpoint.coordinator import FAILOVER, CheckpointCoordinator
-from engine.checkpoint.events import (
+from onceproof.engine.checkpoint.coordinator import FAILOVER, CheckpointCoordinator
+from onceproof.engine.checkpoint.events import (
     CheckpointAborted,
     CheckpointPlan,
     CheckpointTriggered,
@@ -18,10 +18,10 @@ from engine.checkpoint.events import (
     TooManyFailures,
     TriggerRequested,
 )
-from engine.checkpoint.metadata import CheckpointMetadata
-from engine.checkpoint.store import CompletedCheckpointStore
-from engine.configuration import CheckpointSettings, FixedDelayRestarts, NoRestarts
-from engine.job.events import (
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata
+from onceproof.engine.checkpoint.store import CompletedCheckpointStore
+from onceproof.engine.configuration import CheckpointSettings, FixedDelayRestarts, NoRestarts
+from onceproof.engine.job.events import (
     AttemptDeployed,
     CancelTasks,
     Deploy,
@@ -33,9 +33,9 @@ from engine.job.events import (
     StartJob,
     StartRestartTimer,
 )
-from engine.job.master import JobMaster, JobState
-from engine.job.restart import restart_strategy
-from engine.messages import (
+from onceproof.engine.job.master import JobMaster, JobState
+from onceproof.engine.job.restart import restart_strategy
+from onceproof.engine.messages import (
     AcknowledgeCheckpoint,
     AttemptId,
     DeclineCheckpoint,

@@ -6,14 +6,14 @@ from random import Random
 
 import pytest
 
-from engine.configuration import (
+from onceproof.engine.configuration import (
     UNLIMITED_RESTARTS,
     ExponentialDelayRestarts,
     FailureRateRestarts,
     FixedDelayRestarts,
     NoRestarts,
 )
-from engine.job.restart import (
+from onceproof.engine.job.restart import (
     ExponentialDelayRestart,
     FailureRateRestart,
     FixedDelayRestart,

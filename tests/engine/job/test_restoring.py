@@ -6,24 +6,24 @@ from typing import Any
 
 import pytest
 
-from engine import MapFunction, PrintSinkFunction, StreamExecutionEnvironment, Types
-from engine.checkpoint.metadata import (
+from onceproof.engine import MapFunction, PrintSinkFunction, StreamExecutionEnvironment, Types
+from onceproof.engine.checkpoint.metadata import (
     CheckpointMetadata,
     OperatorMetadata,
     StateHandle,
     SubtaskState,
     handle_of,
 )
-from engine.checkpoint.redistribution import RestoreRefused
-from engine.graph import JobGraph
-from engine.job.deployment import fit_max_parallelism, restore_events
-from engine.job.layout import layout_of
-from engine.key_groups import key_group_of, key_group_range, operator_index
-from engine.messages import TaskId
-from engine.state.descriptors import ValueStateDescriptor
-from engine.state.hashmap import HashMapStateBackend
-from engine.state.snapshot import OperatorSnapshot, TaskSnapshot, encode_task_snapshot
-from engine.state.stored import SnapshotIndex
+from onceproof.engine.checkpoint.redistribution import RestoreRefused
+from onceproof.engine.graph import JobGraph
+from onceproof.engine.job.deployment import fit_max_parallelism, restore_events
+from onceproof.engine.job.layout import layout_of
+from onceproof.engine.key_groups import key_group_of, key_group_range, operator_index
+from onceproof.engine.messages import TaskId
+from onceproof.engine.state.descriptors import ValueStateDescriptor
+from onceproof.engine.state.hashmap import HashMapStateBackend
+from onceproof.engine.state.snapshot import OperatorSnapshot, TaskSnapshot, encode_task_snapshot
+from onceproof.engine.state.stored import SnapshotIndex
 
 COUNT = ValueStateDescriptor("count", Types.LONG())
 KEYS = [f"key {number}" for number in range(300)]

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata, SubtaskState, handle_of
-from engine.checkpoint.redistribution import Vertex, read_assignment, redistribute
-from engine.elements import Record
-from engine.key_groups import key_group_range
-from engine.operators.base import Operator, OperatorContext
-from engine.state.snapshot import TaskSnapshot, encode_task_snapshot
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata, SubtaskState, handle_of
+from onceproof.engine.checkpoint.redistribution import Vertex, read_assignment, redistribute
+from onceproof.engine.elements import Record
+from onceproof.engine.key_groups import key_group_range
+from onceproof.engine.operators.base import Operator, OperatorContext
+from onceproof.engine.state.snapshot import TaskSnapshot, encode_task_snapshot
 
 MAX_PARALLELISM = 8
 

@@ -6,22 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.broadcast_functions import (
+from onceproof.engine.broadcast_functions import (
     BroadcastProcessFunction,
     KeyedBroadcastProcessFunction,
     KeyedStateFunction,
 )
-from engine.configuration.backends import StateBackendSettings
-from engine.elements import MIN_WATERMARK
-from engine.functions import CheckpointedFunction
-from engine.operators.base import OperatorContext
-from engine.operators.broadcast import BroadcastOperator, TimedBroadcastOperator
-from engine.operators.co_process import InputKeys
-from engine.output_tag import OutputTag
-from engine.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from engine.state.files import StateError
-from engine.timer_service import TimeDomain
-from engine.types import Types
+from onceproof.engine.configuration.backends import StateBackendSettings
+from onceproof.engine.elements import MIN_WATERMARK
+from onceproof.engine.functions import CheckpointedFunction
+from onceproof.engine.operators.base import OperatorContext
+from onceproof.engine.operators.broadcast import BroadcastOperator, TimedBroadcastOperator
+from onceproof.engine.operators.co_process import InputKeys
+from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from onceproof.engine.state.files import StateError
+from onceproof.engine.timer_service import TimeDomain
+from onceproof.engine.types import Types
 
 RULES = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
 OTHERS = MapStateDescriptor("others", Types.STRING(), Types.LONG())

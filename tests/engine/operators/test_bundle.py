@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from operator import itemgetter
 
-from engine.functions import AggregateFunction, ReduceFunction
-from engine.operators.bundle import AggregatingOperator, BundleOperator, ReducingOperator
-from engine.types import Types
+from onceproof.engine.functions import AggregateFunction, ReduceFunction
+from onceproof.engine.operators.bundle import AggregatingOperator, BundleOperator, ReducingOperator
+from onceproof.engine.types import Types
 
 
 class Letters(AggregateFunction):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.functions import (
+from onceproof.engine.functions import (
     CheckpointedFunction,
     FilterFunction,
     FlatMapFunction,
@@ -14,12 +14,12 @@ from engine.functions import (
     MapFunction,
     SinkFunction,
 )
-from engine.key_groups import key_group_of, operator_index
-from engine.operators.process import KeyedProcessOperator
-from engine.operators.sink import SinkOperator
-from engine.operators.stateless import FilterOperator, FlatMapOperator, MapOperator
-from engine.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from engine.types import Types
+from onceproof.engine.key_groups import key_group_of, operator_index
+from onceproof.engine.operators.process import KeyedProcessOperator
+from onceproof.engine.operators.sink import SinkOperator
+from onceproof.engine.operators.stateless import FilterOperator, FlatMapOperator, MapOperator
+from onceproof.engine.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from onceproof.engine.types import Types
 
 MAX_PARALLELISM = 8
 """That of the bench."""

@@ -8,26 +8,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.connected_functions import (
+from onceproof.engine.connected_functions import (
     CoFlatMapFunction,
     CoMapFunction,
     CoProcessFunction,
     KeyedCoProcessFunction,
 )
-from engine.elements import MAX_WATERMARK, MIN_WATERMARK
-from engine.functions import CheckpointedFunction
-from engine.key_groups import key_group_of, operator_index
-from engine.operators.co_process import (
+from onceproof.engine.elements import MAX_WATERMARK, MIN_WATERMARK
+from onceproof.engine.functions import CheckpointedFunction
+from onceproof.engine.key_groups import key_group_of, operator_index
+from onceproof.engine.operators.co_process import (
     CoFlatMapOperator,
     CoMapOperator,
     CoProcessOperator,
     InputKeys,
     TimedCoProcessOperator,
 )
-from engine.output_tag import OutputTag
-from engine.state.descriptors import ListStateDescriptor, ValueStateDescriptor
-from engine.timer_service import TimeDomain
-from engine.types import Types
+from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.state.descriptors import ListStateDescriptor, ValueStateDescriptor
+from onceproof.engine.timer_service import TimeDomain
+from onceproof.engine.types import Types
 
 MAX_PARALLELISM = 8
 ODD = OutputTag("odd")

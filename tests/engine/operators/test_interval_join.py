@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.connected_functions import ProcessJoinFunction
-from engine.elements import MAX_WATERMARK, MIN_WATERMARK
-from engine.key_groups import key_group_of, operator_index
-from engine.operators.co_process import InputKeys
-from engine.operators.interval_join import IntervalJoinOperator, IntervalJoinSettings
-from engine.output_tag import OutputTag
-from engine.types import Types
+from onceproof.engine.connected_functions import ProcessJoinFunction
+from onceproof.engine.elements import MAX_WATERMARK, MIN_WATERMARK
+from onceproof.engine.key_groups import key_group_of, operator_index
+from onceproof.engine.operators.co_process import InputKeys
+from onceproof.engine.operators.interval_join import IntervalJoinOperator, IntervalJoinSettings
+from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.types import Types
 
 MAX_PARALLELISM = 8
 LATE = (OutputTag("late left"), OutputTag("late right"))

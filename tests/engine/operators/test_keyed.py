@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from engine.aggregations import FieldAggregation, add
-from engine.functions import KeyedProcessFunction, ReduceFunction
-from engine.key_groups import key_group_of, operator_index
-from engine.operators.process import KeyedProcessOperator
-from engine.operators.reduce import STATE_NAME, KeyedReduceOperator
-from engine.state.descriptors import ValueStateDescriptor
-from engine.types import Types
+from onceproof.engine.api.aggregations import FieldAggregation, add
+from onceproof.engine.functions import KeyedProcessFunction, ReduceFunction
+from onceproof.engine.key_groups import key_group_of, operator_index
+from onceproof.engine.operators.process import KeyedProcessOperator
+from onceproof.engine.operators.reduce import STATE_NAME, KeyedReduceOperator
+from onceproof.engine.state.descriptors import ValueStateDescriptor
+from onceproof.engine.types import Types
 
 MAX_PARALLELISM = 8
 WORDS = [f"word {number % 11}" for number in range(100)]

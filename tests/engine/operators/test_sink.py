@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.functions import CheckpointedFunction, CheckpointListener, SinkFunction
-from engine.operators.sink import SinkOperator
-from engine.state.descriptors import ListStateDescriptor
+from onceproof.engine.functions import CheckpointedFunction, CheckpointListener, SinkFunction
+from onceproof.engine.operators.sink import SinkOperator
+from onceproof.engine.state.descriptors import ListStateDescriptor
 
 
 class Collecting(SinkFunction):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.connectors.collection import CollectionSource
-from engine.operators.source import SourceOperator
+from onceproof.engine.connectors.collection import CollectionSource
+from onceproof.engine.operators.source import SourceOperator
 
 
 def source_of(**splits):

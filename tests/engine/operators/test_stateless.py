@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.functions import FilterFunction, FlatMapFunction, MapFunction, ProcessFunction
-from engine.operators.process import ProcessOperator
-from engine.operators.stateless import FilterOperator, FlatMapOperator, MapOperator
+from onceproof.engine.functions import FilterFunction, FlatMapFunction, MapFunction, ProcessFunction
+from onceproof.engine.operators.process import ProcessOperator
+from onceproof.engine.operators.stateless import FilterOperator, FlatMapOperator, MapOperator
 
 
 class Double(MapFunction):

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from engine.elements import MAX_WATERMARK, MIN_WATERMARK
-from engine.functions import KeyedProcessFunction, ProcessFunction
-from engine.operators.process import KeyedProcessOperator, ProcessOperator, TimedProcessOperator, has_timers
-from engine.output_tag import OutputTag
-from engine.state.descriptors import ValueStateDescriptor
-from engine.timer_service import TimeDomain
-from engine.types import Types
+from onceproof.engine.elements import MAX_WATERMARK, MIN_WATERMARK
+from onceproof.engine.functions import KeyedProcessFunction, ProcessFunction
+from onceproof.engine.operators.process import (
+    KeyedProcessOperator,
+    ProcessOperator,
+    TimedProcessOperator,
+    has_timers,
+)
+from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.state.descriptors import ValueStateDescriptor
+from onceproof.engine.timer_service import TimeDomain
+from onceproof.engine.types import Types
 
 ODD = OutputTag("odd")
 
@@ -168,7 +173,7 @@ def test_timers_fire_after_a_restore_where_their_keys_are(bench, before, after):
 
 
 def group_of(key):
-    from engine.key_groups import key_group_of
+    from onceproof.engine.key_groups import key_group_of
 
     return key_group_of(key, 8, Types.STRING())
 

@@ -1,11 +1,11 @@
 """Operators on keyed streams give the cleanup that runs for every record its turns."""
 
-from engine.durations import Time
-from engine.functions import KeyedProcessFunction
-from engine.operators.process import KeyedProcessOperator
-from engine.state.descriptors import ValueStateDescriptor
-from engine.state.ttl import StateTtlConfig
-from engine.types import Types
+from onceproof.engine.durations import Time
+from onceproof.engine.functions import KeyedProcessFunction
+from onceproof.engine.operators.process import KeyedProcessOperator
+from onceproof.engine.state.descriptors import ValueStateDescriptor
+from onceproof.engine.state.ttl import StateTtlConfig
+from onceproof.engine.types import Types
 
 TTL = 100
 

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from engine.elements import MAX_WATERMARK
-from engine.functions import AggregateFunction
-from engine.operators.window import MergedTooLate, WindowOperator
-from engine.operators.window_parts import WindowFunctions, WindowSettings
-from engine.output_tag import OutputTag
-from engine.state.descriptors import ListStateDescriptor, ValueStateDescriptor
-from engine.types import Types
-from engine.windows.assigners import (
+from onceproof.engine.elements import MAX_WATERMARK
+from onceproof.engine.functions import AggregateFunction
+from onceproof.engine.operators.window import MergedTooLate, WindowOperator
+from onceproof.engine.operators.window_parts import WindowFunctions, WindowSettings
+from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.state.descriptors import ListStateDescriptor, ValueStateDescriptor
+from onceproof.engine.types import Types
+from onceproof.engine.windows.assigners import (
     EventTimeSessionWindows,
     GlobalWindows,
     ProcessingTimeSessionWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from engine.windows.evictors import CountEvictor, TimeEvictor
-from engine.windows.functions import (
+from onceproof.engine.windows.evictors import CountEvictor, TimeEvictor
+from onceproof.engine.windows.functions import (
     AllWindowFunction,
     ProcessAllWindowFunction,
     ProcessWindowFunction,
     WindowFunction,
 )
-from engine.windows.triggers import (
+from onceproof.engine.windows.triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
     CountTrigger,
@@ -34,7 +34,7 @@ from engine.windows.triggers import (
     Trigger,
     TriggerResult,
 )
-from engine.windows.windows import TimeWindow, TimeWindowSerializer
+from onceproof.engine.windows.windows import TimeWindow, TimeWindowSerializer
 
 MAX_PARALLELISM = 8
 LATE = "late"

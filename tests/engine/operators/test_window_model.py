@@ -8,21 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.adapters import CallableReduce
-from engine.elements import MAX_WATERMARK
-from engine.functions import AggregateFunction
-from engine.key_groups import key_group_of, operator_index
-from engine.operators import window as window_module
-from engine.operators.window import WindowOperator
-from engine.operators.window_parts import WindowFunctions, WindowSettings
-from engine.types import Types
-from engine.windows.assigners import (
+from onceproof.engine.api.adapters import CallableReduce
+from onceproof.engine.elements import MAX_WATERMARK
+from onceproof.engine.functions import AggregateFunction
+from onceproof.engine.key_groups import key_group_of, operator_index
+from onceproof.engine.operators import window as window_module
+from onceproof.engine.operators.window import WindowOperator
+from onceproof.engine.operators.window_parts import WindowFunctions, WindowSettings
+from onceproof.engine.types import Types
+from onceproof.engine.windows.assigners import (
     EventTimeSessionWindows,
     MergingWindowAssigner,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from engine.windows.functions import ProcessWindowFunction
+from onceproof.engine.windows.functions import ProcessWindowFunction
 
 MAX_PARALLELISM = 8
 LATE = "late"

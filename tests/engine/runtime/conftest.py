@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from engine import (
+from onceproof.engine import (
     Configuration,
     Encoder,
     FileSink,
@@ -15,10 +15,10 @@ from engine import (
     Types,
     ValueStateDescriptor,
 )
-from engine.connectors.collection import CollectionSource
-from engine.protocol_points import no_probe
-from engine.runtime.local import LocalExecution, execute
-from engine.runtime.recovery import recover
+from onceproof.engine.connectors.collection import CollectionSource
+from onceproof.engine.protocol_points import no_probe
+from onceproof.engine.runtime.local import LocalExecution, execute
+from onceproof.engine.runtime.recovery import recover
 
 WORDS = [f"w{number % 7}" for number in range(600)]
 COUNTS = Counter(f"('w{number % 7}', {number // 7 + 1})" for number in range(600))

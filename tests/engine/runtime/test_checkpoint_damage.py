@@ -13,24 +13,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.checkpoint.metadata import (
+from onceproof.engine.checkpoint.metadata import (
     CheckpointMetadata,
     OperatorMetadata,
     SubtaskState,
     decode_metadata,
     encode_metadata,
 )
-from engine.checkpoint.storing import store_snapshot
-from engine.checkpoint.verification import damages_of
-from engine.protocol_points import COMMITTING
-from engine.runtime.local import execute
-from engine.runtime.recovery import FINISHED, recover
-from engine.runtime.result import JobExecutionFailed
-from engine.runtime.storage import MemoryCheckpointStorage, StorageError
-from engine.state.files import HEADER_BYTES, DamagedFile
-from engine.state.in_flight import INPUT, ChannelId
-from engine.state.snapshot import KeyedSnapshot, OperatorSnapshot, TableSnapshot, TaskSnapshot
-from engine.types import Types
+from onceproof.engine.checkpoint.storing import store_snapshot
+from onceproof.engine.checkpoint.verification import damages_of
+from onceproof.engine.protocol_points import COMMITTING
+from onceproof.engine.runtime.local import execute
+from onceproof.engine.runtime.recovery import FINISHED, recover
+from onceproof.engine.runtime.result import JobExecutionFailed
+from onceproof.engine.runtime.storage import MemoryCheckpointStorage, StorageError
+from onceproof.engine.state.files import HEADER_BYTES, DamagedFile
+from onceproof.engine.state.in_flight import INPUT, ChannelId
+from onceproof.engine.state.snapshot import KeyedSnapshot, OperatorSnapshot, TableSnapshot, TaskSnapshot
+from onceproof.engine.types import Types
 
 ENVELOPE = {"magic": 0, "version": 9, "length": 17, "checksum": 30, "body": HEADER_BYTES, "end": -1}
 TABLE = {"beginning": 0, "middle": None, "end": -1}

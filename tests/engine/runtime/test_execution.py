@@ -6,21 +6,31 @@ from collections import deque
 
 import pytest
 
-from engine import MapFunction, SinkFunction, StreamExecutionEnvironment
-from engine.checkpoint.events import DiscardCheckpoint, DiscardHandle, MetadataStored, TriggerRequested
-from engine.checkpoint.metadata import CheckpointMetadata, StateHandle, encode_metadata, handle_of
-from engine.checkpoint.retention import JobOutcome
-from engine.configuration import CheckpointSettings, FixedDelayRestarts
-from engine.errors import UnrecoverableError
-from engine.job.events import StartJob
-from engine.messages import NotifyCheckpointAborted, NotifyCheckpointComplete, TaskId, TriggerCheckpoint
-from engine.protocol_points import COMPLETED, COORDINATOR, TRIGGERED
-from engine.runtime.execution import Execution
-from engine.runtime.recovery import FINISHED, INCARNATION, Recovered, Superseded, metadata_path
-from engine.runtime.storage import MemoryCheckpointStorage
-from engine.state.snapshot import encode_task_snapshot
-from engine.task.events import POLL, Deliver, SnapshotStored
-from engine.task.state import TaskState
+from onceproof.engine import MapFunction, SinkFunction, StreamExecutionEnvironment
+from onceproof.engine.checkpoint.events import (
+    DiscardCheckpoint,
+    DiscardHandle,
+    MetadataStored,
+    TriggerRequested,
+)
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata, StateHandle, encode_metadata, handle_of
+from onceproof.engine.checkpoint.retention import JobOutcome
+from onceproof.engine.configuration import CheckpointSettings, FixedDelayRestarts
+from onceproof.engine.errors import UnrecoverableError
+from onceproof.engine.job.events import StartJob
+from onceproof.engine.messages import (
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
+    TaskId,
+    TriggerCheckpoint,
+)
+from onceproof.engine.protocol_points import COMPLETED, COORDINATOR, TRIGGERED
+from onceproof.engine.runtime.execution import Execution
+from onceproof.engine.runtime.recovery import FINISHED, INCARNATION, Recovered, Superseded, metadata_path
+from onceproof.engine.runtime.storage import MemoryCheckpointStorage
+from onceproof.engine.state.snapshot import encode_task_snapshot
+from onceproof.engine.task.events import POLL, Deliver, SnapshotStored
+from onceproof.engine.task.state import TaskState
 
 TO_TASK = (TriggerCheckpoint, NotifyCheckpointComplete, NotifyCheckpointAborted)
 SETTINGS = CheckpointSettings(interval_ms=10, restarts=FixedDelayRestarts(1, 5))

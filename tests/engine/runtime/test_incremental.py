@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from engine.checkpoint.metadata import decode_metadata
-from engine.checkpoint.verification import damages_of
-from engine.protocol_points import COMMITTING, COMPLETED, ELEMENT
-from engine.runtime.local import execute
-from engine.runtime.recovery import FINISHED
-from engine.runtime.storage import LocalCheckpointStorage
+from onceproof.engine.checkpoint.metadata import decode_metadata
+from onceproof.engine.checkpoint.verification import damages_of
+from onceproof.engine.protocol_points import COMMITTING, COMPLETED, ELEMENT
+from onceproof.engine.runtime.local import execute
+from onceproof.engine.runtime.recovery import FINISHED
+from onceproof.engine.runtime.storage import LocalCheckpointStorage
 
 INCREMENTAL = {"state__backend__type": "rocksdb", "execution__checkpointing__incremental": True}
 

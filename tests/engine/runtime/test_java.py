@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.runtime import java
-from engine.runtime.java import JavaInstallation, JavaMissing, find_java, java_version, provide_java
+from onceproof.engine.runtime import java
+from onceproof.engine.runtime.java import JavaInstallation, JavaMissing, find_java, java_version, provide_java
 
 
 def make_home(home: Path, release: str | None, prints: str = "") -> Path:

@@ -11,11 +11,11 @@ from collections import Counter
 
 import pytest
 
-from engine.protocol_points import COMMITTING, COMPLETED, ELEMENT, END_OF_DATA, RESTORING
-from engine.runtime.local import execute
-from engine.runtime.recovery import FINISHED
-from engine.runtime.result import JobExecutionFailed
-from engine.runtime.storage import LocalCheckpointStorage, MemoryCheckpointStorage, StorageError
+from onceproof.engine.protocol_points import COMMITTING, COMPLETED, ELEMENT, END_OF_DATA, RESTORING
+from onceproof.engine.runtime.local import execute
+from onceproof.engine.runtime.recovery import FINISHED
+from onceproof.engine.runtime.result import JobExecutionFailed
+from onceproof.engine.runtime.storage import LocalCheckpointStorage, MemoryCheckpointStorage, StorageError
 
 
 def test_a_job_runs_to_its_end_and_leaves_its_rows_and_nothing_else(job):

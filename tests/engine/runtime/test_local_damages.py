@@ -9,13 +9,13 @@ import threading
 
 import pytest
 
-from engine import CsvSource, Types
-from engine.protocol_points import COMMITTING, COMPLETED, ELEMENT, RESTORING
-from engine.runtime.local import execute
-from engine.runtime.recovery import FINISHED
-from engine.runtime.result import JobExecutionFailed
-from engine.runtime.storage import LocalCheckpointStorage, MemoryCheckpointStorage, StorageError
-from engine.state.files import DamagedFile
+from onceproof.engine import CsvSource, Types
+from onceproof.engine.protocol_points import COMMITTING, COMPLETED, ELEMENT, RESTORING
+from onceproof.engine.runtime.local import execute
+from onceproof.engine.runtime.recovery import FINISHED
+from onceproof.engine.runtime.result import JobExecutionFailed
+from onceproof.engine.runtime.storage import LocalCheckpointStorage, MemoryCheckpointStorage, StorageError
+from onceproof.engine.state.files import DamagedFile
 
 
 def test_a_malformed_row_ends_the_job_at_once_and_a_mended_one_goes_on(job, tmp_path):

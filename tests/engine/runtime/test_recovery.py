@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from engine.checkpoint.metadata import (
+from onceproof.engine.checkpoint.metadata import (
     CheckpointMetadata,
     OperatorMetadata,
     StateHandle,
     SubtaskState,
     encode_metadata,
 )
-from engine.runtime.recovery import (
+from onceproof.engine.runtime.recovery import (
     FINISHED,
     discard_checkpoint,
     discard_former,
@@ -21,9 +21,9 @@ from engine.runtime.recovery import (
     recover,
     retire,
 )
-from engine.runtime.storage import LocalCheckpointStorage, MemoryCheckpointStorage, StorageError
-from engine.state.files import DamagedFile
-from engine.state.stored import StateFile
+from onceproof.engine.runtime.storage import LocalCheckpointStorage, MemoryCheckpointStorage, StorageError
+from onceproof.engine.state.files import DamagedFile
+from onceproof.engine.state.stored import StateFile
 
 
 class PowerCut(BaseException):

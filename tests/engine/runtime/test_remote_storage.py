@@ -5,15 +5,15 @@ from __future__ import annotations
 import fsspec
 import pytest
 
-from engine.graph import InvalidJob
-from engine.protocol_points import COMMITTING, COMPLETED, SNAPSHOTTED
-from engine.runtime.local import execute
-from engine.runtime.mounting import MountingStorage, storage_at
-from engine.runtime.places import is_same, name_of, parent_of, place
-from engine.runtime.remote_storage import RemoteCheckpointStorage
-from engine.runtime.restore_point import NoRestorePoint, read_restore_point
-from engine.runtime.spark.folder import spark_storage
-from engine.runtime.storage import MemoryCheckpointStorage, StorageError
+from onceproof.engine.graph import InvalidJob
+from onceproof.engine.protocol_points import COMMITTING, COMPLETED, SNAPSHOTTED
+from onceproof.engine.runtime.local import execute
+from onceproof.engine.runtime.mounting import MountingStorage, storage_at
+from onceproof.engine.runtime.places import is_same, name_of, parent_of, place
+from onceproof.engine.runtime.remote_storage import RemoteCheckpointStorage
+from onceproof.engine.runtime.restore_point import NoRestorePoint, read_restore_point
+from onceproof.engine.runtime.spark.folder import spark_storage
+from onceproof.engine.runtime.storage import MemoryCheckpointStorage, StorageError
 
 
 @pytest.fixture

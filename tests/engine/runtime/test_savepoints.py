@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from engine import (
+from onceproof.engine import (
     Configuration,
     Encoder,
     FileSink,
@@ -19,17 +19,17 @@ from engine import (
     Types,
     ValueStateDescriptor,
 )
-from engine.checkpoint.redistribution import RestoreRefused
-from engine.connectors.collection import CollectionSource
-from engine.job_client import JobStatus, SavepointFailed
-from engine.messages import SAVEPOINT, SYNC_SAVEPOINT
-from engine.runtime.local import REQUEST_LOOK_MS
-from engine.runtime.mounting import storage_at
-from engine.runtime.places import parent_of
-from engine.runtime.request_folder import JobNotRunning, ask, is_running
-from engine.runtime.requests import JobRequest
-from engine.runtime.restore_point import NoRestorePoint, read_restore_point
-from engine.runtime.result import JobCancelled, JobExecutionFailed
+from onceproof.engine.api.job_client import JobStatus, SavepointFailed
+from onceproof.engine.checkpoint.redistribution import RestoreRefused
+from onceproof.engine.connectors.collection import CollectionSource
+from onceproof.engine.messages import SAVEPOINT, SYNC_SAVEPOINT
+from onceproof.engine.runtime.local import REQUEST_LOOK_MS
+from onceproof.engine.runtime.mounting import storage_at
+from onceproof.engine.runtime.places import parent_of
+from onceproof.engine.runtime.request_folder import JobNotRunning, ask, is_running
+from onceproof.engine.runtime.requests import JobRequest
+from onceproof.engine.runtime.restore_point import NoRestorePoint, read_restore_point
+from onceproof.engine.runtime.result import JobCancelled, JobExecutionFailed
 
 RECORDS = 900
 SECONDS = 20

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from engine.runtime import spark_class_training, spark_classes, spark_session
-from engine.runtime.java import JavaInstallation, find_java
-from engine.runtime.spark_classes import archive_for, link_home, quick_start_options
-from engine.runtime.spark_session import SparkFailed
+from onceproof.engine.runtime import spark_class_training, spark_classes, spark_session
+from onceproof.engine.runtime.java import JavaInstallation, find_java
+from onceproof.engine.runtime.spark_classes import archive_for, link_home, quick_start_options
+from onceproof.engine.runtime.spark_session import SparkFailed
 
 NOT_WRITTEN = "this environment has no archive of Spark's classes: make setup writes one"
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from engine.runtime import spark_session as module
-from engine.runtime.spark_session import SPARK_ERRORS, one_line, spark_log, start_spark
+from onceproof.engine.runtime import spark_session as module
+from onceproof.engine.runtime.spark_session import SPARK_ERRORS, one_line, spark_log, start_spark
 
 pytestmark = pytest.mark.spark
 
@@ -40,7 +40,7 @@ def short_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def worker_facts(_: int) -> dict[str, object]:
     """Tell, from inside a worker, what it runs and imports."""
-    import engine
+    from onceproof import engine
 
     return {"python": sys.executable, "hash seed": os.environ["PYTHONHASHSEED"], "engine": engine.__file__}
 
@@ -65,12 +65,8 @@ def test_settings(spark: SparkSession) -> None:
 
 def test_workers_run_this_python_and_this_source_tree(spark: SparkSession) -> None:
     [facts] = spark.sparkContext.parallelize([0], 1).map(worker_facts).collect()
-    source_tree = Path(module.__file__).parents[2]
-    assert facts == {
-        "python": sys.executable,
-        "hash seed": "0",
-        "engine": str(source_tree / "engine" / "__init__.py"),
-    }
+    engine = Path(module.__file__).parents[1] / "__init__.py"
+    assert facts == {"python": sys.executable, "hash seed": "0", "engine": str(engine)}
 
 
 def test_killed_worker_does_not_fail_the_job(spark: SparkSession, tmp_path: Path) -> None:
@@ -93,7 +89,7 @@ def test_second_session_is_refused(spark: SparkSession) -> None:
 def test_start_to_stop_is_silent_leaves_nothing_and_heeds_no_other_spark(short_folder: Path) -> None:
     program = """
 import os
-from engine.runtime.spark_session import spark_session
+from onceproof.engine.runtime.spark_session import spark_session
 before = dict(os.environ)
 with spark_session(name="mine", configuration={"spark.sql.shuffle.partitions": "3"}) as spark:
     assert spark.sparkContext.parallelize([1, 2], 2).map(lambda number: number + 1).sum() == 5
@@ -116,7 +112,7 @@ with spark_session(name="mine", configuration={"spark.sql.shuffle.partitions": "
 
 def test_killed_java_is_cleared_away_and_a_new_one_starts(short_folder: Path) -> None:
     program = """
-from engine.runtime import spark_session as module
+from onceproof.engine.runtime import spark_session as module
 module.start_spark()
 process = module._running.gateway.proc
 process.kill()
@@ -132,7 +128,7 @@ with module.spark_session() as spark:
 
 def test_program_that_forgets_to_stop_leaves_nothing(short_folder: Path) -> None:
     program = """
-from engine.runtime.spark_session import start_spark
+from onceproof.engine.runtime.spark_session import start_spark
 print(start_spark().range(5).count())
 raise SystemExit(7)
 """
@@ -143,7 +139,7 @@ raise SystemExit(7)
 
 def test_failed_start_says_why_in_one_line_and_leaves_nothing(short_folder: Path) -> None:
     program = """
-from engine.runtime import java, spark_session as module
+from onceproof.engine.runtime import java, spark_session as module
 
 def start(configuration):
     try:
@@ -184,7 +180,7 @@ def test_an_error_of_a_worker_is_told_by_what_it_raised(spark: SparkSession) -> 
 
 def test_without_sql_jobs_run_and_nothing_stays_behind(short_folder: Path) -> None:
     program = """
-from engine.runtime.spark_session import running_context, spark_context
+from onceproof.engine.runtime.spark_session import running_context, spark_context
 with spark_context(name="mine") as context:
     assert running_context() is context
     assert context.parallelize([1, 2], 2).map(lambda number: number + 1).sum() == 5

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from engine.runtime import storage as module
-from engine.runtime.storage import LocalCheckpointStorage, StorageError
+from onceproof.engine.runtime import storage as module
+from onceproof.engine.runtime.storage import LocalCheckpointStorage, StorageError
 
 
 @pytest.fixture

@@ -10,17 +10,22 @@ from typing import Any
 
 import pytest
 
-from engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata, StateHandle, SubtaskState
-from engine.checkpoint.redistribution import RestoredState, Vertex, read_assignment, redistribute
-from engine.checkpoint.storing import store_snapshot
-from engine.configuration.backends import StateBackendSettings
-from engine.key_groups import key_group_of, key_group_range, operator_index
-from engine.runtime.storage import MemoryCheckpointStorage
-from engine.state.hashmap import HashMapStateBackend
-from engine.state.keyed import KeyedStateBackend
-from engine.state.rocksdb.backend import RocksDBStateBackend
-from engine.state.snapshot import OperatorSnapshot, TaskSnapshot
-from engine.types import TypeInformation
+from onceproof.engine.checkpoint.metadata import (
+    CheckpointMetadata,
+    OperatorMetadata,
+    StateHandle,
+    SubtaskState,
+)
+from onceproof.engine.checkpoint.redistribution import RestoredState, Vertex, read_assignment, redistribute
+from onceproof.engine.checkpoint.storing import store_snapshot
+from onceproof.engine.configuration.backends import StateBackendSettings
+from onceproof.engine.key_groups import key_group_of, key_group_range, operator_index
+from onceproof.engine.runtime.storage import MemoryCheckpointStorage
+from onceproof.engine.state.hashmap import HashMapStateBackend
+from onceproof.engine.state.keyed import KeyedStateBackend
+from onceproof.engine.state.rocksdb.backend import RocksDBStateBackend
+from onceproof.engine.state.snapshot import OperatorSnapshot, TaskSnapshot
+from onceproof.engine.types import TypeInformation
 
 MAX_PARALLELISM = 16
 

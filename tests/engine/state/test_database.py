@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.configuration.backends import StateBackendSettings
-from engine.state.rocksdb.database import (
+from onceproof.engine.configuration.backends import StateBackendSettings
+from onceproof.engine.state.rocksdb.database import (
     Database,
     DatabaseUnreadable,
     WorkingFolders,
@@ -22,8 +22,8 @@ from engine.state.rocksdb.database import (
 
 LEAVES_A_DATABASE = """
 import os, signal, sys
-from engine.configuration.backends import StateBackendSettings
-from engine.state.rocksdb.database import Database
+from onceproof.engine.configuration.backends import StateBackendSettings
+from onceproof.engine.state.rocksdb.database import Database
 database = Database.fresh(StateBackendSettings("rocksdb", sys.argv[1]))
 database.put(b"a", b"1")
 os.kill(os.getpid(), signal.SIGKILL)
@@ -61,7 +61,8 @@ def test_folders_of_a_process_that_lives_stay(base: Path) -> None:
     WorkingFolders.below(str(base))
     [mine] = roots(base)
     program = (
-        "import sys; from engine.state.rocksdb.database import WorkingFolders; WorkingFolders(sys.argv[1])"
+        "import sys; from onceproof.engine.state.rocksdb.database import WorkingFolders;"
+        " WorkingFolders(sys.argv[1])"
     )
     subprocess.run([sys.executable, "-c", program, str(base)], check=True)
     assert roots(base) == [mine]

@@ -7,20 +7,25 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from engine.durations import Time
-from engine.state.descriptors import (
+from onceproof.engine.durations import Time
+from onceproof.engine.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from engine.state.files import StateError
-from engine.state.operator import OperatorStateStore
-from engine.state.restoring import PickleRefused
-from engine.state.snapshot import OperatorSnapshot, TaskSnapshot, decode_task_snapshot, encode_task_snapshot
-from engine.state.ttl import StateTtlConfig
-from engine.types import Row, Types
+from onceproof.engine.state.files import StateError
+from onceproof.engine.state.operator import OperatorStateStore
+from onceproof.engine.state.restoring import PickleRefused
+from onceproof.engine.state.snapshot import (
+    OperatorSnapshot,
+    TaskSnapshot,
+    decode_task_snapshot,
+    encode_task_snapshot,
+)
+from onceproof.engine.state.ttl import StateTtlConfig
+from onceproof.engine.types import Row, Types
 
 
 def version(name, fields):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.state.files import (
+from onceproof.engine.state.files import (
     FORMAT_VERSION,
     HEADER_BYTES,
     METADATA_MAGIC,

@@ -6,8 +6,8 @@ from threading import Lock
 
 import pytest
 
-from engine.state.files import PickleRefused, StateError
-from engine.state.in_flight import INPUT, ChannelId, decode_channels, detached, encode_channels
+from onceproof.engine.state.files import PickleRefused, StateError
+from onceproof.engine.state.in_flight import INPUT, ChannelId, decode_channels, detached, encode_channels
 
 CHANNEL = ChannelId(INPUT, "source", "target", 0, 1, 2)
 

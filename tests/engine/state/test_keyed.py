@@ -2,14 +2,19 @@
 
 import pytest
 
-from engine.key_groups import key_group_of, key_group_range, operator_index
-from engine.state.descriptors import ListStateDescriptor, ValueStateDescriptor
-from engine.state.files import StateError
-from engine.state.hashmap import HashMapStateBackend
-from engine.state.restoring import PickleRefused
-from engine.state.snapshot import OperatorSnapshot, TaskSnapshot, decode_task_snapshot, encode_task_snapshot
-from engine.state.stored import EncodedTable
-from engine.types import Types
+from onceproof.engine.key_groups import key_group_of, key_group_range, operator_index
+from onceproof.engine.state.descriptors import ListStateDescriptor, ValueStateDescriptor
+from onceproof.engine.state.files import StateError
+from onceproof.engine.state.hashmap import HashMapStateBackend
+from onceproof.engine.state.restoring import PickleRefused
+from onceproof.engine.state.snapshot import (
+    OperatorSnapshot,
+    TaskSnapshot,
+    decode_task_snapshot,
+    encode_task_snapshot,
+)
+from onceproof.engine.state.stored import EncodedTable
+from onceproof.engine.types import Types
 
 COUNT = ValueStateDescriptor("count", Types.LONG())
 EVERYTHING = (0, 127)

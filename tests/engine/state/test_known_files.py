@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from engine.configuration.backends import StateBackendSettings
-from engine.state.descriptors import ValueStateDescriptor
-from engine.state.rocksdb.backend import RocksDBStateBackend
-from engine.types import Types
+from onceproof.engine.configuration.backends import StateBackendSettings
+from onceproof.engine.state.descriptors import ValueStateDescriptor
+from onceproof.engine.state.rocksdb.backend import RocksDBStateBackend
+from onceproof.engine.types import Types
 from tests.engine.state.conftest import MAX_PARALLELISM, Backends
 
 

@@ -2,14 +2,19 @@
 
 import pytest
 
-from engine.durations import Time
-from engine.state.descriptors import ListStateDescriptor, MapStateDescriptor
-from engine.state.files import StateError
-from engine.state.operator import OperatorStateStore, ReadOnlyView
-from engine.state.restoring import PickleRefused
-from engine.state.snapshot import OperatorSnapshot, TaskSnapshot, decode_task_snapshot, encode_task_snapshot
-from engine.state.ttl import StateTtlConfig
-from engine.types import Types
+from onceproof.engine.durations import Time
+from onceproof.engine.state.descriptors import ListStateDescriptor, MapStateDescriptor
+from onceproof.engine.state.files import StateError
+from onceproof.engine.state.operator import OperatorStateStore, ReadOnlyView
+from onceproof.engine.state.restoring import PickleRefused
+from onceproof.engine.state.snapshot import (
+    OperatorSnapshot,
+    TaskSnapshot,
+    decode_task_snapshot,
+    encode_task_snapshot,
+)
+from onceproof.engine.state.ttl import StateTtlConfig
+from onceproof.engine.types import Types
 
 OFFSETS = ListStateDescriptor("offsets", Types.TUPLE([Types.STRING(), Types.LONG()]))
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from engine.state.files import StateError
-from engine.state.raw import (
+from onceproof.engine.state.files import StateError
+from onceproof.engine.state.raw import (
     KeyedStateOutput,
     KeyGroupStatePartition,
     OperatorStateOutput,
@@ -11,7 +11,12 @@ from engine.state.raw import (
     partitions_of,
     without_raw,
 )
-from engine.state.snapshot import OperatorSnapshot, TaskSnapshot, decode_task_snapshot, encode_task_snapshot
+from onceproof.engine.state.snapshot import (
+    OperatorSnapshot,
+    TaskSnapshot,
+    decode_task_snapshot,
+    encode_task_snapshot,
+)
 
 
 def test_partitions_are_written_in_pieces_and_kept_apart():

@@ -2,13 +2,18 @@
 
 import pytest
 
-from engine.state.descriptors import ListStateDescriptor, ValueStateDescriptor
-from engine.state.files import SNAPSHOT_MAGIC, DamagedFile, seal
-from engine.state.hashmap import HashMapStateBackend
-from engine.state.operator import OperatorStateStore
-from engine.state.snapshot import OperatorSnapshot, TaskSnapshot, decode_task_snapshot, encode_task_snapshot
-from engine.state.stored import EncodedTable
-from engine.types import Types
+from onceproof.engine.state.descriptors import ListStateDescriptor, ValueStateDescriptor
+from onceproof.engine.state.files import SNAPSHOT_MAGIC, DamagedFile, seal
+from onceproof.engine.state.hashmap import HashMapStateBackend
+from onceproof.engine.state.operator import OperatorStateStore
+from onceproof.engine.state.snapshot import (
+    OperatorSnapshot,
+    TaskSnapshot,
+    decode_task_snapshot,
+    encode_task_snapshot,
+)
+from onceproof.engine.state.stored import EncodedTable
+from onceproof.engine.types import Types
 
 
 def task_snapshot():

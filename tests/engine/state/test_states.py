@@ -4,16 +4,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.functions import AggregateFunction, ReduceFunction
-from engine.state.descriptors import (
+from onceproof.engine.functions import AggregateFunction, ReduceFunction
+from onceproof.engine.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from engine.state.files import StateError
-from engine.types import Types
+from onceproof.engine.state.files import StateError
+from onceproof.engine.types import Types
 
 WINDOW = Types.TUPLE([Types.LONG(), Types.LONG()])
 EARLY, LATE = (0, 10), (10, 20)

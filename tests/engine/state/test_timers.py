@@ -6,12 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.elements import MIN_WATERMARK
-from engine.key_groups import key_group_range
-from engine.state.hashmap import HashMapStateBackend
-from engine.state.snapshot import OperatorSnapshot, TaskSnapshot, decode_task_snapshot, encode_task_snapshot
-from engine.state.timers import Timers
-from engine.types import Types
+from onceproof.engine.elements import MIN_WATERMARK
+from onceproof.engine.key_groups import key_group_range
+from onceproof.engine.state.hashmap import HashMapStateBackend
+from onceproof.engine.state.snapshot import (
+    OperatorSnapshot,
+    TaskSnapshot,
+    decode_task_snapshot,
+    encode_task_snapshot,
+)
+from onceproof.engine.state.timers import Timers
+from onceproof.engine.types import Types
 
 MAX_PARALLELISM = 8
 

@@ -2,18 +2,18 @@
 
 import pytest
 
-from engine.durations import Duration, Time
-from engine.state.descriptors import (
+from onceproof.engine.durations import Duration, Time
+from onceproof.engine.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from engine.state.files import StateError
-from engine.state.hashmap import HashMapStateBackend
-from engine.state.ttl import StateTtlConfig
-from engine.types import Types
+from onceproof.engine.state.files import StateError
+from onceproof.engine.state.hashmap import HashMapStateBackend
+from onceproof.engine.state.ttl import StateTtlConfig
+from onceproof.engine.types import Types
 
 TTL = 100
 ON_READ = StateTtlConfig.UpdateType.OnReadAndWrite

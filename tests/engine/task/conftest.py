@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from engine.connectors.source import Source, SplitReader
-from engine.elements import CheckpointBarrier, Element, Record
-from engine.graph import JobVertex, OperatorNode
-from engine.messages import (
+from onceproof.engine.connectors.source import Source, SplitReader
+from onceproof.engine.elements import CheckpointBarrier, Element, Record
+from onceproof.engine.graph import JobVertex, OperatorNode
+from onceproof.engine.messages import (
     AcknowledgeCheckpoint,
     AttemptId,
     DeclineCheckpoint,
@@ -21,14 +21,14 @@ from engine.messages import (
     TaskId,
     TriggerCheckpoint,
 )
-from engine.operators.base import Operator, OperatorContext
-from engine.operators.source import SourceOperator
-from engine.state.snapshot import OperatorSnapshot
-from engine.task.events import POLL, Deliver, Restore, TaskEffect
-from engine.task.outputs import Output, SingleOutput
-from engine.task.settings import TaskSettings
-from engine.task.task import Task
-from engine.task.timed import TimedTask
+from onceproof.engine.operators.base import Operator, OperatorContext
+from onceproof.engine.operators.source import SourceOperator
+from onceproof.engine.state.snapshot import OperatorSnapshot
+from onceproof.engine.task.events import POLL, Deliver, Restore, TaskEffect
+from onceproof.engine.task.outputs import Output, SingleOutput
+from onceproof.engine.task.settings import TaskSettings
+from onceproof.engine.task.task import Task
+from onceproof.engine.task.timed import TimedTask
 
 ATTEMPT = AttemptId("3.2")
 TASK = TaskId(0, 1)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from engine.elements import CheckpointBarrier
-from engine.messages import (
+from onceproof.engine.elements import CheckpointBarrier
+from onceproof.engine.messages import (
     DECLINED_INPUT_END_OF_STREAM,
     DECLINED_ON_CANCELLATION_BARRIER,
     DECLINED_SUBSUMED,
 )
-from engine.task.barriers.aligned import AlignedBarrierHandler
-from engine.task.barriers.events import (
+from onceproof.engine.task.barriers.aligned import AlignedBarrierHandler
+from onceproof.engine.task.barriers.events import (
     AbortCheckpoint,
     BarrierArrived,
     CancellationArrived,

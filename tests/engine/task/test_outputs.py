@@ -6,8 +6,8 @@ from collections import Counter, deque
 
 import pytest
 
-from engine.elements import END_OF_DATA, CheckpointBarrier
-from engine.graph import (
+from onceproof.engine.elements import END_OF_DATA, CheckpointBarrier
+from onceproof.engine.graph import (
     BROADCAST,
     FORWARD,
     GLOBAL,
@@ -17,10 +17,16 @@ from engine.graph import (
     Partitioner,
     PartitionerKind,
 )
-from engine.key_groups import key_group_of, operator_index
-from engine.task import outputs
-from engine.task.outputs import BroadcastOutput, HashOutput, RebalanceOutput, SingleOutput, build_output
-from engine.types import Types
+from onceproof.engine.key_groups import key_group_of, operator_index
+from onceproof.engine.task import outputs
+from onceproof.engine.task.outputs import (
+    BroadcastOutput,
+    HashOutput,
+    RebalanceOutput,
+    SingleOutput,
+    build_output,
+)
+from onceproof.engine.types import Types
 
 BY_WORD = Partitioner(PartitionerKind.HASH, lambda value: value[0], Types.STRING())
 WORDS = [f"word {number}" for number in range(50)]

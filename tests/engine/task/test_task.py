@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.elements import CancelCheckpointMarker
-from engine.messages import AttemptId, Send, TaskId, TaskRunning
-from engine.task.events import (
+from onceproof.engine.elements import CancelCheckpointMarker
+from onceproof.engine.messages import AttemptId, Send, TaskId, TaskRunning
+from onceproof.engine.task.events import (
     CANCEL,
     DiscardSnapshot,
     Restore,
@@ -15,7 +15,7 @@ from engine.task.events import (
     SnapshotStored,
     StoreSnapshot,
 )
-from engine.task.state import TaskState
+from onceproof.engine.task.state import TaskState
 
 TASK = TaskId(0, 1)
 ATTEMPT = AttemptId("3.2")

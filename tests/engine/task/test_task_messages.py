@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.elements import CancelCheckpointMarker
-from engine.task.events import Deliver, StoreSnapshot
+from onceproof.engine.elements import CancelCheckpointMarker
+from onceproof.engine.task.events import Deliver, StoreSnapshot
 
 
 def test_a_trigger_makes_a_source_snapshot_and_send_the_barrier(bench):

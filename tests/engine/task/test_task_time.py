@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.connectors.collection import CollectionSource
-from engine.durations import Duration
-from engine.elements import (
+from onceproof.engine.connectors.collection import CollectionSource
+from onceproof.engine.durations import Duration
+from onceproof.engine.elements import (
     ACTIVE,
     END_OF_DATA,
     IDLE,
@@ -14,13 +14,13 @@ from engine.elements import (
     CheckpointBarrier,
     Watermark,
 )
-from engine.graph import FORWARD, JobEdge, JobVertex, OperatorNode
-from engine.operators.base import Operator
-from engine.operators.event_time import TimestampedSourceOperator, TimestampsAndWatermarksOperator
-from engine.task.events import POLL, StartTaskTimer, TimerDue
-from engine.task.state import TaskState
-from engine.watermarks.generators import WatermarkGenerator
-from engine.watermarks.strategy import WatermarkStrategy
+from onceproof.engine.graph import FORWARD, JobEdge, JobVertex, OperatorNode
+from onceproof.engine.operators.base import Operator
+from onceproof.engine.operators.event_time import TimestampedSourceOperator, TimestampsAndWatermarksOperator
+from onceproof.engine.task.events import POLL, StartTaskTimer, TimerDue
+from onceproof.engine.task.state import TaskState
+from onceproof.engine.watermarks.generators import WatermarkGenerator
+from onceproof.engine.watermarks.strategy import WatermarkStrategy
 
 
 class Punctual(WatermarkGenerator):

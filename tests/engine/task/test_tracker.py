@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from engine.elements import CheckpointBarrier
-from engine.messages import DECLINED_INPUT_END_OF_STREAM
-from engine.task.barriers.events import (
+from onceproof.engine.elements import CheckpointBarrier
+from onceproof.engine.messages import DECLINED_INPUT_END_OF_STREAM
+from onceproof.engine.task.barriers.events import (
     AbortCheckpoint,
     BarrierArrived,
     CancellationArrived,
     ChannelEnded,
     StartCheckpoint,
 )
-from engine.task.barriers.tracker import TRACKED_CHECKPOINTS, BarrierTracker
+from onceproof.engine.task.barriers.tracker import TRACKED_CHECKPOINTS, BarrierTracker
 
 
 def barrier(checkpoint_id):

@@ -7,16 +7,16 @@ from collections import deque
 import pytest
 from msgspec.structs import replace
 
-from engine.configuration.alignment import ALIGNED, UNALIGNED, AlignmentKind, CheckpointOptions
-from engine.elements import (
+from onceproof.engine.configuration.alignment import ALIGNED, UNALIGNED, AlignmentKind, CheckpointOptions
+from onceproof.engine.elements import (
     END_OF_DATA,
     END_OF_PARTITION,
     BarrierAnnouncement,
     CancelCheckpointMarker,
     CheckpointBarrier,
 )
-from engine.graph import JobVertex, OperatorNode
-from engine.messages import (
+from onceproof.engine.graph import JobVertex, OperatorNode
+from onceproof.engine.messages import (
     DECLINED_ON_CANCELLATION_BARRIER,
     DECLINED_SUBSUMED,
     SAVEPOINT,
@@ -27,9 +27,9 @@ from engine.messages import (
     Send,
     TriggerCheckpoint,
 )
-from engine.operators.base import Operator
-from engine.state.in_flight import INPUT, OUTPUT, ChannelId
-from engine.task.barriers.events import (
+from onceproof.engine.operators.base import Operator
+from onceproof.engine.state.in_flight import INPUT, OUTPUT, ChannelId
+from onceproof.engine.task.barriers.events import (
     AbortCheckpoint,
     AlignmentTimeOut,
     BarrierAnnounced,
@@ -40,8 +40,8 @@ from engine.task.barriers.events import (
     StartCheckpoint,
     TakeInFlight,
 )
-from engine.task.barriers.unaligned import UnalignedBarrierHandler
-from engine.task.events import (
+from onceproof.engine.task.barriers.unaligned import UnalignedBarrierHandler
+from onceproof.engine.task.events import (
     Deliver,
     HoldSnapshot,
     Restore,
@@ -50,10 +50,10 @@ from engine.task.events import (
     StoreSnapshot,
     TimerDue,
 )
-from engine.task.outputs import HashOutput, ahead_of_all, behind_data, is_full
-from engine.task.settings import TaskSettings
-from engine.task.state import TaskState
-from engine.task.unaligned import UnalignedTask
+from onceproof.engine.task.outputs import HashOutput, ahead_of_all, behind_data, is_full
+from onceproof.engine.task.settings import TaskSettings
+from onceproof.engine.task.state import TaskState
+from onceproof.engine.task.unaligned import UnalignedTask
 
 TIMED = CheckpointOptions(AlignmentKind.ALIGNED, 50)
 

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from engine.key_groups import InvalidKey
-from engine.types import Row, Types, WrongValue, from_descriptor
+from onceproof.engine.key_groups import InvalidKey
+from onceproof.engine.types import Row, Types, WrongValue, from_descriptor
 
 
 @dataclass

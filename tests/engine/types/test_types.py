@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.types import NotDescribable, Row, Types, WrongValue, from_descriptor
+from onceproof.engine.types import NotDescribable, Row, Types, WrongValue, from_descriptor
 
 PLAIN = st.recursive(
     st.none()

@@ -2,15 +2,19 @@
 
 import pytest
 
-from engine.durations import Duration, Time
-from engine.elements import MAX_WATERMARK, MIN_WATERMARK, Watermark
-from engine.watermarks.generators import (
+from onceproof.engine.durations import Duration, Time
+from onceproof.engine.elements import MAX_WATERMARK, MIN_WATERMARK, Watermark
+from onceproof.engine.watermarks.generators import (
     BoundedOutOfOrdernessWatermarks,
     WatermarkGenerator,
     WatermarksWithIdleness,
 )
-from engine.watermarks.stamping import TimestampsAndWatermarks
-from engine.watermarks.strategy import TimestampAssigner, WatermarkGeneratorContext, WatermarkStrategy
+from onceproof.engine.watermarks.stamping import TimestampsAndWatermarks
+from onceproof.engine.watermarks.strategy import (
+    TimestampAssigner,
+    WatermarkGeneratorContext,
+    WatermarkStrategy,
+)
 
 
 class Written:

@@ -1,8 +1,8 @@
 """Several channels, several inputs: what the recorded facts about Flink leave out."""
 
-from engine.elements import ACTIVE, IDLE, MAX_WATERMARK, Watermark
-from engine.watermarks.combined import CombinedInputs
-from engine.watermarks.valve import WatermarkValve
+from onceproof.engine.elements import ACTIVE, IDLE, MAX_WATERMARK, Watermark
+from onceproof.engine.watermarks.combined import CombinedInputs
+from onceproof.engine.watermarks.valve import WatermarkValve
 
 
 def test_ended_channel_holds_nothing_back():

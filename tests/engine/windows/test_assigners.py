@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.durations import Duration, Time
-from engine.elements import MAX_WATERMARK, MIN_WATERMARK
-from engine.windows.assigners import (
+from onceproof.engine.durations import Duration, Time
+from onceproof.engine.elements import MAX_WATERMARK, MIN_WATERMARK
+from onceproof.engine.windows.assigners import (
     AssignerContext,
     DynamicEventTimeSessionWindows,
     EventTimeSessionWindows,
@@ -21,8 +21,8 @@ from engine.windows.assigners import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from engine.windows.triggers import EventTimeTrigger, NeverTrigger, ProcessingTimeTrigger
-from engine.windows.windows import GlobalWindow, TimeWindow, WindowMergeCallback
+from onceproof.engine.windows.triggers import EventTimeTrigger, NeverTrigger, ProcessingTimeTrigger
+from onceproof.engine.windows.windows import GlobalWindow, TimeWindow, WindowMergeCallback
 
 
 class At(AssignerContext):

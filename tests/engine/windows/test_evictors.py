@@ -2,8 +2,8 @@
 
 import pytest
 
-from engine.durations import Time
-from engine.windows.evictors import CountEvictor, DeltaEvictor, TimeEvictor, TimestampedValue
+from onceproof.engine.durations import Time
+from onceproof.engine.windows.evictors import CountEvictor, DeltaEvictor, TimeEvictor, TimestampedValue
 
 
 def left(evictor, pairs, side="before"):

@@ -2,10 +2,10 @@
 
 import pytest
 
-from engine.durations import Time
-from engine.windows.assigners import EventTimeSessionWindows
-from engine.windows.merging import MergingWindowSet
-from engine.windows.windows import TimeWindow
+from onceproof.engine.durations import Time
+from onceproof.engine.windows.assigners import EventTimeSessionWindows
+from onceproof.engine.windows.merging import MergingWindowSet
+from onceproof.engine.windows.windows import TimeWindow
 
 SESSIONS = EventTimeSessionWindows.with_gap(Time.milliseconds(3))
 

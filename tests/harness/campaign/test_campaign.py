@@ -13,20 +13,20 @@ import pyarrow.dataset
 import pytest
 from msgspec.structs import replace
 
-from harness.campaign.executor import FamilySource, Simulation, load
-from harness.campaign.tables import TrialTables, TriedScenario, verdicts
-from harness.family import NOTHING_DECLARED, FamilyError, load_family
-from harness.history import Row
-from harness.running.outcome import from_line
-from harness.running.runner import OutputUnwritable, run
-from harness.scenario import CheckpointMode
-from harness.seeds import scenario_seed
-from harness.trial import run_scenario, scenario_of
+from onceproof.harness.campaign.executor import FamilySource, Simulation, load
+from onceproof.harness.campaign.tables import TrialTables, TriedScenario, verdicts
+from onceproof.harness.checkers.outcome import from_line
+from onceproof.harness.model.family import NOTHING_DECLARED, FamilyError, load_family
+from onceproof.harness.model.history import Row
+from onceproof.harness.model.scenario import CheckpointMode
+from onceproof.harness.model.seeds import scenario_seed
+from onceproof.harness.trials.runner import OutputUnwritable, run
+from onceproof.harness.trials.trial import run_scenario, scenario_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from harness.campaign.pipeline import CampaignResult
+    from onceproof.harness.campaign.pipeline import CampaignResult
 
 WORD_COUNT = load_family("word_count")
 RECORD = pa.schema(
@@ -98,7 +98,7 @@ def simulation_of(source: FamilySource, folder: Path, **options: Any) -> Simulat
 
 @pytest.mark.spark
 def test_rows_of_at_least_once_are_for_python_alone_to_judge(spark: SparkSession) -> None:
-    from harness.campaign.judge import Trials, disagreements
+    from onceproof.harness.campaign.judge import Trials, disagreements
 
     exactly = tried(0)
     twice = replace(exactly.scenario, mode=CheckpointMode("at_least_once"))
@@ -174,7 +174,7 @@ def test_a_user_s_file_is_loaded_where_its_path_does_not_exist(tmp_path: Path) -
 
 
 def campaign(spark: SparkSession, *families: str | Path, **options: Any) -> CampaignResult:
-    from harness.campaign.pipeline import run_campaign
+    from onceproof.harness.campaign.pipeline import run_campaign
 
     return run_campaign([str(family) for family in families], session=spark, **options)
 
@@ -236,7 +236,7 @@ def test_oracles_that_mean_different_things_fail_a_campaign(spark: SparkSession,
 
 @pytest.mark.spark
 def test_python_and_spark_agree_on_rows_that_are_wrong(spark: SparkSession) -> None:
-    from harness.campaign.judge import Trials, disagreements
+    from onceproof.harness.campaign.judge import Trials, disagreements
 
     right = [tried(number) for number in (3, 5, 6)]
     full = max(right, key=lambda trial: len(trial.committed))
@@ -319,7 +319,7 @@ def test_a_mistake_in_a_family_is_told_in_one_line(
 def test_an_interrupt_ends_the_campaign_with_what_was_judged(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from harness.campaign import pace as campaign_pace
+    from onceproof.harness.campaign import pace as campaign_pace
 
     monkeypatch.setattr(campaign_pace, "LARGEST_WAVE", 10)
     monkeypatch.setattr(campaign_pace, "JUDGED_AT_ONCE", 10)
@@ -336,8 +336,8 @@ def test_an_interrupt_ends_the_campaign_with_what_was_judged(
 
 
 def test_a_campaign_that_ended_early_tells_how_many_scenarios_spark_sql_has_not_judged() -> None:
-    from harness.campaign.pipeline import CampaignResult
-    from harness.reporting import report_of, with_oracles
+    from onceproof.harness.campaign.pipeline import CampaignResult
+    from onceproof.harness.reporting.report_builder import report_of, with_oracles
 
     result = run(["word_count"], scenarios=12, workers=1)
     result.interrupted = True

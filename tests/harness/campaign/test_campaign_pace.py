@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from harness.campaign.pace import JUDGED_AT_ONCE, LARGEST_WAVE, LONGEST_WAVE_SECONDS, MOST_TASKS, Pace
+from onceproof.harness.campaign.pace import (
+    JUDGED_AT_ONCE,
+    LARGEST_WAVE,
+    LONGEST_WAVE_SECONDS,
+    MOST_TASKS,
+    Pace,
+)
 
 
 class Machine:

@@ -9,16 +9,16 @@ import pytest
 from msgspec.structs import replace
 from pyarrow import parquet
 
-from harness.campaign.designed import run_experiment
-from harness.commands.sensitivity import document, experiment_of, report_in, study_trials
-from harness.family import load_family
-from harness.running.runner import RunResult
-from harness.scenario import from_json
-from harness.sensitivity.designed import designed_family
-from harness.sensitivity.experiment import REPLICATES, DesignedTrial, Experiment
-from harness.simulation.measuring import MeasuredSystem
-from harness.trial import run_scenario, try_scenario
-from reports.render import read
+from onceproof.harness.commands.sensitivity import document, experiment_of, report_in, study_trials
+from onceproof.harness.model.family import load_family
+from onceproof.harness.model.scenario import from_json
+from onceproof.harness.sensitivity.designed import designed_family
+from onceproof.harness.sensitivity.experiment import REPLICATES, DesignedTrial, Experiment
+from onceproof.harness.sensitivity.on_spark import run_experiment
+from onceproof.harness.systems.simulation.cost_meter import MeasuredSystem
+from onceproof.harness.trials.runner import RunResult
+from onceproof.harness.trials.trial import run_scenario, try_scenario
+from onceproof.reports.render import read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

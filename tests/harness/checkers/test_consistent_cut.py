@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from harness.checkers.consistent_cut import ConsistentCut
-from harness.scenario import CheckpointMode
+from onceproof.harness.checkers.consistent_cut import ConsistentCut
+from onceproof.harness.model.scenario import CheckpointMode
 
 if TYPE_CHECKING:
     from tests.harness.conftest import Run

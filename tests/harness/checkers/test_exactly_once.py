@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from harness.checkers.exactly_once import ExactlyOnce
-from harness.scenario import Scenario
+from onceproof.harness.checkers.exactly_once import ExactlyOnce
+from onceproof.harness.model.scenario import Scenario
 
 if TYPE_CHECKING:
     from tests.harness.conftest import Run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.checkers.fencing import Fencing
+from onceproof.harness.checkers.fencing import Fencing
 
 if TYPE_CHECKING:
     from tests.harness.conftest import Run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.checkers.liveness import Liveness
+from onceproof.harness.checkers.liveness import Liveness
 
 if TYPE_CHECKING:
     from tests.harness.conftest import Run

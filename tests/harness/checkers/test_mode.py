@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.checkers.exactly_once import ExactlyOnce
-from harness.checkers.mode import Mode
-from harness.scenario import CheckpointMode
+from onceproof.harness.checkers.exactly_once import ExactlyOnce
+from onceproof.harness.checkers.mode import Mode
+from onceproof.harness.model.scenario import CheckpointMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.scenario import Scenario
+    from onceproof.harness.model.scenario import Scenario
     from tests.harness.conftest import Run
 
 CHECKER = Mode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.checkers.no_error import NoError
+from onceproof.harness.checkers.no_error import NoError
 
 if TYPE_CHECKING:
     from tests.harness.conftest import Run

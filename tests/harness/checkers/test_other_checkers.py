@@ -5,11 +5,11 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
-from harness.checkers.coverage import CAMPAIGN, MODES, check_coverage, mode_point
-from harness.checkers.determinism import check_determinism
-from harness.checkers.no_leaks import NoLeaks
-from harness.history import History
-from harness.scenario import POINTS, VALID
+from onceproof.harness.checkers.coverage import CAMPAIGN, MODES, check_coverage, mode_point
+from onceproof.harness.checkers.determinism import check_determinism
+from onceproof.harness.checkers.no_leaks import NoLeaks
+from onceproof.harness.model.history import History
+from onceproof.harness.model.scenario import POINTS, VALID
 
 if TYPE_CHECKING:
     from tests.harness.conftest import Run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.checkers.restore_anywhere import Restored, check_restored
+from onceproof.harness.checkers.restore_anywhere import Restored, check_restored
 
 if TYPE_CHECKING:
     from tests.harness.conftest import Run

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.checkers.state_equivalence import Holdings, Place, check_equivalence
+from onceproof.harness.checkers.state_equivalence import Holdings, Place, check_equivalence
 
 COUNT: Place = ("count", "total", 3)
 TIMER: Place = ("count", "_timer_state/event_user", 3)

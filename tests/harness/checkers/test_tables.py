@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from harness.checkers.consistent_cut import ConsistentCut
-from harness.checkers.exactly_once import LOST, WRONG_VALUE, ExactlyOnce
-from harness.checkers.fencing import ZOMBIE_WRITE, Fencing
-from harness.checkers.tables import BEHIND_THE_CUT, UNKNOWN_VERSION
-from harness.generation import generate
-from harness.history import History, Row
-from harness.oracle import PythonOracle
-from harness.scenario import Scenario
-from scenarios import word_table
+from onceproof.harness.checkers.consistent_cut import ConsistentCut
+from onceproof.harness.checkers.exactly_once import LOST, WRONG_VALUE, ExactlyOnce
+from onceproof.harness.checkers.fencing import ZOMBIE_WRITE, Fencing
+from onceproof.harness.checkers.oracle import PythonOracle
+from onceproof.harness.checkers.table_reads import BEHIND_THE_CUT, UNKNOWN_VERSION
+from onceproof.harness.generation.generator import generate
+from onceproof.harness.model.history import History, Row
+from onceproof.harness.model.scenario import Scenario
+from onceproof.scenarios import word_table
 
 WORDS = ("ant", "bee", "ant", "ant")
 

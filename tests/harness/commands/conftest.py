@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
+from onceproof.harness.commands.cli import main
 
 
 class Outcome:

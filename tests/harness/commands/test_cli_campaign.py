@@ -11,9 +11,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from engine.runtime.java import JavaMissing
-from harness.running.outcome import combined_hash, from_line
-from harness.running.runner import OUTCOMES, run
+from onceproof.engine.runtime.java import JavaMissing
+from onceproof.harness.checkers.outcome import combined_hash, from_line
+from onceproof.harness.trials.runner import OUTCOMES, run
 
 if TYPE_CHECKING:
     from tests.harness.commands.conftest import Command
@@ -25,7 +25,7 @@ def test_without_java_nothing_is_lost(
     def find_none(environment: object) -> None:
         raise JavaMissing("no Java 17 or later: run `make setup`, which provides one, or set JAVA_HOME")
 
-    monkeypatch.setattr("harness.commands.nightly.find_java", find_none)
+    monkeypatch.setattr("onceproof.harness.commands.campaign.find_java", find_none)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / OUTCOMES).write_text("of the night before", encoding="utf-8")
     ended = onceproof("campaign", "word_count", "--scenarios", "10", "--out", "out")
@@ -41,7 +41,7 @@ def test_without_java_nothing_is_lost(
 def test_a_campaign_is_a_run_with_another_oracle(tmp_path: Path, sales: Path) -> None:
     # In a process of its own, which has a Spark of its own. The README's family: its SQL must be right.
     out = tmp_path / "out"
-    program = "import sys; from harness.cli import main; sys.exit(main())"
+    program = "import sys; from onceproof.harness.commands.cli import main; sys.exit(main())"
     arguments = ["campaign", str(sales), "--scenarios", "40", "--seed", "7", "--out", str(out), "--json"]
     arguments += ["--junit", str(tmp_path / "junit.xml")]
     ended = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True)

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 import fsspec
 import pytest
 
-from engine.checkpoint.metadata import (
+from onceproof.engine.checkpoint.metadata import (
     CheckpointMetadata,
     OperatorMetadata,
     StateHandle,
     SubtaskState,
     encode_metadata,
 )
-from engine.state.files import SNAPSHOT_MAGIC, seal
-from engine.state.stored import StateFile
+from onceproof.engine.state.files import SNAPSHOT_MAGIC, seal
+from onceproof.engine.state.stored import StateFile
 
 if TYPE_CHECKING:
     from tests.harness.commands.conftest import Command

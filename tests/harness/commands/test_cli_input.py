@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.runtime.java import JavaMissing
-from harness.errors import INTERNAL, USAGE, exit_code_of, line_of
-from harness.family import load_family
-from harness.running.pool import WorkerDied, WorkerFailed
-from harness.scenario import to_json
-from harness.trial import scenario_of
+from onceproof.engine.runtime.java import JavaMissing
+from onceproof.harness.model.exit_codes import INTERNAL, USAGE, exit_code_of, line_of
+from onceproof.harness.model.family import load_family
+from onceproof.harness.model.scenario import to_json
+from onceproof.harness.trials.pool import WorkerDied, WorkerFailed
+from onceproof.harness.trials.trial import scenario_of
 
 if TYPE_CHECKING:
     from tests.harness.commands.conftest import Command, Outcome
@@ -172,7 +172,7 @@ def test_the_engine_on_spark_is_not_put_on_trial_without_java(
     def find_none(environment: object) -> None:
         raise JavaMissing("no Java 17 or later: run `make setup`")
 
-    monkeypatch.setattr("harness.systems.spark.find_java", find_none)
+    monkeypatch.setattr("onceproof.harness.systems.spark.spark_system.find_java", find_none)
     assert_refused(onceproof("run", "word_count", "--system", "spark", "-n", "2"), "no Java 17", "make setup")
 
 
@@ -183,7 +183,7 @@ def test_debug_adds_the_traceback(
     def break_down(as_json: bool) -> int:
         raise RuntimeError("out of order")
 
-    monkeypatch.setattr("harness.commands.listing.families_command", break_down)
+    monkeypatch.setattr("onceproof.harness.commands.listing.families_command", break_down)
     ended = onceproof("families", *flag)
     assert ended.code == INTERNAL
     assert ("Traceback" in ended.error) is bool(flag)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-from harness.checkers import PROPERTIES
+from onceproof.harness.checkers import PROPERTIES
 
 if TYPE_CHECKING:
     from tests.harness.commands.conftest import Command

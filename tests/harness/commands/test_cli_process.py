@@ -11,19 +11,28 @@ from time import monotonic, sleep
 
 import pytest
 
-from harness.running.outcome import from_line
-from harness.running.runner import OUTCOMES
-from reports.text import counted
+from onceproof.harness.checkers.outcome import from_line
+from onceproof.harness.trials.runner import OUTCOMES
+from onceproof.reports.text import counted
 
-COMMAND = [sys.executable, "-c", "import sys; from harness.cli import main; sys.exit(main())"]
+COMMAND = [sys.executable, "-m", "onceproof"]
 
 # What makes the start slow; nothing of it is needed to know what is asked for.
-DEAR = ("engine", "harness.simulation", "harness.running", "jinja2", "numpy", "pandas", "pyspark", "reports")
+DEAR = (
+    "onceproof.engine",
+    "onceproof.harness.systems.simulation",
+    "onceproof.harness.trials",
+    "jinja2",
+    "numpy",
+    "pandas",
+    "pyspark",
+    "onceproof.reports",
+)
 
 
 def test_help_imports_nothing_dear() -> None:
     program = (
-        "import sys; from harness.cli import main; main(['run', '--help']);"
+        "import sys; from onceproof.harness.commands.cli import main; main(['run', '--help']);"
         "print(*sys.modules, sep='\\n', file=sys.stderr)"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.family import load_family
-from harness.running.outcome import from_line
-from harness.running.runner import OUTCOMES
-from harness.seeds import scenario_seed
-from reports.text import counted
+from onceproof.harness.checkers.outcome import from_line
+from onceproof.harness.model.family import load_family
+from onceproof.harness.model.seeds import scenario_seed
+from onceproof.harness.trials.runner import OUTCOMES
+from onceproof.reports.text import counted
 
 if TYPE_CHECKING:
     from tests.harness.commands.conftest import Command

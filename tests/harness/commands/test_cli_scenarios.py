@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from harness.family import family_names, load_family
-from harness.running.outcome import from_line
-from harness.running.runner import OUTCOMES
-from harness.scenario import Fault, read_scenario, to_json
-from harness.trial import scenario_of
+from onceproof.harness.checkers.outcome import from_line
+from onceproof.harness.model.family import family_names, load_family
+from onceproof.harness.model.scenario import Fault, read_scenario, to_json
+from onceproof.harness.trials.runner import OUTCOMES
+from onceproof.harness.trials.trial import scenario_of
 
 if TYPE_CHECKING:
     from tests.harness.commands.conftest import Command

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.cli import main
+from onceproof.harness.commands.cli import main
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 # Word count with its counts where no checkpoint sees them.
 FORGETFUL = '''"""Words, counted in a dict."""
 
-from engine import KeyedProcessFunction, Types
-from scenarios.word_count import *
+from onceproof.engine import KeyedProcessFunction, Types
+from onceproof.scenarios.word_count import *
 
 name = "forgetful words"
 
@@ -89,7 +89,7 @@ def test_a_designed_scenario_that_fails_is_shrunk_explained_and_fails_the_comman
     def shared(master: str, name: str) -> Iterator[SparkSession]:
         yield spark
 
-    monkeypatch.setattr("engine.runtime.spark_session.spark_session", shared)
+    monkeypatch.setattr("onceproof.engine.runtime.spark_session.spark_session", shared)
     options = ["--family", str(family), "--scenarios", "64", "--seed", "3", "--json"]
     ended = onceproof("sensitivity", str(out), *options)
     assert ended.code == 1, ended.error

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.running.outcome import from_line
-from harness.running.runner import OUTCOMES
+from onceproof.harness.checkers.outcome import from_line
+from onceproof.harness.trials.runner import OUTCOMES
 
 if TYPE_CHECKING:
     from tests.harness.commands.conftest import Command

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
+from onceproof.harness.commands.cli import main
 
 PROGRAM = """
 import time
-from engine import *
+from onceproof.engine import *
 
 class Slow(MapFunction):
     def map(self, value):

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.family import FamilyError
-from harness.running.outcome import Outcome, from_line
-from harness.running.pool import Batch, Start, WorkerDied, WorkerPool
-from harness.running.runner import OUTCOMES, OutputUnwritable, RunResult, RunStopped, run
-from harness.running.tally import Tally
-from harness.seeds import scenario_seed
+from onceproof.harness.checkers.outcome import Outcome, from_line
+from onceproof.harness.model.family import FamilyError
+from onceproof.harness.model.seeds import scenario_seed
+from onceproof.harness.trials.pool import Batch, Start, WorkerDied, WorkerPool
+from onceproof.harness.trials.runner import OUTCOMES, OutputUnwritable, RunResult, RunStopped, run
+from onceproof.harness.trials.tally import Tally
 
 FAMILIES = ("word_count", "page_views")
 
@@ -83,7 +83,8 @@ _expected = expected
 
 
 def expected(records, declared):
-    if "harness.cli" not in sys.modules and len(records) == 2 and os.getppid() == {os.getpid()}:
+    here = "onceproof.harness.commands.cli" not in sys.modules and os.getppid() == {os.getpid()}
+    if here and len(records) == 2:
         for note in pathlib.Path({str(notes)!r}).iterdir():
             note.unlink()
             os.kill(os.getpid(), signal.SIGKILL)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from harness import examination
-from harness.cli import main
-from harness.enumeration.enumerator import Enumerated, enumerate_faults
-from harness.enumeration.units import Units
-from harness.family import load_family
-from harness.mutants import find_mutant
+from onceproof.harness.commands.cli import main
+from onceproof.harness.model.family import load_family
+from onceproof.harness.model.mutants import find_mutant
+from onceproof.harness.trials import examination
+from onceproof.harness.trials.enumeration.enumerator import Enumerated, enumerate_faults
+from onceproof.harness.trials.enumeration.units import Units
 
 SHARE = 8000
 

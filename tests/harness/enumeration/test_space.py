@@ -7,7 +7,10 @@ from random import Random
 
 import pytest
 
-from harness.enumeration.space import (
+from onceproof.harness.model.family import Family, FamilyError, Workload, load_family
+from onceproof.harness.model.scenario import ACTION_CLASSES, KILLS, VALID, Fault, Scenario, Schedule, check
+from onceproof.harness.systems.simulation.world import World
+from onceproof.harness.trials.enumeration.space import (
     MOST_RECORDS,
     PRIORITY_SCHEDULES,
     SHAPES,
@@ -19,10 +22,7 @@ from harness.enumeration.space import (
     schedules,
     with_faults,
 )
-from harness.enumeration.watching import watched_run
-from harness.family import Family, FamilyError, Workload, load_family
-from harness.scenario import ACTION_CLASSES, KILLS, VALID, Fault, Scenario, Schedule, check
-from harness.simulation.world import World
+from onceproof.harness.trials.enumeration.watched_world import watched_run
 
 SMALLEST = Case(SHAPES[0], Schedule())
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from harness.checkers import Signature
-from harness.examination import shrink_scenario, what_it_takes
-from harness.explanation.decisions import decisions_of, takes_lines, weigh
-from harness.family import load_family
-from harness.mutants import find_mutant
-from harness.scenario import Fault, Scenario, Schedule, check
-from harness.trial import scenario_of, try_scenario
+from onceproof.harness.checkers import Signature
+from onceproof.harness.explanation.decisions import decisions_of, takes_lines, weigh
+from onceproof.harness.model.family import load_family
+from onceproof.harness.model.mutants import find_mutant
+from onceproof.harness.model.scenario import Fault, Scenario, Schedule, check
+from onceproof.harness.trials.examination import shrink_scenario, what_it_takes
+from onceproof.harness.trials.trial import scenario_of, try_scenario
 
 Make = Callable[..., Scenario]
 LOST: Signature = ("exactly_once", "lost")

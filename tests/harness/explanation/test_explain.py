@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.checkers import Violation
-from harness.explanation.explanation import LONGEST_STORY, Explanation, explain
-from harness.explanation.sentences import sentence_of
-from harness.verdict import judge
+from onceproof.harness.checkers import Violation
+from onceproof.harness.checkers.verdict import judge
+from onceproof.harness.explanation.explanation import LONGEST_STORY, Explanation, explain
+from onceproof.harness.explanation.sentences import sentence_of
 
 if TYPE_CHECKING:
     from tests.harness.conftest import Run

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.explanation.narrative import aligned, story_of, tell
-from harness.family import load_family
-from harness.history import EVENT_KINDS, History
-from harness.trial import scenario_of, try_scenario
+from onceproof.harness.explanation.narrative import aligned, story_of, tell
+from onceproof.harness.model.family import load_family
+from onceproof.harness.model.history import EVENT_KINDS, History
+from onceproof.harness.trials.trial import scenario_of, try_scenario
 
 if TYPE_CHECKING:
     from tests.harness.conftest import Run

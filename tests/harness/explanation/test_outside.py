@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.explanation.outside import recovery_text, seen_from_outside
-from harness.history import Recovery
-from harness.teaching import trace_of
-from reports.diagram import draw
+from onceproof.harness.explanation.visible_run import recovery_text, seen_from_outside
+from onceproof.harness.model.history import Recovery
+from onceproof.harness.reporting.teaching_scenario import trace_of
+from onceproof.reports.diagram import draw
 
 if TYPE_CHECKING:
     from tests.harness.conftest import Run

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.explanation.wording import (
+from onceproof.harness.explanation.descriptions import (
     fault_text,
     ordinal,
     reason_text,
@@ -16,7 +16,7 @@ from harness.explanation.wording import (
     scenario_text,
     shrink_command,
 )
-from harness.scenario import Fault, Scenario
+from onceproof.harness.model.scenario import Fault, Scenario
 
 
 @pytest.mark.parametrize(

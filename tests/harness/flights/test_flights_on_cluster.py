@@ -8,18 +8,18 @@ from contextlib import contextmanager
 
 import pytest
 
-from harness.cli import main
-from harness.commands import flights as flights_command
-from harness.commands.flights import SYSTEMS, summary_lines
-from harness.flights.data import ROWS
-from harness.flights.on_cluster import DEATHS, INTERVAL_RECORDS, KILLS, RESCALES, planned_kills
-from harness.flights.oracle import YearComparison
-from harness.flights.real_input import objection_of
-from harness.flights.year import FlightsTrial
-from harness.history import History, Recovery
-from harness.scenario import MEANS, VALID
-from harness.systems.spark import CLUSTER_MEANS, MISSING
-from harness.verdict import Verdict
+from onceproof.harness.checkers.verdict import Verdict
+from onceproof.harness.commands import flights as flights_command
+from onceproof.harness.commands.cli import main
+from onceproof.harness.commands.flights import SYSTEMS, summary_lines
+from onceproof.harness.flights.data import ROWS
+from onceproof.harness.flights.on_cluster import DEATHS, INTERVAL_RECORDS, KILLS, RESCALES, planned_kills
+from onceproof.harness.flights.oracle import YearComparison
+from onceproof.harness.flights.real_input import objection_of
+from onceproof.harness.flights.year import FlightsTrial
+from onceproof.harness.model.history import History, Recovery
+from onceproof.harness.model.scenario import MEANS, VALID
+from onceproof.harness.systems.spark.spark_system import CLUSTER_MEANS, MISSING
 
 SEEDS = range(200)
 EPOCHS = ROWS // INTERVAL_RECORDS

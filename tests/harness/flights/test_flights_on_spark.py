@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from harness.family import load_family
-from harness.flights import on_spark
-from harness.flights.data import ROWS, write_year
-from harness.flights.on_spark import (
+from onceproof.harness.flights import on_spark
+from onceproof.harness.flights.data import ROWS, write_year
+from onceproof.harness.flights.on_spark import (
     INTERVAL_RECORDS,
     NAME,
     WORKER_KILLS,
     planned_deaths,
     run_flights_on_spark,
 )
-from harness.flights.oracle import compare_year
-from harness.flights.real_input import real_input_of
-from harness.scenario import VALID
-from harness.systems.spark import DRIVER_POINTS, MISSING
-from reports.headline import real_input_failed, real_input_text
+from onceproof.harness.flights.oracle import compare_year
+from onceproof.harness.flights.real_input import real_input_of
+from onceproof.harness.model.family import load_family
+from onceproof.harness.model.scenario import VALID
+from onceproof.harness.systems.spark.spark_system import DRIVER_POINTS, MISSING
+from onceproof.reports.headline import real_input_failed, real_input_text
 
 SEEDS = range(200)
 EPOCHS = ROWS // INTERVAL_RECORDS

@@ -6,22 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from harness.family import load_family
-from harness.flights import trial as flights_trial
-from harness.flights.data import ROWS, write_year
-from harness.flights.oracle import YearComparison
-from harness.flights.real_input import failed_input, real_input_of
-from harness.flights.trial import (
+from onceproof.harness.checkers.oracle import PythonOracle
+from onceproof.harness.flights import on_local as flights_trial
+from onceproof.harness.flights.data import ROWS, write_year
+from onceproof.harness.flights.on_local import (
     INTERVAL_RECORDS,
     KILLS,
     planned_kills,
     run_flights,
 )
-from harness.flights.year import YearOracle, read_flights, read_rows, scenario_of
-from harness.oracle import PythonOracle
-from harness.scenario import VALID
-from harness.systems.local import LocalRun
-from reports.headline import real_input_failed, real_input_text
+from onceproof.harness.flights.oracle import YearComparison
+from onceproof.harness.flights.real_input import failed_input, real_input_of
+from onceproof.harness.flights.year import YearOracle, read_flights, read_rows, scenario_of
+from onceproof.harness.model.family import load_family
+from onceproof.harness.model.scenario import VALID
+from onceproof.harness.systems.local.local_system import LocalRun
+from onceproof.reports.headline import real_input_failed, real_input_text
 
 SEEDS = range(200)
 CHECKPOINTS = ROWS // INTERVAL_RECORDS

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness.running.outcome import Outcome, OutcomeError, combined_hash, from_line, outcome_of, to_line
-from harness.scenario import Fault
-from harness.verdict import judge
+from onceproof.harness.checkers.outcome import (
+    Outcome,
+    OutcomeError,
+    combined_hash,
+    from_line,
+    outcome_of,
+    to_line,
+)
+from onceproof.harness.checkers.verdict import judge
+from onceproof.harness.model.scenario import Fault
 
 if TYPE_CHECKING:
     from tests.harness.conftest import Run

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.running.outcome import Outcome
-from harness.running.tally import MOST_EXAMPLES, Tally
+from onceproof.harness.checkers.outcome import Outcome
+from onceproof.harness.trials.tally import MOST_EXAMPLES, Tally
 
 
 def outcome(**changes: Any) -> Outcome:

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from harness.family import Family, FamilyError, Workload, load_family
-from harness.history import FAULT_FIRED
-from harness.sampling import design
-from harness.scenario import Scenario, from_json, to_json
-from harness.sensitivity.designed import (
+from onceproof.harness.model.family import Family, FamilyError, Workload, load_family
+from onceproof.harness.model.history import FAULT_FIRED
+from onceproof.harness.model.scenario import Scenario, from_json, to_json
+from onceproof.harness.sensitivity.designed import (
     RECORD_MS,
     RECORDS,
     SPLITS,
@@ -21,10 +20,11 @@ from harness.sensitivity.designed import (
     designed_family,
     designed_scenario,
 )
-from harness.sensitivity.experiment import Experiment
-from harness.sensitivity.parameters import PARAMETERS, SPACE, Settings, Whole, settings_of
-from harness.simulation.measuring import MeasuredSystem
-from harness.trial import try_scenario
+from onceproof.harness.sensitivity.experiment import Experiment
+from onceproof.harness.sensitivity.parameters import PARAMETERS, SPACE, Settings, Whole, settings_of
+from onceproof.harness.sensitivity.sampling import design
+from onceproof.harness.systems.simulation.cost_meter import MeasuredSystem
+from onceproof.harness.trials.trial import try_scenario
 
 PLAIN = Settings(
     keys=8,

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from harness.family import load_family
-from harness.history import History
-from harness.running.outcome import outcome_of
-from harness.sampling import Effect, Explained, design
-from harness.scenario import Scenario
-from harness.sensitivity.designed import designed_family
-from harness.sensitivity.experiment import COSTS, DesignedTrial, Experiment, means_of
-from harness.sensitivity.parameters import SPACE
-from harness.sensitivity.report import sensitivity_of, with_sensitivity
-from harness.sensitivity.wording import cost_sentence
-from harness.verdict import Verdict
-from reports.model import Report
+from onceproof.harness.checkers.outcome import outcome_of
+from onceproof.harness.checkers.verdict import Verdict
+from onceproof.harness.model.family import load_family
+from onceproof.harness.model.history import History
+from onceproof.harness.model.scenario import Scenario
+from onceproof.harness.sensitivity.designed import designed_family
+from onceproof.harness.sensitivity.experiment import COSTS, DesignedTrial, Experiment, means_of
+from onceproof.harness.sensitivity.findings import cost_sentence
+from onceproof.harness.sensitivity.parameters import SPACE
+from onceproof.harness.sensitivity.report_section import sensitivity_of, with_sensitivity
+from onceproof.harness.sensitivity.sampling import Effect, Explained, design
+from onceproof.reports.model import Report
 
 FAMILY = designed_family(load_family("word_count"))
 EXPERIMENT = Experiment(1, tuple(design(SPACE, 100, 1)), replicates=4)

@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.checkers import Violation
-from harness.family import FamilyError, load_family
-from harness.history import History
-from harness.scenario import Fault, Scenario, Schedule, check
-from harness.shrinking.real_runs import MOST_RUNS, MOST_TRIES, RealRuns, shrink
-from harness.systems.protocol import System, find_system
-from harness.systems.structured_points import prepared
-from harness.trial import Trial, scenario_of
-from harness.verdict import Verdict
+from onceproof.harness.checkers import Violation
+from onceproof.harness.checkers.verdict import Verdict
+from onceproof.harness.model.family import FamilyError, load_family
+from onceproof.harness.model.history import History
+from onceproof.harness.model.scenario import Fault, Scenario, Schedule, check
+from onceproof.harness.model.system import System, find_system
+from onceproof.harness.systems.structured.query_fault_points import prepared
+from onceproof.harness.trials.real_shrinking import MOST_RUNS, MOST_TRIES, RealRuns, shrink
+from onceproof.harness.trials.trial import Trial, scenario_of
 
 SIGNATURE = ("exactly_once", "duplicated")
 PASSED = Verdict(())

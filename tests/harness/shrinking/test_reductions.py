@@ -8,10 +8,10 @@ from itertools import islice
 import pytest
 from msgspec.structs import replace
 
-from harness.family import load_family
-from harness.generation import generate
-from harness.scenario import Fault, Scenario, Schedule, check
-from harness.shrinking.reductions import (
+from onceproof.harness.generation.generator import generate
+from onceproof.harness.model.family import load_family
+from onceproof.harness.model.scenario import Fault, Scenario, Schedule, check
+from onceproof.harness.shrinking.reductions import (
     beginnings,
     cost_of,
     earlier_checkpoints,
@@ -30,7 +30,7 @@ from harness.shrinking.reductions import (
     with_records,
     without_items,
 )
-from harness.shrinking.small_scope import small_scenarios
+from onceproof.harness.shrinking.small_scope import small_scenarios
 
 Make = Callable[..., Scenario]
 FAMILY = load_family("word_count")

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from harness.checkers import Signature
-from harness.family import load_family
-from harness.generation import STEPS_PER_RECORD, ample_step_budget, generate
-from harness.scenario import Fault, Scenario, Schedule
-from harness.shrinking.reductions import cost_of, listed_records, with_records
-from harness.shrinking.shrinker import HURRIED, _Search, shrink
+from onceproof.harness.checkers import Signature
+from onceproof.harness.generation.generator import STEPS_PER_RECORD, ample_step_budget, generate
+from onceproof.harness.model.family import load_family
+from onceproof.harness.model.scenario import Fault, Scenario, Schedule
+from onceproof.harness.shrinking.reductions import cost_of, listed_records, with_records
+from onceproof.harness.shrinking.shrinker import HURRIED, _Search, shrink
 
 LOST: Signature = ("exactly_once", "lost")
 DUPLICATED: Signature = ("exactly_once", "duplicated")
@@ -124,7 +124,7 @@ def test_when_time_is_up_the_smallest_so_far_is_the_result(monkeypatch: pytest.M
         clock[0] += 0.02
         return needs_two_records_and_a_late_kill(scenario)
 
-    monkeypatch.setattr("harness.shrinking.shrinker.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("onceproof.harness.shrinking.shrinker.perf_counter", lambda: clock[0])
     result = shrink(generated(large), slow, LOST, limit_seconds=0.4)
     # One run that was begun is finished, and what is left is confirmed.
     assert 0.4 <= result.seconds <= 0.46

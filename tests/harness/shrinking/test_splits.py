@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import islice
 
-from harness.checkers import Signature
-from harness.scenario import Scenario
-from harness.shrinking.reductions import fewer_subtasks, plainer_values
-from harness.shrinking.shrinker import shrink
-from harness.shrinking.small_scope import small_scenarios
-from harness.shrinking.splits import exchanging_splits
+from onceproof.harness.checkers import Signature
+from onceproof.harness.model.scenario import Scenario
+from onceproof.harness.shrinking.reductions import fewer_subtasks, plainer_values
+from onceproof.harness.shrinking.shrinker import shrink
+from onceproof.harness.shrinking.small_scope import small_scenarios
+from onceproof.harness.shrinking.splits import exchanging_splits
 
 Make = Callable[..., Scenario]
 LOST: Signature = ("exactly_once", "lost")

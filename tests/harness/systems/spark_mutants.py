@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
-from engine.connectors.file_sink import FileSinkFunction, Transaction
-from engine.job.deployment import RestorePlan
-from engine.messages import TaskId
-from engine.runtime.spark.committing import Committer
-from engine.runtime.spark.driver import SparkExecution
-from harness.mutants import Reached, built_in_mutants, find_mutant, mutant, replaced
-from harness.systems.assembly import Assembly
-from harness.systems.spec import Spec
+from onceproof.engine.connectors.file_sink import FileSinkFunction, Transaction
+from onceproof.engine.job.deployment import RestorePlan
+from onceproof.engine.messages import TaskId
+from onceproof.engine.runtime.spark.committing import Committer
+from onceproof.engine.runtime.spark.driver import SparkExecution
+from onceproof.harness.model.mutants import Reached, built_in_mutants, find_mutant, mutant, replaced
+from onceproof.harness.systems.process.job_assembly import Assembly
+from onceproof.harness.systems.process.job_specification import Spec
 
 BUG = "bug"
 """The parameter of a job with the id of the bug that is planted while it runs."""

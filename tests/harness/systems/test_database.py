@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from engine.connectors.sqlite import SqliteUpsertFunction
-from harness.systems.database import (
+from onceproof.engine.connectors.sqlite import SqliteUpsertFunction
+from onceproof.harness.systems.process.transactional_database import (
     Database,
     Table,
     UnknownTransaction,
@@ -23,7 +23,7 @@ from harness.systems.database import (
     transaction_name,
     writer_of,
 )
-from harness.systems.outputs import DatabaseOutput
+from onceproof.harness.systems.process.visible_outputs import DatabaseOutput
 
 FIRST = transaction_name(0, 3, "2.1")
 SECOND = transaction_name(1, 3, "2.1", 4)
@@ -137,7 +137,8 @@ def test_a_copy_is_the_same_database(database):
 def test_a_process_that_dies_while_it_writes_has_written_nothing(database):
     database.prepare(FIRST, [("ant", 1)])
     dying = (
-        "import os, signal, sys; from pathlib import Path; from harness.systems.database import Database\n"
+        "import os, signal, sys; from pathlib import Path\n"
+        "from onceproof.harness.systems.process.transactional_database import Database\n"
         "with Database(Path(sys.argv[1]))._writing() as connection:\n"
         "    connection.execute('UPDATE onceproof_transactions SET place = 1')\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"

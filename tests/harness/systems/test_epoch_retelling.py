@@ -6,11 +6,16 @@ import json
 
 import pytest
 
-from harness.checkers.fencing import FOREIGN_SNAPSHOT, Fencing
-from harness.history import CHECKPOINT_COMPLETED, FAULT_FIRED, TASK_FAILED, TRANSACTION_VISIBLE
-from harness.scenario import Fault
-from harness.systems.epoch_retelling import EpochRetelling
-from harness.systems.outputs import read_json_rows
+from onceproof.harness.checkers.fencing import FOREIGN_SNAPSHOT, Fencing
+from onceproof.harness.model.history import (
+    CHECKPOINT_COMPLETED,
+    FAULT_FIRED,
+    TASK_FAILED,
+    TRANSACTION_VISIBLE,
+)
+from onceproof.harness.model.scenario import Fault
+from onceproof.harness.systems.process.visible_outputs import read_json_rows
+from onceproof.harness.systems.spark.epoch_history_builder import EpochRetelling
 
 SECOND = 1_000_000_000
 STRUCK = {"kind": "fault_struck", "waiting": {"left": [0], "striking": []}, "points": {}}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from harness.scenario import COMMIT_FAULTS, Fault
-from harness.systems.failpoints import Failpoints
-from harness.systems.spec import WaitingState
+from onceproof.harness.model.scenario import COMMIT_FAULTS, Fault
+from onceproof.harness.systems.process.failpoints import Failpoints
+from onceproof.harness.systems.process.job_specification import WaitingState
 
 
 class Watched(Failpoints):

@@ -11,9 +11,9 @@ import textwrap
 
 import pytest
 
-from harness.scenario import Fault
-from harness.systems.event_log import EventLog, read_all_events
-from harness.systems.fault_board import FaultBoard, read_board
+from onceproof.harness.model.scenario import Fault
+from onceproof.harness.systems.process.fault_board import FaultBoard, read_board
+from onceproof.harness.systems.recording.event_log import EventLog, read_all_events
 
 WORKER = """
 import pickle, sys, time

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from harness.family import load_family
-from harness.history import ROWS_WRITTEN, TRANSACTION_VISIBLE
-from harness.oracle import PythonOracle
-from harness.outside import FAILS, UPDATES
-from harness.scenario import COMMIT_FAULTS, Fault
-from harness.systems.local import LocalSystem
-from harness.verdict import judge
+from onceproof.harness.checkers.oracle import PythonOracle
+from onceproof.harness.checkers.verdict import judge
+from onceproof.harness.model.family import load_family
+from onceproof.harness.model.history import ROWS_WRITTEN, TRANSACTION_VISIBLE
+from onceproof.harness.model.scenario import COMMIT_FAULTS, Fault
+from onceproof.harness.systems.local.local_system import LocalSystem
+from onceproof.harness.systems.sinks import FAILS, UPDATES
 from tests.harness.systems.words import scenario_with
 
 pytestmark = pytest.mark.local_kill

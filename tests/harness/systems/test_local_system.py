@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from harness.family import load_family
-from harness.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, ERROR, JOB_FINISHED
-from harness.mutants import MutantError
-from harness.oracle import PythonOracle
-from harness.scenario import COMMIT_FAULTS, COORDINATOR_POINTS, POINTS, Fault
-from harness.systems.local import LocalRun, LocalSystem
-from harness.systems.local_child import main
-from harness.systems.retelling import OUTSIDE
-from harness.systems.spec import spec_of
-from harness.verdict import judge
+from onceproof.harness.checkers.oracle import PythonOracle
+from onceproof.harness.checkers.verdict import judge
+from onceproof.harness.model.family import load_family
+from onceproof.harness.model.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, ERROR, JOB_FINISHED
+from onceproof.harness.model.mutants import MutantError
+from onceproof.harness.model.scenario import COMMIT_FAULTS, COORDINATOR_POINTS, POINTS, Fault
+from onceproof.harness.systems.local.local_child import main
+from onceproof.harness.systems.local.local_system import LocalRun, LocalSystem
+from onceproof.harness.systems.process.job_specification import spec_of
+from onceproof.harness.systems.recording.history_builder import OUTSIDE
 from tests.harness.systems.words import scenario_with
 
 pytestmark = pytest.mark.local_kill
@@ -149,11 +149,11 @@ def test_a_job_that_does_not_end_in_its_time_is_stuck():
 
 
 def test_a_process_that_ends_without_a_word_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr("harness.systems.local.CHILD", "harness.systems.nobody")
+    monkeypatch.setattr("onceproof.harness.systems.local.local_system.CHILD", "onceproof.missing")
     history = LocalRun(spec_of(WORD_COUNT, scenario_with(), tmp_path), {"x": 30, "y": 30}, tmp_path).run()
     [error] = [payload for _, kind, _, payload in history.events if kind == ERROR]
     assert error["text"].startswith("exit code 1: ")
-    assert "No module named harness.systems.nobody" in error["text"]
+    assert "No module named onceproof.missing" in error["text"]
 
 
 def test_a_child_that_cannot_begin_says_why(tmp_path, capsys):

@@ -7,9 +7,8 @@ import sys
 
 import pytest
 
-from harness.scenario import FAULT_KINDS, VALID, Fault
-from harness.systems.local import LocalSystem
-from harness.systems.protocol import (
+from onceproof.harness.model.scenario import FAULT_KINDS, VALID, Fault
+from onceproof.harness.model.system import (
     NEEDED,
     Capability,
     UnknownSystem,
@@ -18,6 +17,7 @@ from harness.systems.protocol import (
     find_system,
     system_names,
 )
+from onceproof.harness.systems.local.local_system import LocalSystem
 
 
 def test_every_system_is_found_by_its_name():
@@ -68,7 +68,7 @@ def test_a_kill_with_a_rescale_needs_both():
 
 
 def test_the_child_imports_nothing_heavy():
-    code = "import harness.systems.local_child, sys; print(*sys.modules)"
+    code = "import onceproof.harness.systems.local.local_child, sys; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     heavy = {"hypothesis", "pyspark", "typer", "rich", "numpy", "pandas", "pyarrow", "jinja2", "chaospy"}
     assert heavy.isdisjoint(modules.split())

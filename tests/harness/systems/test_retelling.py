@@ -7,8 +7,8 @@ import sqlite3
 
 import pytest
 
-from engine.connectors.sqlite import SqliteUpsertFunction
-from harness.history import (
+from onceproof.engine.connectors.sqlite import SqliteUpsertFunction
+from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     CHECKPOINT_COMPLETED,
     FAULT_FIRED,
@@ -18,11 +18,16 @@ from harness.history import (
     TRANSACTION_HIDDEN,
     TRANSACTION_VISIBLE,
 )
-from harness.scenario import Fault
-from harness.systems.database import Database, batch_name, database_of, transaction_name
-from harness.systems.event_log import EventLog, read_events
-from harness.systems.outputs import read_json_rows
-from harness.systems.retelling import OUTSIDE, Retelling
+from onceproof.harness.model.scenario import Fault
+from onceproof.harness.systems.process.transactional_database import (
+    Database,
+    batch_name,
+    database_of,
+    transaction_name,
+)
+from onceproof.harness.systems.process.visible_outputs import read_json_rows
+from onceproof.harness.systems.recording.event_log import EventLog, read_events
+from onceproof.harness.systems.recording.history_builder import OUTSIDE, Retelling
 
 SECOND = 1_000_000_000
 

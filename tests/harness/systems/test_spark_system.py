@@ -13,15 +13,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.family import load_family
-from harness.generation import generate
-from harness.history import ATTEMPT_STARTED, ERROR, JOB_FINISHED
-from harness.mutants import MutantError
-from harness.oracle import PythonOracle
-from harness.scenario import POINTS, VALID, Fault
-from harness.systems.protocol import NEEDED
-from harness.systems.retelling import OUTSIDE
-from harness.systems.spark import (
+from onceproof.harness.checkers.oracle import PythonOracle
+from onceproof.harness.checkers.verdict import judge
+from onceproof.harness.generation.generator import generate
+from onceproof.harness.model.family import load_family
+from onceproof.harness.model.history import ATTEMPT_STARTED, ERROR, JOB_FINISHED
+from onceproof.harness.model.mutants import MutantError
+from onceproof.harness.model.scenario import POINTS, VALID, Fault
+from onceproof.harness.model.system import NEEDED
+from onceproof.harness.systems.process.job_specification import spec_of
+from onceproof.harness.systems.recording.history_builder import OUTSIDE
+from onceproof.harness.systems.spark.driver_process import DriverFailed, session_members
+from onceproof.harness.systems.spark.spark_system import (
     ABORTED,
     CAPABILITIES,
     DRIVER_POINTS,
@@ -30,9 +33,6 @@ from harness.systems.spark import (
     SparkRun,
     SparkSystem,
 )
-from harness.systems.spark_driver import DriverFailed, session_members
-from harness.systems.spec import spec_of
-from harness.verdict import judge
 
 pytestmark = [pytest.mark.spark, pytest.mark.local_kill]
 
@@ -329,7 +329,7 @@ def test_nothing_of_a_driver_that_is_killed_from_outside_outlives_it(system, tmp
 
 
 def test_a_driver_that_cannot_start_says_why(monkeypatch):
-    monkeypatch.setattr("harness.systems.spark.CHILD", "harness.systems.nobody")
+    monkeypatch.setattr("onceproof.harness.systems.spark.spark_system.CHILD", "onceproof.missing")
     with closing(SparkSystem()) as broken, pytest.raises(DriverFailed, match="No module named") as caught:
         broken.run(load_family("word_count"), scenario_of(3))
     assert "\n" not in str(caught.value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.scenario import Scenario, Schedule
+from onceproof.harness.model.scenario import Scenario, Schedule
 
 WORDS = ("ant", "bee", "cat", "ant", "dog", "ant", "bee", "elk", "ant", "cat")
 

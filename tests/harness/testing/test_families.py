@@ -11,8 +11,8 @@ from typing import cast
 
 import pytest
 
-from harness.family import Family, FamilyError, load_family
-from harness.testing.families import (
+from onceproof.harness.model.family import Family, FamilyError, load_family
+from onceproof.harness.testing.families import (
     find_family,
     found_by_children,
     needed_paths,
@@ -85,7 +85,10 @@ def test_what_pytest_put_on_the_path_is_put_there_by_the_command(sales: Path) ->
     assert needed_paths(family, AT_START) == [str(folder / "library")]
     command = here(family, 7, folder)
     assert command == "PYTHONPATH=library onceproof replay 7 --family beside/sales.py"
-    program = "import sys; from harness.family import load_family; print(load_family(sys.argv[1]).name)"
+    program = (
+        "import sys; from onceproof.harness.model.family import load_family;"
+        " print(load_family(sys.argv[1]).name)"
+    )
     ended = subprocess.run(
         [sys.executable, "-c", program, "beside/sales.py"],
         cwd=folder,

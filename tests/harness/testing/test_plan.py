@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.testing.plan import Plan, PlanError, parts_of
-from harness.testing.running import Systems
+from onceproof.harness.testing.family_test import Systems
+from onceproof.harness.testing.test_request import Plan, PlanError, parts_of
 
 
 def nowhere(path: object) -> Path:
@@ -71,7 +71,8 @@ class Started:
 
 def test_a_system_is_started_once_and_ended_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "harness.testing.running.find_system", lambda name: object() if name == "plain" else Started()
+        "onceproof.harness.testing.family_test.find_system",
+        lambda name: object() if name == "plain" else Started(),
     )
     systems = Systems()
     first = systems.find("spark", ["/library"])

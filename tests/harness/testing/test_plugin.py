@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.harness.testing.conftest import Ended, User
 
 SOUND = """
-from harness.plugin import exactly_once
+from onceproof import exactly_once
 
 
 @exactly_once("sales.py", scenarios=60)
@@ -132,8 +132,8 @@ def test_the_fixture_runs_scenarios_in_the_middle_of_a_test(owner: User) -> None
 PLANTED = """
 import pytest
 
-from harness.mutants import find_mutant
-from harness.plugin import exactly_once
+from onceproof.harness.mutants import find_mutant
+from onceproof import exactly_once
 
 
 @pytest.fixture(autouse=True)
@@ -169,7 +169,7 @@ def test_a_bug_planted_in_the_engine_fails_the_test_of_a_sound_family(user: User
 
 
 REGRESSIONS = """
-from harness.plugin import exactly_once
+from onceproof import exactly_once
 
 
 @exactly_once("{family}.py", scenarios=40, shards=2, regressions="kept")
@@ -236,7 +236,7 @@ def test_a_junit_report_holds_the_failure_whatever_the_records_hold(owner: User)
 CLASSES = """
 import unittest
 
-from harness.plugin import exactly_once
+from onceproof import exactly_once
 
 
 @exactly_once("sales.py", scenarios=20)
@@ -296,10 +296,10 @@ import sys
 
 
 def test_unused():
-    packages = ("harness", "engine", "scenarios", "reports")
-    ours = {name for name in sys.modules if name.split(".")[0] in packages}
-    light = {"harness", "harness.plugin", "harness.profiles", "harness.testing", "harness.testing.plan"}
-    assert ours == light
+    ours = {name for name in sys.modules if name.split(".")[0] == "onceproof"}
+    light = {"", ".harness", ".harness.testing", ".harness.testing.plugin", ".harness.testing.test_request"}
+    light |= {".harness.generation", ".harness.generation.profiles"}
+    assert ours == {f"onceproof{name}" for name in light}
     assert not {"msgspec", "numpy", "pyspark", "hypothesis.strategies"} & set(sys.modules)
 """
 

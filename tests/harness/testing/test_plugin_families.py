@@ -18,7 +18,7 @@ import pytest
 
 import beside
 from families import forgetful as in_a_package
-from harness.plugin import exactly_once
+from onceproof import exactly_once
 
 OBJECT = beside.Kind()
 
@@ -127,7 +127,7 @@ def test_a_family_without_a_name_is_replayed_in_pytest(owner: User) -> None:
 import types
 
 import forgetful
-from harness.plugin import exactly_once
+from onceproof import exactly_once
 
 
 def made():
@@ -148,7 +148,7 @@ def test_made():
 
 
 LOCAL = """
-from harness.plugin import exactly_once
+from onceproof import exactly_once
 
 
 @exactly_once("word_count", scenarios=2, system="local")
@@ -179,7 +179,7 @@ def test_another_system_stands_trial_in_processes_that_find_what_the_test_finds(
 
 
 SPARK = """
-from harness.plugin import exactly_once
+from onceproof import exactly_once
 
 
 @exactly_once("word_count", scenarios=4, shards=2, system="spark")
@@ -188,7 +188,7 @@ def test_counts(onceproof):
 
 
 def test_the_driver_is_still_there(pytestconfig):
-    from harness.plugin import _SYSTEMS
+    from onceproof.harness.testing.plugin import _SYSTEMS
 
     [spark] = pytestconfig.stash[_SYSTEMS]._started.values()
     [driver] = spark.drivers._idle

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.family import load_family
-from harness.scenario import to_json
-from harness.trial import scenario_of
+from onceproof.harness.model.family import load_family
+from onceproof.harness.model.scenario import to_json
+from onceproof.harness.trials.trial import scenario_of
 
 if TYPE_CHECKING:
     from tests.harness.testing.conftest import Ended, User
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 USAGE = 4
 
 TOLD = """
-from harness.plugin import exactly_once
+from onceproof import exactly_once
 
 
 @exactly_once("word_count", scenarios=7)
@@ -133,7 +133,7 @@ def test_options_that_cannot_be_meant_are_usage_errors(
 
 
 DECORATED = """
-from harness.plugin import exactly_once
+from onceproof import exactly_once
 
 
 @exactly_once{arguments}
@@ -207,7 +207,7 @@ def test_what_only_we_can_mend_is_raised_as_it_is(owner: User) -> None:
     owner.write(
         "conftest.py",
         "import pytest\n\n\n@pytest.fixture(autouse=True)\ndef broken(monkeypatch):\n"
-        "    monkeypatch.setattr('harness.testing.proof.outcome_of', None)\n",
+        "    monkeypatch.setattr('onceproof.harness.testing.proof.outcome_of', None)\n",
     )
     owner.write("test_sales.py", DECORATED.format(arguments='("sales.py")'))
     ended = owner.pytest()

@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.seeds import numbered
+from onceproof.harness.model.seeds import numbered
 
 if TYPE_CHECKING:
     from tests.harness.testing.conftest import User
+
+PROFILES = "from onceproof.harness.generation.strategies import register_profiles\n\nregister_profiles()\n"
 
 SEEDS = """
 import os
 from pathlib import Path
 
-from harness.plugin import exactly_once
+from onceproof import exactly_once
 
 
 def note(name, seeds):
@@ -77,7 +79,10 @@ def test_all_workers_work_on_one_new_seed_and_it_is_told_once(user: User, how: s
     elif how == "profile":
         ended = user.pytest("-n", "3", ONCEPROOF_PROFILE="nightly")
     else:
-        user.write("conftest.py", "from harness.strategies import register_profiles\n\nregister_profiles()\n")
+        user.write(
+            "conftest.py",
+            PROFILES,
+        )
         ended = user.pytest("-n", "3", "--hypothesis-profile", "nightly")
     assert ended.counts() == {"passed": 7}, ended.out + ended.error
     [seed] = re.findall(rf"^onceproof: profile {profile}, seed (\d+);", ended.out, re.MULTILINE)
@@ -91,8 +96,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from harness.family import load_family
-from harness.strategies import generated, in_shard
+from onceproof.harness.model.family import load_family
+from onceproof.harness.generation.strategies import generated, in_shard
 
 
 @pytest.mark.parametrize("shard", range(4))
@@ -112,7 +117,10 @@ def test_shard(shard):
 
 
 def test_the_shards_of_a_property_test_work_on_one_night_as_well(user: User) -> None:
-    user.write("conftest.py", "from harness.strategies import register_profiles\n\nregister_profiles()\n")
+    user.write(
+        "conftest.py",
+        PROFILES,
+    )
     user.write("test_shards.py", SHARDS)
     ended = user.pytest("-n", "2", ONCEPROOF_PROFILE="nightly")
     assert ended.counts() == {"passed": 4}, ended.out + ended.error
@@ -130,7 +138,7 @@ def test_the_shards_of_a_property_test_work_on_one_night_as_well(user: User) -> 
 def test_shards_that_fail_alike_keep_what_they_found_apart(owner: User) -> None:
     owner.write(
         "test_forgetful.py",
-        'from harness.plugin import exactly_once\n\n\n@exactly_once("forgetful.py", 20, shards=2)\n'
+        'from onceproof import exactly_once\n\n\n@exactly_once("forgetful.py", 20, shards=2)\n'
         "def test_forgetful():\n    pass\n",
     )
     ended = owner.pytest("-n", "2")

@@ -9,17 +9,17 @@ from typing import cast
 import pytest
 from msgspec.structs import replace
 
-from harness.family import Family, FamilyError, load_family
-from harness.history import History
-from harness.known import KnownSignature
-from harness.scenario import Scenario, read_scenario, to_json
-from harness.seeds import is_checked_twice, scenario_seed
-from harness.settings import Settings
-from harness.simulation.system import SimulatedSystem
-from harness.systems.protocol import Capability
-from harness.testing.proof import prove, replay
-from harness.testing.wording import MOST_RECORDS, Desk, failure_lines, failures_text
-from harness.trial import scenario_of, try_scenario
+from onceproof.harness.checkers.known_failures import KnownSignature
+from onceproof.harness.model.family import Family, FamilyError, load_family
+from onceproof.harness.model.history import History
+from onceproof.harness.model.scenario import Scenario, read_scenario, to_json
+from onceproof.harness.model.seeds import is_checked_twice, scenario_seed
+from onceproof.harness.model.system import Capability
+from onceproof.harness.settings.project_settings import Settings
+from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
+from onceproof.harness.testing.failure_text import MOST_RECORDS, Desk, failure_lines, failures_text
+from onceproof.harness.testing.proof import prove, replay
+from onceproof.harness.trials.trial import scenario_of, try_scenario
 
 SIMULATED = SimulatedSystem()
 QUICKLY = Settings(shrink_time=0.5)
@@ -72,8 +72,8 @@ def test_a_failure_is_small_kept_and_still_a_failure(broken: Family, tmp_path: P
 def test_a_test_that_has_failed_in_some_ways_goes_no_further(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: Family
 ) -> None:
-    monkeypatch.setattr("harness.testing.proof._failure", lambda *arguments: arguments[2])
-    monkeypatch.setattr("harness.testing.proof.MOST_WAYS", 2)
+    monkeypatch.setattr("onceproof.harness.testing.proof._failure", lambda *arguments: arguments[2])
+    monkeypatch.setattr("onceproof.harness.testing.proof.MOST_WAYS", 2)
     proof = prove(broken, SIMULATED, 0, range(2000), tmp_path, QUICKLY)
     assert len(set(proof.failures)) == 2
     assert proof.tally.scenarios < 2000

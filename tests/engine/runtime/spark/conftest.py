@@ -13,13 +13,13 @@ from typing import ClassVar
 
 import pytest
 
-from engine.protocol_points import no_probe
-from engine.runtime.beginning import begin
-from engine.runtime.spark.driver import SparkExecution
-from engine.runtime.spark.epoch import Packed
-from engine.runtime.spark.folder import spark_storage
-from engine.runtime.spark.job import JobLost
-from engine.runtime.spark.stages import DRIVER
+from onceproof.engine.protocol_points import no_probe
+from onceproof.engine.runtime.beginning import begin
+from onceproof.engine.runtime.spark.driver import SparkExecution
+from onceproof.engine.runtime.spark.epoch import Packed
+from onceproof.engine.runtime.spark.folder import spark_storage
+from onceproof.engine.runtime.spark.job import JobLost
+from onceproof.engine.runtime.spark.stages import DRIVER
 
 
 class WorkerDied(BaseException):

@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from engine.runtime.spark.subtask import SubtaskRun
-from engine.state.snapshot import encode_task_snapshot
-from engine.task.events import StoreSnapshot
-from engine.task.task import Task
+from onceproof.engine.runtime.spark.subtask import SubtaskRun
+from onceproof.engine.state.snapshot import encode_task_snapshot
+from onceproof.engine.task.events import StoreSnapshot
+from onceproof.engine.task.task import Task
 
 
 class Kill(NamedTuple):
@@ -72,9 +72,9 @@ class TearingRun(SubtaskRun):
 
 def main(whom: str, folder: str, point: str, checkpoint: str) -> None:
     """Run the job until somebody dies."""
-    from engine.runtime.result import JobExecutionFailed
-    from engine.runtime.spark.driver import execute_on_spark
-    from engine.runtime.spark_session import spark_session
+    from onceproof.engine.runtime.result import JobExecutionFailed
+    from onceproof.engine.runtime.spark.driver import execute_on_spark
+    from onceproof.engine.runtime.spark_session import spark_session
     from tests.engine.runtime.conftest import Job
 
     with spark_session() as session:

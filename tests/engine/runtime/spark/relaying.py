@@ -13,13 +13,13 @@ from random import Random
 
 import msgspec
 
-from engine import Configuration, Encoder, FileSink, StreamExecutionEnvironment
-from engine.connectors.collection import CollectionSource
-from engine.protocol_points import no_probe
-from engine.runtime.beginning import begin, storage_of
-from engine.runtime.local import LocalExecution
-from engine.runtime.requests import JobRequest
-from engine.runtime.spark.driver import SparkExecution
+from onceproof.engine import Configuration, Encoder, FileSink, StreamExecutionEnvironment
+from onceproof.engine.connectors.collection import CollectionSource
+from onceproof.engine.protocol_points import no_probe
+from onceproof.engine.runtime.beginning import begin, storage_of
+from onceproof.engine.runtime.local import LocalExecution
+from onceproof.engine.runtime.requests import JobRequest
+from onceproof.engine.runtime.spark.driver import SparkExecution
 from tests.engine.runtime.spark import visits
 from tests.engine.runtime.spark.killing import Kill, KillOnce
 
@@ -121,7 +121,7 @@ def main(specification):
     if leg.runtime == "local":
         print(run(leg))
         return
-    from engine.runtime.spark_session import spark_context
+    from onceproof.engine.runtime.spark_session import spark_context
 
     with spark_context() as context:
         print(run(leg, context))

@@ -14,7 +14,7 @@ import threading
 import time
 from pathlib import Path
 
-from engine.runtime.recovery import METADATA
+from onceproof.engine.runtime.recovery import METADATA
 
 CHECKPOINT = 3
 
@@ -67,8 +67,8 @@ def let_go_on(folder: Path) -> None:
 
 def main(folder: str, master: str, point: str) -> None:
     """Run the job to its end."""
-    from engine.runtime.spark.driver import execute_on_spark
-    from engine.runtime.spark_session import spark_context
+    from onceproof.engine.runtime.spark.driver import execute_on_spark
+    from onceproof.engine.runtime.spark_session import spark_context
     from tests.engine.runtime.conftest import Job
 
     threading.Thread(target=let_go_on, args=(Path(folder),), daemon=True).start()

@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from engine.errors import UnrecoverableError
-from engine.messages import TaskId
-from engine.protocol_points import (
+from onceproof.engine.errors import UnrecoverableError
+from onceproof.engine.messages import TaskId
+from onceproof.engine.protocol_points import (
     ABORTED,
     ACKNOWLEDGED,
     ALIGNED,
@@ -28,9 +28,9 @@ from engine.protocol_points import (
     TRIGGERED,
     UPLOADED,
 )
-from engine.runtime.recovery import files_of
-from engine.runtime.result import JobExecutionFailed
-from engine.runtime.spark.job import JobLost
+from onceproof.engine.runtime.recovery import files_of
+from onceproof.engine.runtime.result import JobExecutionFailed
+from onceproof.engine.runtime.spark.job import JobLost
 
 WORKER_POINTS = (
     RESTORING,

@@ -8,15 +8,15 @@ import os
 import pytest
 from msgspec.structs import replace
 
-from engine.graph import InvalidJob
-from engine.protocol_points import COMPLETED
-from engine.runtime.beginning import begin
-from engine.runtime.local import execute
-from engine.runtime.recovery import METADATA
-from engine.runtime.result import JobExecutionFailed
-from engine.runtime.spark.epoch import GivenGraph, WrongRecipe
-from engine.runtime.spark.folder import spark_storage
-from engine.runtime.storage import LocalCheckpointStorage, StorageError
+from onceproof.engine.graph import InvalidJob
+from onceproof.engine.protocol_points import COMPLETED
+from onceproof.engine.runtime.beginning import begin
+from onceproof.engine.runtime.local import execute
+from onceproof.engine.runtime.recovery import METADATA
+from onceproof.engine.runtime.result import JobExecutionFailed
+from onceproof.engine.runtime.spark.epoch import GivenGraph, WrongRecipe
+from onceproof.engine.runtime.spark.folder import spark_storage
+from onceproof.engine.runtime.storage import LocalCheckpointStorage, StorageError
 
 
 def failing(monkeypatch, owner, method, times, error, matches=lambda *arguments: True):

@@ -15,9 +15,9 @@ from random import Random
 import msgspec
 import pytest
 
-from engine import Configuration, Encoder, FileSink, StreamExecutionEnvironment
-from engine.connectors.collection import CollectionSource
-from engine.protocol_points import (
+from onceproof.engine import Configuration, Encoder, FileSink, StreamExecutionEnvironment
+from onceproof.engine.connectors.collection import CollectionSource
+from onceproof.engine.protocol_points import (
     ACKNOWLEDGED,
     ALIGNED,
     BARRIER_RECEIVED,
@@ -32,10 +32,10 @@ from engine.protocol_points import (
     TRIGGERED,
     UPLOADED,
 )
-from engine.runtime.local import execute
-from engine.runtime.result import JobExecutionFailed
-from engine.runtime.spark.driver import execute_on_spark
-from harness.family import NOTHING_DECLARED, load_family
+from onceproof.engine.runtime.local import execute
+from onceproof.engine.runtime.result import JobExecutionFailed
+from onceproof.engine.runtime.spark.driver import execute_on_spark
+from onceproof.harness.model.family import NOTHING_DECLARED, load_family
 from tests.engine.runtime.spark.killing import Kill, KillOnce, TearingRun
 
 pytestmark = pytest.mark.spark

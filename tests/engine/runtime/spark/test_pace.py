@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine.configuration import CheckpointSettings
-from engine.messages import TaskId
-from engine.runtime.spark.pace import FIRST_RECORDS, MOST_RECORDS, Pace
+from onceproof.engine.configuration import CheckpointSettings
+from onceproof.engine.messages import TaskId
+from onceproof.engine.runtime.spark.pace import FIRST_RECORDS, MOST_RECORDS, Pace
 
 SOURCES = [TaskId(0, 0), TaskId(0, 1), TaskId(3, 0)]
 

@@ -16,8 +16,8 @@ from random import Random
 import msgspec
 import pytest
 
-from engine.protocol_points import ALIGNED, UPLOADED
-from harness.family import NOTHING_DECLARED
+from onceproof.engine.protocol_points import ALIGNED, UPLOADED
+from onceproof.harness.model.family import NOTHING_DECLARED
 from tests.engine.runtime.spark import relaying, visits
 from tests.engine.runtime.spark.relaying import Leg
 

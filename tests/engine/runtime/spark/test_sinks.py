@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from engine import StreamExecutionEnvironment, Types
-from engine.connectors.sink import SupportsCommitter
-from engine.connectors.sink_writer import Committer, CommittingSinkWriter
-from engine.connectors.sqlite import SqliteUpsertSink
-from engine.connectors.write_ahead import CheckpointCommitter, GenericWriteAheadSink
-from engine.functions import SinkFunction
-from engine.protocol_points import (
+from onceproof.engine import StreamExecutionEnvironment, Types
+from onceproof.engine.connectors.sink import SupportsCommitter
+from onceproof.engine.connectors.sink_writer import Committer, CommittingSinkWriter
+from onceproof.engine.connectors.sqlite import SqliteUpsertSink
+from onceproof.engine.connectors.write_ahead import CheckpointCommitter, GenericWriteAheadSink
+from onceproof.engine.functions import SinkFunction
+from onceproof.engine.protocol_points import (
     COMMITTED,
     COMMITTING,
     COMPLETED,
@@ -29,8 +29,8 @@ from engine.protocol_points import (
     SNAPSHOTTED,
     UPLOADED,
 )
-from engine.runtime.local import execute
-from engine.runtime.spark.driver import execute_on_spark
+from onceproof.engine.runtime.local import execute
+from onceproof.engine.runtime.spark.driver import execute_on_spark
 from tests.engine.runtime.spark.killing import Kill, KillOnce
 
 SEVEN_WORDS = 7

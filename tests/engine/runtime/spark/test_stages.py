@@ -6,13 +6,13 @@ from collections import Counter
 
 import pytest
 
-from engine import Configuration, Encoder, FileSink, StreamExecutionEnvironment, Types
-from engine.connectors.collection import CollectionSource
-from engine.job.layout import layout_of
-from engine.messages import TaskId
-from engine.protocol_points import ELEMENT, SNAPSHOTTED
-from engine.runtime.local import execute
-from engine.runtime.spark.stages import Place, stages_of
+from onceproof.engine import Configuration, Encoder, FileSink, StreamExecutionEnvironment, Types
+from onceproof.engine.connectors.collection import CollectionSource
+from onceproof.engine.job.layout import layout_of
+from onceproof.engine.messages import TaskId
+from onceproof.engine.protocol_points import ELEMENT, SNAPSHOTTED
+from onceproof.engine.runtime.local import execute
+from onceproof.engine.runtime.spark.stages import Place, stages_of
 
 NUMBERS = {f"split-{place}": [(number, None) for number in range(place, 300, 5)] for place in range(5)}
 

@@ -6,16 +6,24 @@ from collections import Counter
 
 import pytest
 
-from engine.elements import CheckpointBarrier, EndOfData
-from engine.job.deployment import AFRESH, plan_restores
-from engine.job.layout import layout_of
-from engine.messages import AcknowledgeCheckpoint, TaskFailed, TaskId
-from engine.protocol_points import SNAPSHOTTED, no_probe
-from engine.runtime.recovery import recover
-from engine.runtime.spark.epoch import ChannelEnd, Epoch, GivenGraph, Packed, Shipment, shape_of, unpack
-from engine.runtime.spark.folder import spark_storage
-from engine.runtime.spark.stages import DRIVER
-from engine.runtime.spark.subtask import EpochIsOver, SubtaskRun
+from onceproof.engine.elements import CheckpointBarrier, EndOfData
+from onceproof.engine.job.deployment import AFRESH, plan_restores
+from onceproof.engine.job.layout import layout_of
+from onceproof.engine.messages import AcknowledgeCheckpoint, TaskFailed, TaskId
+from onceproof.engine.protocol_points import SNAPSHOTTED, no_probe
+from onceproof.engine.runtime.recovery import recover
+from onceproof.engine.runtime.spark.epoch import (
+    ChannelEnd,
+    Epoch,
+    GivenGraph,
+    Packed,
+    Shipment,
+    shape_of,
+    unpack,
+)
+from onceproof.engine.runtime.spark.folder import spark_storage
+from onceproof.engine.runtime.spark.stages import DRIVER
+from onceproof.engine.runtime.spark.subtask import EpochIsOver, SubtaskRun
 
 SOURCE, SINK = TaskId(0, 0), TaskId(1, 0)
 

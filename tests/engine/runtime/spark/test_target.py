@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from engine import Configuration, ConfigurationError, InvalidJob, StreamExecutionEnvironment
-from engine.runtime.java import JavaMissing
-from engine.runtime.spark_session import SparkFailed, start_spark
+from onceproof.engine import Configuration, ConfigurationError, InvalidJob, StreamExecutionEnvironment
+from onceproof.engine.runtime.java import JavaMissing
+from onceproof.engine.runtime.spark_session import SparkFailed, start_spark
 
 ROOT = Path(__file__).parents[4]
 
@@ -24,7 +24,7 @@ def shop(sale):
 PROGRAM = '''
 import sys
 
-from engine import Configuration, CsvSource, Encoder, FileSink, StreamExecutionEnvironment, Types
+from onceproof.engine import Configuration, CsvSource, Encoder, FileSink, StreamExecutionEnvironment, Types
 from helper import shop
 
 options = {
@@ -134,7 +134,7 @@ def closed_port():
 def test_a_master_where_nobody_answers_is_told_at_once(monkeypatch):
     # As if this process had no Spark: the master is looked at before one starts.
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
-    monkeypatch.setattr("engine.runtime.spark_session._running", None)
+    monkeypatch.setattr("onceproof.engine.runtime.spark_session._running", None)
     port = closed_port()
     with pytest.raises(SparkFailed, match=rf"^no Spark answers at spark://127\.0\.0\.1:{port} \(.*refused\)"):
         start_spark(f"spark://127.0.0.1:{port}")
@@ -144,12 +144,12 @@ def test_a_master_where_nobody_answers_is_told_at_once(monkeypatch):
 
 def test_no_java_is_told_in_a_line(job, monkeypatch):
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
-    monkeypatch.setattr("engine.runtime.spark_session._running", None)
+    monkeypatch.setattr("onceproof.engine.runtime.spark_session._running", None)
 
     def find_java(environment):
         raise JavaMissing("no Java 17 or later: nowhere; run `make setup`")
 
-    monkeypatch.setattr("engine.runtime.spark_session.find_java", find_java)
+    monkeypatch.setattr("onceproof.engine.runtime.spark_session.find_java", find_java)
     env = StreamExecutionEnvironment.get_execution_environment(job.configuration(execution__target="spark"))
     job.describe(env)
     with pytest.raises(JavaMissing, match=r"^no Java 17 or later: nowhere; run `make setup`$"):

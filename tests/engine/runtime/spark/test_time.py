@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from engine import (
+from onceproof.engine import (
     Configuration,
     Encoder,
     FileSink,
@@ -15,10 +15,10 @@ from engine import (
     Types,
     ValueStateDescriptor,
 )
-from engine.connectors.collection import CollectionSource
-from engine.protocol_points import ELEMENT, SNAPSHOTTED
-from engine.runtime.local import execute
-from engine.watermarks.strategy import WatermarkStrategy
+from onceproof.engine.connectors.collection import CollectionSource
+from onceproof.engine.protocol_points import ELEMENT, SNAPSHOTTED
+from onceproof.engine.runtime.local import execute
+from onceproof.engine.watermarks.strategy import WatermarkStrategy
 
 RECORDS = {
     f"log-{place}": [((number % 3, number), 10 * number) for number in range(60)] for place in range(2)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from engine import KeyedProcessFunction, MapStateDescriptor, Types, ValueStateDescriptor
-from harness.chance import Chance
-from harness.family import Workload
-from scenarios._event_time import watermarks
+from onceproof.engine import KeyedProcessFunction, MapStateDescriptor, Types, ValueStateDescriptor
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.family import Workload
+from onceproof.scenarios._event_time import watermarks
 
 name = "visits"
 generator_version = 1

@@ -15,18 +15,18 @@ import time
 import pytest
 from msgspec.structs import replace
 
-from engine.runtime.storage import StorageError
-from harness.family import load_family
-from harness.generation import generate
-from harness.nemesis.real import POINTS_OF, with_means
-from harness.scenario import MEANS, VALID, Fault, ScenarioError, check, from_json, to_json
-from harness.systems.board_state import LivingTask, StoppedTask
-from harness.systems.event_log import EventLog, read_all_events
-from harness.systems.fault_board import FaultBoard, read_board
-from harness.systems.real_means import is_alive, lose_shuffle_files, room_for, send
-from harness.systems.spark import CLUSTER_MEANS, LOCAL_MEANS
-from harness.systems.spark_child import claimed
-from harness.systems.spark_subtask import FaultyStorage
+from onceproof.engine.runtime.storage import StorageError
+from onceproof.harness.generation.generator import generate
+from onceproof.harness.model.family import load_family
+from onceproof.harness.model.fault_means import POINTS_OF, with_means
+from onceproof.harness.model.scenario import MEANS, VALID, Fault, ScenarioError, check, from_json, to_json
+from onceproof.harness.systems.process.board_state import LivingTask, StoppedTask
+from onceproof.harness.systems.process.fault_actions import is_alive, lose_shuffle_files, room_for, send
+from onceproof.harness.systems.process.fault_board import FaultBoard, read_board
+from onceproof.harness.systems.recording.event_log import EventLog, read_all_events
+from onceproof.harness.systems.spark.observed_subtask import FaultyStorage
+from onceproof.harness.systems.spark.spark_child import claimed
+from onceproof.harness.systems.spark.spark_system import CLUSTER_MEANS, LOCAL_MEANS
 
 WORKER = """
 import pickle, socket, sys

@@ -8,13 +8,13 @@ from contextlib import closing
 import pytest
 from msgspec.structs import replace
 
-from harness.family import load_family
-from harness.generation import generate
-from harness.history import FAULT_FIRED, JOB_FINISHED
-from harness.oracle import PythonOracle
-from harness.scenario import Fault
-from harness.systems.protocol import find_system
-from harness.verdict import judge
+from onceproof.harness.checkers.oracle import PythonOracle
+from onceproof.harness.checkers.verdict import judge
+from onceproof.harness.generation.generator import generate
+from onceproof.harness.model.family import load_family
+from onceproof.harness.model.history import FAULT_FIRED, JOB_FINISHED
+from onceproof.harness.model.scenario import Fault
+from onceproof.harness.model.system import find_system
 
 pytestmark = [pytest.mark.spark, pytest.mark.local_kill]
 

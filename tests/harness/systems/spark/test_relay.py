@@ -11,14 +11,14 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from harness.family import NOTHING_DECLARED, load_family
-from harness.generation import generate
-from harness.history import ATTEMPT_STARTED
-from harness.scenario import KILLS, Fault, check
-from harness.systems.protocol import applicable, find_system
-from harness.systems.relay import CAPABILITIES, MISSING, RelaySystem
-from harness.systems.spark import spark_drivers
-from harness.trial import try_scenario
+from onceproof.harness.generation.generator import generate
+from onceproof.harness.model.family import NOTHING_DECLARED, load_family
+from onceproof.harness.model.history import ATTEMPT_STARTED
+from onceproof.harness.model.scenario import KILLS, Fault, check
+from onceproof.harness.model.system import applicable, find_system
+from onceproof.harness.systems.relay import CAPABILITIES, MISSING, RelaySystem
+from onceproof.harness.systems.spark.spark_system import spark_drivers
+from onceproof.harness.trials.trial import try_scenario
 
 FAMILY = str(Path(__file__).parents[3] / "engine" / "runtime" / "spark" / "visits.py")
 CHECKPOINT_RECORDS = 10

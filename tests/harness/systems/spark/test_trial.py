@@ -7,13 +7,13 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
-from harness.history import History, Recovery
-from harness.nemesis import trial
-from harness.nemesis.trial import FAMILIES, PLANS, SYSTEMS, cases, main, read_told
-from harness.scenario import MEANS, check, read_scenario
-from harness.simulation.system import SimulatedSystem
-from harness.systems.protocol import applicable
-from harness.systems.spark import (
+from onceproof.harness.benchmarks import real_faults as trial
+from onceproof.harness.benchmarks.real_faults import FAMILIES, PLANS, SYSTEMS, cases, main, read_told
+from onceproof.harness.model.history import History, Recovery
+from onceproof.harness.model.scenario import MEANS, check, read_scenario
+from onceproof.harness.model.system import applicable
+from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
+from onceproof.harness.systems.spark.spark_system import (
     CAPABILITIES,
     CLUSTER_MEANS,
     LOCAL_MEANS,

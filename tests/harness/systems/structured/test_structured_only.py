@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from harness.family import Workload, load_family
-from harness.systems import structured_only
-from harness.trial import check_family, scenario_of, try_scenario
+from onceproof.harness.model.family import Workload, load_family
+from onceproof.harness.systems.structured import placeholder_job as structured_only
+from onceproof.harness.trials.trial import check_family, scenario_of, try_scenario
 
 
 def test_a_family_with_a_query_only_is_a_family_and_says_where_it_runs():

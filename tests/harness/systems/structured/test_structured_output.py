@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from harness.systems.structured_output import batch_ends, finished_batches, visible_batches, visible_rows
-from harness.systems.structured_sink import publish, upsert
-from harness.systems.structured_source import next_offset
+from onceproof.harness.systems.structured.query_output import (
+    batch_ends,
+    finished_batches,
+    visible_batches,
+    visible_rows,
+)
+from onceproof.harness.systems.structured.query_sink import publish, upsert
+from onceproof.harness.systems.structured.query_source import next_offset
 
 
 def test_rows_are_lines_of_files_that_are_not_hidden(tmp_path):

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.family import load_family
-from harness.generation import generate
-from harness.history import History
-from harness.scenario import VALID, Fault, check
-from harness.systems.protocol import applicable, can_strike, find_system
-from harness.systems.spec import STEPS_PER_RECORD
-from harness.systems.structured_points import (
+from onceproof.harness.generation.generator import generate
+from onceproof.harness.model.family import load_family
+from onceproof.harness.model.history import History
+from onceproof.harness.model.scenario import VALID, Fault, check
+from onceproof.harness.model.system import applicable, can_strike, find_system
+from onceproof.harness.systems.process.job_specification import STEPS_PER_RECORD
+from onceproof.harness.systems.structured.query_fault_points import (
     CAPABILITIES,
     LEAST_BATCHES,
     MISSING,
@@ -24,8 +24,8 @@ from harness.systems.structured_points import (
     PLACES,
     prepared,
 )
-from harness.systems.structured_retelling import RESCALE
-from harness.trial import run_scenario
+from onceproof.harness.systems.structured.query_history_builder import RESCALE
+from onceproof.harness.trials.trial import run_scenario
 
 SYSTEM = find_system("structured_streaming")
 FAMILY = load_family("word_count")

@@ -7,9 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.systems.event_log import EventLog, read_events
-from harness.systems.structured_output import batch_ends
-from harness.systems.structured_rescale import RESCALE_REFUSED, Rescaled, is_repartition, rescaled
+from onceproof.harness.systems.recording.event_log import EventLog, read_events
+from onceproof.harness.systems.structured.query_output import batch_ends
+from onceproof.harness.systems.structured.query_rescale import (
+    RESCALE_REFUSED,
+    Rescaled,
+    is_repartition,
+    rescaled,
+)
 
 
 class Location:

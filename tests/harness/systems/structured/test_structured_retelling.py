@@ -7,16 +7,21 @@ from collections import Counter
 import msgspec
 import pytest
 
-from harness.family import load_family
-from harness.generation import generate
-from harness.oracle import PythonOracle
-from harness.scenario import Fault
-from harness.systems import event_log
-from harness.systems.spec import Spec, WaitingState
-from harness.systems.structured_rescale import RESCALE_REFUSED
-from harness.systems.structured_retelling import LOOKED, QUERY_STOPPED, RESCALE, StructuredRetelling
-from harness.systems.structured_sink import PLANNED, SHOWN, WRITTEN
-from harness.verdict import judge
+from onceproof.harness.checkers.oracle import PythonOracle
+from onceproof.harness.checkers.verdict import judge
+from onceproof.harness.generation.generator import generate
+from onceproof.harness.model.family import load_family
+from onceproof.harness.model.scenario import Fault
+from onceproof.harness.systems.process.job_specification import Spec, WaitingState
+from onceproof.harness.systems.recording import event_log
+from onceproof.harness.systems.structured.query_history_builder import (
+    LOOKED,
+    QUERY_STOPPED,
+    RESCALE,
+    StructuredRetelling,
+)
+from onceproof.harness.systems.structured.query_rescale import RESCALE_REFUSED
+from onceproof.harness.systems.structured.query_sink import PLANNED, SHOWN, WRITTEN
 
 RECORDS = {"words-0": ((0, "ant"), (1, "ant"), (2, "bee"))}
 LENGTHS = {"words-0": 3}

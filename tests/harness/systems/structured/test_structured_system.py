@@ -14,14 +14,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.explanation.explanation import explain
-from harness.explanation.outside import recovery_text, seen_from_outside
-from harness.family import FamilyError, load_family
-from harness.history import ATTEMPT_STARTED, JOB_FINISHED, ROWS_WRITTEN, TRANSACTION_VISIBLE
-from harness.scenario import Fault
-from harness.shrinking.real_runs import RealRuns, shrink
-from harness.systems.structured_streaming import StructuredStreamingSystem
-from harness.trial import scenario_of, try_scenario
+from onceproof.harness.explanation.explanation import explain
+from onceproof.harness.explanation.visible_run import recovery_text, seen_from_outside
+from onceproof.harness.model.family import FamilyError, load_family
+from onceproof.harness.model.history import ATTEMPT_STARTED, JOB_FINISHED, ROWS_WRITTEN, TRANSACTION_VISIBLE
+from onceproof.harness.model.scenario import Fault
+from onceproof.harness.systems.structured.structured_system import StructuredStreamingSystem
+from onceproof.harness.trials.real_shrinking import RealRuns, shrink
+from onceproof.harness.trials.trial import scenario_of, try_scenario
 
 pytestmark = [pytest.mark.spark, pytest.mark.local_kill]
 

@@ -1,0 +1,1 @@
+"""The stream API: environments and streams, from which the job graph is built (pyflink.datastream)."""

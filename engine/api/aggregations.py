@@ -1,0 +1,70 @@
+"""Rolling aggregations of one field: what ``sum``, ``min``, ``max``, ``min_by`` and ``max_by`` reduce with.
+
+A position is the index of a field of a tuple, list or Row, the name of a field of a Row, or 0 for a value
+that is itself the number. As in Flink, ``min`` and ``max`` keep the first element and replace its field,
+``min_by`` and ``max_by`` keep the whole element that holds the extreme, the first of equals. Reduced values
+sit in state: an aggregation makes new ones and changes none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from typing import Any, TypeAlias
+
+from onceproof.engine.functions import ReduceFunction
+from onceproof.engine.graph import InvalidJob
+from onceproof.engine.types import Row
+
+Position: TypeAlias = int | str
+
+
+class FieldAggregation(ReduceFunction):
+    """Replaces a field of the reduced element by ``combine(its field, the new element's field)``."""
+
+    def __init__(self, position: Position, combine: Callable[[Any, Any], Any]) -> None:
+        self._position: Any = check_position(position)
+        self._combine = combine
+
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        """The element as reduced so far, with its field brought up to date."""
+        kind = type(value1)
+        position = self._position
+        if kind is tuple:
+            fields = list(value1)
+            fields[position] = self._combine(value1[position], value2[position])
+            return tuple(fields)
+        if kind is Row or kind is list:
+            reduced = copy(value1)
+            reduced[position] = self._combine(value1[position], value2[position])
+            return reduced
+        return self._combine(value1, value2)
+
+
+class ExtremeElement(ReduceFunction):
+    """Keeps the element whose field is the least, or the greatest."""
+
+    def __init__(self, position: Position, *, greatest: bool) -> None:
+        self._position: Any = check_position(position)
+        self._greatest = greatest
+
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        """The new element only where its field is strictly beyond the old one's."""
+        has_fields = isinstance(value1, tuple | list | Row)
+        old = value1[self._position] if has_fields else value1
+        new = value2[self._position] if has_fields else value2
+        return value2 if (new > old if self._greatest else new < old) else value1
+
+
+def add(left: Any, right: Any) -> Any:
+    """Sum of two fields."""
+    return left + right
+
+
+def check_position(position: object) -> Position:
+    """Returns the position if it is one."""
+    if type(position) is int or type(position) is str:
+        return position
+    raise InvalidJob(
+        f"an aggregation needs the index or the name of a field, not {position!r}: sum(1) for (word, count)"
+    )

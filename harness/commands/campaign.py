@@ -1,0 +1,77 @@
+"""`onceproof campaign` and `onceproof nightly`: handed on to the modules that do the work."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from onceproof.engine.runtime.java import find_java
+from onceproof.harness.commands.run import exit_code, print_summary, progress_bar
+from onceproof.harness.settings.project_settings import Settings
+from onceproof.harness.settings.run_plan import OUT, Plan, families_of
+
+NIGHT_SECONDS = 60.0
+
+
+def campaign_command(plan: Plan, master: str | None) -> int:
+    """Run a campaign on Spark, report, and return the exit code."""
+    # Before anything of an earlier campaign is overwritten.
+    find_java(os.environ)
+    from onceproof.harness.campaign.pipeline import CampaignStopped, run_campaign
+    from onceproof.harness.reporting.report_builder import make_way, report_of, with_oracles, write_report
+    from onceproof.harness.trials.failures import failure_cases
+
+    make_way(plan.junit)
+    mistake: CampaignStopped | None = None
+    with progress_bar(plan.scenarios, plan.max_time) as bar:
+        bar.describe("starting Spark")
+        try:
+            campaign = run_campaign(
+                plan.families,
+                scenarios=plan.scenarios,
+                max_time=plan.max_time,
+                seed=plan.seed,
+                out=plan.out,
+                master=master,
+                progress=bar.show_counts,
+            )
+        except CampaignStopped as stopped:
+            campaign, mistake = stopped.campaign, stopped
+            if not campaign.run.tally.scenarios:
+                raise
+        cases = failure_cases(
+            campaign.run, plan.out, bar.describe, plan.known, limit_seconds=plan.shrink_time
+        )
+        bar.describe("writing the report")
+        report = with_oracles(report_of(campaign.run, cases, plan.command, mistake, plan.known), campaign)
+        page = write_report(report, plan.out, plan.junit)
+    print_summary(campaign.run, cases, report, page, plan.as_json)
+    if mistake is not None:
+        raise mistake
+    return exit_code(report)
+
+
+def nightly_command(
+    settings: Settings,
+    max_time: float | None,
+    seed: int | None,
+    out: Path | None,
+    junit: Path | None,
+    command: str,
+) -> int:
+    """Do the night's work and return the exit code."""
+    from onceproof.harness.nightly.night import nightly
+
+    if max_time is None:
+        max_time = NIGHT_SECONDS if settings.max_time is None else settings.max_time
+    return nightly(
+        out or settings.out or OUT,
+        max_time,
+        seed,
+        command,
+        families=families_of(settings),
+        known=settings.known,
+        history=settings.history,
+        keep=settings.nights,
+        junit=junit,
+    )

@@ -1,0 +1,118 @@
+"""`onceproof enumerate`: every fault and every pair of faults of the smallest jobs, with a line for each job.
+
+Results go to stdout, progress to stderr, as for a run; a failure is shrunk, kept and told like one of a run.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from onceproof.harness.checkers.known_failures import KnownSignature
+from onceproof.harness.commands.run import Bar, failure_lines, progress_bar
+from onceproof.harness.model.exit_codes import FAILED, INTERRUPTED, NOTHING_RAN, PASSED
+from onceproof.harness.model.scenario import from_json
+from onceproof.harness.trials.enumeration.enumerator import Enumerated, enumerate_faults
+from onceproof.harness.trials.enumeration.space import SHAPES, cases
+from onceproof.harness.trials.failures import FailureCase, failure_cases
+from onceproof.harness.trials.runner import RunResult
+from onceproof.harness.trials.tally import Group, Tally
+from onceproof.reports.text import counted, duration
+
+DEFAULT_FAMILIES: Final = ("word_count",)
+
+
+def enumerate_command(
+    families: Sequence[str],
+    share: int,
+    first: int,
+    workers: int | None,
+    out: Path,
+    known: Sequence[KnownSignature],
+    as_json: bool,
+) -> int:
+    """Enumerate, tell, and return the exit code."""
+    with progress_bar(None, None) as bar:
+        result = enumerate_faults(
+            families,
+            workers=workers,
+            share=share,
+            first=first,
+            progress=lambda done: _show(bar, done),
+            warn=bar.warn,
+        )
+        failures = _failure_cases(result, out, bar, known)
+    if as_json:
+        print(msgspec.json.encode(_document(result, out)).decode())
+    for line in _lines(result, failures):
+        print(line, file=sys.stderr if as_json else sys.stdout)
+    if result.interrupted:
+        return INTERRUPTED
+    if not result.counts.scenarios:
+        return NOTHING_RAN
+    return FAILED if any(case.known is None for case in failures) else PASSED
+
+
+def _show(bar: Bar, result: Enumerated) -> None:
+    bar.begin(result.units)
+    counts = result.counts
+    failed = f", {counts.failed:,} failed" if counts.failed else ""
+    bar.advance(len(result.done), f"{counts.scenarios:,} scenarios{failed}")
+
+
+def _failure_cases(
+    result: Enumerated, out: Path, bar: Bar, known: Sequence[KnownSignature]
+) -> list[FailureCase]:
+    """Have each kind of failure shrunk and written down as a run has."""
+    tally = Tally(failed=result.counts.failed)
+    originals = {}
+    for key, (_, found) in result.failures.items():
+        tally.groups[key] = Group(found.outcome, key[1], found.count)
+        originals[key] = from_json(found.scenario)
+    run = RunResult(result.families, result.names, 0, result.workers, tally, interrupted=result.interrupted)
+
+    def original_of(group: Group) -> Any:
+        return originals[group.first.family, group.signature]
+
+    return failure_cases(run, out, bar.describe, known, original_of)
+
+
+def _lines(result: Enumerated, failures: Sequence[FailureCase]) -> Iterator[str]:
+    for case in failures:
+        yield from failure_lines(case)
+    for (family, shape), counts in sorted(result.jobs.items()):
+        yield (
+            f"{family} {shape}: {counts.singles:,} runs of a fault or none, {counts.pairs:,} of two faults,"
+            f" {f'{counts.failed:,} FAILED' if counts.failed else 'passed'}"
+        )
+    schedules = len(cases()) // len(SHAPES)
+    yield (
+        f"{counted(result.counts.scenarios, 'scenario')} on {schedules} schedules in"
+        f" {duration(result.seconds)} on {counted(result.workers, 'worker')},"
+        f" {len(result.done):,} of {result.units:,} units; trace hash {result.trace_hash()}"
+    )
+
+
+def _document(result: Enumerated, out: Path) -> dict[str, Any]:
+    families: dict[str, dict[str, int]] = {}
+    for (name, _), counts in result.jobs.items():
+        family = families.setdefault(name, {"scenarios": 0, "failed": 0})
+        family["scenarios"] += counts.scenarios
+        family["failed"] += counts.failed
+    total = result.counts
+    return {
+        "scenarios": total.scenarios,
+        "passed": total.scenarios - total.failed,
+        "failed": total.failed,
+        "singles": total.singles,
+        "pairs": total.pairs,
+        "families": families,
+        "fired": dict(sorted(result.fired.items())),
+        "trace_hash": result.trace_hash(),
+        "seconds": round(result.seconds, 3),
+        "out": str(out),
+    }

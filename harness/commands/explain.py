@@ -1,0 +1,105 @@
+"""`onceproof explain`: why one scenario fails, told on the terminal and drawn on a page.
+
+The rules this module lives by:
+
+- Where runs repeat step by step the scenario is explained as it is. Elsewhere each run is one of many that
+  could have been, in seconds, so the scenario is shrunk first, and what is explained is the run that failed
+  when it was smallest.
+- The page is that of a run's report, with this one failure; beside it lie the same files.
+- What cannot be told is said, on the terminal and on the page: how many runs were spent, and what they leave
+  open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from onceproof.harness.checkers.outcome import outcome_of
+from onceproof.harness.commands.replay import passes_text, scenario_and_family, subject_of
+from onceproof.harness.commands.run import progress_bar, shrunk_text
+from onceproof.harness.explanation import descriptions as wording
+from onceproof.harness.explanation.decisions import takes_lines
+from onceproof.harness.explanation.explanation import explain
+from onceproof.harness.explanation.visible_run import recovery_text
+from onceproof.harness.model.exit_codes import FAILED, PASSED
+from onceproof.harness.model.system import find_system, let_go
+from onceproof.harness.reporting.report_builder import facts_of, failure_of, write_report
+from onceproof.harness.trials.examination import examine, limit_of, repeats
+from onceproof.harness.trials.failures import FailureCase, case_of
+from onceproof.harness.trials.runner import RunResult
+from onceproof.harness.trials.trial import as_run
+from onceproof.reports.model import Report
+
+TITLE = "Why a scenario fails"
+
+
+def explain_command(
+    subject: str, family: str | None, system: str, out: Path, limit_seconds: float | None, command: str
+) -> int:
+    """Tell why a scenario fails on a system, write the page of it, and return the exit code."""
+    scenario, loaded = scenario_and_family(subject, family)
+    on_trial = find_system(system)
+    scenario = as_run(on_trial, scenario)
+    asked = family or scenario.family
+    limit = 0.0
+    if not repeats(on_trial):
+        limit = limit_of(on_trial, limit_seconds)
+    with let_go(on_trial), progress_bar(None, limit) as bar:
+        examined = examine(
+            on_trial, loaded, scenario, None, limit, lambda run: bar.describe(f"shrinking, run {run}")
+        )
+    trial = examined.trial
+    if trial is None:
+        raise KeyboardInterrupt
+    print(wording.scenario_text(scenario))
+    if trial.verdict.passed:
+        if not repeats(on_trial):
+            print(f"{passes_text(scenario, examined, on_trial)}.")
+        story = explain(trial.scenario, trial.history, trial.history.trace, trial.verdict)
+        _print_lines([story.sentence, *_section("what happened", story.story)])
+        return PASSED
+    result = RunResult((loaded,), (asked,), 0, 1, seconds=examined.shrunk.seconds, system=on_trial)
+    result.tally.add(outcome_of(trial.scenario, trial.history, trial.verdict))
+    [group] = result.tally.groups.values()
+    case = case_of(examined, on_trial, loaded, asked, scenario, out, group)
+    facts = replace(facts_of(result, command), seed=None)
+    page = write_report(Report(title=TITLE, facts=facts, failures=(failure_of(case),)), out)
+    shrink = wording.shrink_command(subject_of(subject), asked, system)
+    _print_lines(_lines_of(case, not repeats(on_trial), shrink))
+    print(f"\npage: {page}")
+    return FAILED
+
+
+def _lines_of(case: FailureCase, real: bool, shrink: str) -> Iterator[str]:
+    """Yield what is told of a failure; ``shrink`` is the command that makes the scenario smaller."""
+    explanation, takes = case.explanation, case.takes
+    yield f"FAILED {', '.join(case.signature)}: {explanation.sentence}"
+    if real:
+        yield shrunk_text(case, real)
+    for title, text in (("cause", explanation.cause), ("first divergence", explanation.first_divergence)):
+        if text:
+            yield f"{title}: {text}"
+    if takes is not None:
+        lines = list(takes_lines(takes))
+        if not takes.is_minimal and not real:
+            lines.append(f"{shrink} leaves out what it can")
+        yield from _section("what it takes", lines)
+    yield from _section("what happened", explanation.story)
+    yield from _section("how it came back", tuple(map(recovery_text, case.history.statistics.recoveries)))
+    yield from _section("how this was found out, and what it cannot tell", case.notes)
+    yield ""
+    yield case.replay
+
+
+def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
+    if lines:
+        yield f"\n{title}"
+        yield from (f"  {line}" for line in lines)
+
+
+def _print_lines(lines: Sequence[str] | Iterator[str]) -> None:
+    for line in lines:
+        print(line)

@@ -1,0 +1,172 @@
+"""`onceproof replay` and `shrink`: one scenario, from a seed or from its JSON.
+
+The rules this module lives by:
+
+- A replay judges exactly as a run does, by the same function, and says the same hash.
+- A scenario's file is enough: the generator is not asked. Only a family that is not built in has to be
+  told where it stands.
+- The exit code is the verdict's, so that `git bisect run onceproof replay ...` finds what broke a seed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from onceproof.harness.checkers import Violation
+from onceproof.harness.checkers.outcome import Outcome, outcome_of
+from onceproof.harness.explanation import descriptions as wording
+from onceproof.harness.explanation.narrative import tell
+from onceproof.harness.model.exit_codes import FAILED, PASSED, UsageError
+from onceproof.harness.model.family import Family, FamilyError, family_names, load_family
+from onceproof.harness.model.scenario import Scenario, read_scenario
+from onceproof.harness.model.system import Capability, System, find_system, let_go
+from onceproof.harness.trials.examination import Examined, examine, limit_of, repeats
+from onceproof.harness.trials.failures import write_scenario
+from onceproof.harness.trials.trial import check_family, scenario_of, try_scenario
+from onceproof.reports.text import counted
+
+
+def scenario_and_family(subject: str, family: str | None) -> tuple[Scenario, Family]:
+    """Return the scenario that a seed or a file means, and its family."""
+    if subject.isdecimal() and not Path(subject).exists():
+        if family is None:
+            names = ", ".join(family_names())
+            raise UsageError(f"a seed belongs to a family: add --family with one of {names}, or a file.py")
+        loaded = load_family(family)
+        check_family(loaded)
+        return scenario_of(loaded, int(subject)), loaded
+    path = Path(subject)
+    if path.suffix != ".json" and not path.is_file():
+        raise UsageError(
+            f"{subject!r} is neither a seed, a whole number from 0 on, nor a scenario's file.json"
+        )
+    scenario = read_scenario(path)
+    if family is None:
+        if scenario.family not in family_names():
+            raise UsageError(
+                f"{path}: its family {scenario.family!r} is not built in: add --family with its file.py"
+            )
+        family = scenario.family
+    loaded = load_family(family)
+    if loaded.name != scenario.family:
+        raise FamilyError(f"{path}: a scenario of family {scenario.family!r}, not of {loaded.name!r}")
+    return scenario, loaded
+
+
+def replay_command(subject: str, family: str | None, trace: bool, system: str, as_json: bool) -> int:
+    """Run one scenario again, say how it ended, and return the exit code."""
+    scenario, loaded = scenario_and_family(subject, family)
+    on_trial = find_system(system)
+    if trace and Capability.TRACE not in on_trial.capabilities:
+        raise UsageError(f"system {system!r} gives no trace: leave --trace away, or replay it simulated")
+    with let_go(on_trial):
+        trial = try_scenario(loaded, scenario, trace=trace, system=on_trial)
+    scenario = trial.scenario
+    outcome = outcome_of(scenario, trial.history, trial.verdict)
+    if as_json:
+        document = verdict_document(outcome)
+        if trace:
+            document["trace"] = trial.history.trace
+        print(msgspec.json.encode(document, enc_hook=repr).decode())
+        return _code(outcome)
+    if trace:
+        print(tell(trial.history))
+        print()
+    print(wording.scenario_text(scenario))
+    for fault in scenario.faults:
+        print(f"  {wording.fault_text(fault)}")
+    for operation in scenario.asked:
+        print(f"  {wording.operation_text(operation)}")
+    for line in violation_lines(trial.verdict.violations):
+        print(line)
+    print(
+        f"{'passed' if outcome.passed else 'failed'} after {outcome.steps:,} steps,"
+        f" {outcome.attempts} attempts, {outcome.checkpoints} checkpoints"
+        + (f"; trace hash {outcome.trace_hash}" if outcome.trace_hash else "")
+    )
+    return _code(outcome)
+
+
+def violation_lines(violations: Sequence[Violation]) -> Iterator[str]:
+    """Yield the violations, of each kind the first: what is wrong once is often wrong from there on."""
+    counts = Counter(violation.signature() for violation in violations)
+    for violation in violations:
+        more = counts.pop(violation.signature(), 0) - 1
+        if more < 0:
+            continue
+        yield f"FAILED {violation.property}, {violation.anomaly}: {violation.where}"
+        for name, value in violation.witness.items():
+            yield f"  {name}: {value}"
+        if more:
+            yield f"  and {more:,} more of the kind"
+
+
+def verdict_document(outcome: Outcome) -> dict[str, Any]:
+    """Return what `replay --json` prints."""
+    return {
+        "verdict": "passed" if outcome.passed else "failed",
+        "signature": outcome.signature,
+        "trace_hash": outcome.trace_hash,
+        "violations": [
+            {
+                "property": broken,
+                "anomaly": anomaly,
+                "where": where,
+                "witness": msgspec.json.decode(witness),
+            }
+            for broken, anomaly, where, witness in outcome.violations
+        ],
+    }
+
+
+def shrink_command(
+    subject: str, family: str | None, system: str, out: Path | None, limit_seconds: float | None
+) -> int:
+    """Shrink a failing scenario into a file of its own, and return the exit code."""
+    scenario, loaded = scenario_and_family(subject, family)
+    on_trial = find_system(system)
+    limit = limit_of(on_trial, limit_seconds)
+    with let_go(on_trial):
+        examined = examine(on_trial, loaded, scenario, None, limit)
+    if not examined.repeated or examined.trial is None:
+        print(f"{passes_text(scenario, examined, on_trial)}: there is nothing to shrink", file=sys.stderr)
+        return PASSED
+    result = examined.shrunk
+    path = out or _beside(subject)
+    write_scenario(result.scenario, path)
+    before, after = result.before, result.after
+    signature = examined.trial.verdict.signature or ()
+    print(f"{', '.join(signature)}: {result.runs:,} runs in {result.seconds:.1f} s")
+    for name in ("records", "faults", "schedule"):
+        print(f"  {name:<9} {getattr(before, name):>6} -> {getattr(after, name)}")
+    print(wording.replay_command(path, family or scenario.family, system))
+    return FAILED
+
+
+def passes_text(scenario: Scenario, examined: Examined, system: System) -> str:
+    """Return that a scenario passes, and in how many runs it has where another run may tell otherwise."""
+    text = f"{wording.scenario_text(scenario)} passes"
+    return text if repeats(system) else f"{text} on {system.name} in {counted(examined.shrunk.runs, 'run')}"
+
+
+def subject_of(subject: str) -> int | Path:
+    """Return a subject as commands are made of it."""
+    return int(subject) if subject.isdecimal() and not Path(subject).exists() else Path(subject)
+
+
+def _beside(subject: str) -> Path:
+    """Return where the shrunk scenario goes if nobody says: beside the one that was found."""
+    if subject.isdecimal():
+        return Path(f"{subject}.shrunk.json")
+    path = Path(subject)
+    return path.with_name(f"{path.name.removesuffix('.json').removesuffix('.original')}.shrunk.json")
+
+
+def _code(outcome: Outcome) -> int:
+    return PASSED if outcome.passed else FAILED

@@ -1,0 +1,232 @@
+"""`onceproof run`: scenarios here or on workers, a bar while they run, a summary and a report at the end.
+
+The rules this module lives by:
+
+- Results go to stdout: a summary for people, or with --json one document whose fields are fixed. Progress,
+  warnings and, beside a document, the failures go to stderr; the bar only where stderr is a terminal.
+- Each failure is told with the command that replays it. A new one begins with FAILED, one that the settings
+  list with "known"; only a new one fails the run.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from onceproof.harness.model.exit_codes import FAILED, INTERRUPTED, NOTHING_RAN, PASSED
+from onceproof.harness.reporting.report_builder import make_way, report_of, write_report
+from onceproof.harness.settings.run_plan import Plan
+from onceproof.harness.trials.examination import repeats
+from onceproof.harness.trials.failures import FailureCase, failure_cases
+from onceproof.harness.trials.runner import RunResult, RunStopped, run
+from onceproof.harness.trials.tally import Tally
+from onceproof.reports.headline import conclude, never_fired
+from onceproof.reports.model import Report
+from onceproof.reports.text import counted, duration, listing
+
+EXIT_CODES: Final = {
+    "passed": PASSED,
+    # Something was not tried; what was tried held.
+    "gaps": PASSED,
+    # All that failed is listed in the settings: CI stays green for it, so that what is new turns it red.
+    "known": PASSED,
+    "failed": FAILED,
+    "interrupted": INTERRUPTED,
+    "empty": NOTHING_RAN,
+}
+
+
+def run_command(plan: Plan) -> int:
+    """Run, report, and return the exit code."""
+    make_way(plan.junit)
+    if plan.left_out:
+        left_out = listing(plan.left_out)
+        print(f"onceproof: not on {plan.system}, for they have no query for it: {left_out}", file=sys.stderr)
+    mistake: RunStopped | None = None
+    with progress_bar(plan.scenarios, plan.max_time) as bar:
+        try:
+            result = run(
+                plan.families,
+                scenarios=plan.scenarios,
+                max_time=plan.max_time,
+                seed=plan.seed,
+                system=plan.system,
+                workers=plan.workers,
+                out=plan.out,
+                progress=bar.show,
+                warn=bar.warn,
+            )
+        except RunStopped as stopped:
+            # What was done is told first, and why there is no more of it last.
+            result, mistake = stopped.result, stopped
+            if not result.tally.scenarios:
+                raise
+        cases = failure_cases(result, plan.out, bar.describe, plan.known, limit_seconds=plan.shrink_time)
+        bar.describe("writing the report")
+        report = report_of(result, cases, plan.command, mistake, plan.known)
+        page = write_report(report, plan.out, plan.junit)
+    print_summary(result, cases, report, page, plan.as_json)
+    if mistake is not None:
+        raise mistake
+    return exit_code(report)
+
+
+def print_summary(
+    result: RunResult, cases: Sequence[FailureCase], report: Report, page: Path, as_json: bool
+) -> None:
+    """Print the document, where one is asked for, and the summary."""
+    if as_json:
+        print(msgspec.json.encode(summary_document(result, page.parent)).decode())
+    for line in summary_lines(result, cases, report, page):
+        print(line, file=sys.stderr if as_json else sys.stdout)
+
+
+def exit_code(report: Report) -> int:
+    """Return the exit code that says the same as the page."""
+    return EXIT_CODES[conclude(report).status]
+
+
+def summary_document(result: RunResult, out: Path) -> dict[str, Any]:
+    """Return what --json prints."""
+    tally = result.tally
+    return {
+        "scenarios": tally.scenarios,
+        "passed": tally.scenarios - tally.failed,
+        "failed": tally.failed,
+        "families": {
+            name: {"scenarios": family.scenarios, "failed": family.failed}
+            for name, family in sorted(tally.families.items())
+        },
+        "trace_hash": tally.trace_hash(),
+        "seconds": round(result.seconds, 3),
+        "out": str(out),
+    }
+
+
+def summary_lines(
+    result: RunResult, cases: Sequence[FailureCase], report: Report, page: Path
+) -> Iterator[str]:
+    """Yield the summary for people."""
+    for case in cases:
+        yield from failure_lines(case, real=not repeats(result.system))
+    yield from report.problems
+    if report.coverage is not None and report.coverage.required:
+        yield from (f"never fired: {pair}" for pair in never_fired(report))
+    if report.oracles is not None:
+        disagreed, judged = report.oracles.disagreed, counted(report.oracles.scenarios, "scenario")
+        said = f"DISAGREE on {disagreed:,}" if disagreed else "agree"
+        yield f"Python and Spark SQL, as oracles of {judged}: they {said}"
+        yield from (f"  {witness}" for witness in report.oracles.witnesses)
+    tally = result.tally
+    if report.interrupted:
+        yield "ended early; what was finished is kept"
+    for name, family in sorted(tally.families.items()):
+        known = sum(case.count for case in cases if case.known and case.family.name == name)
+        yield f"{name}: {counted(family.scenarios, 'scenario')}, {_outcome_text(family.failed, known)}"
+    yield from conclude(report).notes
+    workers = counted(result.workers, "worker")
+    yield (
+        f"{counted(tally.scenarios, 'scenario')} in {duration(result.seconds)} on {workers},"
+        f" {counted(tally.kills, 'kill')}, {counted(tally.rescales, 'rescale')};"
+        f" trace hash {tally.trace_hash()}"
+    )
+    yield f"report: {page}"
+
+
+def _outcome_text(failed: int, known: int) -> str:
+    if not failed:
+        return "passed"
+    if failed == known:
+        return f"{failed:,} failed, known"
+    return f"{failed:,} FAILED" + (f", {known:,} of them known" if known else "")
+
+
+def shrunk_text(case: FailureCase, real: bool) -> str:
+    """Return what shrinking made of a failure; of ``real`` runs, which are dear, how many there were too."""
+    spent = f" by {counted(case.shrunk.runs, 'run')} in {duration(case.shrunk.seconds)}" if real else ""
+    if real and not case.repeated:
+        return f"not seen again{spent}"
+    before, after = case.shrunk.before, case.shrunk.after
+    sizes = [
+        f"{counted(small, name)} of {large:,}" if small != large else counted(small, name)
+        for small, large, name in (
+            (after.records, before.records, "record"),
+            (after.faults, before.faults, "fault"),
+            (after.schedule, before.schedule, "choice"),
+        )
+        if large or not real
+    ]
+    return f"shrunk to {listing(sizes)}{spent}"
+
+
+def failure_lines(case: FailureCase, real: bool = False) -> Iterator[str]:
+    """Yield a failure and the commands that replay it; ``real``: on a system whose runs do not repeat."""
+    known = case.known
+    yield (
+        f"{'known' if known else 'FAILED'} {case.scenario.family}: {', '.join(case.signature)},"
+        f" in {counted(case.count, 'scenario')}; {shrunk_text(case, real)}"
+    )
+    if known and (about := known.about()):
+        yield f"  {about}"
+    if case.explanation.sentence:
+        yield f"  {case.explanation.sentence}"
+    yield f"  {case.replay}"
+    if case.replay_seed:
+        yield f"  {case.replay_seed}"
+
+
+class Bar:
+    """What a run shows while it runs."""
+
+    def __init__(self, progress: Progress, console: Console, by_time: bool) -> None:
+        self._progress = progress
+        self._console = console
+        self._task = progress.add_task("running", total=None)
+        self._by_time = by_time
+
+    def begin(self, total: float | None) -> None:
+        """Say how much there is to do, in scenarios or in seconds."""
+        self._progress.update(self._task, total=total)
+
+    def show(self, tally: Tally) -> None:
+        """Show how far a run has come."""
+        self.show_counts(tally.scenarios, tally.failed)
+
+    def show_counts(self, scenarios: int, failed: int) -> None:
+        """Show how many scenarios were run, and how many of them failed."""
+        done = self._progress.tasks[0].elapsed or 0.0 if self._by_time else scenarios
+        text = f"{scenarios:,} scenarios{f', {failed:,} failed' if failed else ''}"
+        self._progress.update(self._task, completed=done, description=text)
+
+    def advance(self, completed: float, text: str) -> None:
+        """Show how far a thing has come that is counted in something else than scenarios or seconds."""
+        self._progress.update(self._task, completed=completed, description=text)
+
+    def describe(self, text: str) -> None:
+        """Show what is done now."""
+        self._progress.update(self._task, description=text)
+
+    def warn(self, text: str) -> None:
+        """Print a warning, above the bar if there is one."""
+        self._console.print(f"onceproof: {text}", markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def progress_bar(scenarios: int | None, max_time: float | None) -> Iterator[Bar]:
+    """Show a bar on stderr, if that is a terminal."""
+    console = Console(stderr=True)
+    by_time = scenarios is None
+    columns = [TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()]
+    if not by_time:
+        columns.insert(2, MofNCompleteColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        bar = Bar(progress, console, by_time)
+        bar.begin(max_time if by_time else scenarios)
+        yield bar

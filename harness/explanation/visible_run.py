@@ -1,0 +1,118 @@
+"""A run as it could be seen from outside: the diagram and the recoveries of what left no trace.
+
+The rules this module lives by:
+
+- Drawn is what the history holds, where it holds it: attempts, checkpoints, rows that became visible, deaths.
+  What went on between tasks nobody outside saw, so there are no arrows: a guess would look like a fact.
+- Its lanes are the job, the tasks that are named, and the output as its readers see it.
+- An event is a step, so the diagram tells an order, and no time. Times are told of recoveries, in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from onceproof.harness.explanation.facts import StruckFault
+from onceproof.harness.explanation.sentences import fault_story, row_text
+from onceproof.harness.model.history import (
+    ATTEMPT_STARTED,
+    CHECKPOINT_ABORTED,
+    CHECKPOINT_COMPLETED,
+    CHECKPOINT_TRIGGERED,
+    FAULT_FIRED,
+    JOB_FINISHED,
+    ROWS_WRITTEN,
+    TASK_FAILED,
+    TRANSACTION_VISIBLE,
+    Event,
+    History,
+    Recovery,
+)
+from onceproof.harness.model.scenario import ANY_TASK, KILLS
+from onceproof.reports.text import counted, duration
+
+JOB: Final = "job"
+OUTPUT: Final = "output"
+PROCESS: Final = "process"
+"""How a history calls one that dies with all its tasks."""
+
+_MARKS: Final = {
+    CHECKPOINT_TRIGGERED: "trigger",
+    CHECKPOINT_COMPLETED: "complete",
+    CHECKPOINT_ABORTED: "checkpoint_aborted",
+}
+
+
+def seen_from_outside(history: History) -> dict[str, Any]:
+    """Return a trace of a run that has none, in the form of one."""
+    tasks = list(dict.fromkeys(_tasks_of(history)))
+    return {
+        "lanes": [JOB, *tasks, OUTPUT],
+        "arrows": [],
+        "marks": [mark for event in history.events for mark in _marks_of(event)],
+        "kills": list(_kills_of(history, tasks)),
+        "attempts": _attempts_of(history),
+        "steps": history.statistics.steps,
+    }
+
+
+def _tasks_of(history: History) -> Iterator[str]:
+    for _, kind, subject, payload in history.events:
+        if kind == FAULT_FIRED and payload["task"] != ANY_TASK:
+            yield payload["task"]
+        elif kind == TASK_FAILED and subject != PROCESS:
+            yield subject
+
+
+def _marks_of(event: Event) -> Iterator[dict[str, Any]]:
+    step, kind, subject, payload = event
+    if kind in _MARKS:
+        yield {"kind": _MARKS[kind], "lane": JOB, "step": step, "label": str(subject)}
+    elif kind == JOB_FINISHED:
+        yield {"kind": "finished", "lane": JOB, "step": step, "label": ""}
+    elif kind == TRANSACTION_VISIBLE and payload["rows"]:
+        yield {"kind": "visible", "lane": OUTPUT, "step": step, "label": subject}
+    elif kind == ROWS_WRITTEN:
+        label = ", ".join(map(row_text, payload["rows"]))
+        yield {"kind": "write", "lane": OUTPUT, "step": step, "label": label}
+
+
+def _kills_of(history: History, tasks: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield each death by a fault, on the lanes of those that died of it."""
+    for step, kind, subject, payload in history.events:
+        if kind == FAULT_FIRED and subject in KILLS:
+            one = subject == "kill_task" and payload["task"] != ANY_TASK
+            lanes = [payload["task"]] if one else tasks
+            yield {"step": step, "lanes": lanes, "label": "kill" if one else subject.replace("_", " ")}
+
+
+def _attempts_of(history: History) -> list[dict[str, Any]]:
+    """Return the attempts; one that another follows has ended with the last failure before that."""
+    attempts: list[dict[str, Any]] = []
+    failed = 0
+    for step, kind, subject, payload in history.events:
+        if kind in (FAULT_FIRED, TASK_FAILED):
+            failed = step
+        elif kind == ATTEMPT_STARTED:
+            if attempts:
+                attempts[-1]["to"] = max(failed, attempts[-1]["from"])
+            attempts.append({"name": subject, "from": step, "to": None, **payload})
+    return attempts
+
+
+def recovery_text(recovery: Recovery) -> str:
+    """Return how a job came back from a death, as far as it did."""
+    fault = StruckFault(0, recovery.kind, recovery.point, recovery.task)
+    parts = [fault_story(fault)]
+    if recovery.means:
+        parts[0] += f", by means of {recovery.means.replace('_', ' ')}"
+    if recovery.position is not None:
+        parts.append(f"{counted(recovery.position, 'record')} had been read")
+    if recovery.parallelism_after:
+        origin = "the beginning" if recovery.restored is None else f"checkpoint {recovery.restored}"
+        again = counted(recovery.replayed or 0, "record")
+        parts.append(f"it went on from {origin} and read {again} again")
+    if recovery.seconds is not None:
+        parts.append(f"new rows after {duration(recovery.seconds)}")
+    return "; ".join(parts)

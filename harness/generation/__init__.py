@@ -1,0 +1,1 @@
+"""From a seed to a scenario: generators, fault patterns, Hypothesis strategies and their profiles."""

@@ -1,0 +1,318 @@
+"""From a seed to a scenario: everything that a case needs is drawn here, and only here.
+
+The rules this module lives by:
+
+- ``generate(family, seed)`` is pure: the seed, the family's version and ours decide the scenario to the last
+  bit, on any machine, in any Python. Golden hashes in the tests pin it.
+- The sizes follow what finds bugs: several checkpoints complete, failures leave enough input behind them, and
+  every corner that once hid a bug (one key, an empty split, a channel of one buffer, a subtask without a
+  split) has a share of its own.
+- A sound engine must pass every scenario that is drawn. So a checkpoint may run out of time by the schedule
+  alone only where checkpoints are allowed to fail; where the first failure restarts the job, time is ample.
+- Half of the schedules are uniform, since these find more, four in ten are priorities, since these reach what
+  needs one party to be slow for long, and the rest is fair: bugs that need no luck shrink at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Final
+
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from onceproof.harness.generation.fault_patterns import HIGHEST_PARALLELISM, Stage, draw_faults, draw_kinds
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.family import Family, Role, Workload, at_least_once_of, takes_any_backend
+from onceproof.harness.model.scenario import (
+    ACTION_CLASSES,
+    ANY_TASK,
+    MESSAGE_FAULTS,
+    ActionClass,
+    Barriers,
+    CheckpointMode,
+    InputRecord,
+    Operation,
+    OperationKind,
+    Point,
+    Scenario,
+    Schedule,
+    ScheduleKind,
+    StateBackend,
+)
+
+GENERATION: Final = 10
+"""Raised whenever the same seed begins to give another scenario with the same records."""
+
+PARALLELISMS: Final = ((1, 2), (2, 5), (3, 2), (4, 2))
+MAX_PARALLELISMS: Final = ((4, 3), (5, 1), (7, 1), (8, 3), (16, 2), (128, 1))
+CAPACITIES: Final = ((1, 3), (2, 3), (3, 1), (4, 2), (8, 2))
+WANTED_CHECKPOINTS: Final = ((1, 2), (2, 3), (3, 4), (4, 3), (6, 2), (10, 1))
+SCHEDULE_KINDS: Final[tuple[tuple[ScheduleKind, int], ...]] = (("uniform", 5), ("priority", 4), ("fair", 1))
+
+BARRIERS: Final[tuple[tuple[Barriers, int], ...]] = (("aligned", 9), ("unaligned", 9), ("at_least_once", 2))
+CONCURRENT: Final = ((1, 7), (2, 2), (3, 1))
+LONGEST_PAUSE: Final = 40
+
+OPERATIONS: Final = 0.25
+"""The share of scenarios in which something is asked of the job."""
+ASKED_AT: Final[tuple[tuple[Point, int], ...]] = (
+    ("element", 6),
+    ("triggered", 2),
+    ("aligned", 1),
+    ("acknowledged", 2),
+    ("completed", 3),
+    ("committing", 1),
+    ("end_of_data", 1),
+)
+OTHER_BACKEND: Final = 0.02
+
+SHORTEST_INTERVAL: Final = 10
+LONGEST_INTERVAL: Final = 200
+STEPS_PER_RECORD: Final = 3
+"""Poll at the source, deliver to the keyed operator, deliver to the sink."""
+
+
+def generate(family: Family, seed: int) -> Scenario:
+    """Return the scenario of a seed, a whole number from 0 on."""
+    if seed < 0:
+        raise ValueError(f"a seed is a whole number from 0 on, not {seed}")
+    random = Random(seed)
+    workload = family.generate(random)
+    chance = Chance(random)
+    parallelism = chance.weighted(PARALLELISMS)
+    max_parallelism = chance.weighted(MAX_PARALLELISMS)
+    source = workload.source_parallelism or _source_parallelism(chance, len(workload.records))
+    sink = 0 if chance.chance(0.5) else chance.integer(1, HIGHEST_PARALLELISM)
+    kinds = draw_kinds(chance)
+    rescales = chance.chance(0.7)
+    largest = HIGHEST_PARALLELISM if rescales else parallelism
+    steps = _checkpoint_steps_of(family, source or largest, largest, sink or largest)
+    records = sum(len(split) for split in workload.records.values())
+    wanted = chance.weighted(WANTED_CHECKPOINTS)
+    interval = _between(SHORTEST_INTERVAL, STEPS_PER_RECORD * records // wanted, LONGEST_INTERVAL)
+    restart_delay = chance.weighted(((0, 1), (chance.integer(1, 5), 3), (chance.integer(6, 40), 2)))
+    tasks, sinks = _subtasks(family, source or parallelism, parallelism, sink or parallelism)
+    mode = draw_mode(chance, family)
+    short = _short_timeout(chance, mode, 4, steps)
+    stage = Stage(
+        tasks=tasks,
+        sinks=sinks,
+        records=records,
+        checkpoints=1 + min(wanted, STEPS_PER_RECORD * records // (interval + steps)),
+        checkpoint_steps=steps,
+        interval=interval,
+        restart_delay=restart_delay,
+        short_timeout=short,
+        max_parallelism=max_parallelism,
+        kinds=kinds,
+        rescales=rescales,
+    )
+    faults = draw_faults(chance, stage)
+    natural = STEPS_PER_RECORD * records + (2 + stage.checkpoints) * (steps + len(tasks))
+    delays = restart_delay * len(faults) + sum(fault.delay + fault.after for fault in faults)
+    schedule = draw_schedule(chance, natural)
+    # Ample: longer than anything but a lost message can hold a checkpoint up.
+    ample = schedule.horizon + 10 * natural + delays
+    tolerates = chance.chance(0.75)
+    # What waits for a message that is lost goes on when its time is over: better while there is still input.
+    waits = any(fault.point == "triggered" and fault.kind in MESSAGE_FAULTS for fault in faults)
+    too_late = any(fault.point == "acknowledged" and fault.delay >= short for fault in faults)
+    hurried = tolerates and chance.chance(0.8 if waits or too_late else 0.3)
+    timeout = _short_timeout(chance, mode, 2, steps) if waits else short
+    return Scenario(
+        family=family.name,
+        generator_version=generator_version(family),
+        seed=seed,
+        parameters=dict(workload.parameters),
+        records=_records(workload),
+        parallelism=parallelism,
+        max_parallelism=max_parallelism,
+        source_parallelism=source,
+        sink_parallelism=sink,
+        # Barriers of checkpoints side by side must leave room for records, or none is ever read.
+        channel_capacity=max(mode.max_concurrent, chance.weighted(CAPACITIES)),
+        checkpoint_interval_ms=interval,
+        checkpoint_timeout_ms=timeout if hurried else ample,
+        tolerable_failures=1_000_000 if tolerates else 0,
+        retained=chance.weighted(((1, 5), (2, 2), (3, 1))),
+        restart_delay_ms=restart_delay,
+        faults=faults,
+        schedule=schedule,
+        step_budget=_ample_steps(natural, schedule.horizon, delays, records, steps),
+        mode=mode,
+        operations=draw_operations(chance, stage, family, may_stop=not hurried),
+    )
+
+
+def draw_operations(
+    chance: Chance, stage: Stage, family: Family, *, may_stop: bool
+) -> tuple[Operation, ...] | UnsetType:
+    """Draw what is asked of the job: savepoints, and that it stops with one.
+
+    A savepoint to stop with that runs out of time costs an attempt, so it is only asked for where time is
+    ample. It is asked for while there is input left, else there is nothing to go on with.
+    """
+    if not chance.chance(OPERATIONS):
+        return UNSET
+    stops = may_stop and chance.chance(0.5)
+    kinds: list[OperationKind] = ["savepoint"] * chance.integer(0 if stops else 1, 2)
+    if stops:
+        kinds.insert(chance.integer(0, len(kinds)), "stop")
+    return tuple([_operation(chance, stage, kind, takes_any_backend(family)) for kind in kinds])
+
+
+def _operation(chance: Chance, stage: Stage, kind: OperationKind, any_backend: bool) -> Operation:
+    point = chance.weighted(ASKED_AT)
+    checkpoint, occurrence = 1 + int(chance.unit() * stage.checkpoints), 1
+    if point == "element":
+        checkpoint, occurrence = 0, chance.integer(1, 1 + 2 * stage.records)
+    elif point == "end_of_data":
+        checkpoint = 0
+    after = chance.integer(0, 2 * stage.checkpoint_steps)
+    if kind == "savepoint":
+        return Operation(kind, point, ANY_TASK, checkpoint, occurrence, after)
+    most = min(HIGHEST_PARALLELISM, stage.max_parallelism)
+    parallelism = chance.integer(1, most) if chance.chance(0.6) else 0
+    # Opening a database takes a hundred times as long as the rest of a run.
+    backend: StateBackend | None = "rocksdb" if chance.chance(OTHER_BACKEND) and any_backend else None
+    claims = chance.chance(0.4)
+    return Operation(kind, point, ANY_TASK, checkpoint, occurrence, after, parallelism, backend, claims)
+
+
+def draw_mode(chance: Chance, family: Family) -> CheckpointMode:
+    """Draw how checkpoints are taken; at-least-once only where the family says what that does to its rows."""
+    barriers = chance.weighted(BARRIERS)
+    if barriers == "at_least_once" and at_least_once_of(family) is None:
+        barriers = "unaligned"
+    timeout = 0
+    if barriers == "unaligned" and chance.chance(0.4):
+        timeout = chance.integer(1, 30)
+    concurrent = 1 if barriers == "unaligned" else chance.weighted(CONCURRENT)
+    pause = chance.integer(1, LONGEST_PAUSE) if chance.chance(0.2) else 0
+    return CheckpointMode(barriers, timeout, concurrent, pause)
+
+
+def _short_timeout(chance: Chance, mode: CheckpointMode, patience: int, steps: int) -> int:
+    """Draw after what time a checkpoint expires that a slow schedule, or a fault, holds up for long."""
+    # Checkpoints that go on side by side take as long as all of them together.
+    return mode.max_concurrent * chance.integer(patience * steps, 10 * steps) + 20
+
+
+def generator_version(family: Family) -> int:
+    """Return what a seed of the family depends on besides itself: our version and the family's in one."""
+    return GENERATION * 1000 + family.generator_version
+
+
+def draw_schedule(chance: Chance, natural: int) -> Schedule:
+    """Draw a schedule for a run of about ``natural`` steps."""
+    kind = chance.weighted(SCHEDULE_KINDS)
+    if kind == "fair":
+        return Schedule()
+    seed = chance.integer(0, 999_999)
+    horizon = 3 * natural + 300
+    if kind == "uniform":
+        return Schedule(kind, seed, {}, (), horizon)
+    priorities = draw_priorities(chance)
+    changes = sorted(
+        (chance.integer(0, natural), chance.choice(ACTION_CLASSES), chance.integer(-1, len(ACTION_CLASSES)))
+        for _ in range(chance.integer(0, 4))
+    )
+    return Schedule(kind, seed, priorities, tuple(changes), horizon)
+
+
+def draw_priorities(chance: Chance) -> dict[ActionClass, int]:
+    """Draw an order of all action classes."""
+    order = sorted((chance.unit(), action) for action in ACTION_CLASSES)
+    return {action: rank for rank, (_, action) in enumerate(order)}
+
+
+def checkpoint_steps(source: int, keyed: int, sink: int) -> int:
+    """Return the steps of one checkpoint: triggers, barriers, writes, acknowledgements, notifications."""
+    return source + source * keyed + keyed * sink + 3 * (source + keyed + sink) + 2
+
+
+def _checkpoint_steps_of(family: Family, source: int, keyed: int, sink: int) -> int:
+    """Return the steps of one checkpoint of a family's job, which may have several vertices of a role."""
+    vertices = Counter(family.tasks.values())
+    return checkpoint_steps(
+        max(1, vertices["source"]) * source,
+        max(1, vertices["keyed"]) * keyed,
+        max(1, vertices["sink"]) * sink,
+    )
+
+
+def with_ample_limits(scenario: Scenario) -> Scenario:
+    """Return a scenario put together otherwise, with limits that no sound engine meets."""
+    natural, schedule = _natural_steps(scenario), scenario.schedule
+    if schedule.kind != "fair":
+        schedule = replace(schedule, horizon=ample_horizon(scenario))
+    timeout = schedule.horizon + 10 * natural + _delays(scenario)
+    limited = replace(scenario, schedule=schedule, checkpoint_timeout_ms=timeout)
+    return replace(limited, step_budget=ample_step_budget(limited))
+
+
+def ample_horizon(scenario: Scenario) -> int:
+    """Return the step up to which a schedule may be unfair, long after a sound engine is done."""
+    return 3 * _natural_steps(scenario) + 300
+
+
+def ample_step_budget(scenario: Scenario) -> int:
+    """Return the steps after which a scenario put together otherwise is stuck, under the schedule it has."""
+    steps = checkpoint_steps(*_parallelism_of(scenario))
+    horizon, records = scenario.schedule.horizon, scenario.record_count()
+    return _ample_steps(_natural_steps(scenario), horizon, _delays(scenario), records, steps)
+
+
+def _ample_steps(natural: int, horizon: int, delays: int, records: int, steps: int) -> int:
+    """Return the steps after which a run is stuck that takes ``natural`` steps where nothing disturbs it.
+
+    Once the horizon is over each source reads one record a round. Where checkpoints of ``steps`` steps take
+    longer than their interval, there is one in every round, and as many other actions in turn with it.
+    """
+    return 20 * natural + 2 * horizon + 10 * delays + 2 * steps * records + 2000
+
+
+def _parallelism_of(scenario: Scenario) -> tuple[int, int, int]:
+    """Return the highest parallelism of sources, keyed operators and sinks."""
+    highest = max(scenario.parallelism, *(fault.rescale_to for fault in scenario.faults), 1)
+    return scenario.parallelisms(highest)
+
+
+def _natural_steps(scenario: Scenario) -> int:
+    """Return about how many steps a run without faults takes."""
+    parallelism = _parallelism_of(scenario)
+    records = STEPS_PER_RECORD * scenario.record_count()
+    checkpoints = 3 + records // scenario.checkpoint_interval_ms
+    return records + checkpoints * (checkpoint_steps(*parallelism) + sum(parallelism))
+
+
+def _delays(scenario: Scenario) -> int:
+    """Return for how many milliseconds the faults of a scenario may hold its job up."""
+    return sum(fault.delay + fault.after + scenario.restart_delay_ms for fault in scenario.faults)
+
+
+def _source_parallelism(chance: Chance, splits: int) -> int:
+    """As the job in three of ten, else up to one subtask more than there are splits."""
+    if chance.chance(0.3):
+        return 0
+    return chance.integer(1, min(splits + 1, HIGHEST_PARALLELISM))
+
+
+def _subtasks(family: Family, source: int, keyed: int, sink: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of all subtasks and of those of sinks."""
+    sizes: dict[Role, int] = {"source": source, "keyed": keyed, "sink": sink}
+    tasks = tuple(f"{name}-{index}" for name, role in family.tasks.items() for index in range(sizes[role]))
+    sinks = tuple(
+        f"{name}-{index}" for name, role in family.tasks.items() if role == "sink" for index in range(sink)
+    )
+    return tasks, sinks
+
+
+def _records(workload: Workload) -> dict[str, tuple[InputRecord, ...]]:
+    return {split: tuple(workload.records[split]) for split in sorted(workload.records)}
+
+
+def _between(lowest: int, value: int, highest: int) -> int:
+    return max(lowest, min(value, highest))

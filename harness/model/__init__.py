@@ -1,0 +1,1 @@
+"""The vocabulary of the harness: family, scenario, history, system, chance, faults, mutants."""

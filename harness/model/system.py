@@ -1,0 +1,189 @@
+"""The one way to put anything on trial: a system runs a scenario and gives the history of what was seen.
+
+The rules this module lives by:
+
+- A system says what it can take: which faults, and whether a run repeats itself. A fault that it cannot take
+  is not planned for it; it is counted as not applicable, so that no report takes silence for survival.
+- Whatever the system, the history has the same events, and the same checkers judge it with the same oracle.
+- Systems are found by name and imported when they are asked for: one of them may need Spark, another none of
+  its weight.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Any, Final, Protocol, runtime_checkable
+
+from onceproof.harness.model.family import Family
+from onceproof.harness.model.history import History
+from onceproof.harness.model.scenario import (
+    KILLS,
+    MESSAGE_FAULTS,
+    WRITE_FAULTS,
+    Fault,
+    FaultKind,
+    Point,
+    Scenario,
+)
+
+
+class Capability(StrEnum):
+    """What a system can take, or can do."""
+
+    KILL_TASK = "kill_task"
+    KILL_ALL = "kill_all"
+    KILL_PROCESS = "kill_process"
+    KILL_MASTER = "kill_master"
+    """The job master dies alone, and its tasks outlive it."""
+    MESSAGE_FAULTS = "message_faults"
+    WRITE_FAULTS = "write_faults"
+    COMMIT_ERRORS = "commit_errors"
+    """Commits that take place are answered with an error."""
+    FAILED_COMMITS = "failed_commits"
+    RESCALE = "rescale"
+    SCHEDULES = "schedules"
+    """It follows the scenario's schedule; otherwise it schedules itself."""
+    DETERMINISM = "determinism"
+    """Two runs of a scenario are the same step by step."""
+    CONTINUATIONS = "continuations"
+    """What its checkpoints hold can be looked into, and they can be restored beside the run."""
+    TRACE = "trace"
+    """It can give the full trace of a run."""
+    ENGINE = "engine"
+    """It runs jobs of the engine; otherwise queries that families have for it."""
+
+
+NEEDED: Final[dict[FaultKind, Capability]] = {
+    "kill_task": Capability.KILL_TASK,
+    "kill_all": Capability.KILL_ALL,
+    "kill_process": Capability.KILL_PROCESS,
+    "kill_master": Capability.KILL_MASTER,
+    **dict.fromkeys(sorted(MESSAGE_FAULTS), Capability.MESSAGE_FAULTS),
+    **dict.fromkeys(sorted(WRITE_FAULTS), Capability.WRITE_FAULTS),
+    "fail_commit": Capability.FAILED_COMMITS,
+    "commit_error_after_success": Capability.COMMIT_ERRORS,
+}
+"""What a system must be able to take for each kind of fault."""
+
+
+class System(Protocol):
+    """What stands trial."""
+
+    @property
+    def name(self) -> str:
+        """How the command line and reports call it."""
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What it can take, and what it can do."""
+
+    @property
+    def missing(self) -> frozenset[tuple[FaultKind, Point]]:
+        """What it could take by its kind, but never comes to."""
+
+    def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
+        """Run the scenario to its end; with ``trace`` the history carries the full trace, if it can."""
+
+
+@runtime_checkable
+class Closable(Protocol):
+    """A system that keeps something running between two scenarios."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    """A system that decides something of each scenario."""
+
+    def prepared(self, scenario: Scenario) -> Scenario:
+        """Return the scenario as it is run."""
+
+
+@contextmanager
+def let_go(system: System) -> Iterator[None]:
+    """End in the end what a system keeps running between two scenarios, if it does."""
+    try:
+        yield
+    finally:
+        if isinstance(system, Closable):
+            system.close()
+
+
+class UnknownSystem(Exception):
+    """No system has that name; the message is one line."""
+
+
+_HOMES: Final = {
+    "simulated": ("onceproof.harness.systems.simulation.simulated_system", "SimulatedSystem"),
+    "simulated-rocksdb": ("onceproof.harness.systems.simulation.simulated_system", "DatabaseSystem"),
+    "local": ("onceproof.harness.systems.local.local_system", "LocalSystem"),
+    "spark": ("onceproof.harness.systems.spark.spark_system", "SparkSystem"),
+    "spark-cluster": ("onceproof.harness.systems.spark.spark_system", "SparkClusterSystem"),
+    "spark-standalone": ("onceproof.harness.systems.spark.spark_system", "SparkStandaloneSystem"),
+    "relay": ("onceproof.harness.systems.relay", "RelaySystem"),
+    "structured_streaming": (
+        "onceproof.harness.systems.structured.structured_system",
+        "StructuredStreamingSystem",
+    ),
+}
+
+
+def system_names() -> tuple[str, ...]:
+    """Return the names of all systems."""
+    return tuple(_HOMES)
+
+
+def find_system(name: str) -> System:
+    """Return a system by its name; UnknownSystem if there is none."""
+    system: System = _class_of(name)()
+    return system
+
+
+def capabilities_of(name: str) -> frozenset[Capability]:
+    """Return what the system of a name can do, without making one; UnknownSystem if there is none."""
+    capabilities: frozenset[Capability] = _class_of(name).capabilities
+    return capabilities
+
+
+def _class_of(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        near = difflib.get_close_matches(name, _HOMES, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_HOMES)}"
+        raise UnknownSystem(f"unknown system {name!r}: {hint}")
+    module, class_name = home
+    return getattr(importlib.import_module(module), class_name)
+
+
+def can_strike(system: System, kind: FaultKind, point: Point) -> bool:
+    """Return whether faults of a kind can strike a system at a point."""
+    return NEEDED[kind] in system.capabilities and (kind, point) not in system.missing
+
+
+def applicable(
+    faults: Iterable[Fault],
+    capabilities: frozenset[Capability],
+    missing: frozenset[tuple[FaultKind, Point]] = frozenset(),
+) -> tuple[tuple[Fault, ...], dict[tuple[str, str], int]]:
+    """Return the faults that a system can take, and how many (kind, point) it cannot.
+
+    ``missing`` are the pairs that it could take by their kind, but never comes to.
+    """
+    taken: list[Fault] = []
+    left: dict[tuple[str, str], int] = {}
+    for fault in faults:
+        needed = {NEEDED[fault.kind]}
+        if fault.kind in KILLS and fault.rescale_to:
+            needed.add(Capability.RESCALE)
+        if needed <= capabilities and (fault.kind, fault.point) not in missing:
+            taken.append(fault)
+        else:
+            key = (fault.kind, fault.point)
+            left[key] = left.get(key, 0) + 1
+    return tuple(taken), left

@@ -1,0 +1,1 @@
+"""The nightly run: its steps, the history of earlier nights, and the trend."""

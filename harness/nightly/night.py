@@ -1,0 +1,295 @@
+"""The night's work: a year of flights under kills, planted bugs, a campaign, and the report of it all.
+
+The rules this module lives by:
+
+- One Spark session serves everything that judges or counts, and is started first: where it cannot start
+  nothing of the last night is overwritten. Drivers that are on trial have a Spark of their own, and die.
+- A night is another one each time: where no seed is given it is drawn, told, and in the report, with the
+  command that does the same again.
+- Each night is a row of the history, from which the trend in the report is drawn. Where that cannot be kept
+  is found out before anything is done.
+- A part that cannot be done does not take the others with it: it fails the night, with its reason in the
+  report.
+- The verdict is the report's own: whoever reads the exit code and whoever reads the page learn the same.
+- Stdout has the summary; stderr says what is done now.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from onceproof.engine.connectors.files import MalformedRow
+from onceproof.engine.runtime.java import find_java
+from onceproof.engine.runtime.spark_session import spark_session
+from onceproof.harness.campaign.pipeline import CampaignResult, CampaignStopped, run_campaign
+from onceproof.harness.checkers.known_failures import KnownSignature
+from onceproof.harness.commands.run import Bar, exit_code, progress_bar, summary_lines
+from onceproof.harness.flights.data import DataMissing, write_year
+from onceproof.harness.flights.on_local import run_flights
+from onceproof.harness.flights.on_spark import NAME as ON_SPARK
+from onceproof.harness.flights.on_spark import run_flights_on_spark
+from onceproof.harness.flights.oracle import YearComparison, YearUnreadable, compare_year
+from onceproof.harness.flights.real_input import failed_input, real_input_of
+from onceproof.harness.flights.year import FAMILY, FlightsTrial
+from onceproof.harness.generation.profiles import new_seed
+from onceproof.harness.model.exit_codes import FAILED, INTERRUPTED
+from onceproof.harness.model.family import family_names, load_family
+from onceproof.harness.model.history import CHECKPOINT_COMPLETED, History
+from onceproof.harness.model.mutants import Mutant as Bug
+from onceproof.harness.model.mutants import built_in_mutants
+from onceproof.harness.nightly.night_history import NightHistory
+from onceproof.harness.nightly.trend import row_of, with_history, with_nights
+from onceproof.harness.reporting.report_builder import (
+    make_way,
+    report_of,
+    time_text,
+    with_oracles,
+    write_report,
+)
+from onceproof.harness.settings.project_settings import NIGHTS
+from onceproof.harness.systems.spark.driver_process import DriverFailed
+from onceproof.harness.trials.failures import FailureCase, failure_cases
+from onceproof.harness.trials.mutant_trials import Result, measure_all
+from onceproof.harness.trials.runner import RunResult, emptied_folder, load_families, usable_processors
+from onceproof.harness.trials.trial import check_family
+from onceproof.reports.headline import conclude, real_input_text
+from onceproof.reports.model import Mutant, RealInput, Report, Sizes
+from onceproof.reports.text import counted, duration
+
+MUTANT_SECONDS: Final = 90.0
+"""Planted bugs that are not tried by then are left for another night, and told."""
+
+FOLDER_OF_YEAR: Final = "year"
+FOLDER_OF_FLIGHTS: Final = "flights"
+FOLDER_OF_FLIGHTS_ON_SPARK: Final = "flights-on-spark"
+FOLDER_OF_CAMPAIGN: Final = "campaign"
+FOLDER_OF_HISTORY: Final = "history"
+
+
+def nightly(
+    out: Path,
+    seconds: float = 60.0,
+    seed: int | None = None,
+    command: str = "",
+    *,
+    families: Sequence[str] = (),
+    known: Sequence[KnownSignature] = (),
+    history: Path | None = None,
+    keep: int = NIGHTS,
+    junit: Path | None = None,
+) -> int:
+    """Do the night's work with a campaign of ``seconds``, and return the exit code.
+
+    ``out`` gets the report, and what it was made from; the next night there replaces it. The campaign is over
+    ``families``, all built-in ones if none is named; ``known`` is what the settings list. The folder
+    ``history``, if none is named one in ``out``, keeps as many nights as ``keep`` says. ``junit`` is the file
+    of a JUnit report, if one is wanted.
+    """
+    find_java(os.environ)
+    names = tuple(families) or tuple(family_names())
+    # A mistake in a family must not show after all the rest has been done.
+    for family in load_families(names):
+        check_family(family)
+    command = command or "onceproof nightly"
+    if seed is None:
+        seed = new_seed()
+        # What is in the report does the same again.
+        command += f" --seed {seed}"
+    night = _Night(out, seed, command, names, known)
+    with progress_bar(None, None) as bar:
+        nights = NightHistory(history or out / FOLDER_OF_HISTORY, keep, bar.warn)
+        nights.prepare()
+        make_way(junit)
+        bar.describe("starting Spark")
+        with spark_session(name="onceproof nightly") as session:
+            bar.warn(f"the night of seed {seed}")
+            try:
+                night.flights(partial(compare_year, session), bar)
+                night.planted_bugs(bar)
+                bar.describe("campaign")
+                bar.begin(None)
+                night.campaign(partial(run_campaign, session=session), seconds, bar)
+            except KeyboardInterrupt:
+                night.interrupted = "interrupted from the keyboard"
+        return night.tell(bar, nights, junit)
+
+
+class _Night:
+    """What has been done so far."""
+
+    def __init__(
+        self, out: Path, seed: int, command: str, families: Sequence[str], known: Sequence[KnownSignature]
+    ) -> None:
+        self.interrupted = ""
+        self._started = datetime.now(UTC)
+        self._begun = time.perf_counter()
+        self._families = families
+        self._known = known
+        self._out = out
+        self._seed = seed
+        self._command = command
+        self._real_inputs: list[RealInput] = []
+        self._mutants: list[Mutant] = []
+        self._campaign = CampaignResult(RunResult((), (), seed, 0))
+        self._mistake: CampaignStopped | None = None
+
+    def flights(self, compare: Callable[..., YearComparison], bar: Bar) -> None:
+        """Run the year under kills, on the local runtime and on Spark, and compare."""
+        self._fly(FAMILY, run_flights, FOLDER_OF_FLIGHTS, compare, bar)
+        self._fly(ON_SPARK, run_flights_on_spark, FOLDER_OF_FLIGHTS_ON_SPARK, compare, bar)
+
+    def _fly(
+        self,
+        name: str,
+        run: Callable[..., FlightsTrial],
+        folder_name: str,
+        compare: Callable[..., YearComparison],
+        bar: Bar,
+    ) -> None:
+        bar.describe(f"{name}: reading the year")
+        folder = emptied_folder(self._out / folder_name)
+        try:
+            files = write_year(self._out / FOLDER_OF_YEAR)
+
+            def progress(history: History) -> None:
+                kills = counted(len(history.statistics.recoveries), "kill")
+                done = sum(kind == CHECKPOINT_COMPLETED for _, kind, _, _ in history.events)
+                bar.describe(f"{name}: {kills}, {counted(done, 'checkpoint')}")
+
+            trial = run(files, folder, self._seed, progress=progress)
+            bar.describe(f"{name}: comparing")
+            comparison = compare(load_family(FAMILY), files, trial.output)
+        except (DataMissing, DriverFailed, MalformedRow, YearUnreadable, OSError) as error:
+            real = failed_input(" ".join(str(error).split()), self._command, name)
+        else:
+            real = real_input_of(trial, comparison, self._command, name)
+        self._real_inputs.append(real)
+        bar.warn(real_input_text(real))
+
+    def planted_bugs(self, bar: Bar) -> None:
+        """Try as many planted bugs as fit into their time."""
+        mutants = built_in_mutants()
+        # Each night begins with another one, so that no bug is always the one there was no time for.
+        mutants = mutants[(first := self._seed % len(mutants)) :] + mutants[:first]
+        deadline = time.perf_counter() + MUTANT_SECONDS
+        tried = self._try_bugs(mutants, self._seed, deadline, bar)
+        # A few need more scenarios than one sample has: they get another one, of another seed.
+        survived = [mutant for mutant in mutants if mutant.id in tried and not tried[mutant.id].killed]
+        for name, again in self._try_bugs(survived, self._seed + 1, deadline, bar).items():
+            both = (tried[name].scenarios or 0) + (again.scenarios or 0)
+            tried[name] = msgspec.structs.replace(again, scenarios=both)
+        self._mutants = [*tried.values()]
+        killed = sum(mutant.killed for mutant in self._mutants)
+        left = f"; there was no time for {untried} more" if (untried := len(mutants) - len(tried)) else ""
+        bar.warn(f"{killed} of {counted(len(tried), 'planted bug')} caught{left}")
+
+    def _try_bugs(self, mutants: Sequence[Bug], seed: int, deadline: float, bar: Bar) -> dict[str, Mutant]:
+        """Return what became of planted bugs, by their ids; those that there was no time for are left out."""
+        tried: dict[str, Mutant] = {}
+        mutants = mutants if time.perf_counter() < deadline else ()
+        families, workers = family_names(), usable_processors()
+        for result in measure_all(mutants, families, seed, workers=workers, shrink_seconds=0.0):
+            tried[result.id] = mutant_of(result)
+            # Kept however the night ends.
+            self._mutants = [*(each for each in self._mutants if each.id != result.id), tried[result.id]]
+            bar.describe(f"planted bugs: {len(tried)} of {len(mutants)}")
+            if time.perf_counter() > deadline:
+                break
+        return tried
+
+    def campaign(self, run: Callable[..., CampaignResult], seconds: float, bar: Bar) -> None:
+        """Run a campaign over the families."""
+        try:
+            self._campaign = run(
+                self._families,
+                max_time=seconds,
+                seed=self._seed,
+                out=self._out / FOLDER_OF_CAMPAIGN,
+                progress=bar.show_counts,
+            )
+        except CampaignStopped as stopped:
+            self._campaign, self._mistake = stopped.campaign, stopped
+
+    def tell(self, bar: Bar, history: NightHistory, junit: Path | None) -> int:
+        """Write the report and the history, print the summary, and return the exit code."""
+        run = self._campaign.run
+        cases = failure_cases(run, self._out, bar.describe, self._known)
+        bar.describe("writing the report")
+        report = self._among(history, self._report(cases))
+        page = write_report(report, self._out, junit)
+        for line in _summary(run, cases, report, page):
+            print(line)
+        if self._mistake is not None:
+            raise self._mistake
+        code = exit_code(report)
+        return INTERRUPTED if report.interrupted and code != FAILED else code
+
+    def _report(self, cases: Sequence[FailureCase]) -> Report:
+        """Return what this night came to."""
+        run = self._campaign.run
+        report = report_of(run, cases, self._command, self._mistake, self._known)
+        if run.tally.scenarios:
+            report = with_oracles(report, self._campaign)
+        interrupted = report.interrupted or self.interrupted
+        problems = [] if run.tally.scenarios or interrupted else ["the campaign came to no scenario"]
+        whole = ("the whole night", duration(time.perf_counter() - self._begun))
+        return msgspec.structs.replace(
+            report,
+            real_inputs=tuple(self._real_inputs),
+            mutants=tuple(self._mutants),
+            interrupted=interrupted,
+            problems=(*report.problems, *problems),
+            facts=msgspec.structs.replace(
+                report.facts, started=time_text(self._started), others=(*report.facts.others, whole)
+            ),
+        )
+
+    def _among(self, history: NightHistory, report: Report) -> Report:
+        """Return the report with the nights before it, and add this one to them."""
+        before = history.read()
+        report = with_history(report, before)
+        tonight = row_of(report, self._started, time.perf_counter() - self._begun)
+        if tonight.status == "empty":
+            return with_nights(report, before)
+        try:
+            history.add(tonight)
+        except OSError as error:
+            said = f"{history.folder}: the history of nights cannot be written to: {error.strerror or error}"
+            report = msgspec.structs.replace(report, problems=(*report.problems, said))
+        return with_nights(report, [*before, tonight])
+
+
+def _summary(run: RunResult, cases: list[FailureCase], report: Report, page: Path) -> Iterable[str]:
+    for real in report.real_inputs:
+        yield real_input_text(real)
+    if report.mutants:
+        killed = sum(mutant.killed for mutant in report.mutants)
+        yield f"{killed} of {counted(len(report.mutants), 'planted bug')} caught"
+    yield from summary_lines(run, cases, report, page)
+    headline = conclude(report)
+    yield f"{headline.word}. {headline.sentence}"
+
+
+def mutant_of(result: Result) -> Mutant:
+    """Return a measured mutant as the report shows it."""
+    shrunk = result.shrunk
+    return Mutant(
+        id=result.id,
+        origin=result.origin,
+        breaks=result.breaks,
+        reached=result.reached,
+        killed=result.killed,
+        property=result.property,
+        scenarios=result.scenarios,
+        shrunk=None if shrunk is None else Sizes(shrunk.records, shrunk.faults, shrunk.schedule),
+        seconds=round(result.seconds, 3),
+        summary=result.summary,
+    )

@@ -1,0 +1,166 @@
+"""Tonight among the nights: what is new, what has gone, and the trend that the report shows.
+
+The rules this module lives by:
+
+- The history of nights is the only memory. What the settings list as known is the settings' word, and not
+  made of what was seen before: a failure that nobody has listed fails every night until it is mended.
+- New is what no kept night has shown. What has been seen before is told with the first night that had it.
+- A known signature is missed night by night: how many nights in a row did without it tells whether it is
+  mended, better than one night can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import takewhile
+from typing import Final
+
+import msgspec
+
+from onceproof.harness.nightly.night_history import (
+    FamilyFigures,
+    NightRow,
+    PropertyFigures,
+    RealFigures,
+    SignatureFigures,
+)
+from onceproof.harness.reporting.report_builder import RECOVERY_STEPS, REPLAYED
+from onceproof.reports.headline import conclude, known_scenarios, real_input_failed, signature_text
+from onceproof.reports.model import (
+    Distribution,
+    Failure,
+    FamilyResult,
+    KnownFailure,
+    Night,
+    RealInput,
+    Report,
+)
+
+MOST_NIGHTS: Final = 60
+"""Nights that a page shows."""
+MOST_SIGNATURES: Final = 5
+"""Signatures that a page shows of an earlier night."""
+
+
+def with_history(report: Report, before: Sequence[NightRow]) -> Report:
+    """Return the report with what the nights before tell of its failures; the oldest night is the first."""
+    return msgspec.structs.replace(
+        report,
+        failures=tuple(_seen_before(failure, before) for failure in report.failures),
+        known=tuple(_missed_before(known, before) for known in report.known),
+    )
+
+
+def with_nights(report: Report, nights: Sequence[NightRow]) -> Report:
+    """Return the report with the trend of the nights, tonight the last."""
+    return msgspec.structs.replace(report, nights=tuple(map(_night, nights[-MOST_NIGHTS:])))
+
+
+def row_of(report: Report, started: datetime, seconds: float) -> NightRow:
+    """Return tonight as a row of the history; ``seconds`` is what the whole night took."""
+    replayed, steps = (_cost(report, name) for name in (REPLAYED, RECOVERY_STEPS))
+    return NightRow(
+        started=started.astimezone(UTC),
+        seed=report.facts.seed,
+        revision=report.facts.engine_version,
+        status=conclude(report).status,
+        scenarios=report.facts.scenarios,
+        failed=sum(family.failed for family in report.families),
+        known=known_scenarios(report),
+        seconds=report.facts.seconds,
+        night_seconds=round(seconds, 3),
+        records_replayed_median=replayed.median if replayed else None,
+        records_replayed_percentile_95=replayed.percentile_95 if replayed else None,
+        recovery_steps_median=steps.median if steps else None,
+        recovery_steps_percentile_95=steps.percentile_95 if steps else None,
+        mutants_tried=len(report.mutants),
+        mutants_killed=sum(mutant.killed for mutant in report.mutants),
+        families=tuple(map(_family_figures, report.families)),
+        signatures=tuple(map(_signature_figures, report.failures)),
+        real_inputs=tuple(map(_real_figures, report.real_inputs)),
+    )
+
+
+def _seen_before(failure: Failure, before: Sequence[NightRow]) -> Failure:
+    nights = [night for night in before if _had(night, failure)]
+    if not nights:
+        return failure
+    return msgspec.structs.replace(
+        failure,
+        first_seen=f"{nights[0].started:%Y-%m-%d}",
+        nights_seen=len(nights),
+        nights_before=len(before),
+    )
+
+
+def _missed_before(known: KnownFailure, before: Sequence[NightRow]) -> KnownFailure:
+    ran = [night for night in before if any(family.family == known.family for family in night.families)]
+    missed = takewhile(lambda night: not _had(night, known), reversed(ran))
+    return msgspec.structs.replace(known, nights_without=sum(1 for _ in missed))
+
+
+def _had(night: NightRow, broken: Failure | KnownFailure) -> bool:
+    """Return whether a night failed in the same way."""
+    wanted = (broken.family, broken.property, broken.anomaly)
+    return any((each.family, each.property, each.anomaly) == wanted for each in night.signatures)
+
+
+def _cost(report: Report, name: str) -> Distribution | None:
+    return next((cost for cost in report.costs if cost.name == name), None)
+
+
+def _family_figures(family: FamilyResult) -> FamilyFigures:
+    properties = tuple(
+        PropertyFigures(each.property, each.passed, each.failed, each.known) for each in family.properties
+    )
+    return FamilyFigures(family.family, family.scenarios, family.failed, family.known, properties)
+
+
+def _signature_figures(failure: Failure) -> SignatureFigures:
+    return SignatureFigures(
+        family=failure.family,
+        property=failure.property,
+        anomaly=failure.anomaly,
+        scenarios=failure.scenarios,
+        known=failure.known,
+        new=not failure.known and not failure.first_seen,
+    )
+
+
+def _real_figures(real: RealInput) -> RealFigures:
+    recoveries = [kill.recovery_seconds for kill in real.kills if kill.recovery_seconds is not None]
+    return RealFigures(
+        name=real.name,
+        records=real.records,
+        kills=len(real.kills),
+        rows_different=real.rows_different,
+        failed=real_input_failed(real),
+        recovery_seconds=max(recoveries, default=None),
+    )
+
+
+def _night(row: NightRow) -> Night:
+    return Night(
+        started=f"{row.started:%Y-%m-%d %H:%M}",
+        status=row.status,
+        scenarios=row.scenarios,
+        failed=row.failed,
+        known=row.known,
+        new_signatures=sum(each.new for each in row.signatures),
+        broke=tuple(_broke(each) for each in row.signatures[:MOST_SIGNATURES]),
+        broke_otherwise=len(row.signatures[MOST_SIGNATURES:]),
+        seconds=row.seconds,
+        night_seconds=row.night_seconds,
+        engine_version=row.revision,
+        seed=row.seed,
+        records_replayed=row.records_replayed_median,
+        recovery_steps=row.recovery_steps_median,
+        mutants_tried=row.mutants_tried,
+        mutants_killed=row.mutants_killed,
+    )
+
+
+def _broke(figures: SignatureFigures) -> str:
+    text = signature_text(figures)
+    return f"{text} (known)" if figures.known else f"{text} (new)" if figures.new else text

@@ -1,0 +1,336 @@
+"""From what a run came to, to its report: the values that the page is rendered from.
+
+The rules this module lives by:
+
+- Nothing is judged here. What failed is in the tally and in the failures; the page concludes the rest.
+- A run, a campaign and a night build the same report with the same functions; who has more to show (real
+  input, mutants, the agreement of oracles) adds it with ``msgspec.structs.replace``.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from onceproof.harness.checkers import CONTINUATIONS, PROPERTIES
+from onceproof.harness.checkers.coverage import CAMPAIGN, POINT_NEVER_PASSED, check_coverage
+from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
+from onceproof.harness.checkers.known_failures import KnownSignature, find_known
+from onceproof.harness.explanation.decisions import Takes
+from onceproof.harness.explanation.descriptions import fault_text, operation_text
+from onceproof.harness.explanation.visible_run import recovery_text
+from onceproof.harness.model.exit_codes import line_of
+from onceproof.harness.model.family import columns_of
+from onceproof.harness.model.scenario import KILLS, POINTS, VALID
+from onceproof.harness.model.system import System, can_strike
+from onceproof.harness.reporting.teaching_scenario import teaching_example, trace_of
+from onceproof.harness.trials.failures import FailureCase
+from onceproof.harness.trials.runner import OutputUnwritable, RunResult
+from onceproof.harness.trials.tally import Tally, determinism_counts
+from onceproof.harness.trials.trial import SIMULATED
+from onceproof.reports.junit import junit
+from onceproof.reports.model import (
+    Coverage,
+    CoverageCell,
+    Decision,
+    Distribution,
+    Facts,
+    Failure,
+    FamilyResult,
+    InputRecord,
+    KnownFailure,
+    OracleAgreement,
+    PropertyResult,
+    Report,
+    Shrinking,
+    Sizes,
+)
+from onceproof.reports.render import write
+from onceproof.reports.summaries import distribution, row_differences
+from onceproof.reports.text import counted
+
+if TYPE_CHECKING:
+    # It imports pyspark, which only a campaign needs.
+    from onceproof.harness.campaign.pipeline import CampaignResult
+
+SYSTEM: Final = "simulated"
+REPLAYED: Final = "records read again"
+RECOVERY_STEPS: Final = "steps without a running job"
+MOST_WITNESSES: Final = 5
+
+
+def report_of(
+    result: RunResult,
+    failures: Sequence[FailureCase],
+    command: str = "",
+    mistake: Exception | None = None,
+    known: Sequence[KnownSignature] = (),
+) -> Report:
+    """Return the report of a run; ``mistake`` is what ended it early, ``known`` what the settings list."""
+    tally = result.tally
+    interrupted = "interrupted from the keyboard" if result.interrupted else ""
+    return Report(
+        facts=facts_of(result, command),
+        problems=tuple(coverage_problems(tally, result.system)),
+        interrupted=line_of(mistake) if mistake is not None else interrupted,
+        families=tuple(_family_result(name, tally, known) for name in sorted(tally.families)),
+        failures=tuple(failure_of(case) for case in failures),
+        known=tuple(_known_failure(entry, tally) for entry in known),
+        example=teaching_example(result),
+        coverage=coverage_of(tally, result.system),
+        costs=costs_of(tally),
+    )
+
+
+def write_report(report: Report, folder: Path, junit_file: Path | None = None) -> Path:
+    """Write index.html and report.json, and JUnit XML if it is asked for; return the path of the page."""
+    page = write(report, folder)
+    if junit_file is not None:
+        write_junit(report, junit_file)
+    return page
+
+
+def write_junit(report: Report, path: Path) -> None:
+    """Write the report as JUnit XML."""
+    try:
+        path.write_bytes(junit(report))
+    except OSError as error:
+        raise _unwritable(path, error) from None
+
+
+def make_way(path: Path | None) -> None:
+    """Make the folder of a JUnit file, and take away what an earlier run has left there.
+
+    A run that ends before it comes to its report must not leave the results of another one. Raises
+    OutputUnwritable while nothing has been done yet that could be lost.
+    """
+    if path is None:
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        # Nothing stands there now, so this leaves nothing.
+        path.touch()
+        path.unlink()
+    except OSError as error:
+        raise _unwritable(path, error) from None
+
+
+def _unwritable(path: Path, error: OSError) -> OutputUnwritable:
+    return OutputUnwritable(f"{path}: cannot be written: {error.strerror or error}")
+
+
+def with_oracles(report: Report, campaign: CampaignResult) -> Report:
+    """Return the report of a campaign: with how its two oracles agree, and on what it ran.
+
+    Of one that ended early it says how many scenarios only Python has judged.
+    """
+    agreement = OracleAgreement(
+        scenarios=campaign.judged,
+        disagreed=len(campaign.disagreements),
+        seconds=round(campaign.judging_seconds, 3),
+        witnesses=tuple(map(str, campaign.disagreements[:MOST_WITNESSES])),
+    )
+    interrupted, unjudged = report.interrupted, campaign.run.tally.scenarios - campaign.judged
+    if interrupted and unjudged:
+        interrupted += (
+            f"; Spark SQL has not judged {unjudged:,} of {campaign.run.tally.scenarios:,} scenarios"
+        )
+    facts = msgspec.structs.replace(report.facts, system=f"{SYSTEM}, on Spark {campaign.master}")
+    return msgspec.structs.replace(
+        report, oracles=agreement if campaign.judged else None, interrupted=interrupted, facts=facts
+    )
+
+
+def facts_of(result: RunResult, command: str = "") -> Facts:
+    """Return what was run, on what, and for how long."""
+    tally = result.tally
+    return Facts(
+        scenarios=tally.scenarios,
+        seed=result.seed,
+        engine_version=engine_version(),
+        started=time_text(result.started),
+        seconds=round(result.seconds, 3),
+        machine=machine_text(),
+        system=result.system.name,
+        workers=result.workers,
+        trace_hash=tally.trace_hash(),
+        command=command,
+        others=(
+            ("kills", f"{tally.kills:,}, {tally.rescales:,} of them with another parallelism afterwards"),
+            *_left_out(tally),
+        ),
+    )
+
+
+def _left_out(tally: Tally) -> Iterator[tuple[str, str]]:
+    """Yield, as a fact, the faults that were planned for nothing: that they did no harm says nothing."""
+    if tally.not_applicable:
+        faults = counted(tally.not_applicable, "planned fault")
+        yield "not applicable", f"{faults} that cannot strike this system"
+
+
+def time_text(moment: datetime) -> str:
+    """Return a moment as reports tell it: `2026-11-20 02:17:05 UTC`."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def engine_version() -> str:
+    """Return the version of the distribution, and the commit where it runs from a checkout."""
+    version = metadata.version("onceproof")
+    root = Path(__file__).parents[1]
+    if not (root / ".git").exists():
+        return version
+    try:
+        commit = subprocess.run(
+            ["git", "-C", str(root), "rev-parse", "--short", "HEAD"],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=True,
+        ).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return version
+    return f"{version} at {commit}"
+
+
+def machine_text() -> str:
+    """Return the machine in a few words."""
+    processors = counted(os.cpu_count() or 1, "processor")
+    return f"{processors}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+
+
+def coverage_of(tally: Tally, system: System = SIMULATED) -> Coverage:
+    """Return where each kind of fault was planned and fired, of those that can strike the system."""
+    cells = tuple(
+        CoverageCell(kind, point, tally.planned[f"{kind}/{point}"], tally.fired[f"{kind}/{point}"])
+        for kind, points in VALID.items()
+        for point in points
+        if can_strike(system, kind, point)
+    )
+    return Coverage(cells=cells, points=POINTS, required=tally.scenarios >= CAMPAIGN)
+
+
+def coverage_problems(tally: Tally, system: System = SIMULATED) -> list[str]:
+    """Return what a large run should have met and did not, besides the faults that the table shows."""
+    fired = {(kind, point): tally.fired[f"{kind}/{point}"] for kind in VALID for point in VALID[kind]}
+    return [
+        f"protocol point never passed: {violation.where}"
+        for violation in check_coverage(tally.scenarios, fired, tally.points)
+        if violation.anomaly == POINT_NEVER_PASSED
+        and any(can_strike(system, kind, violation.witness["point"]) for kind in sorted(KILLS))
+    ]
+
+
+def costs_of(tally: Tally) -> tuple[Distribution, ...]:
+    """Return what recovery cost, over the scenarios in which a job had to start again."""
+    note = "over the scenarios in which the job had to start again"
+    found = (
+        distribution(REPLAYED, "records", tally.replayed, note),
+        distribution(RECOVERY_STEPS, "steps", tally.recovery_steps, note),
+    )
+    return tuple(cost for cost in found if cost is not None)
+
+
+def failure_of(case: FailureCase) -> Failure:
+    """Return a failure as the page shows it."""
+    scenario, shrunk, explanation = case.scenario, case.shrunk, case.explanation
+    records = tuple(
+        InputRecord(split, offset, value if isinstance(value, tuple) else (value,), timestamp)
+        for split, split_records in scenario.records.items()
+        for offset, (timestamp, value) in enumerate(split_records)
+    )
+    first, second = case.signature
+    recoveries = case.history.statistics.recoveries if case.repeated else ()
+    shown = case.verdict.failed_properties()
+    return Failure(
+        family=scenario.family,
+        property=first,
+        anomaly=second,
+        replay=case.replay,
+        shrink=case.shrink,
+        seed=case.original.seed,
+        scenarios=case.count,
+        known=case.known is not None,
+        known_since=case.known.since if case.known else "",
+        known_why=case.known.why if case.known else "",
+        sentence=explanation.sentence,
+        cause=explanation.cause,
+        shrinking=Shrinking(
+            before=Sizes(shrunk.before.records, shrunk.before.faults, shrunk.before.schedule),
+            after=Sizes(shrunk.after.records, shrunk.after.faults, shrunk.after.schedule),
+            seconds=round(shrunk.seconds, 3),
+            runs=shrunk.runs,
+        ),
+        records=records,
+        faults=(
+            *(fault_text(fault) for fault in scenario.faults),
+            *(operation_text(operation) for operation in scenario.asked),
+        ),
+        takes="" if case.takes is None else case.takes.sentence,
+        decisions=() if case.takes is None else _decisions(case.takes),
+        columns=columns_of(case.family.row_schema),
+        rows=row_differences(case.expected_rows, case.actual_rows) if case.repeated else (),
+        first_divergence=explanation.first_divergence,
+        story=tuple(explanation.story),
+        recoveries=tuple(map(recovery_text, recoveries)),
+        notes=case.notes,
+        also=tuple(name for name in shown if name != first),
+        trace=trace_of(case.history),
+    )
+
+
+def _decisions(takes: Takes) -> tuple[Decision, ...]:
+    return tuple(
+        Decision(weighed.text, weighed.effect, ", ".join(weighed.otherwise or ()))
+        for weighed in takes.decisions
+    )
+
+
+def _family_result(name: str, tally: Tally, known: Sequence[KnownSignature]) -> FamilyResult:
+    family = tally.families[name]
+    listed = [
+        group
+        for (family_name, signature), group in tally.groups.items()
+        if family_name == name and find_known(known, name, signature)
+    ]
+    checked, differed = determinism_counts(family)
+    passed = {each: (family.scenarios - family.broken[each], family.broken[each]) for each in PROPERTIES}
+    for each in CONTINUATIONS if family.continued else ():
+        passed[each] = (family.continued - family.broken[each], family.broken[each])
+    if checked:
+        passed[DETERMINISM] = (checked - differed, differed)
+    results = [
+        PropertyResult(each, held, failed, sum(group.broken[each] for group in listed))
+        for each, (held, failed) in passed.items()
+    ]
+    return FamilyResult(
+        family=name,
+        scenarios=family.scenarios,
+        failed=family.failed,
+        properties=tuple(results),
+        known=sum(group.count for group in listed),
+        seconds=round(family.milliseconds / 1000, 3),
+    )
+
+
+def _known_failure(entry: KnownSignature, tally: Tally) -> KnownFailure:
+    group = tally.groups.get((entry.family, entry.signature()))
+    family = tally.families.get(entry.family)
+    return KnownFailure(
+        family=entry.family,
+        property=entry.property,
+        anomaly=entry.anomaly,
+        since=entry.since,
+        why=entry.why,
+        scenarios=group.count if group else 0,
+        of=family.scenarios if family else 0,
+    )

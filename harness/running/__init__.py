@@ -1,1 +1,0 @@
-"""Many scenarios on a pool of processes."""

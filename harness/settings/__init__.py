@@ -1,0 +1,1 @@
+"""The settings of a project, and what a run or a campaign is asked to do."""

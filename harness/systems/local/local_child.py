@@ -1,0 +1,72 @@
+"""The process under trial: ``python -m onceproof.harness.systems.local.local_child SPEC.json``.
+
+The rules this module lives by:
+
+- One process is one incarnation of the job. It is told everything by its specification and its checkpoint
+  directory, and may be killed at any instruction.
+- It imports what a production job would, and little more: recovery time is measured from outside.
+- Whatever ends it other than a kill is told in the log before it ends. Exit codes: 0 finished, 1 the job or
+  the engine failed, 2 the process could not begin.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+
+from onceproof.engine.runtime.mounting import MountingStorage
+from onceproof.engine.runtime.recovery import recover
+from onceproof.engine.runtime.result import JobExecutionFailed
+from onceproof.engine.runtime.storage import LocalCheckpointStorage
+from onceproof.harness.model.scenario import FaultKind
+from onceproof.harness.systems.local.observed_local_job import ObservedLocalExecution
+from onceproof.harness.systems.process.job_assembly import Assembly
+from onceproof.harness.systems.process.job_specification import Spec, read_spec
+from onceproof.harness.systems.recording.event_log import EventLog
+from onceproof.harness.systems.recording.event_logging_driver import RunOver, say_error, say_started
+
+
+def run(spec: Spec, log: EventLog, locked: ExitStack) -> int:
+    """Go on with the job until it has ended; ``locked`` holds its folder for as long."""
+    execution: ObservedLocalExecution | None = None
+
+    def commit_fault(task: str) -> FaultKind | None:
+        return None if execution is None else execution.failpoints.commit_fault(task)
+
+    assembly = Assembly(spec, log, commit_fault)
+    graph = assembly.graph(spec.parallelism)
+    storage = MountingStorage(LocalCheckpointStorage(f"{spec.checkpoints}/{graph.job_id}"))
+    locked.enter_context(storage.exclusive())
+    recovered = recover(storage, spec.retained)
+    if not say_started(log, recovered):
+        return 0
+    execution = ObservedLocalExecution(spec, assembly.graph, storage, recovered, log)
+    try:
+        execution.run()
+    except (JobExecutionFailed, RunOver):
+        return 1
+    return 0
+
+
+def main(path: str) -> int:
+    """Do what the specification in a file says."""
+    try:
+        spec = read_spec(path)
+        log = EventLog(spec.events)
+    except (OSError, ValueError) as error:
+        print(f"{path}: {error}", file=sys.stderr)
+        return 2
+    try:
+        with ExitStack() as stack:
+            if spec.mutant:
+                from onceproof.harness.model.mutants import find_mutant
+
+                stack.enter_context(find_mutant(spec.mutant, spec.mutant_file or None).applied())
+            return run(spec, log, stack)
+    except Exception as error:
+        say_error(log, "process", error)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,1 @@
+"""What every system of real processes shares: job specification, fault board, test sources and sinks."""

@@ -1,0 +1,82 @@
+"""The job of a specification, put together: in the process that runs it, or in each that runs a part of it.
+
+The rules this module lives by:
+
+- It is built from the specification and a parallelism, and from nothing else: whoever builds it gets the same
+  job. Only where its ends tell what they do, and who lets them fail, differs from process to process.
+- It imports what a production job would, and little more: recovery time is measured from outside.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from onceproof.engine.api.environment import StreamExecutionEnvironment
+from onceproof.engine.configuration import Configuration
+from onceproof.engine.connectors.collection import CollectionSource
+from onceproof.engine.graph import JobGraph
+from onceproof.harness.model.family import columns_of, load_family
+from onceproof.harness.systems.process.job_specification import Spec, read_records
+from onceproof.harness.systems.process.test_io import CommitFault, CountedSource, LocalIO
+from onceproof.harness.systems.recording.event_log import EventLog
+
+
+class Assembly:
+    """Builds the graphs of one specification; the input is looked at once."""
+
+    def __init__(self, spec: Spec, log: EventLog, fault: CommitFault) -> None:
+        self._spec = spec
+        self._log = log
+        self._fault = fault
+        self._family = load_family(spec.family)
+        self._source = _source(spec)
+        self._configuration = _configuration(spec)
+
+    def graph(self, parallelism: int) -> JobGraph:
+        """The job at a parallelism."""
+        spec = self._spec
+        environment = StreamExecutionEnvironment.get_execution_environment(self._configuration)
+        environment.set_parallelism(parallelism)
+        environment.set_max_parallelism(spec.max_parallelism)
+        columns = columns_of(self._family.row_schema)
+        io = LocalIO(spec, self._source, parallelism, self._log, self._fault, columns)
+        self._family.job(environment, io)
+        return environment.get_job_graph(spec.job_name)
+
+
+def _source(spec: Spec) -> CountedSource:
+    if spec.input == "year":
+        from onceproof.harness.flights.data import year_source
+        from onceproof.scenarios.flights import airport_of
+
+        paths = [Path(path) for path in spec.files]
+        return CountedSource(year_source(paths), {airport_of(str(path)): str(path) for path in paths})
+    splits = {
+        split: [(value, timestamp) for timestamp, value in records]
+        for split, records in read_records(spec.records).items()
+    }
+    return CountedSource(CollectionSource(splits))
+
+
+def _configuration(spec: Spec) -> Configuration:
+    configuration = Configuration()
+    for key, value in {
+        "execution.checkpointing.dir": spec.checkpoints,
+        "execution.checkpointing.interval-records": spec.interval_records,
+        "execution.checkpointing.num-retained": spec.retained,
+        "execution.checkpointing.tolerable-failed-checkpoints": spec.tolerable_failures,
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": 1_000_000,
+        "restart-strategy.fixed-delay.delay": f"{spec.restart_delay_ms} ms",
+        "pipeline.buffer-records": spec.buffer_records,
+        "pipeline.channel-buffers": spec.channel_buffers,
+        "execution.checkpointing.mode": (
+            "AT_LEAST_ONCE" if spec.barriers == "at_least_once" else "EXACTLY_ONCE"
+        ),
+        "execution.checkpointing.unaligned.enabled": spec.barriers == "unaligned",
+        "execution.checkpointing.aligned-checkpoint-timeout": f"{spec.aligned_timeout_ms} ms",
+        "state.backend.type": spec.state_backend,
+        "execution.checkpointing.incremental": spec.incremental,
+    }.items():
+        configuration.set_string(key, str(value))
+    return configuration

@@ -1,0 +1,1 @@
+"""Event logs of real processes, and the history that is built from them."""

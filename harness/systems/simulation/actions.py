@@ -1,0 +1,77 @@
+"""What can happen next in the simulated world.
+
+A slot is a standing possibility of one attempt: poll this source, read that channel. It is made once and
+asked at every step whether it is ready. An action is a thing under way, and always possible: a message, a
+write, a timer that is due, a task that waits to be restored. Labels name both in a way that survives a change
+of the schedule before them, for preemptions and stories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from onceproof.engine.task.events import POLL, Deliver, TaskEvent
+from onceproof.engine.task.outputs import Queue, is_full
+from onceproof.engine.task.state import TaskState
+from onceproof.engine.task.task import Task
+from onceproof.harness.model.scenario import ACTION_CLASSES
+
+CLASS_INDEX = {name: index for index, name in enumerate(ACTION_CLASSES)}
+_POLL = CLASS_INDEX["poll"]
+_DELIVER = CLASS_INDEX["deliver"]
+_DELIVERIES = tuple(Deliver(channel) for channel in range(64))
+_NOT_BLOCKED = [False]
+_CREATED = TaskState.CREATED
+
+
+class Slot(Struct, eq=False):
+    """One input of one task: a channel, or its source, whose ``queue`` stands for what it has yet to read."""
+
+    class_index: int
+    label: str
+    task: Task
+    event: TaskEvent
+    queue: Queue | list[None]
+    channel: int
+    blocked: list[bool]
+    outputs: list[Queue]
+    capacity: int
+
+    def is_ready(self) -> bool:
+        """Whether the task may read here and has room for what follows, if ``queue`` holds something."""
+        if self.blocked[self.channel] or self.task.state is _CREATED:
+            return False
+        capacity = self.capacity
+        for output in self.outputs:  # noqa: SIM110 (a generator would double the cost of the commonest question)
+            if len(output) >= capacity and is_full(output, capacity):
+                return False
+        return True
+
+
+class Action(Struct, eq=False):
+    """Something under way: ``perform(argument)`` when its turn comes; ``step`` is that of its beginning."""
+
+    class_index: int
+    label: str
+    perform: Callable[[Any], None]
+    argument: Any
+    step: int
+
+
+def slots_of(task: Task, capacity: int) -> list[Slot]:
+    """The slots of a task."""
+    outputs = task.output_queues
+    if task.is_source:
+        label = f"poll {task.name}"
+        return [Slot(_POLL, label, task, POLL, task.unread, 0, _NOT_BLOCKED, outputs, capacity)]
+    name = task.name
+    blocked = task.barriers.blocked
+    slots = []
+    for channel, queue in enumerate(task.queues):
+        event = _DELIVERIES[channel] if channel < len(_DELIVERIES) else Deliver(channel)
+        label = f"deliver {name}/{channel}"
+        slots.append(Slot(_DELIVER, label, task, event, queue, channel, blocked, outputs, capacity))
+    return slots

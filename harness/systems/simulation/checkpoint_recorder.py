@@ -1,0 +1,274 @@
+"""Checkpoints kept as they completed, with the world as it was then: what can be restored, or looked into.
+
+The rules this module lives by:
+
+- A keeper looks on; a run with one is the same step by step as a run without.
+- What is kept of the storage are its files of that moment (bytes, which nobody changes), of the external
+  system a copy of every transaction. A kept checkpoint can be restored long after the job has deleted it.
+- State is compared as it is stored, by operator, name and key group: so nothing that the engine's own reading
+  of it would mend goes unseen. How it is stored must not matter: entries have no order, nor have the pairs
+  of a map. Broadcast state is compared, too: all copies are one, so it stands where a key group would.
+- Event time begins anew in a restored job, its state does not: windows are gone that had been given out. So
+  of every checkpoint it is known how far time ever came in what it goes back to, over all restores.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata
+from onceproof.engine.elements import MAX_WATERMARK, MIN_WATERMARK
+from onceproof.engine.graph import JobGraph
+from onceproof.engine.messages import SAVEPOINT
+from onceproof.engine.operators.base import FunctionOperator
+from onceproof.engine.state.snapshot import decode_task_snapshot
+from onceproof.engine.state.stored import BROADCAST
+from onceproof.engine.state.timers import PROCESSING_TIMERS
+from onceproof.engine.task.events import StoreSnapshot
+from onceproof.engine.task.input_time import InputTime
+from onceproof.engine.task.task import Task
+from onceproof.harness.model.history import ROWS_WRITTEN, TRANSACTION_VISIBLE, Cut, Event
+from onceproof.harness.systems.simulation.external_system import Transaction
+from onceproof.harness.systems.simulation.world import World
+
+Progress: TypeAlias = tuple[Any, ...] | None
+"""The watermark of each input of a task; None where none has arrived."""
+Contents: TypeAlias = Mapping[tuple[str, str, int], Counter[str]]
+"""By operator, state and key group, its entries in words."""
+Upstream: TypeAlias = Mapping[str, frozenset[str]]
+"""By operator, those with keyed state that are before it."""
+
+EVERY_SUBTASK: Final = -1
+"""Stands for the key group of broadcast state."""
+
+TIMES_OUT: Final = '"TTL"'
+"""Stands in the description of a type whose values have the time of their last access."""
+HAS_NO_ORDER: Final = '"MAP"'
+"""Stands in the description of a type whose pairs are stored as a list."""
+
+
+SEEN_BY_READERS: Final = frozenset((TRANSACTION_VISIBLE, ROWS_WRITTEN))
+
+
+class Kept(msgspec.Struct, frozen=True, eq=False):
+    """A completed checkpoint and the world around it."""
+
+    metadata: CheckpointMetadata
+    cut: Cut
+    files: Mapping[str, bytes]
+    transactions: tuple[Transaction, ...]
+    visible: tuple[Event, ...]
+    progress: Mapping[str, Progress]
+    """By path of a snapshot, how far event time had come in the task that took it."""
+    behind: frozenset[str]
+    """Paths of the snapshots whose state has seen event time come further than it is now."""
+    upstream: Upstream
+    """By their ids."""
+    is_overtaken: bool
+    """Whether a later checkpoint was complete and committed before this savepoint was complete: more is
+    visible than it covers, and who goes on from it does that again."""
+    now_ms: int
+    """Processing time, which does not go back for who is restored."""
+
+
+class Keeper:
+    """Keeps every checkpoint of a world as it completes."""
+
+    def __init__(self, world: World) -> None:
+        self.kept: list[Kept] = []
+        self._world = world
+        self._progress: dict[str, Progress] = {}
+        self._behind: set[str] = set()
+        self._furthest: dict[str, int] = {}
+        """By path of a snapshot, how far event time ever came in what it goes back to."""
+        self._completed: dict[int, Mapping[str, int]] = {}
+        """By id of a checkpoint and operator, how far event time ever came in any of its subtasks."""
+        self._graph: JobGraph | None = None
+        """The job as it was last seen; which operator is before which is the same at any parallelism."""
+        self._keyed: set[str] = set()
+        """The ids of the operators that have been seen with keyed state."""
+        self._steps: dict[int, int] = {}
+        """By id of a checkpoint, when it was complete."""
+        self._restored: dict[str, Mapping[str, int]] = {}
+        """By attempt, what is known so of the checkpoint that it was restored from."""
+        world.account.keeper = self
+
+    def attempt_started(self, attempt: str, restored: int | None) -> None:
+        """Note what it goes back to. Of a checkpoint that never became complete nothing is known."""
+        self._restored[attempt] = {} if restored is None else self._completed.get(restored, {})
+
+    def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
+        """Note how far event time has come, and how far it ever came."""
+        path, time = effect.path, task._input_time
+        self._progress[path] = _progress_of(time)
+        reached = _last_told(time)
+        before = self._restored[task.attempt]
+        furthest = max(before.get(node.operator_id, MIN_WATERMARK) for node in task.vertex.operators)
+        self._furthest[path] = max(furthest, reached)
+        if furthest > reached:
+            self._behind.add(path)
+        if self._world.process is not None:
+            self._graph = self._world.process.graph
+        for operator, node in zip(task.operators, task.vertex.operators, strict=True):
+            if isinstance(operator, FunctionOperator) and operator._backend is not None:
+                self._keyed.add(node.operator_id)
+
+    def checkpoint_completed(self, metadata: CheckpointMetadata, cut: Cut) -> None:
+        """Keep it."""
+        world = self._world
+        self._completed[metadata.checkpoint_id] = {
+            operator.operator_id: max(self._furthest_of(operator), default=MIN_WATERMARK)
+            for operator in metadata.operators
+        }
+        transactions = world.external.transactions.values()
+        visible = tuple([event for event in world.history.events if event[1] in SEEN_BY_READERS])
+        self.kept.append(
+            Kept(
+                metadata,
+                dict(cut),
+                dict(world.storage.files),
+                tuple([copy_of(transaction) for transaction in transactions]),
+                visible,
+                dict(self._progress),
+                frozenset(self._behind),
+                _upstream_of(self._graph, self._keyed),
+                metadata.kind == SAVEPOINT and self._is_overtaken(metadata.checkpoint_id, visible),
+                world.clock.now,
+            )
+        )
+        self._steps[metadata.checkpoint_id] = world.clock.step
+
+    def _is_overtaken(self, savepoint_id: int, visible: Iterable[Event]) -> bool:
+        """Whether a transaction became visible when a later checkpoint was complete already."""
+        steps = [step for checkpoint_id, step in self._steps.items() if checkpoint_id > savepoint_id]
+        return any(steps and kind == TRANSACTION_VISIBLE and step >= min(steps) for step, kind, *_ in visible)
+
+    def _furthest_of(self, operator: OperatorMetadata) -> Iterable[int]:
+        for subtask in operator.subtasks:
+            if subtask.finished:
+                # Its data were over, and perhaps nothing is stored of it any more.
+                yield MAX_WATERMARK
+            elif subtask.handle is not None:
+                yield self._furthest.get(subtask.handle.path, MIN_WATERMARK)
+
+
+def _upstream_of(graph: JobGraph | None, chosen: Collection[str]) -> Upstream:
+    """Return by operator id which of the chosen operators are before it."""
+    found: dict[str, frozenset[str]] = {}
+    by_vertex: list[frozenset[str]] = []
+    for vertex in () if graph is None else graph.vertices:
+        before = frozenset[str]().union(*(by_vertex[edge.source] for edge in vertex.inputs))
+        for node in vertex.operators:
+            found[node.operator_id] = before
+            before |= {node.operator_id}.intersection(chosen)
+        by_vertex.append(before)
+    return found
+
+
+def _progress_of(time: InputTime | None) -> Progress:
+    if time is None:
+        return None
+    outputs = tuple([valve._output for valve in time._valves])
+    # Word of idleness, or of its end, says nothing of how far event time has come.
+    return None if set(outputs) == {MIN_WATERMARK} else outputs
+
+
+def _last_told(time: InputTime | None) -> int:
+    """Return the last watermark that the operators of a task were told; the end of their data is none."""
+    if time is None:
+        return MIN_WATERMARK
+    return time._valves[0]._output if time._inputs is None else time._inputs._combined.watermark
+
+
+def copy_of(transaction: Transaction) -> Transaction:
+    """Return a transaction that changes by itself from here on."""
+    return msgspec.structs.replace(transaction, rows=list(transaction.rows))
+
+
+def contents_of(
+    kept: Kept, ordered: bool, without: Collection[str] = ()
+) -> tuple[Contents, Mapping[str, Progress], Upstream]:
+    """Return the state of a checkpoint that belongs to keys, timers included, or to all subtasks alike.
+
+    And by operator how far time had come in it, and what is before it.
+
+    Left out are operators that had finished in part, those whose state has seen event time come further
+    before a restore, those that wait for a processing time, and states that remember when they were accessed:
+    these follow from the clock as well as from the input. So are the states in ``without``. ``ordered`` says
+    that the order within a list follows from the input.
+    """
+    contents: dict[tuple[str, str, int], Counter[str]] = {}
+    progress: dict[str, Progress] = {}
+    names = {
+        operator.operator_id: operator.uid or operator.operator_id for operator in kept.metadata.operators
+    }
+    for operator in kept.metadata.operators:
+        name = names[operator.operator_id]
+        found: dict[tuple[str, str, int], Counter[str]] = {}
+        copies: dict[str, list[Counter[str]]] = {}
+        times: list[Progress] = []
+        for subtask in operator.subtasks:
+            if subtask.handle is None or subtask.finished:
+                break
+            path = subtask.handle.path
+            if path in kept.behind:
+                break
+            times.append(kept.progress.get(path))
+            state = decode_task_snapshot(kept.files[path], path).get(operator.operator_id)
+            if state is None:
+                continue
+            if state.native is not None or any(
+                table.groups for state_name, table in state.keyed.items() if _in_processing_time(state_name)
+            ):
+                break
+            for state_name, kept_list in state.operator.items():
+                if kept_list.mode == BROADCAST:
+                    pairs = map(msgspec.msgpack.decode, kept_list.elements)
+                    copy = Counter([_words(pair, ordered) for pair in pairs])
+                    copies.setdefault(state_name, []).append(copy)
+            for state_name, table in state.keyed.items():
+                description = msgspec.json.encode(table.value_type, enc_hook=repr).decode()
+                if TIMES_OUT in description or state_name in without:
+                    continue
+                in_order = ordered and HAS_NO_ORDER not in description
+                for group, encoded in table.groups.items():
+                    entries = [_words(entry, in_order) for entry in msgspec.msgpack.decode(encoded)]
+                    found.setdefault((name, state_name, group), Counter()).update(entries)
+        else:
+            if times and all(each == times[0] for each in times):
+                contents.update(found)
+                for state_name, own in copies.items():
+                    contents[name, state_name, EVERY_SUBTASK] = _as_one(own, len(operator.subtasks))
+                progress[name] = times[0]
+    upstream = {
+        name: frozenset(names[each] for each in kept.upstream[operator_id])
+        for operator_id, name in names.items()
+    }
+    return contents, progress, upstream
+
+
+def _as_one(copies: list[Counter[str]], subtasks: int) -> Counter[str]:
+    """Return what all subtasks have; of an entry that some lack it says so."""
+    holders = Counter(entry for copy in copies for entry in copy)
+    return Counter(
+        entry if count == subtasks else f"{entry} in {count} of {subtasks} subtasks"
+        for entry, count in holders.items()
+    )
+
+
+def _in_processing_time(state_name: str) -> bool:
+    return state_name.startswith(PROCESSING_TIMERS)
+
+
+def _words(value: Any, ordered: bool) -> str:
+    """Return a value in words that are equal where values are."""
+    if isinstance(value, msgspec.msgpack.Ext):
+        return f"{value.code}:{bytes(value.data).hex()}"
+    if isinstance(value, list | tuple):
+        parts = [_words(each, ordered) for each in value]
+        return f"[{', '.join(parts if ordered else sorted(parts))}]"
+    return repr(value)

@@ -1,0 +1,57 @@
+"""A scenario's settings as the engine's."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from msgspec.structs import replace
+
+from onceproof.engine.configuration import (
+    AT_LEAST_ONCE,
+    EXACTLY_ONCE,
+    ROCKSDB,
+    UNLIMITED_RESTARTS,
+    CheckpointSettings,
+    FixedDelayRestarts,
+    StateBackendSettings,
+)
+from onceproof.harness.model.scenario import Scenario
+
+SHARED_MEMORY: Final = "/dev/shm"
+"""A folder in memory, where the system has one: on a disk, opening a database takes many times as long."""
+
+_ON_THE_HEAP: Final = StateBackendSettings()
+_DATABASES: Final = StateBackendSettings(
+    ROCKSDB,
+    SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None,
+    block_cache_bytes=1 << 20,
+    write_buffer_bytes=1 << 20,
+)
+
+
+_DATABASES_THAT_SHARE: Final = replace(_DATABASES, incremental=True)
+
+
+def _backend(scenario: Scenario) -> StateBackendSettings:
+    if scenario.state_backend != ROCKSDB:
+        return _ON_THE_HEAP
+    return _DATABASES_THAT_SHARE if scenario.incremental is True else _DATABASES
+
+
+def simulated_settings(scenario: Scenario) -> CheckpointSettings:
+    """What the scenario says of checkpoints and restarts; everything else is the engine's default."""
+    mode = scenario.checkpoint_mode
+    return CheckpointSettings(
+        interval_ms=max(scenario.checkpoint_interval_ms, mode.min_pause_ms),
+        min_pause_ms=mode.min_pause_ms,
+        max_concurrent=mode.max_concurrent,
+        mode=EXACTLY_ONCE if scenario.is_exactly_once else AT_LEAST_ONCE,
+        unaligned=mode.barriers == "unaligned",
+        aligned_timeout_ms=mode.aligned_timeout_ms,
+        timeout_ms=scenario.checkpoint_timeout_ms,
+        tolerable_failures=scenario.tolerable_failures,
+        num_retained=scenario.retained,
+        restarts=FixedDelayRestarts(UNLIMITED_RESTARTS, scenario.restart_delay_ms),
+        state_backend=_backend(scenario),
+    )

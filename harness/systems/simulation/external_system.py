@@ -1,0 +1,326 @@
+"""The outside of a simulated job: the log it reads and the transactional system it writes to.
+
+- The system knows every transaction that was ever begun and judges each call as a real one would: a commit
+  or an abort that is repeated is fine, a commit of what was aborted or never prepared is an error, rows can
+  not be added to what was prepared. What becomes visible goes into the history at that moment.
+- Sources and sinks reach it only through their calls, and these are made inside a task's ``handle``: so a
+  fault at a protocol point can end the task between two of them.
+- Ports are shared by all subtasks and attempts: copying a function for a subtask must not copy them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+from msgspec import Struct
+
+from onceproof.engine.connectors.source import Source, SplitReader
+from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
+from onceproof.engine.elements import Record
+from onceproof.harness.model.history import History
+from onceproof.harness.model.injected_error import InjectedError
+from onceproof.harness.model.scenario import FaultKind, InputRecord, Scenario
+from onceproof.harness.systems.simulation.clock import Clock
+
+OPEN = "open"
+PREPARED = "prepared"
+COMMITTED = "committed"
+ABORTED = "aborted"
+
+
+class TransactionError(Exception):
+    """The outside refuses a call, as a real system would."""
+
+
+class Transaction(Struct, eq=False):
+    """One transaction of the external system."""
+
+    name: str
+    subtask: int
+    epoch: int
+    attempt: str
+    state: str = OPEN
+    rows: list[Any] = []
+    waits: bool = False
+    """It is a batch of a write-ahead sink."""
+    is_remembered: bool = False
+    """The sender has been told that the batch was taken, and has asked to remember it."""
+
+
+class TransactionalSystem:
+    """Transactions by name, and the rows that are visible."""
+
+    def __init__(self, history: History, clock: Clock) -> None:
+        self.transactions: dict[str, Transaction] = {}
+        self._history = history
+        self._clock = clock
+        self.commit_fault: Callable[[], FaultKind | None] = _none
+        """Asked at each commit whether it is to fail, or to take place and be answered with an error."""
+        self.seen: Callable[[Transaction], None] | None = None
+        """Told of every transaction that becomes visible; only a traced run listens."""
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def begin(self, subtask: int, epoch: int, attempt: str, part: int = 0) -> str:
+        """Begin a transaction; its name is unique or the call is refused."""
+        name = f"{subtask}/{epoch}/{attempt}"
+        if part:
+            name = f"{name}/{part}"
+        if name in self.transactions:
+            raise TransactionError(f"transaction {name} exists already")
+        self.transactions[name] = Transaction(name, subtask, epoch, attempt)
+        return name
+
+    def write(self, name: str, row: Any) -> None:
+        """Add a row to an open transaction."""
+        transaction = self.transactions[name]
+        if transaction.state != OPEN:
+            raise TransactionError(f"transaction {name} is {transaction.state}, no row can be added")
+        transaction.rows.append(row)
+
+    def prepare(self, name: str) -> None:
+        """From now on the transaction survives any crash and can be committed."""
+        transaction = self.transactions[name]
+        if transaction.state not in (OPEN, PREPARED):
+            raise TransactionError(f"transaction {name} is {transaction.state}, it cannot be prepared")
+        transaction.state = PREPARED
+
+    def commit(self, name: str) -> None:
+        """Make the rows visible."""
+        transaction = self.transactions.get(name)
+        if transaction is None:
+            raise TransactionError(f"transaction {name} is unknown")
+        if transaction.state == ABORTED:
+            raise TransactionError(f"transaction {name} was aborted, it cannot be committed")
+        if transaction.state == OPEN:
+            raise TransactionError(f"transaction {name} was never prepared, it cannot be committed")
+        fault = self.commit_fault()
+        if fault == "fail_commit":
+            self._history.commit_failed(self._clock.step, name)
+            raise InjectedError(f"commit of {name} was refused")
+        if transaction.state != COMMITTED:
+            self._show(transaction)
+        if fault is not None:
+            self._history.commit_failed(self._clock.step, name)
+            raise InjectedError(f"commit of {name} timed out")
+
+    def _show(self, transaction: Transaction) -> None:
+        transaction.state = COMMITTED
+        self._history.transaction_visible(
+            self._clock.step,
+            transaction.name,
+            transaction.subtask,
+            transaction.attempt,
+            transaction.epoch,
+            transaction.rows,
+            transaction.waits,
+        )
+        if self.seen is not None:
+            self.seen(transaction)
+
+    def is_committed(self, name: str) -> bool:
+        """Whether the rows of a transaction are visible."""
+        transaction = self.transactions.get(name)
+        return transaction is not None and transaction.state == COMMITTED
+
+    def abort(self, name: str) -> None:
+        """Throw the rows away."""
+        transaction = self.transactions.get(name)
+        if transaction is None:
+            return
+        if transaction.state == COMMITTED:
+            raise TransactionError(f"transaction {name} was committed, it cannot be aborted")
+        transaction.state = ABORTED
+
+    # Without transactions.
+
+    def take_batch(self, subtask: int, checkpoint_id: int, attempt: str, rows: Sequence[Any]) -> None:
+        """Take all rows of a batch at once, or find that it is there: subtask and checkpoint name it."""
+        fault = self.commit_fault()
+        name = batch_name(subtask, checkpoint_id, attempt)
+        if fault == "fail_commit":
+            self._history.commit_failed(self._clock.step, name)
+            raise InjectedError(f"batch {name} was refused")
+        if self._batch(subtask, checkpoint_id) is None:
+            batch = Transaction(name, subtask, checkpoint_id, attempt, rows=list(rows), waits=True)
+            self.transactions[name] = batch
+            self._show(batch)
+        if fault is not None:
+            self._history.commit_failed(self._clock.step, name)
+            raise InjectedError(f"batch {name} timed out")
+
+    def remember_batch(self, subtask: int, checkpoint_id: int) -> None:
+        """Remember for ever that a batch was taken."""
+        batch = self._batch(subtask, checkpoint_id)
+        if batch is None:
+            raise TransactionError(f"batch {subtask}/{checkpoint_id} is to be remembered, and was never sent")
+        batch.is_remembered = True
+
+    def remembers_batch(self, subtask: int, checkpoint_id: int) -> bool:
+        """Whether that was asked for."""
+        batch = self._batch(subtask, checkpoint_id)
+        return batch is not None and batch.is_remembered
+
+    def _batch(self, subtask: int, checkpoint_id: int) -> Transaction | None:
+        for each in self.transactions.values():
+            if each.waits and each.subtask == subtask and each.epoch == checkpoint_id:
+                return each
+        return None
+
+    def write_by_key(self, task: str, attempt: str, keys: int, rows: Sequence[Any]) -> None:
+        """Put rows in the place of those of the same keys, all at once."""
+        fault = self.commit_fault()
+        if fault == "fail_commit":
+            raise InjectedError("the table refused a write")
+        self._history.rows_written(self._clock.step, task, attempt, keys, rows)
+        if fault is not None:
+            raise InjectedError("a write to the table timed out")
+
+    def forget_listeners(self) -> None:
+        """The run is over: nobody is told or asked any more."""
+        self.commit_fault = _none
+        self.seen = None
+
+    def unsettled(self) -> list[Transaction]:
+        """Transactions that are neither committed nor aborted."""
+        return [each for each in self.transactions.values() if each.state in (OPEN, PREPARED)]
+
+
+def _none() -> None:
+    return None
+
+
+def batch_name(subtask: int, checkpoint_id: int, attempt: str) -> str:
+    """Return what a history calls a batch of a write-ahead sink."""
+    return f"{subtask}/{checkpoint_id}/{attempt}"
+
+
+class SimulatedSink(TwoPhaseCommitSinkFunction):
+    """The engine's two-phase-commit sink over the external system."""
+
+    def __init__(self, system: TransactionalSystem) -> None:
+        super().__init__()
+        self._system = system
+
+    def __deepcopy__(self, memo: object) -> SimulatedSink:
+        return SimulatedSink(self._system)
+
+    def begin_transaction(self) -> str:
+        """Begin under a name that carries subtask, epoch and attempt."""
+        return self._system.begin(self.subtask, self.epoch, self.attempt)
+
+    def invoke_transaction(self, transaction: str, value: Any, context: Any) -> None:
+        """Write one row."""
+        self._system.write(transaction, value)
+
+    def pre_commit(self, transaction: str) -> None:
+        """Prepare."""
+        self._system.prepare(transaction)
+
+    def commit(self, transaction: str) -> None:
+        """Commit."""
+        self._system.commit(transaction)
+
+    def abort(self, transaction: str) -> None:
+        """Abort."""
+        self._system.abort(transaction)
+
+    def abort_unknown(self, recovery: Recovery) -> None:
+        """Abort what nobody lists and this subtask may sweep."""
+        for transaction in self._system.unsettled():
+            if recovery.may_abort(transaction.subtask, transaction.epoch, transaction.attempt):
+                self._system.abort(transaction.name)
+
+
+class SimulatedReader(SplitReader):
+    """Reads one split of the scenario."""
+
+    __slots__ = ("_log", "_position", "_records", "_split")
+
+    def __init__(self, log: SimulatedLog, split: str, position: int) -> None:
+        self._log = log
+        self._split = split
+        self._records = log.records[split]
+        self._position = position
+
+    def read(self, limit: int) -> list[Record]:
+        """The next records."""
+        position = self._position
+        records = self._records[position : position + limit]
+        position += len(records)
+        self._position = position
+        self._log.read_up_to[self._split] = position
+        return records
+
+    @property
+    def position(self) -> int:
+        """Offset of the next record."""
+        return self._position
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the split is read out."""
+        return self._position >= len(self._records)
+
+
+class SimulatedLog(Source):
+    """The scenario's splits as a replayable source, and how far each was last read."""
+
+    def __init__(self, records: dict[str, tuple[InputRecord, ...]]) -> None:
+        self.records: dict[str, list[Record]] = {
+            split: [(value, timestamp) for timestamp, value in rows] for split, rows in records.items()
+        }
+        self.read_up_to: dict[str, int] = dict.fromkeys(records, 0)
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def splits(self) -> Sequence[str]:
+        """All splits."""
+        return list(self.records)
+
+    def open_split(self, split: str, position: Any | None) -> SimulatedReader:
+        """A reader from ``position``."""
+        return SimulatedReader(self, split, position or 0)
+
+
+class SimulatedIO:
+    """The ends of a family's job in the simulation, at a parallelism of its keyed operators."""
+
+    __slots__ = ("_log", "_system", "parallelism", "parameters", "sink_parallelism", "source_parallelism")
+
+    def __init__(
+        self, scenario: Scenario, keyed: int, log: SimulatedLog, system: TransactionalSystem
+    ) -> None:
+        self.source_parallelism, self.parallelism, self.sink_parallelism = scenario.parallelisms(keyed)
+        self.parameters = scenario.parameters
+        self._log = log
+        self._system = system
+
+    def source(self, name: str) -> SimulatedLog:
+        """The scenario's splits."""
+        return self._log
+
+    def sink(self, name: str) -> SimulatedSink:
+        """A two-phase-commit sink into the external system."""
+        return SimulatedSink(self._system)
+
+    def write_ahead_sink(self, name: str) -> Any:
+        """A write-ahead sink into the external system."""
+        from onceproof.harness.systems.simulation.simulated_sinks import SimulatedWriteAheadSink
+
+        return SimulatedWriteAheadSink(self._system)
+
+    def committing_sink(self, name: str) -> Any:
+        """A sink of a writer and a committer into the external system."""
+        from onceproof.harness.systems.simulation.simulated_sinks import SimulatedCommittingSink
+
+        return SimulatedCommittingSink(self._system, self.parameters)
+
+    def upsert_sink(self, name: str, keys: int) -> Any:
+        """A sink by key into a table of the external system."""
+        from onceproof.harness.systems.simulation.simulated_sinks import SimulatedUpsertSink
+
+        return SimulatedUpsertSink(self._system, keys)

@@ -1,0 +1,231 @@
+"""Which of the possible actions comes next.
+
+What is possible stands in two places: slots (a source that may be polled, a channel that may be read) and
+the pending actions (messages under way, writes, timers that are due). A chooser returns an index: below
+``len(slots)`` a slot, from there on a pending action; or NOTHING.
+
+Under the uniform schedule the world first draws blindly, and again where the slot is not ready: so every
+ready action has the same chance, though nobody lists them. Only after some misses the chooser is asked, and
+lists them. The other choosers allow no blind draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import floor
+from random import Random
+from typing import ClassVar, Final, Protocol
+
+from onceproof.harness.model.scenario import ACTION_CLASSES, Schedule
+from onceproof.harness.systems.simulation.actions import Action, Slot
+
+NOTHING: Final = -1
+NO_DRAWS: Final = range(0)
+
+
+class Chooser(Protocol):
+    """Picks the next action, once the blind draws that it allows have missed.
+
+    ``draw`` gives the random numbers for these, from 0 to below 1. See ``choice_of``.
+    """
+
+    blind_draws: ClassVar[range]
+
+    @property
+    def draw(self) -> Callable[[], float]:
+        """Draw a random number."""
+        ...
+
+    def choose(self, slots: Sequence[Slot], pending: Sequence[Action], step: int) -> int:
+        """An index into slots and pending, or NOTHING."""
+        ...
+
+
+class ListingChooser:
+    """A chooser that allows no blind draws."""
+
+    __slots__ = ()
+
+    blind_draws: ClassVar[range] = NO_DRAWS
+
+    def draw(self) -> float:
+        """Never asked."""
+        raise NotImplementedError
+
+
+class FairChooser(ListingChooser):
+    """Round robin: slots and pending actions in turn, slots from where it left off, pending ones in order."""
+
+    __slots__ = ("_cursor", "_prefers_pending")
+
+    def __init__(self) -> None:
+        self._cursor = 0
+        self._prefers_pending = False
+
+    def choose(self, slots: Sequence[Slot], pending: Sequence[Action], step: int) -> int:
+        """The next in turn."""
+        self._prefers_pending = not self._prefers_pending
+        if pending and self._prefers_pending:
+            return len(slots)
+        count = len(slots)
+        cursor = self._cursor
+        for offset in range(count):
+            index = cursor + offset
+            if index >= count:
+                index %= count
+            slot = slots[index]
+            if slot.queue and slot.is_ready():
+                self._cursor = index + 1
+                return index
+        return count if pending else NOTHING
+
+
+class UniformChooser:
+    """Every possible action is as likely as the others."""
+
+    __slots__ = ("draw",)
+
+    blind_draws: ClassVar[range] = range(16)
+
+    def __init__(self, seed: int) -> None:
+        self.draw: Callable[[], float] = Random(seed).random
+
+    def choose(self, slots: Sequence[Slot], pending: Sequence[Action], step: int) -> int:
+        """One of the possible actions."""
+        ready = possible(slots, pending)
+        return ready[floor(self.draw() * len(ready))] if ready else NOTHING
+
+
+class PriorityChooser(ListingChooser):
+    """The class with the highest number first; within it the seed decides, or with seed 0 whose turn it is.
+
+    In turn means as the fair one: so a shrunk schedule says all there is to say, such as "store: -1".
+    """
+
+    __slots__ = ("_changes", "_cursor", "_in_turn", "_prefers_pending", "_priorities", "_random")
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._random = Random(schedule.seed).random
+        self._in_turn = schedule.seed == 0
+        self._cursor = 0
+        self._prefers_pending = False
+        self._priorities = [schedule.priorities.get(name, 0) for name in ACTION_CLASSES]
+        self._changes = sorted(schedule.changes)
+
+    def choose(self, slots: Sequence[Slot], pending: Sequence[Action], step: int) -> int:
+        """One of the possible actions of the highest class."""
+        while self._changes and self._changes[0][0] <= step:
+            _, name, priority = self._changes.pop(0)
+            self._priorities[ACTION_CLASSES.index(name)] = priority
+        priorities = self._priorities
+        count = len(slots)
+        best: list[int] = []
+        highest = None
+        for index in possible(slots, pending):
+            action = slots[index] if index < count else pending[index - count]
+            priority = priorities[action.class_index]
+            if highest is None or priority > highest:
+                highest = priority
+                best = [index]
+            elif priority == highest:
+                best.append(index)
+        if not best:
+            return NOTHING
+        return self._next_in_turn(best, count) if self._in_turn else best[floor(self._random() * len(best))]
+
+    def _next_in_turn(self, best: list[int], count: int) -> int:
+        self._prefers_pending = not self._prefers_pending
+        if best[-1] >= count and (self._prefers_pending or best[0] >= count):
+            return next(index for index in best if index >= count)
+        ready = [index for index in best if index < count]
+        chosen = next((index for index in ready if index >= self._cursor), ready[0])
+        self._cursor = chosen + 1
+        return chosen
+
+
+class PreemptingChooser(ListingChooser):
+    """Fair, but at the listed steps the named action goes first if it is possible.
+
+    The fair one is asked at every step, preempted or not, as the recorder asks it: what was recorded replays.
+    """
+
+    __slots__ = ("_fair", "_preemptions")
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._fair = FairChooser()
+        self._preemptions = dict(schedule.preemptions)
+
+    def choose(self, slots: Sequence[Slot], pending: Sequence[Action], step: int) -> int:
+        """The named action, or the next in turn."""
+        fair = self._fair.choose(slots, pending, step)
+        label = self._preemptions.get(step)
+        if label is not None:
+            count = len(slots)
+            for index in possible(slots, pending):
+                action = slots[index] if index < count else pending[index - count]
+                # Comparing the short labels first: the exact name is needed at few steps only.
+                if label.startswith(action.label) and name_of(index, slots, pending) == label:
+                    return index
+        return fair
+
+
+class RecordingChooser(ListingChooser):
+    """Does what another chooser does, and notes where that differs from what the fair one would have done."""
+
+    __slots__ = ("_chooser", "_fair", "preemptions")
+
+    def __init__(self, chooser: Chooser) -> None:
+        self._chooser = chooser
+        self._fair = FairChooser()
+        self.preemptions: list[tuple[int, str]] = []
+
+    def choose(self, slots: Sequence[Slot], pending: Sequence[Action], step: int) -> int:
+        """The other's choice."""
+        choice = choice_of(self._chooser, slots, pending, step)
+        if choice != self._fair.choose(slots, pending, step) and choice != NOTHING:
+            self.preemptions.append((step, name_of(choice, slots, pending)))
+        return choice
+
+
+def choice_of(chooser: Chooser, slots: Sequence[Slot], pending: Sequence[Action], step: int) -> int:
+    """What is next: by a blind draw that hits, else what the chooser says."""
+    count = len(slots)
+    total = count + len(pending)
+    for _ in chooser.blind_draws if total else NO_DRAWS:
+        choice = floor(chooser.draw() * total)
+        # Most misses are empty channels: seeing that here saves the call.
+        if choice >= count or (slots[choice].queue and slots[choice].is_ready()):
+            return choice
+    return chooser.choose(slots, pending, step)
+
+
+def name_of(index: int, slots: Sequence[Slot], pending: Sequence[Action]) -> str:
+    """The label of an action, numbered from the second on where several pending ones share it."""
+    if index < len(slots):
+        return slots[index].label
+    place = index - len(slots)
+    label = pending[place].label
+    earlier = sum(1 for action in pending[:place] if action.label == label)
+    return f"{label} #{earlier + 1}" if earlier else label
+
+
+def possible(slots: Sequence[Slot], pending: Sequence[Action]) -> list[int]:
+    """The indexes of all possible actions."""
+    ready = []
+    for index, slot in enumerate(slots):
+        if slot.queue and slot.is_ready():
+            ready.append(index)
+    count = len(slots)
+    ready.extend(range(count, count + len(pending)))
+    return ready
+
+
+def chooser_of(schedule: Schedule) -> Chooser:
+    """The chooser that a schedule describes."""
+    if schedule.kind == "uniform":
+        return UniformChooser(schedule.seed)
+    if schedule.kind == "priority":
+        return PriorityChooser(schedule)
+    if schedule.kind == "preemptions":
+        return PreemptingChooser(schedule)
+    return FairChooser()

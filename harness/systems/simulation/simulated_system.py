@@ -1,0 +1,58 @@
+"""The simulation as a system on trial."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from onceproof.harness.model.family import Family
+from onceproof.harness.model.history import History
+from onceproof.harness.model.scenario import FaultKind, Point, Scenario, Schedule
+from onceproof.harness.model.system import Capability
+from onceproof.harness.systems.simulation.schedule import RecordingChooser, chooser_of
+from onceproof.harness.systems.simulation.tracing import NO_TRACER, Tracer
+from onceproof.harness.systems.simulation.world import World
+
+NAME = "simulated"
+NAME_WITH_DATABASES = "simulated-rocksdb"
+
+
+class SimulatedSystem:
+    """Runs scenarios against the engine's machines in one thread."""
+
+    name: str = NAME
+    capabilities = frozenset(Capability)
+    missing: Final[frozenset[tuple[FaultKind, Point]]] = frozenset()
+
+    def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
+        """One run; with ``trace`` the history carries the full trace."""
+        return World(family, scenario, tracer=Tracer() if trace else NO_TRACER).run()
+
+
+class DatabaseSystem(SimulatedSystem):
+    """The simulation with keyed state in databases, each task's in a folder of its own."""
+
+    name = NAME_WITH_DATABASES
+
+    def prepared(self, scenario: Scenario) -> Scenario:
+        """The scenario on the other backend; with every second seed its checkpoints are incremental."""
+        if scenario.incremental is not UNSET:
+            return replace(scenario, state_backend="rocksdb")
+        return replace(scenario, state_backend="rocksdb", incremental=bool((scenario.seed or 1) % 2))
+
+    def close(self) -> None:
+        """Remove the folder of this process."""
+        from onceproof.engine.state.rocksdb.database import remove_working_folders
+
+        remove_working_folders()
+
+
+def record_preemptions(family: Family, scenario: Scenario) -> Schedule:
+    """The scenario's schedule as preemptions of the fair one."""
+    recorder = RecordingChooser(chooser_of(scenario.schedule))
+    World(family, scenario, chooser=recorder).run()
+    return Schedule(
+        kind="preemptions", horizon=scenario.schedule.horizon, preemptions=tuple(recorder.preemptions)
+    )

@@ -1,0 +1,1 @@
+"""The engine on Spark as a system on trial."""

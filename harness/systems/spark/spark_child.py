@@ -1,0 +1,137 @@
+"""The driver under trial: ``python -m ...spark_child FOLDER MUTANT MUTANT_FILE MASTER``.
+
+The rules this module lives by:
+
+- It starts Spark once and then runs one job after another, each by a specification whose path comes as a line
+  on the standard input. It answers with a line when it is ready, and when a job has ended; all that anybody
+  prints goes to the standard error.
+- Each job is one incarnation, told everything by its specification and its checkpoint directory. The process
+  may be killed at any instruction, and takes all that it knows with it.
+- Whatever ends a job other than a kill is told in the log before it ends.
+- It ends when its standard input does, or when Spark has gone, and leaves nothing of its folder. Where its
+  Java was killed it says nothing more, and its exit code tells: the next driver goes on.
+- The bug to plant is planted here, and in the process from which all workers are forked.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import threading
+from pathlib import Path
+from typing import Final
+
+from pyspark import SparkContext
+
+from onceproof.engine.protocol_points import COORDINATOR
+from onceproof.engine.runtime.mounting import MountingStorage
+from onceproof.engine.runtime.recovery import RecoverableStorage, Recovered, recover
+from onceproof.engine.runtime.result import JobExecutionFailed
+from onceproof.engine.runtime.spark.folder import spark_storage
+from onceproof.engine.runtime.spark_session import spark_context
+from onceproof.harness.systems.process.fault_board import FaultBoard
+from onceproof.harness.systems.process.job_specification import Spec, read_spec
+from onceproof.harness.systems.recording.event_log import EventLog
+from onceproof.harness.systems.recording.event_logging_driver import RunOver, say_error, say_started
+from onceproof.harness.systems.spark.driver_process import ENDED, JAVA_DIED, READY, STANDALONE_MASTER
+from onceproof.harness.systems.spark.observed_spark_job import ObservedSparkExecution
+from onceproof.harness.systems.spark.observed_subtask import FaultyStorage, RefusedByFault, assembly_of
+from onceproof.harness.systems.spark.spark_daemon import DAEMON, planted, variables
+from onceproof.harness.systems.spark.standalone_cluster import SETTINGS, start_standalone
+
+SECONDS_BETWEEN_LOOKS: Final = 0.005
+"""For faults that strike at times of their own."""
+
+
+def run(spec: Spec, board: FaultBoard, context: SparkContext) -> int:
+    """Go on with the job until it has ended; the exit code that a process for it alone would have."""
+    board.begin()
+    graph = assembly_of(spec, board).graph(spec.parallelism)
+    storage = MountingStorage(FaultyStorage(spark_storage(graph).root, board, COORDINATOR))
+    with storage.exclusive():
+        recovered = claimed(storage, spec.retained)
+        if not say_started(board.log, recovered):
+            return 0
+        execution = ObservedSparkExecution(spec, graph, context, storage, recovered, board)
+        try:
+            execution.run()
+        except (JobExecutionFailed, RunOver):
+            return 1
+    return 0
+
+
+def claimed(storage: RecoverableStorage, retained: int) -> Recovered:
+    """Claim the job; who cannot, for the disk refuses by a fault, is started again by whoever watches."""
+    while True:
+        try:
+            return recover(storage, retained)
+        except RefusedByFault:
+            continue
+
+
+def strike_late(board: FaultBoard, over: threading.Event) -> None:
+    """Let faults strike at times of their own, until the job is over."""
+    while not over.wait(SECONDS_BETWEEN_LOOKS):
+        board.strike_late()
+
+
+def serve(path: str, context: SparkContext) -> int:
+    """Do what the specification in a file says."""
+    try:
+        spec = read_spec(path)
+        log = EventLog(spec.events)
+    except (OSError, ValueError) as error:
+        print(f"{path}: {error}", file=sys.stderr, flush=True)
+        return 2
+    assert context._gateway is not None
+    java = context._gateway.proc.pid
+    board = FaultBoard(
+        spec.board, spec.faults, spec.in_turn, os.getpid(), log, java, os.environ.get("TMPDIR", "")
+    )
+    over = threading.Event()
+    if board.has_late_faults:
+        threading.Thread(target=strike_late, args=(board, over), daemon=True).start()
+    try:
+        code = run(spec, board, context)
+    except Exception as error:
+        code = 1
+        if not board.state().java_is_dead:
+            say_error(log, "process", error)
+    finally:
+        over.set()
+    return JAVA_DIED if board.state().java_is_dead else code
+
+
+def main(folder: str, mutant: str, mutant_file: str, master: str) -> int:
+    """Serve until the standard input ends."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    configuration = {"spark.python.daemon.module": DAEMON}
+    # Executors that are processes of their own look for modules where they are told to, and nowhere else.
+    python_path = [Path(each) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
+    for name, value in variables(mutant, mutant_file).items():
+        configuration[f"spark.executorEnv.{name}"] = value
+    try:
+        if master == STANDALONE_MASTER:
+            master = start_standalone(Path(folder))
+            configuration |= SETTINGS
+        with (
+            planted(mutant, mutant_file),
+            spark_context(master, "onceproof trial", configuration, python_path) as context,
+        ):
+            print(READY, file=answers, flush=True)
+            for line in sys.stdin:
+                code = serve(line.rstrip("\n"), context)
+                if code == JAVA_DIED:
+                    return code
+                print(ENDED, code, file=answers, flush=True)
+                if context._jsc.sc().isStopped():
+                    break
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

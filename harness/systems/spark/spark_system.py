@@ -1,0 +1,215 @@
+"""The engine on Spark on trial: a driver, its Java and its workers, real files, real SIGKILLs.
+
+The rules this module lives by:
+
+- A driver is one incarnation (`incarnations.py` says what follows from that), and serves many scenarios until
+  it is killed. The next one is started beforehand where a scenario is going to need it: it takes seconds.
+- A kill of a task is the death of the Python worker in which it runs, of all tasks that of all such workers;
+  Spark gives their tasks to others, and the job goes on in the same attempt. A kill of the process is that of
+  the driver; nothing that it had started outlives it.
+- Tasks live for an epoch, the records between two barriers, so some faults do not exist there (``MISSING``).
+  They are counted as not applicable.
+- Of a scenario's schedule, steps and time-outs nothing is left, and a checkpoint interval in steps becomes
+  one in records, as on the local runtime.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Final
+
+import msgspec
+
+from onceproof.engine.runtime.java import find_java
+from onceproof.harness.model.family import Family, table_keys_of
+from onceproof.harness.model.fault_means import with_means
+from onceproof.harness.model.history import History
+from onceproof.harness.model.mutants import find_mutant
+from onceproof.harness.model.scenario import KILLS, FaultKind, Means, Point, Scenario
+from onceproof.harness.model.system import Capability, applicable
+from onceproof.harness.systems.process.board_state import read_board
+from onceproof.harness.systems.process.incarnations import trial_folder
+from onceproof.harness.systems.process.job_specification import spec_of
+from onceproof.harness.systems.recording.history_builder import Retelling
+from onceproof.harness.systems.spark.driver_pool import DriverRun, Drivers
+from onceproof.harness.systems.spark.driver_process import (
+    CLUSTER_MASTER,
+    JAVA_DIED,
+    LOCAL_MASTER,
+    STANDALONE_MASTER,
+    Driver,
+)
+from onceproof.harness.systems.spark.epoch_history_builder import TORN_METADATA, EpochRetelling
+
+NAME: Final = "spark"
+CHILD: Final = "onceproof.harness.systems.spark.spark_child"
+CLUSTER_NAME: Final = "spark-cluster"
+STANDALONE_NAME: Final = "spark-standalone"
+LONGEST_PROCESS_SECONDS: Final = 120.0
+
+CAPABILITIES: Final = frozenset(
+    {
+        Capability.KILL_TASK,
+        Capability.KILL_ALL,
+        Capability.KILL_PROCESS,
+        Capability.WRITE_FAULTS,
+        Capability.COMMIT_ERRORS,
+        Capability.FAILED_COMMITS,
+        Capability.RESCALE,
+        Capability.ENGINE,
+    }
+)
+
+KILLS_OF_TASKS: Final[tuple[FaultKind, ...]] = ("kill_task", "kill_all")
+DRIVER_POINTS: Final[tuple[Point, ...]] = (
+    "triggered",
+    "metadata_written",
+    "completed",
+    "notified",
+    "committing",
+    "committed",
+)
+"""Points that only the driver passes, between two epochs: no worker runs a task there."""
+WORKER_POINTS: Final[tuple[Point, ...]] = (
+    "barrier_received",
+    "aligned",
+    "pre_committed",
+    "snapshotted",
+    "uploaded",
+    "acknowledged",
+    "restoring",
+    "restored",
+    "element",
+    "end_of_data",
+)
+"""Points that tasks pass, in workers."""
+
+LOCAL_MEANS: Final[frozenset[Means]] = frozenset({"java", "zombie", "shuffle", "full", "read_only"})
+CLUSTER_MEANS: Final[frozenset[Means]] = LOCAL_MEANS | {"executor"}
+"""Where tasks run in the driver's own Java, no executor dies without it."""
+STANDALONE_MEANS: Final[frozenset[Means]] = CLUSTER_MEANS | {"slow"}
+"""Spark runs a slow task a second time, but only on another host."""
+UNFENCED: Final[frozenset[Means]] = frozenset({"zombie", "slow"})
+"""Two run the same task, and the later one writes what is old by then. Nothing keeps it from a table by key,
+which has no transactions, so such a table is right in the end only where a zombie writes no more."""
+
+ABORTED: Final[Point] = "aborted"
+MISSING: Final[frozenset[tuple[FaultKind, Point]]] = frozenset(
+    {
+        *[(kind, point) for kind in KILLS_OF_TASKS for point in DRIVER_POINTS],
+        # A sink ends with its snapshot and has nothing open then. What dead ones leave the driver sweeps, and
+        # a sweep passes no point.
+        *[(kind, ABORTED) for kind in sorted(KILLS)],
+        # An epoch waits for its writes, so none can come after its time.
+        ("late_write", "snapshotted"),
+        ("late_write", "metadata_written"),
+    }
+)
+"""What this system could take by its kind, but never comes to."""
+
+
+class SparkSystem:
+    """Runs scenarios against the engine on Spark, one after another."""
+
+    name: str = NAME
+    master: str = LOCAL_MASTER
+    """Where the driver's session runs its tasks."""
+    capabilities = CAPABILITIES
+    missing = MISSING
+    means: frozenset[Means] = LOCAL_MEANS
+    """By which a fault can come about here, besides the plain way."""
+
+    def __init__(
+        self,
+        folder: Path | None = None,
+        mutant: str = "",
+        mutant_file: str = "",
+        process_seconds: float = LONGEST_PROCESS_SECONDS,
+        drivers: Drivers | None = None,
+    ) -> None:
+        # What is missing, or named wrongly, is told here and not by each driver.
+        find_java(os.environ)
+        if mutant:
+            find_mutant(mutant, mutant_file or None)
+        self.drivers = drivers or spark_drivers(mutant, mutant_file, self.master)
+        """Of this system alone, or shared with others that plant the same bug, or none."""
+        self._folder = folder
+        self._process_seconds = process_seconds
+
+    def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
+        """One run in folders of its own; there is no trace to be had."""
+        with trial_folder(self._folder) as folder:
+            faults, left = applicable(scenario.faults, CAPABILITIES, MISSING)
+            means = self.means - UNFENCED if table_keys_of(family) else self.means
+            for fault in faults:
+                if fault.means and fault.means not in means:
+                    left[fault.kind, fault.point] = left.get((fault.kind, fault.point), 0) + 1
+            faults = tuple([fault for fault in faults if not fault.means or fault.means in means])
+            spec = msgspec.structs.replace(spec_of(family, scenario, folder), faults=faults)
+            lengths = {split: len(records) for split, records in scenario.records.items()}
+            run = SparkRun(spec, lengths, folder, drivers=self.drivers, process_seconds=self._process_seconds)
+            history = run.run()
+        history.statistics.not_applicable = left
+        return history
+
+    def prepared(self, scenario: Scenario) -> Scenario:
+        """The scenario as it is run: by its seed, some of its faults come about by other means."""
+        return with_means(scenario, self.means)
+
+    def close(self) -> None:
+        """End the drivers that are left; a run afterwards starts another one."""
+        self.drivers.close()
+
+
+class SparkClusterSystem(SparkSystem):
+    """The same with executors that are processes of their own, each a Java with its own workers."""
+
+    name = CLUSTER_NAME
+    master = CLUSTER_MASTER
+    means = CLUSTER_MEANS
+
+
+class SparkStandaloneSystem(SparkSystem):
+    """The same on a standalone master with a worker on each of two hosts, where slow tasks are run twice."""
+
+    name = STANDALONE_NAME
+    master = STANDALONE_MASTER
+    means = STANDALONE_MEANS
+
+
+def spark_drivers(mutant: str = "", mutant_file: str = "", master: str = LOCAL_MASTER) -> Drivers:
+    """Drivers of the engine on Spark, with a planted bug or none."""
+    return Drivers(lambda: Driver(CHILD, mutant, mutant_file, master))
+
+
+@dataclass(slots=True)
+class SparkRun(DriverRun):
+    """One job on Spark."""
+
+    deaths: ClassVar[frozenset[int]] = frozenset({-signal.SIGKILL, JAVA_DIED})
+
+    process_seconds: float = field(default=LONGEST_PROCESS_SECONDS, kw_only=True)
+
+    def retelling(self) -> Retelling:
+        """Who knows of workers."""
+        spec = self.spec
+        output = Path(spec.output)
+        return EpochRetelling(
+            spec.faults, self.lengths, output, spec.suffix, self.read_rows, spec.parallelism
+        )
+
+    def points_on(self, board: Path) -> Mapping[str, int]:
+        """As workers and driver have counted them."""
+        return read_board(board).points
+
+    def will_die(self) -> bool:
+        """Whether a fault still waits that kills the driver."""
+        left = read_board(self.spec.board).waiting.left or [1] * len(self.spec.faults)
+        return any(
+            count and (fault.kind == "kill_process" or (fault.kind, fault.point) == TORN_METADATA)
+            for fault, count in zip(self.spec.faults, left, strict=True)
+        )

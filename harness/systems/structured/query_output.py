@@ -1,0 +1,87 @@
+"""What a reader of a query's output can see at one moment, whoever has written it.
+
+The rules this module lives by:
+
+- The output is a folder of files with a JSON row on each line, an array or an object. A name that begins
+  with a dot or an underscore is hidden, as for all of Spark's readers, and so is what lies in such a folder.
+- Where Spark's file sink has written, its log says which files count, and in which batch each was added.
+  After ten batches that log is written anew in another form; a scenario has fewer.
+- A table is one file, that is replaced as a whole.
+- Rows are a multiset: whoever writes again what is there, in another file or in its place, changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from onceproof.harness.model.history import Row, as_tuple
+
+TABLE: Final = "table.jsonl"
+_SINK_LOG: Final = "_spark_metadata"
+_HIDDEN: Final = (".", "_")
+
+
+def visible_rows(output: Path) -> Counter[Row]:
+    """Return all rows that can be read."""
+    return Counter(row for rows in visible_batches(output).values() for row in rows)
+
+
+def visible_batches(output: Path) -> dict[int | None, list[Row]]:
+    """Return the rows that can be read by the batch that added them; None where the files do not say."""
+    log = output / _SINK_LOG
+    if log.is_dir():
+        return {batch: rows_in(files) for batch, files in _logged(log)}
+    return {None: rows_in(_files(output))}
+
+
+def rows_in(files: Iterable[Path]) -> list[Row]:
+    """Return the rows in some files."""
+    return [_row(msgspec.json.decode(line)) for file in files for line in file.read_bytes().splitlines()]
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(_HIDDEN):
+            continue
+        if path.is_dir():
+            yield from _files(path)
+        else:
+            yield path
+
+
+def _logged(log: Path) -> Iterator[tuple[int, list[Path]]]:
+    """Yield each batch that the file sink has noted, with the files that it added."""
+    for batch, path in _entries(log):
+        entries = [msgspec.json.decode(line) for line in path.read_text(encoding="utf-8").splitlines()[1:]]
+        yield batch, [Path(entry["path"].removeprefix("file://")) for entry in entries]
+
+
+def _row(value: Any) -> Row:
+    return tuple(map(as_tuple, value.values() if isinstance(value, dict) else value))
+
+
+def batch_ends(checkpoint: Path) -> dict[int, dict[str, int]]:
+    """Return the batches whose offsets a query has written, each with the cut of the input at its end."""
+    return {batch: _end_of(path) for batch, path in _entries(checkpoint / "offsets")}
+
+
+def finished_batches(checkpoint: Path) -> list[int]:
+    """Return the batches of which a query has noted that they are over."""
+    return [batch for batch, _ in _entries(checkpoint / "commits")]
+
+
+def _entries(folder: Path) -> list[tuple[int, Path]]:
+    if not folder.is_dir():
+        return []
+    return sorted((int(path.name), path) for path in folder.iterdir() if path.name.isdecimal())
+
+
+def _end_of(path: Path) -> dict[str, int]:
+    """Return the offset of the one source; it stands after the version and the settings."""
+    end: dict[str, int] = msgspec.json.decode(path.read_text(encoding="utf-8").splitlines()[-1])
+    return end

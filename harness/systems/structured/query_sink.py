@@ -1,0 +1,135 @@
+"""Where the rows of a query under trial go, and what is told of it: each batch is committed by its number.
+
+The rules this module lives by:
+
+- That a batch is planned is told with the cut that Spark has written for it, before anything of it is made
+  visible; what became visible is told once the sink has done its part, and Spark notes the batch after that.
+- The harness's own sink is exactly-once by the number of the batch: the rows come to the driver with the
+  messages of the writers, and stand in a file that is named for the batch and published whole, once.
+- A sink of the user's is a function of a batch and its number, as foreachBatch calls it. What it does nobody
+  knows but the reader of its output, who looks before it and after it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCommitMessage
+from pyspark.sql.types import Row, StructType
+
+from onceproof.harness.model.injected_error import InjectedError
+from onceproof.harness.systems.process.job_specification import Spec
+from onceproof.harness.systems.structured.query_fault_board import StructuredBoard, board_of
+from onceproof.harness.systems.structured.query_output import TABLE, batch_ends, rows_in, visible_rows
+from onceproof.harness.systems.structured.query_source import DRIVER_PROCESS, SPEC
+
+Store: TypeAlias = Callable[[DataFrame, int], None]
+"""What a user's sink does with a batch, by its number."""
+
+ROWS: Final = "onceproof_rows"
+TASK: Final = "sink"
+PLANNED: Final = "batch_planned"
+SHOWN: Final = "batch_shown"
+WRITTEN: Final = "table_written"
+
+
+@dataclass(frozen=True)
+class Message(WriterCommitMessage):
+    """What a writer hands to the commit: its rows, as lines."""
+
+    lines: tuple[bytes, ...]
+
+
+class RowSink(DataSource):
+    """The data sink, by its options: the specification of the job, and the process id of the driver."""
+
+    @classmethod
+    def name(cls) -> str:
+        """As in ``format``."""
+        return ROWS
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> RowWriter:  # noqa: N802 (the name is Spark's)
+        """A writer of rows."""
+        return RowWriter(self.options[SPEC], int(self.options[DRIVER_PROCESS]))
+
+
+class RowWriter(DataSourceStreamWriter):
+    """Writes rows in workers, and commits them in the driver's name. It travels to both."""
+
+    def __init__(self, path: str, driver: int) -> None:
+        self._path = path
+        self._driver = driver
+
+    def write(self, iterator: Iterator[Row]) -> Message:
+        """Take the rows of one partition."""
+        lines = tuple([msgspec.json.encode(tuple(row)) for row in iterator])
+        _, board = board_of(self._path, self._driver)
+        context = TaskContext.get()
+        partition = 0 if context is None else context.partitionId()
+        board("pre_committed", f"{TASK}-{partition}", 0)
+        return Message(lines)
+
+    def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803
+        """Publish the rows of a batch, unless they are."""
+        spec, board = board_of(self._path, self._driver)
+        lines = [line for message in messages if message is not None for line in message.lines]
+        commit(spec, board, batchId, lambda: publish(Path(spec.output), batchId, lines))
+
+    def abort(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803
+        """Nothing is there to be taken back."""
+
+
+def commit(spec: Spec, board: StructuredBoard, batch: int, act: Callable[[], object]) -> None:
+    """Have a sink make a batch visible, with all that may go wrong around it, and tell what a reader saw."""
+    output = Path(spec.output)
+    checkpoint = batch + 1
+    board.log.say(PLANNED, batch=batch, cut=batch_ends(Path(spec.checkpoints)).get(batch))
+    fault = board.outside_fault("committing", TASK, checkpoint)
+    if fault == "fail_commit":
+        raise InjectedError(f"commit of batch {batch} was refused")
+    board("committing", TASK, checkpoint)
+    before = visible_rows(output)
+    act()
+    after = visible_rows(output)
+    if (output / TABLE).exists():
+        board.log.say(WRITTEN, batch=batch, rows=list((after - before).elements()))
+    else:
+        new, gone = list((after - before).elements()), list((before - after).elements())
+        board.log.say(SHOWN, batch=batch, new=new, gone=gone)
+    if fault is not None:
+        raise InjectedError(f"commit of batch {batch} timed out")
+    board("committed", TASK, checkpoint)
+
+
+def storing(spec: Spec, board: StructuredBoard, store: Store) -> Store:
+    """Return what foreachBatch is to call for a sink of the user's."""
+
+    def stored(rows: DataFrame, batch: int) -> None:
+        commit(spec, board, batch, lambda: store(rows, batch))
+
+    return stored
+
+
+def publish(output: Path, batch: int, lines: Iterable[bytes]) -> None:
+    """Make the rows of a batch visible, all at once, and once."""
+    hidden, visible = output / f".batch-{batch}.jsonl", output / f"batch-{batch}.jsonl"
+    if visible.exists():
+        return
+    hidden.write_bytes(b"".join(line + b"\n" for line in lines))
+    os.replace(hidden, visible)
+
+
+def upsert(output: Path, rows: Iterable[Sequence[Any]], keys: int) -> None:
+    """Write rows by their first columns into a table that is replaced as a whole."""
+    hidden, visible = output / f".{TABLE}", output / TABLE
+    table = {row[:keys]: row for row in rows_in([visible] if visible.exists() else [])}
+    table.update({tuple(row)[:keys]: tuple(row) for row in rows})
+    hidden.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in table.values()))
+    os.replace(hidden, visible)

@@ -1,0 +1,155 @@
+"""The driver under trial: ``python -m onceproof.harness.systems.structured.structured_child FOLDER``.
+
+The rules this module lives by:
+
+- It starts Spark once and then runs one query after another, each by a specification whose path comes as a
+  line on the standard input, and answers as `spark_child.py` does.
+- Each query is one incarnation over its checkpoint location. Where it fails in an attempt in which a fault
+  has struck it is started again from there, as an operator would, with another number of partitions where
+  that was asked for; where it fails by itself the run is over.
+- Whatever ends a query other than a kill is told in the log before it ends.
+- A user's file goes to the workers by value, and so do the modules beside it: they have not that folder.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+from onceproof import scenarios
+from onceproof.engine.runtime.spark_session import SPARK_ERRORS, spark_session
+from onceproof.harness.model.family import Family, load_family, source_file
+from onceproof.harness.systems.process.job_specification import Spec, read_spec
+from onceproof.harness.systems.recording import event_log
+from onceproof.harness.systems.recording.event_log import EventLog
+from onceproof.harness.systems.recording.event_logging_driver import say_error, say_failed
+from onceproof.harness.systems.spark.driver_process import ENDED, READY
+from onceproof.harness.systems.structured.query_fault_board import DRIVER, QueryRescaled, StructuredBoard
+from onceproof.harness.systems.structured.query_history_builder import LOOKED, QUERY_STOPPED, look
+from onceproof.harness.systems.structured.query_io import start
+from onceproof.harness.systems.structured.query_output import batch_ends, finished_batches
+from onceproof.harness.systems.structured.query_rescale import rescaled
+from onceproof.harness.systems.structured.query_sink import RowSink
+from onceproof.harness.systems.structured.query_source import RecordSource
+
+SETTINGS: Final = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    # Timers and watermarks would otherwise ask for batches without end.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # What a dead task of this process holds is given up soon.
+    "spark.sql.streaming.stateStore.rocksdb.lockAcquireTimeoutMs": "5000",
+}
+
+
+def run(spec: Spec, path: str, board: StructuredBoard, session: SparkSession) -> int:
+    """Go on with the query until its input is consumed; the exit code of a process for it alone."""
+    family = load_family(spec.family)
+    _by_value(family)
+    checkpoints = Path(spec.checkpoints)
+    board.log.say(event_log.PROCESS_STARTED, found=[])
+    while True:
+        struck = board.struck
+        partitions = _rescaled(spec, checkpoints, board, session)
+        planned = batch_ends(checkpoints)
+        board.log.say(
+            event_log.ATTEMPT_STARTED,
+            attempt=f"{os.getpid()}.{struck}",
+            parallelism=partitions,
+            restored=max(planned, default=-1) + 1 or None,
+            over=len(finished_batches(checkpoints)),
+        )
+        try:
+            board("restoring", DRIVER, 0)
+            attempt = msgspec.structs.replace(spec, parallelism=partitions)
+            start(family, attempt, path, session, board).awaitTermination()
+        except Exception as error:
+            board.log.say(LOOKED, **look(spec))
+            if QueryRescaled.__name__ in str(error):
+                board.log.say(QUERY_STOPPED)
+            elif board.struck == struck:
+                say_error(board.log, "query", error)
+                return 1
+            else:
+                say_failed(board.log, "query", "", str(error)[:200], injected=True)
+        else:
+            board.log.say(LOOKED, **look(spec))
+            board.log.say(event_log.JOB_FINISHED, points={})
+            return 0
+        finally:
+            _stop_all(session)
+
+
+def _rescaled(spec: Spec, checkpoints: Path, board: StructuredBoard, session: SparkSession) -> int:
+    """Deal state out anew where that was asked for and can be done; return with how many partitions."""
+    before = batch_ends(checkpoints)
+    partitions, is_refused = rescaled(session, checkpoints, board.wanted, board.log)
+    board.begin(partitions, is_refused)
+    if batch_ends(checkpoints) != before:
+        board.log.say(LOOKED, **look(spec))
+    return partitions
+
+
+def _stop_all(session: SparkSession) -> None:
+    for query in session.streams.active:
+        with suppress(*SPARK_ERRORS):
+            query.stop()
+
+
+def _by_value(family: Family) -> None:
+    """Have workers get a user's modules with the functions that they call."""
+    file = source_file(family)
+    if file is None or Path(file).is_relative_to(scenarios.__path__[0]):
+        return
+    folder = Path(file).absolute().parent
+    for module in list(sys.modules.values()):
+        beside = getattr(module, "__dict__", {}).get("__file__")
+        if beside and Path(beside).absolute().parent == folder:
+            cloudpickle.register_pickle_by_value(module)
+
+
+def serve(path: str, session: SparkSession) -> int:
+    """Do what the specification in a file says."""
+    try:
+        spec = read_spec(path)
+        log = EventLog(spec.events)
+    except (OSError, ValueError) as error:
+        print(f"{path}: {error}", file=sys.stderr, flush=True)
+        return 2
+    try:
+        return run(spec, path, StructuredBoard(spec, os.getpid(), log), session)
+    except Exception as error:
+        say_error(log, "process", error)
+        return 1
+
+
+def main(folder: str) -> int:
+    """Serve until the standard input ends."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    try:
+        with spark_session(name="onceproof structured streaming", configuration=SETTINGS) as session:
+            session.dataSource.register(RecordSource)
+            session.dataSource.register(RowSink)
+            print(READY, file=answers, flush=True)
+            for line in sys.stdin:
+                code = serve(line.rstrip("\n"), session)
+                print(ENDED, code, file=answers, flush=True)
+                if session.sparkContext._jsc.sc().isStopped():
+                    break
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

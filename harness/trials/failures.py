@@ -1,0 +1,205 @@
+"""What is made of each way in which a run failed: a small scenario, its explanation, and files to keep.
+
+The rules this module lives by:
+
+- One case for each family and signature: the first that failed, shrunk. The others are counted.
+- The scenario's JSON is the proof, so both are written, the small one and the one that was found. The name
+  holds family and signature and nothing else: the same failure of the next night has the same name.
+- Shrinking takes seconds a case, or minutes where runs are real, and there is no limit to the ways in which a
+  broken engine can fail: the first ones are shrunk, the others are kept as they are. New ones come before
+  those that are known.
+- A failure that does not come again where runs are real is told by what the run said that had it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from onceproof.harness.checkers import Signature, Violation
+from onceproof.harness.checkers.known_failures import KnownSignature, find_known
+from onceproof.harness.checkers.oracle import PythonOracle
+from onceproof.harness.checkers.outcome import Outcome
+from onceproof.harness.checkers.verdict import Verdict
+from onceproof.harness.explanation.decisions import Takes
+from onceproof.harness.explanation.descriptions import replay_command, shrink_command
+from onceproof.harness.explanation.explanation import Explanation, explain
+from onceproof.harness.explanation.sentences import sentence_of
+from onceproof.harness.explanation.visible_run import seen_from_outside
+from onceproof.harness.model.family import Family, Rows
+from onceproof.harness.model.history import History, rows_at_end
+from onceproof.harness.model.scenario import Scenario, to_json
+from onceproof.harness.model.system import System, let_go
+from onceproof.harness.shrinking.shrinker import ShrinkResult
+from onceproof.harness.trials.examination import Examined, examine, limit_of, repeats
+from onceproof.harness.trials.runner import OutputUnwritable, RunResult
+from onceproof.harness.trials.tally import Group
+from onceproof.harness.trials.trial import as_run, scenario_of
+
+FOLDER: Final = "failures"
+MOST_SHRUNK: Final = 10
+MOST_SHRUNK_BY_REAL_RUNS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class FailureCase:
+    """One way in which a run failed."""
+
+    family: Family
+    signature: Signature
+    count: int
+    """In how many scenarios of the run."""
+    original: Scenario
+    shrunk: ShrinkResult
+    history: History
+    """Of the small scenario, with its trace."""
+    verdict: Verdict
+    """Of the small scenario."""
+    explanation: Explanation
+    replay: str
+    """The command that replays the small scenario."""
+    replay_seed: str
+    """The command that replays the scenario as it was found; empty where it has no seed."""
+    shrink: str
+    """The command that shrinks the scenario as it was found."""
+    takes: Takes | None = None
+    """Its decisions, and which of them matter; None where the run cannot be repeated without them."""
+    notes: tuple[str, ...] = ()
+    """What is to be known of how this was found out, and what it cannot tell."""
+    repeated: bool = True
+    """Whether the small scenario failed again; if not, ``history`` is not that of a failure."""
+    known: KnownSignature | None = None
+    """The entry of the settings that lists it; None: it is new."""
+
+    @property
+    def scenario(self) -> Scenario:
+        """The small scenario."""
+        return self.shrunk.scenario
+
+    @property
+    def expected_rows(self) -> Rows:
+        """The rows that should have become visible, each as often as it should."""
+        counts = PythonOracle(self.family, self.scenario).rows(self.actual_rows)
+        return [row for row, count in counts.items() for _ in range(count)]
+
+    @property
+    def actual_rows(self) -> Rows:
+        """The rows that became visible."""
+        return rows_at_end(self.history)
+
+
+def failure_cases(
+    result: RunResult,
+    folder: Path,
+    progress: Callable[[str], None] = lambda text: None,
+    known: Sequence[KnownSignature] = (),
+    original_of: Callable[[Group], Scenario] | None = None,
+    limit_seconds: float | None = None,
+) -> list[FailureCase]:
+    """Shrink, explain and write down each way in which a run failed, new ones first.
+
+    ``progress`` is told what is shrunk; ``original_of`` gives the scenario that was found where it does not
+    come from a seed; ``limit_seconds`` is for how long each of them is shrunk, if somebody has said.
+    """
+    system = result.system
+    listed = [
+        (find_known(known, group.first.family, group.signature), group)
+        for group in result.tally.groups.values()
+    ]
+    limit = limit_of(system, limit_seconds)
+    most = MOST_SHRUNK if repeats(system) else MOST_SHRUNK_BY_REAL_RUNS
+    cases = []
+    with let_go(system):
+        for number, (entry, group) in enumerate(sorted(listed, key=lambda each: each[0] is not None)):
+            text = f"shrinking {group.first.family}: {', '.join(group.signature)}"
+            progress(text)
+            # Who has interrupted a run does not wait for its failures to be shrunk.
+            shrinks = number < most and not result.interrupted
+            original = original_of(group) if original_of else _of_seed(result, group)
+            family = result.family(group.first.family)
+
+            def show(run: int, text: str = text) -> None:
+                progress(f"{text}, run {run}")
+
+            examined = examine(system, family, original, group.signature, limit if shrinks else 0.0, show)
+            asked = result.asked_for(family.name)
+            cases.append(case_of(examined, system, family, asked, original, folder, group, entry))
+    return cases
+
+
+def _of_seed(result: RunResult, group: Group) -> Scenario:
+    """Return the scenario that was found, as it was run."""
+    seed = group.first.seed
+    assert seed is not None
+    return as_run(result.system, scenario_of(result.family(group.first.family), seed))
+
+
+def case_of(
+    examined: Examined,
+    system: System,
+    family: Family,
+    asked: str,
+    original: Scenario,
+    folder: Path,
+    group: Group,
+    known: KnownSignature | None = None,
+) -> FailureCase:
+    """Write down a failure that was looked into; ``asked`` is how the command line names the family."""
+    shrunk, trial = examined.shrunk, examined.trial
+    seed = original.seed
+    paths = failure_paths(folder, family.name, group.signature)
+    write_scenario(original, paths[1])
+    write_scenario(shrunk.scenario, paths[0])
+    history, verdict = (History(), Verdict(())) if trial is None else (trial.history, trial.verdict)
+    if not repeats(system) and not examined.repeated:
+        explanation = Explanation(_sentence_of(group.first), "")
+    else:
+        explanation = explain(shrunk.scenario, history, history.trace, verdict)
+    if history.trace is None and examined.repeated:
+        history.trace = seen_from_outside(history)
+    return FailureCase(
+        family=family,
+        signature=group.signature,
+        count=group.count,
+        original=original,
+        shrunk=shrunk,
+        history=history,
+        verdict=verdict,
+        explanation=explanation,
+        replay=replay_command(paths[0], asked, system.name),
+        replay_seed="" if seed is None else replay_command(seed, asked, system.name),
+        shrink=shrink_command(paths[1], asked, system.name),
+        takes=examined.takes,
+        notes=examined.notes,
+        repeated=examined.repeated or repeats(system),
+        known=known,
+    )
+
+
+def _sentence_of(outcome: Outcome) -> str:
+    """Return what was wrong in a run of which nothing but its outcome is left."""
+    broken, anomaly, where, witness = outcome.violations[0]
+    return sentence_of(Violation(broken, anomaly, where, msgspec.json.decode(witness)))
+
+
+def failure_paths(folder: Path, family: str, signature: Signature) -> tuple[Path, Path]:
+    """Return where the small scenario of a failure is kept, and where the one that was found."""
+    digest = blake2b("\n".join((family, *signature)).encode(), digest_size=3).hexdigest()
+    # A family's name is anybody's choice, a file's is not.
+    stem = f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', family)}-{digest}"
+    return folder / FOLDER / f"{stem}.json", folder / FOLDER / f"{stem}.original.json"
+
+
+def write_scenario(scenario: Scenario, path: Path) -> None:
+    """Write a scenario's JSON."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(to_json(scenario, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise OutputUnwritable(f"{path}: cannot be written: {error.strerror or error}") from None

@@ -1,0 +1,273 @@
+"""Measuring mutants: which planted bugs the harness reaches and kills, how soon, and how small it makes them.
+
+The rules this module lives by:
+
+- A mutant is killed by a scenario that fails with it and passes without it. What fails either way is a bug of
+  the engine as it is, not a proof of anything about the mutant.
+- The scenarios are those of a run with the same seed over the same families, or over those of them whose jobs
+  have what the mutant breaks: what kills it here would have killed it there.
+- A mutant that nobody reached was not survived: the two are told apart, because the first asks for other
+  scenarios and the second for better checkers.
+- Shrinking, too, compares with the sound engine: of a failure that a smaller scenario has anyhow, nothing is
+  learnt about the mutant.
+- A mutated engine may run for ever within one step, where no step budget sees it: after some seconds a run is
+  stopped, and counts as a failure.
+"""
+
+from __future__ import annotations
+
+import gc
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager, nullcontext
+from multiprocessing import get_context
+from time import perf_counter
+from types import FrameType
+from typing import Final
+
+import msgspec
+import msgspec.structs
+
+from onceproof.harness.checkers import CONTINUATIONS, Signature
+from onceproof.harness.model.family import Family, FamilyError, load_family
+from onceproof.harness.model.mutants import Mutant, MutantError, Reach, find_mutant
+from onceproof.harness.model.scenario import Scenario, Schedule
+from onceproof.harness.model.seeds import numbered
+from onceproof.harness.shrinking.shrinker import shrink
+from onceproof.harness.systems.simulation.simulated_system import record_preemptions
+from onceproof.harness.trials.trial import scenario_of, try_scenario
+
+SCENARIOS: Final = 2000
+"""A mutant has so many scenarios to be killed in."""
+
+SHRINK_SECONDS: Final = 4.5
+"""A person waits for it."""
+
+LONGEST_RUN_SECONDS: Final = 2.0
+"""A run takes milliseconds, some tens of them on a busy machine."""
+
+
+class Shrunk(msgspec.Struct, frozen=True):
+    """What was left of the scenario that killed a mutant."""
+
+    records: int
+    faults: int
+    schedule: int
+
+
+class Killing(msgspec.Struct, frozen=True):
+    """The scenario that killed a mutant, as it was generated and, if it was asked for, as it was shrunk."""
+
+    family: str
+    signature: Signature
+    scenario: Scenario
+    shrunk: Scenario | None = None
+    size: Shrunk | None = None
+    shrink_seconds: float = 0.0
+    shrink_runs: int = 0
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What became of one mutant; the fields but the last two are what ``onceproof mutants --json`` prints."""
+
+    id: str
+    origin: str
+    breaks: str
+    reached: bool
+    killed: bool
+    property: str | None
+    """The property by which it was found: the first that the killing scenario breaks."""
+    scenarios: int
+    """How many were run, the killing one included."""
+    shrunk: Shrunk | None
+    seconds: float
+    summary: str = ""
+    killing: Killing | None = None
+
+    def line(self) -> dict[str, object]:
+        """Return what a machine reads of it."""
+        return {
+            "id": self.id,
+            "origin": self.origin,
+            "breaks": self.breaks,
+            "reached": self.reached,
+            "killed": self.killed,
+            "property": self.property,
+            "scenarios": self.scenarios,
+            "shrunk": None if self.shrunk is None else msgspec.to_builtins(self.shrunk),
+            "seconds": round(self.seconds, 3),
+        }
+
+
+class RunTooLong(BaseException):
+    """A run was stopped because it takes for ever; no ``except Exception`` of the engine's may survive it."""
+
+
+class _Failure(msgspec.Struct, frozen=True):
+    """How a run failed."""
+
+    property: str
+    signature: Signature
+
+
+_ENDLESS: Final = _Failure("liveness", ("liveness", "endless step"))
+
+
+def measure(
+    mutant: Mutant,
+    families: Sequence[Family],
+    seed: int,
+    limit: int = SCENARIOS,
+    shrink_seconds: float = SHRINK_SECONDS,
+) -> Result:
+    """Run scenarios of a run's seed with the mutant until one kills it, ``limit`` at the most.
+
+    What killed it is then shrunk, unless ``shrink_seconds`` is 0.
+    """
+    started = perf_counter()
+    families = [family for family in families if family.name in mutant.families] or families
+    reach = Reach()
+    count = 0
+    failure, killing = None, None
+    for place, scenario_seed in numbered(seed, [family.name for family in families], 0, limit):
+        count += 1
+        family = families[place]
+        scenario = scenario_of(family, scenario_seed)
+        if mutant.on_databases:
+            scenario = msgspec.structs.replace(scenario, state_backend="rocksdb", incremental=True)
+        failure = _failure_of(family, scenario, mutant, reach)
+        if failure is not None and _failure_of(family, scenario) is None:
+            killing = _shrunk(family, scenario, mutant, failure, shrink_seconds)
+            break
+    killed = killing is not None
+    return Result(
+        id=mutant.id,
+        origin=mutant.origin,
+        breaks=mutant.breaks,
+        # What kills has been reached, whether or not the mutant says so.
+        reached=reach.times > 0 or killed,
+        killed=killed,
+        property=failure.property if killed and failure is not None else None,
+        scenarios=count,
+        shrunk=None if killing is None else killing.size,
+        seconds=perf_counter() - started,
+        summary=mutant.summary,
+        killing=killing,
+    )
+
+
+def measure_all(
+    mutants: Sequence[Mutant],
+    families: Sequence[str],
+    seed: int,
+    limit: int = SCENARIOS,
+    workers: int = 1,
+    shrink_seconds: float = SHRINK_SECONDS,
+) -> Iterator[Result]:
+    """Measure mutants one after another, or ``workers`` at a time; the results come in their order.
+
+    ``families`` are names or paths. A worker is a new Python, which is told the mutant's id and file.
+    """
+    if workers <= 1:
+        loaded = [load_family(name) for name in families]
+        for mutant in mutants:
+            yield measure(mutant, loaded, seed, limit, shrink_seconds)
+        return
+    with ProcessPoolExecutor(min(workers, len(mutants)) or 1, mp_context=get_context("spawn")) as pool:
+        waiting: list[Future[Result]] = [
+            pool.submit(_measure_by_id, mutant.id, mutant.path, families, seed, limit, shrink_seconds)
+            for mutant in mutants
+        ]
+        try:
+            for result in waiting:
+                yield result.result()
+        finally:
+            # Whoever stops listening does not want the others either.
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _measure_by_id(
+    mutant_id: str, path: str | None, families: Sequence[str], seed: int, limit: int, shrink_seconds: float
+) -> Result:
+    loaded = [load_family(name) for name in families]
+    return measure(find_mutant(mutant_id, path), loaded, seed, limit, shrink_seconds)
+
+
+def _shrunk(
+    family: Family, scenario: Scenario, mutant: Mutant, failure: _Failure, shrink_seconds: float
+) -> Killing:
+    if not shrink_seconds:
+        return Killing(family.name, failure.signature, scenario)
+    continued = failure.property in CONTINUATIONS
+
+    def signature(candidate: Scenario) -> Signature | None:
+        found = _failure_of(family, candidate, mutant, continued=continued)
+        if found is None or found.signature != failure.signature:
+            return None
+        return found.signature if _failure_of(family, candidate, continued=continued) is None else None
+
+    def preemptions(candidate: Scenario) -> Schedule:
+        with mutant.applied():
+            return record_preemptions(family, candidate)
+
+    result = shrink(scenario, signature, failure.signature, shrink_seconds, preemptions)
+    size = Shrunk(result.after.records, result.after.faults, result.after.schedule)
+    return Killing(
+        family.name, failure.signature, scenario, result.scenario, size, result.seconds, result.runs
+    )
+
+
+def _failure_of(
+    family: Family,
+    scenario: Scenario,
+    mutant: Mutant | None = None,
+    reach: Reach | None = None,
+    continued: bool | None = None,
+) -> _Failure | None:
+    """Run a scenario, with the mutant if one is given; None if it passes.
+
+    ``continued``: whether its checkpoints are looked into; None leaves that to its seed.
+    """
+    with mutant.applied() if mutant else nullcontext(Reach()) as reached:
+        try:
+            with _time_limit():
+                verdict = try_scenario(family, scenario, twice=False, continued=continued).verdict
+        except RunTooLong:
+            return _ENDLESS
+        except (FamilyError, MutantError):
+            raise
+        except Exception as error:
+            # Even the world around the engine could not go on.
+            return _Failure("no_error", (type(error).__name__, "world"))
+        finally:
+            if reach is not None:
+                reach.times += reached.times
+    if verdict.signature is None:
+        return None
+    return _Failure(verdict.violations[0].property, verdict.signature)
+
+
+@contextmanager
+def _time_limit() -> Iterator[None]:
+    """Raise RunTooLong where a run takes too long; only the main thread of a process can be stopped so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise RunTooLong
+
+    before = signal.signal(signal.SIGALRM, stop)
+    collected = gc.isenabled()
+    # What is raised in a callback of the collector is swallowed there, and the run would go on for ever.
+    gc.disable()
+    signal.setitimer(signal.ITIMER_REAL, LONGEST_RUN_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        if collected:
+            gc.enable()

@@ -1,0 +1,161 @@
+"""What many outcomes amount to: counts for the report, one failure of each kind, a passing run that teaches.
+
+The rules this module lives by:
+
+- Adding is all that happens for each outcome, and costs a few microseconds: a tally stands between tens of
+  thousands of scenarios a minute and their report.
+- Two failures are the same if family and signature are. The one that is kept is the one that comes first in
+  the order in which outcomes are added, which is the order of the run and not that of the clock.
+- The scenario that teaches how to read a diagram is chosen by what it holds and then by its seed, so the same
+  run shows the same example whoever ran it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import insort
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from onceproof.harness.checkers import Signature
+from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
+from onceproof.harness.checkers.outcome import Outcome, combined_hash
+from onceproof.harness.model.seeds import is_checked_twice, is_continued
+
+MOST_EXAMPLES: Final = 60
+"""Candidates that are kept: whether one reads well shows only when it is replayed."""
+
+TEACHING_RECORDS: Final = range(6, 31)
+"""Fewer show too little, more fill the page."""
+
+ExampleKey: TypeAlias = tuple[int, str, int]
+"""(steps, family, seed): the smallest teaches best."""
+
+
+@dataclass(slots=True)
+class Group:
+    """Failures that are the same: the first of them, and how many there are."""
+
+    first: Outcome
+    signature: Signature
+    count: int = 0
+    broken: Counter[str] = field(default_factory=Counter)
+    """By property, in how many of them it was broken."""
+
+
+@dataclass(slots=True)
+class FamilyTally:
+    """The counts of one family."""
+
+    scenarios: int = 0
+    failed: int = 0
+    checked_twice: int = 0
+    continued: int = 0
+    milliseconds: float = 0.0
+    """What its scenarios took, summed over the workers."""
+    broken: Counter[str] = field(default_factory=Counter)
+    """By property, in how many scenarios it was broken."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """The counts of a run."""
+
+    scenarios: int = 0
+    failed: int = 0
+    families: dict[str, FamilyTally] = field(default_factory=dict)
+    groups: dict[tuple[str, Signature], Group] = field(default_factory=dict)
+    fired: Counter[str] = field(default_factory=Counter)
+    """By "kind/point"."""
+    planned: Counter[str] = field(default_factory=Counter)
+    """By "kind/point"."""
+    not_applicable: int = 0
+    """Faults that were planned for a system that they cannot strike."""
+    points: Counter[str] = field(default_factory=Counter)
+    """How often each protocol point was passed."""
+    kills: int = 0
+    rescales: int = 0
+    replayed: array[int] = field(default_factory=lambda: array("q"))
+    """Of each scenario that began more than one attempt."""
+    recovery_steps: array[int] = field(default_factory=lambda: array("q"))
+    """Of each scenario that began more than one attempt."""
+    examples: list[ExampleKey] = field(default_factory=list)
+    """Candidates for the example that teaches, the best first."""
+    hashes: list[tuple[str, int | None, str]] = field(default_factory=list)
+
+    def add(self, outcome: Outcome) -> None:
+        """Count one outcome."""
+        family = self.families.get(outcome.family)
+        if family is None:
+            family = self.families[outcome.family] = FamilyTally()
+        self.scenarios += 1
+        family.scenarios += 1
+        family.milliseconds += outcome.milliseconds
+        family.checked_twice += is_checked_twice(outcome.seed)
+        family.continued += is_continued(outcome.seed)
+        self.kills += outcome.kills
+        self.rescales += outcome.rescales
+        _add_counts(self.fired, outcome.coverage)
+        _add_counts(self.planned, outcome.planned)
+        _add_counts(self.points, outcome.points)
+        self.not_applicable += sum(outcome.not_applicable.values())
+        self.hashes.append((outcome.family, outcome.seed, outcome.trace_hash))
+        if outcome.attempts > 1:
+            self.replayed.append(outcome.records_replayed)
+            self.recovery_steps.append(outcome.recovery_steps)
+        if outcome.passed:
+            self._consider(outcome)
+        else:
+            self._add_failure(family, outcome)
+
+    def _add_failure(self, family: FamilyTally, outcome: Outcome) -> None:
+        self.failed += 1
+        family.failed += 1
+        broken = {violation[0] for violation in outcome.violations}
+        family.broken.update(broken)
+        assert outcome.signature is not None
+        key = (outcome.family, outcome.signature)
+        group = self.groups.get(key)
+        if group is None:
+            group = self.groups[key] = Group(outcome, outcome.signature)
+        group.count += 1
+        group.broken.update(broken)
+
+    def _consider(self, outcome: Outcome) -> None:
+        """Keep a scenario if it may teach: one kill, one rescale, something to replay, a few checkpoints."""
+        if (
+            outcome.kills != 1
+            or outcome.rescales != 1
+            or outcome.attempts != 2
+            or outcome.checkpoints not in (2, 3, 4)
+            or sum(outcome.coverage.values()) != 1
+            # Of a master that dies alone no task shows anything.
+            or any(pair.startswith("kill_master/") for pair in outcome.coverage)
+            or outcome.records not in TEACHING_RECORDS
+            or not outcome.records_replayed
+            or outcome.seed is None
+        ):
+            return
+        examples = self.examples
+        insort(examples, (outcome.steps, outcome.family, outcome.seed))
+        del examples[MOST_EXAMPLES:]
+
+    def trace_hash(self) -> str:
+        """Return the hash over all scenarios."""
+        return combined_hash(self.hashes)
+
+    def broken_properties(self) -> list[str]:
+        """Return the properties that were broken, in the order of their names."""
+        return sorted({name for family in self.families.values() for name in family.broken})
+
+
+def determinism_counts(family: FamilyTally) -> tuple[int, int]:
+    """Return in how many scenarios determinism was checked, and in how many of them it was broken."""
+    return family.checked_twice, family.broken[DETERMINISM]
+
+
+def _add_counts(total: Counter[str], counts: dict[str, int]) -> None:
+    # Counter.update takes three times as long for mappings of this size.
+    for name, count in counts.items():
+        total[name] = total.get(name, 0) + count
