@@ -17,7 +17,7 @@ from onceproof.harness.settings.project_settings import (
     load_settings,
 )
 
-README = Path(__file__).parents[2] / "README.md"
+README = Path(__file__).parents[3] / "README.md"
 
 COMPLETE = """
 [tool.onceproof]

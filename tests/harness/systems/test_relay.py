@@ -20,7 +20,7 @@ from onceproof.harness.systems.relay import CAPABILITIES, MISSING, RelaySystem
 from onceproof.harness.systems.spark.spark_system import spark_drivers
 from onceproof.harness.trials.trial import try_scenario
 
-FAMILY = str(Path(__file__).parents[3] / "engine" / "runtime" / "spark" / "visits.py")
+FAMILY = str(Path(__file__).parents[2] / "engine" / "runtime" / "spark" / "visits.py")
 CHECKPOINT_RECORDS = 10
 
 RELAYS = {
