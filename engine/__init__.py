@@ -1,6 +1,6 @@
 """Stateful stream processing on Flink's model: the public API of onceproof, names as in PyFlink.
 
-A job is described in a StreamExecutionEnvironment and executed by it::
+Describe a job in a StreamExecutionEnvironment, then call its ``execute``::
 
     env = StreamExecutionEnvironment.get_execution_environment()
     env.enable_checkpointing(1000)

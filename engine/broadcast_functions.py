@@ -1,12 +1,13 @@
-"""The interfaces for a stream beside a broadcast one, under PyFlink's names.
+"""The functions that connect a stream with a broadcast stream, under PyFlink's names.
 
 The rules this module lives by:
 
-- Every subtask gets all records of the broadcast side, and keeps what it learns of them in broadcast state.
-  The copies of that state are one state only as long as each subtask makes the same changes: so they may be
-  made on the broadcast side alone, and must not depend on the subtask nor on the order of arrival.
-- The other side only reads it. On the broadcast side there is no current key and no timer: a record there
-  belongs to all keys. ``apply_to_keyed_state`` goes through those of the subtask.
+- Every subtask gets all records of the broadcast side, and keeps its own copy of the broadcast state.
+- The copies must stay equal: only ``process_broadcast_element`` may change them, and its changes must not
+  depend on the subtask or on the order of arrival.
+- The other side reads broadcast state only.
+- On the broadcast side there is no current key and no timer. ``apply_to_keyed_state`` visits all keys of the
+  subtask.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class KeyedStateFunction(ABC):
-    """What is done with the state of each key (Flink: KeyedStateFunction)."""
+    """Called by ``apply_to_keyed_state`` for each key (Flink: KeyedStateFunction)."""
 
     @abstractmethod
     def process(self, key: Any, state: Any) -> None:
@@ -35,10 +36,10 @@ class KeyedStateFunction(ABC):
 
 
 class BaseBroadcastProcessFunction(Function, ABC):
-    """What broadcast process functions have in common (PyFlink: BaseBroadcastProcessFunction)."""
+    """Base of the broadcast process functions (PyFlink: BaseBroadcastProcessFunction)."""
 
     class BaseContext:
-        """What is known of the record in hand; one object serves all records of a side."""
+        """The context of the current record; one object serves all records of a side."""
 
         __slots__ = ("_service", "_states", "_timestamp")
 
@@ -48,15 +49,15 @@ class BaseBroadcastProcessFunction(Function, ABC):
             self._states = states
 
         def timestamp(self) -> int | None:
-            """Event time of the record in milliseconds, or None."""
+            """Return the event time of the record in milliseconds, or None."""
             return self._timestamp
 
         def current_processing_time(self) -> int:
-            """Milliseconds since the epoch."""
+            """Return the wall clock in milliseconds since the epoch."""
             return self._service.current_processing_time()
 
         def current_watermark(self) -> int:
-            """The event time that both sides have reached."""
+            """Return the current watermark: the lower of the watermarks of both sides."""
             return self._service.current_watermark()
 
         def _state(self, descriptor: MapStateDescriptor) -> Any:
@@ -70,43 +71,54 @@ class BaseBroadcastProcessFunction(Function, ABC):
             return state
 
     class Context(BaseContext):
-        """That of the broadcast side: state can be changed."""
+        """The context of the broadcast side, which may change broadcast state."""
 
         __slots__ = ()
 
         def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState:
-            """The state that was named to ``broadcast`` by a descriptor of that name."""
+            """Return the broadcast state whose descriptor was given to ``broadcast``.
+
+            Raises:
+                StateError: ``broadcast`` got no descriptor of that name.
+            """
             state: BroadcastState = self._state(state_descriptor)
             return state
 
     class ReadOnlyContext(BaseContext):
-        """That of the other side: state can be read."""
+        """The context of the side that is not broadcast, which may only read broadcast state."""
 
         __slots__ = ()
 
         def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState:
-            """The state that was named to ``broadcast`` by a descriptor of that name, to be read."""
+            """Return the read-only broadcast state whose descriptor was given to ``broadcast``.
+
+            Raises:
+                StateError: ``broadcast`` got no descriptor of that name.
+            """
             state: ReadOnlyBroadcastState = self._state(state_descriptor)
             return state
 
 
 class BroadcastProcessFunction(BaseBroadcastProcessFunction, ABC):
-    """For a stream that is not keyed (PyFlink: BroadcastProcessFunction)."""
+    """Processes a stream that is not keyed beside a broadcast one (PyFlink: BroadcastProcessFunction)."""
 
     @abstractmethod
     def process_element(self, value: Any, ctx: Any) -> Iterable[Any] | None:
-        """The values to emit for one of the stream that is not broadcast; a generator is the usual form."""
+        """Return or yield the values to emit for a value of the side that is not broadcast."""
 
     @abstractmethod
     def process_broadcast_element(self, value: Any, ctx: Any) -> Iterable[Any] | None:
-        """The values to emit for a broadcast one: in every subtask, so as a rule none."""
+        """Return or yield the values to emit for a broadcast value. Every subtask emits them."""
 
 
 class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, ABC):
-    """For a keyed stream, with state and timers of the key (PyFlink: KeyedBroadcastProcessFunction)."""
+    """Processes a keyed stream beside a broadcast one, with keyed state and timers.
+
+    PyFlink: KeyedBroadcastProcessFunction.
+    """
 
     class Context(BaseBroadcastProcessFunction.Context):
-        """That of the broadcast side, where no key is current."""
+        """The context of the broadcast side, where there is no current key."""
 
         __slots__ = ("_backend",)
 
@@ -119,15 +131,19 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, ABC):
         def apply_to_keyed_state(
             self, state_descriptor: StateDescriptor, function: KeyedStateFunction | Callable[[Any, Any], None]
         ) -> None:
-            """Call ``function(key, state)`` for each key of this subtask that has such a state.
+            """Call ``function(key, state)`` for each key of this subtask that has a value in the state.
 
-            Flink's Java API has it: KeyedBroadcastProcessFunction.Context.applyToKeyedState.
+            Flink: KeyedBroadcastProcessFunction.Context.applyToKeyedState of the Java API.
+
+            Args:
+                state_descriptor: the keyed state to visit.
+                function: may read, change and clear the state of the key.
             """
             backend = self._backend
             state = backend.state(state_descriptor)
             apply = function.process if isinstance(function, KeyedStateFunction) else function
             try:
-                # Of the keys a list: what is applied may remove some.
+                # The backend returns a list of keys, because the function may remove some.
                 for key in backend.keys(state_descriptor):
                     backend.current_key = key
                     apply(key, state)
@@ -135,7 +151,7 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, ABC):
                 backend.current_key = NO_KEY
 
     class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext):
-        """That of the keyed side, and its timers."""
+        """The context of the keyed side, with its key and timers."""
 
         __slots__ = ("_backend",)
 
@@ -146,31 +162,31 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, ABC):
             self._backend = backend
 
         def timer_service(self) -> TimerService:
-            """The times, and the timers of the current key."""
+            """Return the service for the times and the timers of the current key."""
             return self._service
 
         def get_current_key(self) -> Any:
-            """Key of the record or timer in hand."""
+            """Return the key of the current record or timer."""
             return self._backend.current_key
 
     class OnTimerContext(ReadOnlyContext):
-        """As ReadOnlyContext; ``timestamp`` is that of the timer."""
+        """The context of ``on_timer``; ``timestamp()`` returns that of the timer."""
 
         __slots__ = ("_domain",)
 
         _domain: TimeDomain
 
         def time_domain(self) -> TimeDomain:
-            """The kind of time in which the timer was registered."""
+            """Return the domain in which the timer was registered."""
             return self._domain
 
     @abstractmethod
     def process_element(self, value: Any, ctx: Any) -> Iterable[Any] | None:
-        """The values to emit for one of the stream that is not broadcast; a generator is the usual form."""
+        """Return or yield the values to emit for a value of the side that is not broadcast."""
 
     @abstractmethod
     def process_broadcast_element(self, value: Any, ctx: Any) -> Iterable[Any] | None:
-        """The values to emit for a broadcast one: in every subtask, so as a rule none."""
+        """Return or yield the values to emit for a broadcast value. Every subtask emits them."""
 
     def on_timer(self, timestamp: int, ctx: Any) -> Iterable[Any] | None:
-        """The values to emit as a timer of the current key fires; none by default."""
+        """Return or yield the values to emit when a timer of the current key fires; none by default."""

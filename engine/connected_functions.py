@@ -1,10 +1,10 @@
-"""The interfaces for two inputs at once: connected streams under PyFlink's names, joins under Flink's.
+"""The functions with two inputs: those of connected streams under PyFlink's names, joins under Flink's.
 
 The rules this module lives by:
 
-- A function is called for one record of one input at a time, in the order in which a run brings them: between
-  two inputs there is no order, so nothing may depend on it but what a job says of it.
-- Over keyed inputs both sides share the state and the timers of a key: that is how they meet.
+- A function is called for one record of one input at a time, in the order of arrival. Between two inputs
+  there is no defined order.
+- Over keyed inputs both sides share the state and the timers of a key.
 """
 
 from __future__ import annotations
@@ -17,47 +17,47 @@ from onceproof.engine.functions import Function, KeyedProcessFunction, ProcessFu
 
 
 class CoMapFunction(Function, ABC):
-    """One value out for each value of either input; None is left out (PyFlink: CoMapFunction)."""
+    """Maps each value of either input to one value; None emits nothing (PyFlink: CoMapFunction)."""
 
     @abstractmethod
     def map1(self, value: Any) -> Any:
-        """The value that replaces one of the first input."""
+        """Return the value to emit for a value of the first input."""
 
     @abstractmethod
     def map2(self, value: Any) -> Any:
-        """The value that replaces one of the second input."""
+        """Return the value to emit for a value of the second input."""
 
 
 class CoFlatMapFunction(Function, ABC):
-    """Any number of values out for each value of either input (PyFlink: CoFlatMapFunction)."""
+    """Maps each value of either input to any number of values (PyFlink: CoFlatMapFunction)."""
 
     @abstractmethod
     def flat_map1(self, value: Any) -> Iterable[Any] | None:
-        """The values that replace one of the first input; a generator is the usual form."""
+        """Return or yield the values to emit for a value of the first input."""
 
     @abstractmethod
     def flat_map2(self, value: Any) -> Iterable[Any] | None:
-        """The values that replace one of the second input; a generator is the usual form."""
+        """Return or yield the values to emit for a value of the second input."""
 
 
 class CoProcessFunction(Function, ABC):
     """A ProcessFunction over two inputs (PyFlink: CoProcessFunction).
 
-    Over keyed inputs its state is that of the record's key; who wants timers takes a KeyedCoProcessFunction.
+    Over keyed inputs its state is that of the record's key. Timers need a KeyedCoProcessFunction.
     """
 
     class Context(ProcessFunction.Context):
-        """As ProcessFunction.Context."""
+        """The context of the current record of either input."""
 
         __slots__ = ()
 
     @abstractmethod
     def process_element1(self, value: Any, ctx: Any) -> Iterable[Any] | None:
-        """The values to emit for one of the first input; a generator is the usual form."""
+        """Return or yield the values to emit for a value of the first input."""
 
     @abstractmethod
     def process_element2(self, value: Any, ctx: Any) -> Iterable[Any] | None:
-        """The values to emit for one of the second input; a generator is the usual form."""
+        """Return or yield the values to emit for a value of the second input."""
 
 
 class KeyedCoProcessFunction(Function, ABC):
@@ -67,32 +67,32 @@ class KeyedCoProcessFunction(Function, ABC):
     """
 
     class Context(KeyedProcessFunction.Context):
-        """As KeyedProcessFunction.Context."""
+        """The context of the current record of either input, with its key."""
 
         __slots__ = ()
 
     class OnTimerContext(KeyedProcessFunction.OnTimerContext):
-        """As KeyedProcessFunction.OnTimerContext."""
+        """The context of ``on_timer``."""
 
         __slots__ = ()
 
     @abstractmethod
     def process_element1(self, value: Any, ctx: Any) -> Iterable[Any] | None:
-        """The values to emit for one of the first input; a generator is the usual form."""
+        """Return or yield the values to emit for a value of the first input."""
 
     @abstractmethod
     def process_element2(self, value: Any, ctx: Any) -> Iterable[Any] | None:
-        """The values to emit for one of the second input; a generator is the usual form."""
+        """Return or yield the values to emit for a value of the second input."""
 
     def on_timer(self, timestamp: int, ctx: Any) -> Iterable[Any] | None:
-        """The values to emit as a timer of the current key fires; none by default."""
+        """Return or yield the values to emit when a timer of the current key fires; none by default."""
 
 
 class ProcessJoinFunction(Function, ABC):
-    """Makes values of the pairs that an interval join finds (Flink: ProcessJoinFunction)."""
+    """Processes each pair that an interval join finds (Flink: ProcessJoinFunction)."""
 
     class Context:
-        """What is known of the pair in hand; one object serves all pairs."""
+        """The context of the current pair; one object serves all pairs."""
 
         __slots__ = ("_left_timestamp", "_right_timestamp")
 
@@ -100,41 +100,41 @@ class ProcessJoinFunction(Function, ABC):
         _right_timestamp: int
 
         def get_left_timestamp(self) -> int:
-            """Event time of the left value in milliseconds."""
+            """Return the event time of the left value in milliseconds."""
             return self._left_timestamp
 
         def get_right_timestamp(self) -> int:
-            """Event time of the right value in milliseconds."""
+            """Return the event time of the right value in milliseconds."""
             return self._right_timestamp
 
         def get_timestamp(self) -> int:
-            """The later of the two, which is that of what is emitted."""
+            """Return the later of the two, which is the timestamp of the emitted values."""
             return max(self._left_timestamp, self._right_timestamp)
 
     @abstractmethod
     def process_element(self, left: Any, right: Any, ctx: Context) -> Iterable[Any] | None:
-        """The values to emit for a pair; a generator is the usual form."""
+        """Return or yield the values to emit for a pair."""
 
 
 class JoinFunction(Function, ABC):
-    """Makes one value of each pair that a window join finds (Flink: JoinFunction)."""
+    """Maps each pair that a window join finds to one value (Flink: JoinFunction)."""
 
     @abstractmethod
     def join(self, first: Any, second: Any) -> Any:
-        """The value for a pair."""
+        """Return the value to emit for a pair."""
 
 
 class FlatJoinFunction(Function, ABC):
-    """Makes any number of values of each pair that a window join finds (Flink: FlatJoinFunction)."""
+    """Maps each pair that a window join finds to any number of values (Flink: FlatJoinFunction)."""
 
     @abstractmethod
     def join(self, first: Any, second: Any) -> Iterable[Any] | None:
-        """The values for a pair; a generator is the usual form."""
+        """Return or yield the values to emit for a pair."""
 
 
 class CoGroupFunction(Function, ABC):
-    """Works out what two streams have for a key and window (Flink: CoGroupFunction)."""
+    """Processes the values of two streams for one key and window (Flink: CoGroupFunction)."""
 
     @abstractmethod
     def co_group(self, first: Iterable[Any], second: Iterable[Any]) -> Iterable[Any] | None:
-        """The values to emit; one of the two may be empty."""
+        """Return or yield the values to emit; either of the two inputs may be empty."""

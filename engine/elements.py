@@ -1,4 +1,4 @@
-"""What travels in a channel.
+"""The elements that travel in a channel between two tasks.
 
 A channel's queue holds either a buffer (a plain list of records) or one control object. Records are plain
 tuples and buffers plain lists because they exist by the million: an object per record costs a third of the
@@ -21,7 +21,7 @@ Buffer: TypeAlias = list[Record]
 
 
 class CheckpointBarrier(Struct, frozen=True, gc=False):
-    """Divides the records before a checkpoint from those after it (Flink: CheckpointBarrier)."""
+    """Separates the records before a checkpoint from those after it (Flink: CheckpointBarrier)."""
 
     checkpoint_id: int
     timestamp_ms: int
@@ -29,30 +29,39 @@ class CheckpointBarrier(Struct, frozen=True, gc=False):
     options: CheckpointOptions = ALIGNED
 
     def overtaking(self) -> CheckpointBarrier:
-        """The barrier of the same checkpoint that waits for nobody."""
+        """Return the unaligned barrier of the same checkpoint, which overtakes queued records."""
         return CheckpointBarrier(self.checkpoint_id, self.timestamp_ms, self.kind, UNALIGNED)
 
 
 class BarrierAnnouncement(Struct, frozen=True, gc=False):
-    """Tells ahead of all records that ``barrier`` is on its way behind them, and may have to overtake."""
+    """Sent ahead of all queued records: ``barrier`` follows behind them, and may turn unaligned.
+
+    Flink: EventAnnouncement.
+    """
 
     barrier: CheckpointBarrier
 
 
 class CancelCheckpointMarker(Struct, frozen=True, gc=False):
-    """Tells downstream that no barrier of ``checkpoint_id`` will come on this channel."""
+    """No barrier of ``checkpoint_id`` will come on this channel (Flink: CancelCheckpointMarker)."""
 
     checkpoint_id: int
 
 
 class Watermark(Struct, frozen=True, gc=False):
-    """Event time has reached ``timestamp``: what comes behind it in a channel and is not above it is late."""
+    """Event time has reached ``timestamp``, in milliseconds (PyFlink: Watermark).
+
+    A later record of the same channel whose timestamp is not greater is late.
+    """
 
     timestamp: int
 
 
 class WatermarkStatus(Struct, frozen=True, gc=False):
-    """Whether the channel still brings watermarks, or is idle and holds nobody's event time back."""
+    """Says whether the channel is idle (Flink: WatermarkStatus).
+
+    A task leaves idle channels out when it combines the watermarks of its inputs.
+    """
 
     is_idle: bool
 
@@ -60,12 +69,12 @@ class WatermarkStatus(Struct, frozen=True, gc=False):
 class EndOfData(Struct, frozen=True, gc=False):
     """The input holds no more records; barriers may still follow until the channel is closed.
 
-    It stands for the last watermark, MAX_WATERMARK, too: where there is no more data, event time is over.
+    It also stands for the last watermark, MAX_WATERMARK (Flink: EndOfData).
     """
 
 
 class EndOfPartition(Struct, frozen=True, gc=False):
-    """The last element of a channel: the upstream task has finished."""
+    """The last element of a channel: the upstream task has finished (Flink: EndOfPartitionEvent)."""
 
 
 Element: TypeAlias = (
@@ -80,9 +89,9 @@ Element: TypeAlias = (
 )
 
 MIN_WATERMARK: Final = -(1 << 63)
-"""The watermark before any other: nothing is known of event time."""
+"""The watermark before any other."""
 MAX_WATERMARK: Final = (1 << 63) - 1
-"""The watermark behind the last record: everything that waits for event time happens."""
+"""The watermark behind the last record: it fires all event-time timers."""
 
 IDLE = WatermarkStatus(True)
 ACTIVE = WatermarkStatus(False)

@@ -1,8 +1,8 @@
-"""Errors that trying again cannot mend.
+"""Errors after which the job master does not restart a job.
 
-A failure is followed by a restart, since most have causes that pass. What derives from UnrecoverableError
-would happen again in the same way (a malformed row, state of the wrong type), so it ends the job at once with
-its message; the checkpoints stay, and a mended job goes on from them.
+Most failures have causes that pass, so the restart strategy decides about them. An UnrecoverableError (a
+malformed row, state of the wrong type) would happen again in the same way: it ends the job at once with its
+message. The checkpoints stay, and a corrected job restores from them.
 """
 
 from __future__ import annotations

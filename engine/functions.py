@@ -1,8 +1,8 @@
-"""The interfaces that a user of the engine implements, under PyFlink's names.
+"""The functions that a user of the engine implements, under PyFlink's names.
 
-What PyFlink lacks (sink functions written in Python, operator state, checkpoint listeners) takes the names
-of Flink's Java API in snake_case. User functions are ordinary synchronous Python: each subtask has its own
-copy, it is called by one machine at a time, and it reaches the world only through what its context offers.
+Interfaces that PyFlink lacks (sink functions in Python, operator state, checkpoint listeners) take the names
+of Flink's Java API in snake_case. User functions are ordinary synchronous Python. Each subtask has its own
+copy, one task calls it at a time, and it reaches the world only through its context.
 """
 
 from __future__ import annotations
@@ -39,32 +39,32 @@ if TYPE_CHECKING:
 
 
 class KeyedStateStore(Struct, eq=False, kw_only=True):
-    """Where a function finds the state of the current key (Flink: KeyedStateStore).
+    """Gives a function the state of the current key (Flink: KeyedStateStore).
 
-    Its methods raise TypeError where the stream is not keyed.
+    The methods raise TypeError if the stream is not keyed.
     """
 
     task_name: str
     backend: KeyedStateBackend | None = None
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState:
-        """The value kept for the current key."""
+        """Return the ValueState of the descriptor, which reads and writes the current key's value."""
         return self._keyed_backend(state_descriptor).value_state(state_descriptor)
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState:
-        """The list kept for the current key."""
+        """Return the ListState of the descriptor, which reads and writes the current key's list."""
         return self._keyed_backend(state_descriptor).list_state(state_descriptor)
 
     def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState:
-        """The map kept for the current key."""
+        """Return the MapState of the descriptor, which reads and writes the current key's map."""
         return self._keyed_backend(state_descriptor).map_state(state_descriptor)
 
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState:
-        """The reduced value kept for the current key."""
+        """Return the ReducingState of the descriptor, which adds to the current key's reduced value."""
         return self._keyed_backend(state_descriptor).reducing_state(state_descriptor)
 
     def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState:
-        """The accumulator kept for the current key."""
+        """Return the AggregatingState of the descriptor, which adds to the current key's accumulator."""
         return self._keyed_backend(state_descriptor).aggregating_state(state_descriptor)
 
     def _keyed_backend(self, descriptor: StateDescriptor) -> KeyedStateBackend:
@@ -76,9 +76,9 @@ class KeyedStateStore(Struct, eq=False, kw_only=True):
 
 
 class RuntimeContext(KeyedStateStore, eq=False, kw_only=True):
-    """What a function may know of the subtask it runs in (Flink: RuntimeContext).
+    """Describes the subtask in which a function runs, and gives its keyed state (Flink: RuntimeContext).
 
-    The fields are what the engine makes it from; functions ask by the methods, which are Flink's.
+    The engine sets the fields; functions call the methods.
     """
 
     subtask: int
@@ -89,31 +89,38 @@ class RuntimeContext(KeyedStateStore, eq=False, kw_only=True):
     pass_point: Callable[[str, int], None]
 
     def get_task_name(self) -> str:
-        """Name of the vertex, without the subtask's index."""
+        """Return the name of the vertex, without the subtask's index."""
         return self.task_name
 
     def get_index_of_this_subtask(self) -> int:
-        """Index of this subtask, counted from 0."""
+        """Return the index of this subtask, counted from 0."""
         return self.subtask
 
     def get_number_of_parallel_subtasks(self) -> int:
-        """Parallelism of the vertex."""
+        """Return the parallelism of the vertex."""
         return self.parallelism
 
     def get_max_number_of_parallel_subtasks(self) -> int:
-        """Max parallelism of the vertex: the number of its key groups."""
+        """Return the max parallelism of the vertex: the number of its key groups."""
         return self.max_parallelism
 
     def get_attempt_id(self) -> str:
-        """``incarnation.number`` of the attempt, unique over all restarts of the job."""
+        """Return ``incarnation.number`` of the attempt, unique over all restarts of the job."""
         return self.attempt
 
     def get_current_processing_time(self) -> int:
-        """Milliseconds since the epoch, as of the event in hand."""
+        """Return the wall clock in milliseconds since the epoch, read once for each event of the task."""
         return self.clock()
 
     def probe(self, point: str, checkpoint_id: int) -> None:
-        """Tell whoever watches that the function passes a protocol point; it may raise."""
+        """Report a protocol point to the observer of the job.
+
+        The observer may raise to kill the task here.
+
+        Args:
+            point: one of ``protocol_points.POINTS``.
+            checkpoint_id: the checkpoint concerned, or 0.
+        """
         self.pass_point(point, checkpoint_id)
 
 
@@ -123,90 +130,103 @@ class Function:
     _runtime_context: RuntimeContext | None = None
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Called once in each attempt, after state is restored and before the first record."""
+        """Set the function up; called once in each attempt, after the restore and before the first record.
+
+        Args:
+            runtime_context: the subtask's context, which gives keyed state.
+        """
 
     def close(self) -> None:
-        """Called at the orderly end and at cancellation, never after a crash."""
+        """Release resources; called when the task finishes or is cancelled, never after a crash."""
 
     def get_runtime_context(self) -> RuntimeContext:
-        """The context of this subtask, once the task has set it."""
+        """Return the context of this subtask.
+
+        Raises:
+            RuntimeError: the task has not set the context yet.
+        """
         if self._runtime_context is None:
             raise RuntimeError(f"{type(self).__name__} has no runtime context before its task is restored")
         return self._runtime_context
 
     def set_runtime_context(self, runtime_context: RuntimeContext) -> None:
-        """Called by the operator before any other method."""
+        """Set the context; the operator calls this before any other method."""
         self._runtime_context = runtime_context
 
 
 class MapFunction(Function, ABC):
-    """One value in, one value out."""
+    """Maps each value to one value (PyFlink: MapFunction)."""
 
     @abstractmethod
     def map(self, value: Any) -> Any:
-        """The value that replaces ``value``."""
+        """Return the value to emit for ``value``."""
 
 
 class FilterFunction(Function, ABC):
-    """Keeps some values."""
+    """Decides which values stay in the stream (PyFlink: FilterFunction)."""
 
     @abstractmethod
     def filter(self, value: Any) -> bool:
-        """Whether to keep ``value``."""
+        """Return whether to keep ``value``."""
 
 
 class FlatMapFunction(Function, ABC):
-    """One value in, any number out."""
+    """Maps each value to any number of values (PyFlink: FlatMapFunction)."""
 
     @abstractmethod
     def flat_map(self, value: Any) -> Iterable[Any] | None:
-        """The values that replace ``value``; a generator is the usual form."""
+        """Return or yield the values to emit for ``value``."""
 
 
 class ReduceFunction(Function, ABC):
-    """Combines two values of a type into one of the same type."""
+    """Combines two values into one of the same type (PyFlink: ReduceFunction)."""
 
     @abstractmethod
     def reduce(self, value1: Any, value2: Any) -> Any:
-        """``value1`` is what was reduced so far, ``value2`` the new one."""
+        """Return the combination of two values.
+
+        Args:
+            value1: the result so far.
+            value2: the new value.
+        """
 
 
 class AggregateFunction(Function, ABC):
-    """Adds values to an accumulator, from which a result follows (PyFlink: AggregateFunction)."""
+    """Adds values to an accumulator and computes a result from it (PyFlink: AggregateFunction)."""
 
     @abstractmethod
     def create_accumulator(self) -> Any:
-        """A new accumulator, which is not None."""
+        """Return a new, empty accumulator; never None."""
 
     @abstractmethod
     def add(self, value: Any, accumulator: Any) -> Any:
-        """The accumulator with a value added: a new one, or the same one changed."""
+        """Return the accumulator with ``value`` added: a new object, or the same one changed."""
 
     @abstractmethod
     def get_result(self, accumulator: Any) -> Any:
-        """The result of what was added."""
+        """Return the result of an accumulator."""
 
     @abstractmethod
     def merge(self, acc_a: Any, acc_b: Any) -> Any:
-        """One accumulator of two; only merging windows and bundles need it."""
+        """Return one accumulator for two; only merging windows and bundles call it."""
 
 
 class KeySelector(Function, ABC):
-    """Extracts the key of a value."""
+    """Extracts the key of a value (PyFlink: KeySelector)."""
 
     @abstractmethod
     def get_key(self, value: Any) -> Any:
-        """The key: hashable, and the same for equal values."""
+        """Return the key of ``value``: hashable, and the same for equal values."""
 
 
 class ProcessFunction(Function, ABC):
-    """Any number of values out, with access to the record's timestamp.
+    """Maps each value to any number of values, with access to its timestamp (PyFlink: ProcessFunction).
 
-    A value ``(tag, value)``, where tag is an OutputTag, goes to the side output of that tag.
+    A value ``(tag, value)``, where ``tag`` is an OutputTag, goes to the side output of that tag.
     """
 
     class Context:
-        """What is known of the record in hand; one object serves all records."""
+        """The context of the current record; one object serves all records."""
 
         __slots__ = ("_service", "_timestamp")
 
@@ -215,27 +235,27 @@ class ProcessFunction(Function, ABC):
             self._service = service
 
         def timestamp(self) -> int | None:
-            """Event time of the record in milliseconds, or None."""
+            """Return the event time of the record in milliseconds, or None."""
             return self._timestamp
 
         def timer_service(self) -> TimerService:
-            """The times; only a keyed stream has timers."""
+            """Return the service for times; only a keyed stream has timers."""
             return self._service
 
         def current_processing_time(self) -> int:
-            """Milliseconds since the epoch."""
+            """Return the wall clock in milliseconds since the epoch."""
             return self._service.current_processing_time()
 
     @abstractmethod
     def process_element(self, value: Any, ctx: Any) -> Iterable[Any] | None:
-        """The values to emit for ``value``; a generator is the usual form."""
+        """Return or yield the values to emit for ``value``."""
 
 
 class KeyedProcessFunction(Function, ABC):
-    """A ProcessFunction over a keyed stream: its state is that of the record's key, and it has timers."""
+    """A ProcessFunction over a keyed stream, with keyed state and timers (PyFlink: KeyedProcessFunction)."""
 
     class Context(ProcessFunction.Context):
-        """As ProcessFunction.Context, and the key."""
+        """The context of the current record, with its key."""
 
         __slots__ = ("_backend",)
 
@@ -245,33 +265,38 @@ class KeyedProcessFunction(Function, ABC):
             self._backend = backend
 
         def get_current_key(self) -> Any:
-            """Key of the record or timer in hand."""
+            """Return the key of the current record or timer."""
             return self._backend.current_key
 
     class OnTimerContext(Context):
-        """As Context; ``timestamp`` is that of the timer."""
+        """The context of ``on_timer``; ``timestamp()`` returns that of the timer."""
 
         __slots__ = ("_domain",)
 
         _domain: TimeDomain
 
         def time_domain(self) -> TimeDomain:
-            """The kind of time in which the timer was registered."""
+            """Return the domain in which the timer was registered."""
             return self._domain
 
     @abstractmethod
     def process_element(self, value: Any, ctx: Any) -> Iterable[Any] | None:
-        """The values to emit for ``value``; a generator is the usual form."""
+        """Return or yield the values to emit for ``value``."""
 
     def on_timer(self, timestamp: int, ctx: Any) -> Iterable[Any] | None:
-        """The values to emit as a timer of the current key fires; none by default."""
+        """Return or yield the values to emit when a timer of the current key fires; none by default.
+
+        Args:
+            timestamp: the timer's timestamp in milliseconds.
+            ctx: an OnTimerContext.
+        """
 
 
 class SinkFunction(Function):
-    """Takes values out of the job (Flink: SinkFunction)."""
+    """Writes values to the world outside the job (Flink: SinkFunction)."""
 
     class Context:
-        """What is known of the record in hand."""
+        """The context of the current record."""
 
         __slots__ = ("_clock", "_timestamp")
 
@@ -280,27 +305,36 @@ class SinkFunction(Function):
             self._clock = clock
 
         def timestamp(self) -> int | None:
-            """Event time of the record in milliseconds, or None."""
+            """Return the event time of the record in milliseconds, or None."""
             return self._timestamp
 
         def current_processing_time(self) -> int:
-            """Milliseconds since the epoch."""
+            """Return the wall clock in milliseconds since the epoch."""
             return self._clock()
 
     def invoke(self, value: Any, context: Any) -> None:
-        """Take one value."""
+        """Write one value.
+
+        Args:
+            value: the value of the record.
+            context: a SinkFunction.Context with the record's timestamp.
+        """
         raise NotImplementedError(f"{type(self).__name__} must implement invoke(value, context)")
 
     def invoke_batch(self, values: list[Any]) -> bool:
-        """Take several values at once; False where the function wants them one by one through invoke."""
+        """Write several values at once.
+
+        Returns:
+            False if the function did nothing and the operator must call ``invoke`` for each value.
+        """
         return False
 
     def finish(self) -> None:
-        """Called at the end of the input, before the final checkpoint."""
+        """Flush; the operator calls this at the end of the input, before the final checkpoint."""
 
 
 class FunctionInitializationContext(Struct, eq=False):
-    """Handed to CheckpointedFunction.initialize_state (Flink: FunctionInitializationContext)."""
+    """The argument of CheckpointedFunction.initialize_state (Flink: FunctionInitializationContext)."""
 
     _restored_checkpoint_id: int | None
     _store: OperatorStateStore
@@ -310,51 +344,52 @@ class FunctionInitializationContext(Struct, eq=False):
     _raw_keyed: Sequence[KeyGroupStatePartition] = ()
 
     def is_settled(self) -> bool:
-        """Whether somebody else commits what checkpoints list, and has done so for the restored one.
+        """Return whether the driver commits in place of the function (on Spark).
 
-        Then the function's life ends with its next snapshot. See CommittingFunction.
+        If so, the driver has committed what the restored checkpoint lists, and this copy of the function ends
+        with its next snapshot. See CommittingFunction.
         """
         return self._settled
 
     def is_restored(self) -> bool:
-        """Whether the job was restored from a checkpoint, even if this operator has no state in it."""
+        """Return whether the job was restored from a checkpoint, even one without state of this operator."""
         return self._restored_checkpoint_id is not None
 
     def get_restored_checkpoint_id(self) -> int | None:
-        """Id of that checkpoint, or None at a fresh start."""
+        """Return the id of the restored checkpoint, or None at a fresh start."""
         return self._restored_checkpoint_id
 
     def get_operator_state_store(self) -> OperatorStateStore:
-        """Where operator state lives."""
+        """Return the store of operator state."""
         return self._store
 
     def get_keyed_state_store(self) -> KeyedStateStore:
-        """Where keyed state lives; on a stream that is not keyed, asking it for state raises TypeError."""
+        """Return the store of keyed state; its methods raise TypeError if the stream is not keyed."""
         return self._keyed_store or KeyedStateStore(task_name="the operator")
 
     def get_list_state(self, descriptor: ListStateDescriptor) -> ListState:
-        """Short for ``get_operator_state_store().get_list_state``."""
+        """Return a list of operator state that a rescaling splits among the subtasks."""
         return self._store.get_list_state(descriptor)
 
     def get_union_list_state(self, descriptor: ListStateDescriptor) -> ListState:
-        """Short for ``get_operator_state_store().get_union_list_state``."""
+        """Return a list of operator state of which every subtask restores all entries."""
         return self._store.get_union_list_state(descriptor)
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState:
-        """Short for ``get_operator_state_store().get_broadcast_state``."""
+        """Return a map of operator state that is equal in all subtasks."""
         return self._store.get_broadcast_state(state_descriptor)
 
     def get_raw_operator_state_inputs(self) -> Sequence[StatePartition]:
-        """The partitions of raw operator state that fell to this subtask."""
+        """Return the partitions of raw operator state that this subtask restores."""
         return self._raw_operator
 
     def get_raw_keyed_state_inputs(self) -> Sequence[KeyGroupStatePartition]:
-        """The raw state of this subtask's key groups, in their order."""
+        """Return the raw state of this subtask's key groups, in ascending order of key group."""
         return self._raw_keyed
 
 
 class FunctionSnapshotContext(Struct, eq=False):
-    """Handed to CheckpointedFunction.snapshot_state (Flink: FunctionSnapshotContext)."""
+    """The argument of CheckpointedFunction.snapshot_state (Flink: FunctionSnapshotContext)."""
 
     _checkpoint_id: int
     _timestamp_ms: int
@@ -363,15 +398,16 @@ class FunctionSnapshotContext(Struct, eq=False):
     _raw_keyed: KeyedStateOutput | None = None
 
     def get_raw_operator_state_output(self) -> OperatorStateOutput:
-        """Where to write bytes that belong to the subtask, in partitions."""
+        """Return the output for bytes that belong to the subtask, in partitions."""
         if self._raw_operator is None:
             self._raw_operator = OperatorStateOutput()
         return self._raw_operator
 
     def get_raw_keyed_operator_state_output(self) -> KeyedStateOutput:
-        """Where to write bytes that belong to key groups.
+        """Return the output for bytes that belong to key groups.
 
-        Raises TypeError where the stream is not keyed.
+        Raises:
+            TypeError: the stream is not keyed.
         """
         if self._key_group_range is None:
             raise TypeError("raw keyed state needs a keyed stream: call key_by first")
@@ -380,42 +416,42 @@ class FunctionSnapshotContext(Struct, eq=False):
         return self._raw_keyed
 
     def get_checkpoint_id(self) -> int:
-        """Id of the checkpoint being taken."""
+        """Return the id of the checkpoint being taken."""
         return self._checkpoint_id
 
     def get_checkpoint_timestamp(self) -> int:
-        """When the job master triggered it, in milliseconds since the epoch."""
+        """Return when the job master triggered the checkpoint, in milliseconds since the epoch."""
         return self._timestamp_ms
 
 
 class CheckpointedFunction(ABC):
-    """Mixed into a function that keeps operator state (Flink: CheckpointedFunction)."""
+    """Mix-in for a function with operator state (Flink: CheckpointedFunction)."""
 
     @abstractmethod
     def initialize_state(self, context: FunctionInitializationContext) -> None:
-        """Called in each attempt before ``open``."""
+        """Register and restore state; called once in each attempt, before ``open``."""
 
     @abstractmethod
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
-        """Bring the registered state up to date; the engine copies it right afterwards."""
+        """Bring the registered state up to date; the engine copies it right after the call."""
 
 
 class CheckpointListener:
-    """Mixed into a function that wants to hear of checkpoints (Flink: CheckpointListener)."""
+    """Mix-in for a function that is notified of checkpoints (Flink: CheckpointListener)."""
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """The checkpoint is durable. May be missed, never comes twice for one id."""
+        """React to a durable checkpoint. A notification can be lost; it never comes twice for one id."""
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """The checkpoint will not complete. May be missed."""
+        """React to a checkpoint that will not complete. A notification can be lost."""
 
 
 class CommittingFunction(Function, CheckpointedFunction, CheckpointListener):
-    """Commits what complete checkpoints list, to a world outside.
+    """A function that commits to an external system what completed checkpoints list.
 
-    Usually the function does so itself, when it is notified or restored. Where a task does not outlive a
-    checkpoint (on Spark), the driver does it: a function made for the purpose is asked to ``settle``, and
-    when those of all subtasks have, to ``abort_unlisted``; it never sees a record.
+    Usually the function commits when it is notified or restored. Where a task does not outlive a checkpoint
+    (on Spark), the driver commits: it makes one function for each subtask, calls ``settle`` on all of them,
+    then ``abort_unlisted`` on all of them. These functions never see a record.
     """
 
     @abstractmethod
@@ -424,4 +460,4 @@ class CommittingFunction(Function, CheckpointedFunction, CheckpointListener):
 
     @abstractmethod
     def abort_unlisted(self) -> None:
-        """Abort whatever is not committed: every checkpoint is settled, and nothing of the job runs."""
+        """Abort what is not committed; called when all subtasks have settled and no task of the job runs."""

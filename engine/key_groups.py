@@ -1,12 +1,12 @@
-"""Key groups: which subtask owns a key, exactly as Flink decides it.
+"""Key groups: which subtask owns a key, with the same result as in Flink.
 
 A key's Java hash code goes through Flink's murmur into one of ``max_parallelism`` groups, and every subtask
 owns a contiguous range of groups. State is stored per group, so a job can be restored at any parallelism
 up to its max parallelism. Python's ``hash()`` is salted per process and never used.
 
-State lives in Python dicts, therefore keys that compare equal must land in the same group: -0.0 is keyed as
-0.0, an untyped True or 1.0 as 1, and NaN, which equals nothing, is refused. Only immutable values with a
-stable hash code can be keys.
+State lives in Python dicts, therefore keys that compare equal must be in the same group: -0.0 is keyed as
+0.0, an untyped True or 1.0 as 1, and NaN, which does not equal itself, is refused. Only immutable values with
+a stable hash code can be keys.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MAX_PARALLELISM_LIMIT = 32768
 DEFAULT_LOWER_BOUND = 128
 CACHED_HASHES = 1 << 16
-"""The same keys are hashed again by every task of every attempt: remembering saves most of the time."""
+"""Every task of every attempt hashes the same keys again: the cache saves most of that time."""
 CACHED_RANGES = 4096
 _MASK = 0xFFFFFFFF
 _LEAST_INT = -0x80000000
@@ -165,7 +165,10 @@ _BY_KIND: dict[str, Callable[[Any], int]] = {
 
 
 def hash_dynamic(value: Any) -> int:
-    """Hash a key whose type was not declared: a Python int is a Java Long, a broken number a Double."""
+    """Hash a key of no declared type: an int is hashed as a Java Long, a float that is not whole as a Double.
+
+    Raises InvalidKey for a value of any other type than str, int, bool, float, bytes or a tuple of them.
+    """
     hasher = _BY_PYTHON_TYPE.get(type(value))
     if hasher is None:
         raise InvalidKey(
@@ -176,7 +179,7 @@ def hash_dynamic(value: Any) -> int:
 
 
 def java_hash(value: Any, kind: str | None = None) -> int:
-    """Compute the ``hashCode`` Java gives to the value as ``kind``, or by its Python type."""
+    """Compute Java's ``hashCode`` of the value as ``kind``; None chooses by the Python type."""
     if kind is None:
         return hash_dynamic(value)
     hasher = _BY_KIND.get(kind)
@@ -186,7 +189,7 @@ def java_hash(value: Any, kind: str | None = None) -> int:
 
 
 def murmur(code: int) -> int:
-    """Compute Flink's ``MathUtils.murmurHash``: that of the code's four bytes, and never negative."""
+    """Compute Flink's ``MathUtils.murmurHash`` of the code's four bytes; the result is never negative."""
     found = mmh3.hash((code & _MASK).to_bytes(4, "little"))
     if found >= 0:
         return found
@@ -194,7 +197,7 @@ def murmur(code: int) -> int:
 
 
 def key_group(key_hash: int, max_parallelism: int) -> int:
-    """Give the key group of a Java hash code."""
+    """Return the key group of a Java hash code (Flink: KeyGroupRangeAssignment)."""
     return murmur(key_hash) % max_parallelism
 
 
@@ -206,7 +209,7 @@ _remembered_key_group = lru_cache(maxsize=1 << 16)(_key_group_of)
 
 
 def key_group_of(key: Any, max_parallelism: int, key_type: TypeInformation | None) -> int:
-    """Give the key group of a key; ``key_type`` None hashes by its Python type. Recent answers are kept."""
+    """Return the key group of a key, with a cache; ``key_type`` None hashes by the key's Python type."""
     try:
         return _remembered_key_group(key, max_parallelism, key_type)
     except TypeError:
@@ -214,13 +217,13 @@ def key_group_of(key: Any, max_parallelism: int, key_type: TypeInformation | Non
 
 
 def operator_index(max_parallelism: int, parallelism: int, group: int) -> int:
-    """Give the subtask that owns a key group."""
+    """Return the subtask that owns a key group."""
     return group * parallelism // max_parallelism
 
 
 @lru_cache(maxsize=CACHED_RANGES)
 def key_group_range(max_parallelism: int, parallelism: int, index: int) -> tuple[int, int]:
-    """Give the inclusive range of key groups that a subtask owns."""
+    """Return the first and the last key group that a subtask owns, both inclusive."""
     return (
         (index * max_parallelism + parallelism - 1) // parallelism,
         ((index + 1) * max_parallelism - 1) // parallelism,

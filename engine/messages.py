@@ -1,11 +1,12 @@
-"""What subtasks and the job master say to each other.
+"""The messages between tasks and the job master.
 
-Tasks and the checkpoint coordinator never import each other: they share only these values. Every message
-names its attempt, because a network may deliver what a dead attempt once sent; whoever receives a message
-of another attempt than his own drops it.
+The rules this module lives by:
 
-Events, effects and messages are frozen msgspec structs: immutable and slotted as a frozen dataclass is, and
-made in a fifth of the time, which shows in the simulation.
+- Tasks and the checkpoint coordinator never import each other: they share only these values.
+- Every message names its attempt, because a network may deliver what a dead attempt sent. The receiver drops
+  a message of any attempt but its own.
+- Events, effects and messages are frozen msgspec structs: immutable and slotted like a frozen dataclass, and
+  constructed in a fifth of the time, which shows in the simulation.
 """
 
 from __future__ import annotations
@@ -15,27 +16,30 @@ from typing import Final, Literal, NamedTuple, NewType, TypeAlias
 from msgspec import Struct
 
 AttemptId = NewType("AttemptId", str)
-"""``incarnation.number``: unique over all restarts of a job, those of its process included."""
+"""``incarnation.number``: unique over all restarts of a job and of its process."""
 
 CHECKPOINT: Final = "checkpoint"
 SAVEPOINT: Final = "savepoint"
 SYNC_SAVEPOINT: Final = "sync_savepoint"
 
 Kind: TypeAlias = Literal["checkpoint", "savepoint", "sync_savepoint"]
-"""What a checkpoint is for: to recover from, for the user, or for the user and as the end of the job."""
+"""A checkpoint for recovery, a savepoint for the user, or a savepoint with which the job stops."""
 
 _FOLDERS: Final[dict[Kind, str]] = {CHECKPOINT: "chk", SAVEPOINT: "savepoint", SYNC_SAVEPOINT: "savepoint"}
 
 
 def checkpoint_folder(checkpoint_id: int, kind: Kind = CHECKPOINT) -> str:
-    """Where the files of a checkpoint lie in the job's storage, which may lead a savepoint's elsewhere."""
+    """Return the folder of a checkpoint, relative to the job's storage.
+
+    The storage may map the folder of a savepoint to another directory.
+    """
     return f"{_FOLDERS[kind]}-{checkpoint_id}"
 
 
 DECLINED_SUBSUMED: Final = "CHECKPOINT_DECLINED_SUBSUMED"
 DECLINED_ON_CANCELLATION_BARRIER: Final = "CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER"
 DECLINED_INPUT_END_OF_STREAM: Final = "CHECKPOINT_DECLINED_INPUT_END_OF_STREAM"
-"""Why a task declines a checkpoint that something else has ended (Flink: CheckpointFailureReason)."""
+"""Reasons of a task to decline a checkpoint (Flink: CheckpointFailureReason)."""
 
 
 class TaskId(NamedTuple):
@@ -46,9 +50,9 @@ class TaskId(NamedTuple):
 
 
 class TriggerCheckpoint(Struct, frozen=True, gc=False):
-    """Job master to a task without running upstreams: snapshot now and emit the barrier.
+    """Job master to a task without running upstream tasks: snapshot now and emit the barrier.
 
-    ``drains``: the end of all input comes first, since the job ends with this savepoint.
+    ``drains``: the task ends its input before the snapshot, because the job stops with this savepoint.
     """
 
     attempt: AttemptId
@@ -62,7 +66,7 @@ class TriggerCheckpoint(Struct, frozen=True, gc=False):
 class NotifyCheckpointComplete(Struct, frozen=True, gc=False):
     """Job master to a task: checkpoint ``checkpoint_id`` is durable. Best effort, never repeated.
 
-    ``subsumed_id`` is the checkpoint that was dropped for it, 0 if none was.
+    ``subsumed_id`` is the checkpoint that it subsumed, 0 if none.
     """
 
     attempt: AttemptId
@@ -74,7 +78,7 @@ class NotifyCheckpointComplete(Struct, frozen=True, gc=False):
 class NotifyCheckpointAborted(Struct, frozen=True, gc=False):
     """Job master to a task: checkpoint ``checkpoint_id`` will never complete.
 
-    ``latest_completed_id`` is the one that would be restored now, 0 if there is none.
+    ``latest_completed_id`` is the checkpoint that a restart would restore now, 0 if there is none.
     """
 
     attempt: AttemptId
@@ -84,7 +88,7 @@ class NotifyCheckpointAborted(Struct, frozen=True, gc=False):
 
 
 class TaskRunning(Struct, frozen=True, gc=False):
-    """A task to the job master: state is restored, checkpoints may begin."""
+    """A task to the job master: its state is restored, checkpoints may begin."""
 
     attempt: AttemptId
     task: TaskId
@@ -121,9 +125,9 @@ class TaskFinished(Struct, frozen=True, gc=False):
 
 
 class TaskFailed(Struct, frozen=True, gc=False):
-    """A task, or whoever watches it, to the job master: it is dead. ``cause`` is one line.
+    """A task or its driver to the job master: the task is dead. ``cause`` is one line.
 
-    ``unrecoverable`` says that a restart would end in the same way.
+    ``unrecoverable`` says that a restart would fail in the same way.
     """
 
     attempt: AttemptId
@@ -134,11 +138,10 @@ class TaskFailed(Struct, frozen=True, gc=False):
 
 ToTask: TypeAlias = TriggerCheckpoint | NotifyCheckpointComplete | NotifyCheckpointAborted
 TO_TASK: Final = frozenset((TriggerCheckpoint, NotifyCheckpointComplete, NotifyCheckpointAborted))
-"""The types of ToTask."""
 ToMaster: TypeAlias = TaskRunning | AcknowledgeCheckpoint | DeclineCheckpoint | TaskFinished | TaskFailed
 
 
 class Send(Struct, frozen=True, gc=False):
-    """Effect of any machine: deliver a message to the task or the job master it is for."""
+    """Effect of any machine: the driver delivers the message to its task or to the job master."""
 
     message: ToTask | ToMaster

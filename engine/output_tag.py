@@ -1,7 +1,8 @@
 """Side outputs: more than one stream out of one operator (PyFlink: OutputTag).
 
-A function gives a record to a side output by yielding the tag and the value, ``yield tag, value``; whoever
-wants it calls ``get_side_output(tag)`` on the stream that the function makes. What nobody reads is dropped.
+A function emits to a side output by yielding the tag and the value, ``yield tag, value``. The job reads it
+with ``get_side_output(tag)`` on the stream that the function makes. Records of a tag without reader are
+dropped.
 """
 
 from __future__ import annotations
@@ -13,18 +14,26 @@ if TYPE_CHECKING:
 
 
 class OutputTag:
-    """Names a side output. Two tags with the same id are the same tag."""
+    """Names a side output; tags with equal ids are equal (PyFlink: OutputTag).
+
+    Args:
+        tag_id: a text that is not empty.
+        type_info: the type of the side output's values; None: chosen by the values themselves.
+
+    Raises:
+        ValueError: ``tag_id`` is empty.
+    """
 
     __slots__ = ("tag_id", "type_info")
 
     exist: ClassVar[bool] = False
-    """Whether any tag was ever made in this process. Until then nothing that functions give is looked at."""
+    """Whether this process has made a tag. Operators look for tags in emitted values only if it has."""
 
     tag_id: str
     type_info: TypeInformation | None
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
-        """Every way to make a tag leads here, copying and unpickling included."""
+        """Set ``exist``; copying and unpickling a tag call this as well."""
         OutputTag.exist = True
         return super().__new__(cls)
 

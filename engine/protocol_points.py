@@ -1,8 +1,8 @@
-"""The closed list of places in the protocol where something can go wrong.
+"""The closed list of protocol points: the places where a fault can strike.
 
-Fault injection, coverage and failpoints share this list, so that a fault means the same thing in the
-simulation, in a local process and on Spark. Machines call their probe as they pass a point; the probe may
-raise, which is how a task dies in the middle of a commit.
+Fault injection, coverage and failpoints share this list, so that a fault means the same in the simulation, in
+a local process and on Spark. Machines call their probe at each point. The probe may raise, and the caller
+then fails there: so a task dies in the middle of a commit.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ POINTS: Final = (
 )
 
 COORDINATOR: Final = "coordinator"
-"""The name under which the job master passes its points."""
+"""The task name that the job master gives to its probe."""
 
 Probe: TypeAlias = Callable[[str, str, int], None]
-"""Called with (point, task name, checkpoint id or 0). It may raise: the caller then fails there."""
+"""Called with (point, task name, checkpoint id or 0). The probe may raise to make the caller fail there."""
 
 
 def no_probe(point: str, task: str, checkpoint_id: int) -> None:
-    """The probe of a job that nobody attacks."""
+    """Do nothing: the probe of a job that runs without fault injection."""

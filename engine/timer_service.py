@@ -1,4 +1,4 @@
-"""What a function is given to work with time: PyFlink's TimerService."""
+"""The TimerService of user functions, under PyFlink's names."""
 
 from __future__ import annotations
 
@@ -14,34 +14,35 @@ class TimeDomain(Enum):
 
 
 class TimerService(ABC):
-    """Times, and the timers of the current key (PyFlink: TimerService).
+    """Reads the current times and manages the timers of the current key (PyFlink: TimerService).
 
-    There is one timer for each key and timestamp, however often it is registered.
+    Timestamps are milliseconds since the epoch. A key has at most one timer for each timestamp and domain:
+    registering it again changes nothing. A stream that is not keyed has no timers.
     """
 
     @abstractmethod
     def current_processing_time(self) -> int:
-        """Milliseconds since the epoch, as of the event in hand."""
+        """Return the wall clock in milliseconds since the epoch, read once for each event of the task."""
 
     @abstractmethod
     def current_watermark(self) -> int:
-        """The event time that was reached; -2**63 before the first watermark, 2**63 - 1 at the end."""
+        """Return the current watermark; -2**63 before the first one, 2**63 - 1 after the end of the input."""
 
     @abstractmethod
     def register_processing_time_timer(self, timestamp: int) -> None:
-        """Have ``on_timer`` called at this processing time or later."""
+        """Register a timer: ``on_timer`` is called when the clock has reached ``timestamp``."""
 
     @abstractmethod
     def register_event_time_timer(self, timestamp: int) -> None:
-        """Have ``on_timer`` called when the watermark reaches this timestamp.
+        """Register a timer: ``on_timer`` is called when the watermark reaches ``timestamp``.
 
-        Where it has passed it already, that is at the next watermark.
+        If the watermark has passed ``timestamp`` already, the timer fires at the next watermark.
         """
 
     @abstractmethod
     def delete_processing_time_timer(self, timestamp: int) -> None:
-        """Delete the timer; one that is not there is fine."""
+        """Delete the timer of the current key at ``timestamp``; do nothing if there is none."""
 
     @abstractmethod
     def delete_event_time_timer(self, timestamp: int) -> None:
-        """Delete the timer; one that is not there is fine."""
+        """Delete the timer of the current key at ``timestamp``; do nothing if there is none."""
