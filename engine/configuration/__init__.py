@@ -1,8 +1,11 @@
-"""Every option of the engine: its Flink key, its type, its default, and what it may be.
+"""Every option of the engine: its Flink key, type, default and allowed values.
 
-An option is checked when it is set, by name and by value, so that a mistake is told where it is made. The
-spellings of older Flink versions are accepted with one warning. What Flink knows and this engine does not do
-yet is refused by name rather than ignored, because an ignored option is a wrong guarantee.
+The rules this package lives by:
+
+- An option is checked when it is set, by name and by value, so that an error names the line that is wrong.
+- The spellings of older Flink versions are accepted with one warning.
+- An option or value of Flink that this engine lacks is refused by name, because an option that is silently
+  ignored would be a wrong guarantee.
 """
 
 from onceproof.engine.configuration.alignment import AlignmentKind, CheckpointOptions, checkpoint_options

@@ -1,8 +1,8 @@
-"""How barriers travel: aligned, unaligned, or holding nothing back (Flink: CheckpointOptions).
+"""How barriers travel: aligned, unaligned or at least once (Flink: CheckpointOptions).
 
-It follows from the kind of snapshot and the job's settings. A savepoint is never unaligned, since it must be
-restorable at any parallelism and by any job; at-least-once never waits for anyone, so that the switch for
-unaligned checkpoints does not matter to it.
+The kind of snapshot and the job's settings decide it. A savepoint is never unaligned, because it must be
+restorable at any parallelism and by any job. In at-least-once mode no channel is blocked, so the option for
+unaligned checkpoints has no effect.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from msgspec import Struct
 
 
 class AlignmentKind(Enum):
-    """What a task does with the channels whose barrier has come."""
+    """What a task does with a channel that has delivered its barrier."""
 
     ALIGNED = "ALIGNED"
-    """It blocks them until the others have delivered theirs."""
+    """The task blocks the channel until all others have delivered their barriers."""
     UNALIGNED = "UNALIGNED"
-    """The barrier overtakes what is queued, which becomes a part of the checkpoint."""
+    """The barrier overtakes the queued records, which become a part of the checkpoint."""
     FORCED_ALIGNED = "FORCED_ALIGNED"
-    """Aligned on this edge, which cannot be otherwise; the tasks behind it may go on unaligned."""
+    """Aligned on an edge that supports nothing else; the tasks behind it may continue unaligned."""
     AT_LEAST_ONCE = "AT_LEAST_ONCE"
-    """It reads on."""
+    """The task goes on reading the channel."""
 
 
 _ALIGNED: Final = AlignmentKind.ALIGNED
 _UNALIGNED: Final = AlignmentKind.UNALIGNED
-"""Names of their own: reading a member off its enumeration costs more than a function call."""
+"""Bound once: reading a member off its enumeration costs more than a function call."""
 
 
 class CheckpointOptions(Struct, frozen=True):
-    """How one checkpoint is to be taken.
+    """How the barriers of one checkpoint travel (Flink: CheckpointOptions).
 
-    ``aligned_timeout_ms`` is None where an aligned barrier never turns into an unaligned one.
+    ``aligned_timeout_ms`` is None if an aligned barrier never turns into an unaligned one.
     """
 
     alignment: AlignmentKind
@@ -52,17 +52,17 @@ class CheckpointOptions(Struct, frozen=True):
 
     @property
     def is_timeoutable(self) -> bool:
-        """Whether the barrier begins aligned and may go on unaligned."""
+        """Whether the barrier begins aligned and may turn unaligned after the timeout."""
         return self.alignment is _ALIGNED and self.aligned_timeout_ms is not None
 
     def on_edge_without_unaligned_support(self) -> CheckpointOptions:
-        """The options on an edge whose records must stay on the barrier's side of it."""
+        """Return the options on an edge whose records the barrier must not overtake."""
         if self.needs_channel_state:
             return CheckpointOptions(AlignmentKind.FORCED_ALIGNED, self.aligned_timeout_ms)
         return self
 
     def behind_such_an_edge(self) -> CheckpointOptions:
-        """The options with which the tasks behind an edge without unaligned support go on."""
+        """Return the options for the tasks behind an edge without unaligned support."""
         if self.alignment is not AlignmentKind.FORCED_ALIGNED:
             return self
         if self.aligned_timeout_ms is None:
@@ -78,7 +78,7 @@ AT_LEAST_ONCE: Final = CheckpointOptions(AlignmentKind.AT_LEAST_ONCE)
 def checkpoint_options(
     *, is_savepoint: bool, exactly_once: bool, unaligned: bool, aligned_timeout_ms: int | None
 ) -> CheckpointOptions:
-    """The options of a snapshot under a job's settings; a time-out of 0 or None means unaligned at once."""
+    """Return the options of a snapshot under a job's settings; a timeout of 0 or None: unaligned at once."""
     if not exactly_once:
         return AT_LEAST_ONCE
     if is_savepoint or not unaligned:

@@ -1,4 +1,4 @@
-"""The options of state: where it lives while the job runs, and where its checkpoints are kept."""
+"""The options of the state backend and of checkpoint storage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STATE_BACKEND: Final[ConfigOption[str]] = ConfigOption(
         {
             "hashmap": HASHMAP,
             "rocksdb": ROCKSDB,
-            # What the backends were called when the place of the checkpoints was a part of them.
+            # Flink's names before 1.13, when the backend also decided where checkpoints are stored.
             "jobmanager": JOBMANAGER,
             "memory": JOBMANAGER,
             "filesystem": FILESYSTEM,

@@ -1,4 +1,4 @@
-"""Which backend keeps a job's state and where its checkpoints go, decided once when a job graph is built."""
+"""Chooses the state backend and the checkpoint directory of a job, once, when its job graph is built."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ from onceproof.engine.configuration.options import CHECKPOINT_DIRECTORY, CHECKPO
 
 
 class StateBackendSettings(Struct, frozen=True):
-    """The backend, and what a database may take: memory, and a folder (None: the system's for such files).
+    """The state backend of a job, and the memory and folder of its RocksDB databases.
 
-    ``incremental``: a checkpoint of a database stores only the files that the one before does not have.
+    ``local_directory`` None: the system's folder for temporary files. ``incremental``: a checkpoint of a
+    database stores only files that the previous checkpoint does not have.
     """
 
     kind: str = HASHMAP
@@ -53,9 +54,9 @@ def state_backend_settings(configuration: Configuration) -> StateBackendSettings
 
 
 def checkpoint_directory(configuration: Configuration, checkpointing: bool) -> str | None:
-    """Decide where checkpoints are kept: a directory, or None for the memory of the job master.
+    """Decide where checkpoints are stored: a directory, or None for the memory of the job master.
 
-    Raises ConfigurationError where the options contradict each other.
+    Raises ConfigurationError if the options contradict each other.
     """
     directory = configuration.get(CHECKPOINT_DIRECTORY)
     wanted: dict[str, str] = {}

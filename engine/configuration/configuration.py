@@ -1,7 +1,7 @@
 """A configuration: the options that were set, each checked as it is set.
 
-A value remembers where it was written, if that was a file, so that a contradiction that shows later, when a
-job is built, is still told with the line to mend.
+A value from a file keeps its file and line, so that an error found later, when the job graph is built, can
+name the line to correct.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _warned: set[str] = set()
 
 
 class Setting(NamedTuple):
-    """One option as it was set: the value as written, as read, and "FILE:LINE" or nothing."""
+    """One option that was set: the value as written, the parsed value, and its "FILE:LINE" or ""."""
 
     written: Any
     value: Any
@@ -36,9 +36,14 @@ class Setting(NamedTuple):
 
 
 def find_option(key: str, place: str = "") -> ConfigOption[Any]:
-    """Give the option of a key, which may be a deprecated spelling; ``place`` is where it is written.
+    """Return the option of a key, which may be a deprecated spelling.
 
-    Raises ConfigurationError naming the nearest known key.
+    Args:
+        key: the key as the user wrote it.
+        place: the "FILE:LINE" of the key for messages, or "".
+
+    Raises:
+        ConfigurationError: no option has this key; the message names the nearest known key.
     """
     before = f"{place}: " if place else ""
     option = _BY_KEY.get(key)
@@ -56,7 +61,11 @@ def find_option(key: str, place: str = "") -> ConfigOption[Any]:
 
 
 class Configuration:
-    """The options of a job that were set (PyFlink: Configuration). Each is checked as it is set."""
+    """The options of a job that were set, each checked as it is set (PyFlink: Configuration).
+
+    Args:
+        other: a configuration to copy.
+    """
 
     __slots__ = ("_values",)
 
@@ -65,16 +74,21 @@ class Configuration:
 
     @staticmethod
     def from_mapping(options: Mapping[str, Any]) -> Configuration:
-        """Make a configuration of key -> value; the same option twice must mean the same."""
+        """Return a configuration of key -> value.
+
+        Raises:
+            ConfigurationError: a key or value is wrong, or two spellings of one option have different values.
+        """
         configuration = Configuration()
         configuration._add((key, value, "") for key, value in options.items())
         return configuration
 
     @staticmethod
     def from_yaml_file(path: str | PathLike[str]) -> Configuration:
-        """Read a YAML file with Flink's keys, nested or joined by dots; nothing in it is ever executed.
+        """Read a YAML file with Flink's keys, nested or joined by dots. Nothing in it is executed.
 
-        Raises ConfigurationError that names the file and the line.
+        Raises:
+            ConfigurationError: the file cannot be read, or an option is wrong; the message names the line.
         """
         from onceproof.engine.configuration.yaml_file import read_yaml_file
 
@@ -83,12 +97,16 @@ class Configuration:
         return configuration
 
     def set(self, option: ConfigOption[Any], value: Any) -> Configuration:
-        """Set an option."""
+        """Set an option.
+
+        Raises:
+            ConfigurationError: the option does not admit the value.
+        """
         self._set(option, option.key, value)
         return self
 
     def get(self, option: ConfigOption[T]) -> T:
-        """Give the value of an option, or its default."""
+        """Return the parsed value of an option, or its default (durations in milliseconds)."""
         found = self._values.get(option.key)
         if found is None:
             return option.default
@@ -96,11 +114,11 @@ class Configuration:
         return value
 
     def is_set(self, option: ConfigOption[Any]) -> bool:
-        """Whether the option was set."""
+        """Return whether the option was set."""
         return option.key in self._values
 
     def contradiction(self, option: ConfigOption[Any], text: str) -> ConfigurationError:
-        """The error that an option, as it is set, contradicts others; told with its place if it has one."""
+        """Return the error that ``option`` contradicts others, with the file and line that set it, if any."""
         found = self._values.get(option.key)
         return ConfigurationError(f"{found.place}: {text}" if found is not None and found.place else text)
 
@@ -112,7 +130,7 @@ class Configuration:
             raise ConfigurationError(f"{place}: {text}" if place else text) from error
 
     def _add(self, settings: Iterable[tuple[str, Any, str]]) -> None:
-        """Set (key, value, place) one after the other; two spellings of an option must mean the same."""
+        """Set (key, value, place) in order; two spellings of an option must have the same value."""
         named: dict[str, str] = {}
         for key, value, place in settings:
             option = find_option(key, place)
@@ -152,12 +170,16 @@ class Configuration:
         return self
 
     def get_string(self, key: str, default_value: str) -> str:
-        """Give the value as it was set, as text."""
+        """Return the value as it was written, as text."""
         found = self._found(key)
         return default_value if found is None else _text(found.written)
 
     def get_integer(self, key: str, default_value: int) -> int:
-        """Give the value as a whole number; a duration in milliseconds."""
+        """Return the value as a whole number; a duration in milliseconds.
+
+        Raises:
+            ConfigurationError: the value is no whole number.
+        """
         found = self._found(key)
         if found is None:
             return default_value
@@ -166,7 +188,11 @@ class Configuration:
         return found.value
 
     def get_float(self, key: str, default_value: float) -> float:
-        """Give the value as a number."""
+        """Return the value as a float.
+
+        Raises:
+            ConfigurationError: the value is no number.
+        """
         found = self._found(key)
         if found is None:
             return default_value
@@ -175,7 +201,11 @@ class Configuration:
         return float(found.value)
 
     def get_boolean(self, key: str, default_value: bool) -> bool:
-        """Give the value as true or false."""
+        """Return the value as a bool.
+
+        Raises:
+            ConfigurationError: the value is not true or false.
+        """
         found = self._found(key)
         if found is None:
             return default_value
@@ -184,23 +214,23 @@ class Configuration:
         return found.value
 
     def contains_key(self, key: str) -> bool:
-        """Whether the option was set."""
+        """Return whether the option was set."""
         return self._found(key) is not None
 
     def remove_config(self, key: str) -> bool:
-        """Forget the option; tell whether it was set."""
+        """Remove the option, and return whether it was set."""
         return self._values.pop(find_option(key).key, None) is not None
 
     def key_set(self) -> AbstractSet[str]:
-        """Give the keys that are set, in today's spelling."""
+        """Return the keys that are set, in the current spelling."""
         return set(self._values)
 
     def to_dict(self) -> dict[str, str]:
-        """Give what is set, as text, in today's spelling."""
+        """Return key -> value as text for the options that are set, in the current spelling."""
         return {key: _text(setting.written) for key, setting in self._values.items()}
 
     def add_all(self, other: Configuration, prefix: str | None = None) -> None:
-        """Take over what is set in another configuration, its keys put behind ``prefix``."""
+        """Set all options that are set in another configuration; ``prefix`` is put before their keys."""
         if prefix is None:
             self._values.update(other._values)
             return

@@ -1,4 +1,4 @@
-"""What an option is: a key, a default, and how a value of it is read."""
+"""The definition of a configuration option (PyFlink: ConfigOption)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ConfigOption(Generic[T]):
-    """One option. ``parse`` turns text or a plain value into the option's type, or raises ValueError."""
+    """One option: its key, default, parser, documentation and deprecated keys (PyFlink: ConfigOption).
+
+    ``parse`` converts text or a plain value into the option's type, or raises ValueError.
+    """
 
     key: str
     default: T

@@ -1,4 +1,4 @@
-"""How option values are read: each function gives the value, or raises ValueError with what is needed."""
+"""Parsers of option values: each returns the parsed value, or raises ValueError that says what is needed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def parse_integer(value: Any) -> int:
 
 
 def at_least(lowest: int) -> Callable[[Any], int]:
-    """Read a whole number with a lower bound."""
+    """Return a parser of whole numbers with a lower bound."""
 
     def parse(value: Any) -> int:
         number = parse_integer(value)
@@ -48,7 +48,7 @@ def parse_number(value: Any) -> float:
 
 
 def above(bound: float) -> Callable[[Any], float]:
-    """Read a number that is greater than a bound."""
+    """Return a parser of numbers greater than ``bound``."""
 
     def parse(value: Any) -> float:
         number = parse_number(value)
@@ -60,7 +60,7 @@ def above(bound: float) -> Callable[[Any], float]:
 
 
 def between(lowest: float, highest: float) -> Callable[[Any], float]:
-    """Read a number within bounds, which belong to what is allowed."""
+    """Return a parser of numbers from ``lowest`` to ``highest``, both inclusive."""
 
     def parse(value: Any) -> float:
         number = parse_number(value)
@@ -96,7 +96,7 @@ _BYTES: Final = {
 
 
 def parse_memory_bytes(value: Any) -> int:
-    """Read an amount of memory: ``64 mb``, ``1 gb``; a bare number is bytes, and a kilobyte has 1024."""
+    """Read an amount of memory in bytes: ``64 mb``, ``1 gb``, or a bare number; a kilobyte has 1024 bytes."""
     if type(value) is int and value > 0:
         return value
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
@@ -116,7 +116,7 @@ _DURATION: Final = re.compile(r"\s*(\d+)\s*([a-zA-Z]*)\s*")
 
 
 def parse_duration_ms(value: Any) -> int:
-    """Read a duration: ``10 s``, ``500 ms``, ``2 min``; a bare number is milliseconds."""
+    """Read a duration in milliseconds: ``10 s``, ``500 ms``, ``2 min``, or a bare number."""
     if isinstance(value, int) and not isinstance(value, bool):
         if value < 0:
             raise ValueError("a duration cannot be negative")
@@ -128,7 +128,7 @@ def parse_duration_ms(value: Any) -> int:
 
 
 def parse_checkpoint_time_ms(value: Any) -> int:
-    """Read a checkpoint's interval or time-out, for which Flink has a lower bound."""
+    """Read a checkpoint's interval or timeout in milliseconds, for which Flink has a lower bound."""
     duration_ms = parse_duration_ms(value)
     if duration_ms < SHORTEST_CHECKPOINT_TIME_MS:
         raise ValueError(f"at least {SHORTEST_CHECKPOINT_TIME_MS} ms is needed")
@@ -152,7 +152,10 @@ def parse_max_parallelism(value: Any) -> int:
 
 
 def one_of(words: Mapping[str, str], later: tuple[str, ...] = ()) -> Callable[[Any], str]:
-    """Read one of several words, however they are written; ``later`` names those not supported yet."""
+    """Return a parser of one of several words, whatever their case, dashes and underscores.
+
+    ``words`` maps each word to its meaning; ``later`` names words of Flink that are not supported yet.
+    """
 
     def spelled(word: str) -> str:
         return word.strip().lower().replace("_", "").replace("-", "")
@@ -174,7 +177,7 @@ def one_of(words: Mapping[str, str], later: tuple[str, ...] = ()) -> Callable[[A
 
 
 def parse_on_for_now(value: Any) -> bool:
-    """Read a switch that can only be on for now."""
+    """Read a switch that must be true, because the engine does not support false yet."""
     if not parse_boolean(value):
         raise ValueError("not supported yet; leave it true")
     return True

@@ -1,4 +1,4 @@
-"""The options of savepoints: where they are written, and what a job goes on from when it is started."""
+"""The options of savepoints and of the checkpoint that a job restores when it is started."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ SAVEPOINT_DIRECTORY: Final[ConfigOption[str | None]] = ConfigOption(
     "execution.checkpointing.savepoint-dir",
     None,
     parse_text,
-    "Where savepoints are written for which nobody names a folder; each has a folder of its own below it.",
+    "The default directory of savepoints; each savepoint has a folder of its own below it.",
     ("state.savepoints.dir",),
 )
 RECOVERY_PATH: Final[ConfigOption[str | None]] = ConfigOption(
     "execution.state-recovery.path",
     None,
     parse_text,
-    "The savepoint, or the retained checkpoint, from which the job goes on.",
+    "The savepoint or retained checkpoint that the job restores.",
     ("execution.savepoint.path",),
 )
 RECOVERY_CLAIM_MODE: Final[ConfigOption[str]] = ConfigOption(
     "execution.state-recovery.claim-mode",
     NO_CLAIM,
     one_of({mode: mode for mode in (NO_CLAIM, CLAIM, LEGACY)}),
-    "Whose it is then: NO_CLAIM leaves it to its user, CLAIM deletes it as an own checkpoint when newer ones"
-    " have taken its place, LEGACY (deprecated) means NO_CLAIM here.",
+    "Who owns the restored checkpoint: NO_CLAIM leaves it to its user, CLAIM lets the job delete it once"
+    " newer checkpoints have subsumed it, LEGACY (deprecated) means NO_CLAIM here.",
     ("execution.savepoint-restore-mode",),
 )
 RECOVERY_IGNORE_UNCLAIMED: Final[ConfigOption[bool]] = ConfigOption(
     "execution.state-recovery.ignore-unclaimed-state",
     False,
     parse_boolean,
-    "Whether state of operators that the job no longer has may be left behind.",
+    "Whether a restore may skip state of operators that the job no longer has.",
     ("execution.savepoint.ignore-unclaimed-state",),
 )
 RECOVERY_SKIP_DAMAGED: Final[ConfigOption[bool]] = ConfigOption(
     "execution.state-recovery.skip-damaged-checkpoints",
     False,
     parse_boolean,
-    "Ours: whether a job that is started again may go on from an older retained checkpoint than the last,"
-    " where files of that are damaged; it is told, and what was committed since may be committed again.",
+    "Ours: whether a job that is started again may restore an older retained checkpoint when files of the"
+    " last one are damaged; the job warns, and output committed since may be committed again.",
 )
 
 RECOVERY_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
@@ -60,7 +60,7 @@ RECOVERY_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
 
 
 class RecoverySettings(Struct, frozen=True):
-    """What a job goes on from when it is started, if not from where it was; ``path`` as it was written."""
+    """The checkpoint that a job restores at its first start, and how; ``path`` as the user wrote it."""
 
     path: str | None = None
     claim_mode: str = NO_CLAIM

@@ -34,7 +34,7 @@ RESTART_STRATEGY: Final[ConfigOption[str | None]] = ConfigOption(
             "exponential-delay": EXPONENTIAL_DELAY,
         }
     ),
-    "Whether and when a failed job is tried again; unset: exponential-delay with checkpoints, else none.",
+    "Whether and when a failed job is restarted; unset: exponential-delay with checkpoints, else none.",
     ("restart-strategy",),
 )
 FIXED_DELAY_ATTEMPTS: Final[ConfigOption[int]] = ConfigOption(
@@ -117,7 +117,7 @@ OPTIONS_OF_STRATEGY: Final = {
         EXPONENTIAL_DELAY_ATTEMPTS,
     ),
 }
-"""By strategy, what it heeds."""
+"""The options that each strategy reads."""
 
 RESTART_OPTIONS: Final = (
     RESTART_STRATEGY,

@@ -1,7 +1,7 @@
-"""Which restart strategy a job has, with its settings, decided once when a job graph is built.
+"""Chooses the restart strategy of a job and its settings, once, when its job graph is built.
 
-Unset, it is Flink's default: exponential-delay with checkpointing, none without it. An option of a strategy
-that is not chosen would have no effect, and is refused.
+The default is Flink's: exponential-delay with checkpointing, none without it. An option of a strategy that is
+not chosen would have no effect, and is refused.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from onceproof.engine.configuration.restart_options import (
 
 
 class NoRestarts(Struct, frozen=True):
-    """The first failure ends the job."""
+    """The first failure ends the job (Flink: NoRestartBackoffTimeStrategy)."""
 
 
 class FixedDelayRestarts(Struct, frozen=True):
-    """So many restarts in the life of the job, each after the same delay."""
+    """At most ``attempts`` restarts in the life of the job, each after the same delay."""
 
     attempts: int = 1
     delay_ms: int = 1000
 
 
 class FailureRateRestarts(Struct, frozen=True):
-    """Restarts as long as there are not too many failures within an interval."""
+    """Restarts unless more than ``max_failures_per_interval`` failures happen within the interval."""
 
     max_failures_per_interval: int = 1
     interval_ms: int = 60_000
@@ -53,7 +53,7 @@ class FailureRateRestarts(Struct, frozen=True):
 
 
 class ExponentialDelayRestarts(Struct, frozen=True):
-    """Restarts after waits that grow, and begin short again after a quiet time."""
+    """Restarts after growing delays; ``reset_threshold_ms`` without a failure resets the delay."""
 
     initial_backoff_ms: int = 1000
     max_backoff_ms: int = 60_000
@@ -67,9 +67,9 @@ RestartSettings: TypeAlias = NoRestarts | FixedDelayRestarts | FailureRateRestar
 
 
 def restart_settings(configuration: Configuration, checkpointing: bool) -> RestartSettings:
-    """Decide how a failed job is tried again.
+    """Decide the restart strategy of a job.
 
-    Raises ConfigurationError where options contradict each other.
+    Raises ConfigurationError if options contradict each other.
     """
     named = configuration.get(RESTART_STRATEGY)
     strategy = named or (EXPONENTIAL_DELAY if checkpointing else NO_RESTART)
@@ -100,7 +100,7 @@ def _exponential_delay(configuration: Configuration) -> ExponentialDelayRestarts
     get = configuration.get
     initial_ms, longest_ms = get(EXPONENTIAL_DELAY_INITIAL_BACKOFF), get(EXPONENTIAL_DELAY_MAX_BACKOFF)
     if initial_ms > longest_ms:
-        # With the place of the one that is set; both may be.
+        # The error names the place of the option that is set; both may be.
         set_one = EXPONENTIAL_DELAY_INITIAL_BACKOFF
         if not configuration.is_set(set_one):
             set_one = EXPONENTIAL_DELAY_MAX_BACKOFF

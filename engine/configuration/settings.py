@@ -1,4 +1,4 @@
-"""What the machines need to know of a configuration, decided once when a job graph is built."""
+"""The settings of a job's machines, computed once from its configuration when the job graph is built."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from onceproof.engine.configuration.restarts import NoRestarts, RestartSettings,
 
 
 class CheckpointSettings(Struct, frozen=True):
-    """What the machines need to know, decided once when the job graph is built."""
+    """The settings that tasks, the coordinator and the drivers read; durations in milliseconds."""
 
     interval_ms: int | None = None
     interval_records: int | None = None
@@ -54,7 +54,7 @@ class CheckpointSettings(Struct, frozen=True):
         return self.interval_ms is not None or self.interval_records is not None
 
     def checkpoint_options(self, *, is_savepoint: bool) -> CheckpointOptions:
-        """How barriers of a checkpoint or savepoint of this job travel."""
+        """Return how the barriers of a checkpoint or savepoint of this job travel."""
         return checkpoint_options(
             is_savepoint=is_savepoint,
             exactly_once=self.mode == EXACTLY_ONCE,
@@ -64,9 +64,9 @@ class CheckpointSettings(Struct, frozen=True):
 
 
 def job_settings(configuration: Configuration) -> CheckpointSettings:
-    """Decide the settings of a job.
+    """Compute the settings of a job.
 
-    Raises ConfigurationError where options contradict each other.
+    Raises ConfigurationError if options contradict each other.
     """
     get = configuration.get
     interval_ms = get(options.CHECKPOINT_INTERVAL)
@@ -76,7 +76,7 @@ def job_settings(configuration: Configuration) -> CheckpointSettings:
         interval_ms = max(interval_ms, min_pause_ms)
     checkpointing = interval_ms is not None or interval_records is not None
     mode = get(options.CHECKPOINT_MODE)
-    # At-least-once overtakes nothing, and never waits: the switch has no meaning there.
+    # An at-least-once barrier blocks no channel and overtakes no record: the option has no effect there.
     unaligned = get(options.CHECKPOINT_UNALIGNED) and mode == EXACTLY_ONCE
     if unaligned and get(options.CHECKPOINT_MAX_CONCURRENT) > 1:
         raise configuration.contradiction(

@@ -2,10 +2,10 @@
 
 The rules this module lives by:
 
-- The file is data. It is parsed into nodes and never into objects, so no tag in it can make anything run, and
-  a value stays the text that was written: what ``off`` or ``1e3`` means, the option decides, not YAML.
-- Whatever is wrong is told as FILE:LINE: what stands twice, what has no value, what is no option.
-- Anchors and tags are refused: no option needs one, and with anchors a small file makes a huge one of itself.
+- The file is data. It is parsed into nodes and never into objects, so no tag in it can run code.
+- A value stays the text that was written: the option decides what ``off`` or ``1e3`` means, not YAML.
+- Every error names FILE:LINE: a duplicate key, a missing value, an unknown option.
+- Anchors and tags are refused: no option needs one, and with anchors a small file can expand to a huge one.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from onceproof.engine.configuration.configuration import ConfigurationError
 
 
 def read_yaml_file(path: str | PathLike[str]) -> list[tuple[str, str, str]]:
-    """Give what a file sets, in its order: key, value as written, and FILE:LINE.
+    """Read the settings of a file in order: key, value as written, and "FILE:LINE".
 
-    Raises ConfigurationError where the file cannot be read or is not made of options.
+    Raises ConfigurationError if the file cannot be read or is not a mapping of options.
     """
-    # Late: few jobs have a file, and all would wait for the parser.
+    # Imported late: few jobs have a file, and all would wait for the parser.
     import yaml
 
     try:
@@ -57,7 +57,7 @@ def read_yaml_file(path: str | PathLike[str]) -> list[tuple[str, str, str]]:
 
 
 def _flat(path: str, prefix: str, node: Any) -> Iterator[tuple[str, str, int]]:
-    """Give the leaves of a mapping, their keys joined by dots, with their lines."""
+    """Yield the leaves of a mapping: the keys joined by dots, the value, and the line."""
     line = node.start_mark.line + 1
     if node.id != "mapping":
         what = f"option {prefix!r}" if prefix else "the file"

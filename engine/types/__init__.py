@@ -1,8 +1,8 @@
 """The types of values, under PyFlink's names (``Types.STRING()``, ``Types.TUPLE([...])``).
 
-A type decides how a value is checked, copied and written into a snapshot, and which key group a key falls
-into. A snapshot records the description of every type it holds, and a restore compares it with what the
-job declares. Pickle exists only as ``Types.PICKLED_BYTE_ARRAY()`` and is read back only on permission.
+A type decides how a value is checked, copied and written into a snapshot, and which key group a key belongs
+to. A snapshot records the descriptor of every type it holds, and a restore compares it with the type that the
+job declares. Pickle exists only as ``Types.PICKLED_BYTE_ARRAY()``, and is restored only if the job allows it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SCALARS: dict[str, TypeInformation] = {kind.name: kind for kind in SCALAR_TYPES
 
 
 def from_descriptor(descriptor: Descriptor) -> TypeInformation:
-    """Give the type that a snapshot's description names; no class is ever looked for by such a name."""
+    """Return the type of a descriptor read from a snapshot. No class is ever imported by a stored name."""
     if isinstance(descriptor, str):
         scalar = _SCALARS.get(descriptor)
         if scalar is None:
@@ -52,11 +52,11 @@ def _all(descriptors: list[Descriptor]) -> tuple[TypeInformation, ...]:
 
 
 class Types:
-    """The types, by PyFlink's names."""
+    """The types of values, by PyFlink's names (PyFlink: Types)."""
 
     @staticmethod
     def STRING() -> TypeInformation:
-        """Text."""
+        """Text: ``str``."""
         return _SCALARS["STRING"]
 
     @staticmethod
@@ -131,7 +131,10 @@ class Types:
 
     @staticmethod
     def DYNAMIC() -> TypeInformation:
-        """Self-describing plain values, tuples, lists and dicts; the default where none is declared."""
+        """Self-describing plain values, tuples, lists and dicts; the default of a stream without a type.
+
+        PyFlink's default is PICKLED_BYTE_ARRAY; a snapshot of ours holds no pickle by default.
+        """
         return _SCALARS["DYNAMIC"]
 
     @staticmethod
@@ -151,7 +154,11 @@ class Types:
 
     @staticmethod
     def DATACLASS(dataclass: type) -> TypeInformation:
-        """Objects of a dataclass; the type of a field follows from its annotation, and it may be None."""
+        """Objects of a dataclass; the annotation of a field decides its type, and every field may be None.
+
+        Raises:
+            TypeError: ``dataclass`` is not one, or the annotation of a field has no type.
+        """
         return dataclass_type(dataclass)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""The types made of others: tuples, lists and maps. A column of them is checked field by field."""
+"""The composite types: tuples, lists and maps. A column of them is checked field by field."""
 
 from __future__ import annotations
 
@@ -176,15 +176,15 @@ class MapType(TypeInformation):
 
 
 def tuple_type(fields: tuple[TypeInformation, ...]) -> TypeInformation:
-    """Give the type of tuples with these fields."""
+    """Return the type of tuples with these fields."""
     return interned(TupleType, fields)
 
 
 def list_type(kind: str, element: TypeInformation) -> TypeInformation:
-    """Give the type of lists of these elements; ``kind`` is LIST or one of PyFlink's arrays."""
+    """Return the type of lists of these elements; ``kind`` is LIST or one of PyFlink's arrays."""
     return interned(ListType, kind, element)
 
 
 def map_type(key: TypeInformation, value: TypeInformation) -> TypeInformation:
-    """Give the type of dicts with these keys and values."""
+    """Return the type of dicts with these keys and values."""
     return interned(MapType, key, value)

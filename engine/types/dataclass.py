@@ -1,8 +1,11 @@
 """Dataclasses as values of state: fields by name, each of which may be None.
 
-The type of a field follows from its annotation. A snapshot holds the class's name, the names and the types
-of its fields; a class is never looked for by such a name: a stored dataclass becomes an object only where
-the job itself declares the class. As with a copied object no ``__init__`` and no ``__post_init__`` runs.
+The rules this module lives by:
+
+- The annotation of a field decides its type.
+- A snapshot holds the name of the class and the names and types of its fields. A class is never imported by
+  such a name: a stored dataclass becomes an object only if the job declares the class.
+- Reading and copying an object calls neither ``__init__`` nor ``__post_init__``.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ _OF_ANNOTATION: Final[dict[Any, TypeInformation]] = {
 
 
 class DataclassType(TypeInformation):
-    """Objects of one dataclass; without a class, what a snapshot says of one, read as rows."""
+    """Objects of one dataclass. The type of a stored dataclass has no class, and its values are rows."""
 
     __slots__ = ("class_name", "fields", "names")
 
@@ -89,7 +92,7 @@ class DataclassType(TypeInformation):
         )
 
     def build(self, values: list[Any]) -> Any:
-        """Make an object of the values of its fields, in order."""
+        """Return an object with these values of its fields, in order."""
         dataclass = self.python_type
         if dataclass is None:
             return make_row(self.names, values)
@@ -108,7 +111,7 @@ class DataclassType(TypeInformation):
         return self.build(copied)
 
     def default_of(self, name: str) -> Callable[[], Any] | None:
-        """Give what makes the default of a field of the class, or None where it has none."""
+        """Return a function that makes the default of a field of the class, or None if it has none."""
         if self.python_type is None:
             return None
         for field in dataclasses.fields(self.python_type):
@@ -131,9 +134,9 @@ def _is_frozen(dataclass: type | None) -> bool:
 
 
 def dataclass_type(dataclass: Any) -> TypeInformation:
-    """Give the type of a dataclass.
+    """Return the type of a dataclass.
 
-    Raises TypeError where it is none, and where a field's annotation has no type.
+    Raises TypeError if it is not a dataclass, or if the annotation of a field has no type.
     """
     return _dataclass_type(dataclass, ())
 
@@ -141,7 +144,7 @@ def dataclass_type(dataclass: Any) -> TypeInformation:
 def stored_dataclass(
     class_name: str, names: tuple[str, ...], fields: tuple[TypeInformation, ...]
 ) -> TypeInformation:
-    """Give the type of what a snapshot calls a dataclass; its values are read as rows."""
+    """Return the type of a dataclass in a snapshot; its values are read as rows."""
     return interned(DataclassType, None, class_name, names, fields)
 
 
@@ -160,7 +163,6 @@ def _dataclass_type(dataclass: Any, within: tuple[Any, ...]) -> TypeInformation:
 
 
 def _type_of(annotation: Any, where: str, within: tuple[Any, ...]) -> TypeInformation:
-    """Give the type that an annotation means."""
     known = _OF_ANNOTATION.get(annotation) if annotation.__hash__ is not None else None
     if known is not None:
         return known
@@ -168,7 +170,7 @@ def _type_of(annotation: Any, where: str, within: tuple[Any, ...]) -> TypeInform
         return _dataclass_type(annotation, within)
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is UnionType or origin is Union:
-        # Every field may be None, so that an optional one is no type of its own.
+        # Every field may be None, so an optional one needs no type of its own.
         others = [argument for argument in arguments if argument is not NoneType]
         return _type_of(others[0], where, within) if len(others) == 1 else _SCALARS["DYNAMIC"]
     if origin is tuple:

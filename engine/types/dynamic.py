@@ -1,8 +1,8 @@
-"""Self-describing values, for what a user declared no type for.
+"""The wire form of self-describing values, for streams and state without a declared type.
 
-msgpack carries None, bool, int, float, str, bytes, list and dict with string keys as they are; three
-extensions carry what it lacks: tuples (so that a tuple does not come back as a list), dicts with other
-keys, and integers beyond 64 bits. Anything else is refused by name rather than pickled.
+msgpack carries None, bool, int, float, str, bytes, list and dict with string keys as they are. Three
+extensions carry tuples (so that a tuple does not come back as a list), dicts with other keys, and integers
+beyond 64 bits. Any other value is refused by name rather than pickled.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LARGEST = 0xFFFFFFFFFFFFFFFF
 
 
 class NotDescribable(TypeError):
-    """A value that has no self-describing form. ``value`` is the offender."""
+    """``value`` has no self-describing form."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -37,7 +37,7 @@ class NotDescribable(TypeError):
 
 
 def is_plain(values: Collection[Any]) -> bool:
-    """Whether msgpack carries all the values as they are."""
+    """Return whether msgpack carries all the values as they are."""
     types = set(map(type, values))
     if not types <= SCALARS:
         return False
@@ -51,7 +51,7 @@ def is_plain(values: Collection[Any]) -> bool:
 
 
 def pack(value: Any) -> Any:
-    """Give the wire form of a value."""
+    """Return the wire form of a value."""
     kind = type(value)
     if kind in SCALARS:
         if kind is int and not _SMALLEST <= value <= _LARGEST:
@@ -70,7 +70,7 @@ def pack(value: Any) -> Any:
 
 
 def decode_extension(code: int, data: memoryview) -> Any:
-    """Rebuild what ``pack`` put into an extension; the decoder's ``ext_hook``."""
+    """Decode an extension that ``pack`` made; called by msgspec as the decoder's ``ext_hook``."""
     if code == _TUPLE:
         return tuple(_DECODER.decode(data))
     if code == _MAPPING:
@@ -85,9 +85,9 @@ _DECODER: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(ext_hook=decode
 
 
 def copy(value: Any) -> Any:
-    """Copy a self-describing value; what cannot change is shared.
+    """Copy a self-describing value; immutable parts are shared.
 
-    What has no such form is left as it is: encoding refuses it, and knows where it is.
+    A part without a self-describing form is not copied: the encoder refuses it later and names its place.
     """
     kind = type(value)
     if kind is list:

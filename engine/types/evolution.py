@@ -1,9 +1,12 @@
-"""From the type that state was stored with to the one that the job declares now.
+"""Schema evolution: migrates state from its stored type to the type that the job declares now.
 
-The rules are those of Flink's POJOs. A dataclass or a row with names may get new fields (a dataclass field
-needs a default, a field of a row becomes None), lose fields and change their order; the type of a field, and
-the name of a class, stay. A time to live may be given to state or taken from it. The same holds within lists,
-maps and tuples. Everything else is another type.
+The rules are those of Flink's POJOs:
+
+- A dataclass or a row with names may gain fields (a dataclass field needs a default, a field of a row becomes
+  None), lose fields, and change their order.
+- The type of a field and the name of a class must stay.
+- State may gain or lose a time to live.
+- The same holds within lists, maps and tuples. Every other change is refused.
 """
 
 from __future__ import annotations
@@ -18,23 +21,29 @@ from onceproof.engine.types.row import RowType, make_row
 from onceproof.engine.types.wrapped import LastAccessType, NullableType
 
 Migration: TypeAlias = Callable[[Any], Any]
-"""From a value as its stored type reads it to a value of the declared type."""
+"""Converts a value read with the stored type into a value of the declared type."""
 
 
 class Incompatible(TypeError):
-    """No value of the stored type is one of the declared type. The message says why, in a few words."""
+    """The stored type cannot be migrated to the declared type. The message says why, in a few words."""
 
 
 def migration_of(
     stored: TypeInformation, declared: TypeInformation, now: Callable[[], int]
 ) -> Migration | None:
-    """Give the way from a stored type to a declared one; None where they are the same.
+    """Return the migration from a stored type to a declared one; None if the types are the same.
 
-    ``now``: the last access of what gets a time to live. Raises Incompatible where there is no way.
+    Args:
+        stored: the type in the snapshot.
+        declared: the type in the job.
+        now: the clock in milliseconds; the last access of values that gain a time to live.
+
+    Raises:
+        Incompatible: the stored type cannot be migrated.
     """
     if stored is declared:
         return None
-    # The same description is no reason to stop: what a snapshot calls a dataclass is read as a row.
+    # Equal descriptors do not suffice: a stored dataclass is read as a row.
     if isinstance(stored, LastAccessType) or isinstance(declared, LastAccessType):
         return _with_last_access(stored, declared, now)
     if isinstance(stored, NullableType) or isinstance(declared, NullableType):
@@ -46,7 +55,7 @@ def migration_of(
 
 
 def _rebuilt(stored: TypeInformation, declared: TypeInformation, now: Callable[[], int]) -> Migration | None:
-    """Give the way within containers of one kind; None where the types are no such pair."""
+    """Return the migration between containers of one kind; None if the types are not of one kind."""
     if isinstance(stored, ListType) and isinstance(declared, ListType) and stored.kind == declared.kind:
         return _of_list(migration_of(stored.element, declared.element, now))
     if isinstance(stored, MapType) and isinstance(declared, MapType):
@@ -87,7 +96,7 @@ def _picks(
     default_of: Callable[[str], Callable[[], Any] | None],
     now: Callable[[], int],
 ) -> list[Migration]:
-    """For each declared field, what gives its value of a stored object."""
+    """Return for each declared field the function from the stored object to the field's value."""
     before = dict(zip(stored_names, stored_fields, strict=True))
     picks: list[Migration] = []
     for name, field in zip(names, fields, strict=True):

@@ -1,13 +1,14 @@
-"""What a type is to the engine: a check, a copy, a hash code and a form on the wire.
+"""The base of all types: how values are checked, copied, hashed and written.
 
-A type works on whole columns: all keys or all values of a state table at once, because a check per value
-would cost more than the snapshot. ``prepare`` checks a column exactly (an int is no DOUBLE, a bool is no
-INT: a value that came back from a snapshot as something else would make a restored run differ from an
-undisturbed one) and answers with the function that turns a value into its wire form, or None where the
-value itself is written. The wire is msgpack; ``wire_type`` tells the decoder what to read.
+The rules this module lives by:
 
-Types are interned: one object for each description (and class, where a type has one), so that they compare by
-identity.
+- A type works on whole columns: all keys or all values of a state table at once, because a check per value
+  would cost more than the snapshot.
+- ``prepare`` checks a column exactly: an int is no DOUBLE, a bool is no INT. A value that a snapshot changed
+  would make a restored run differ from an undisturbed one.
+- The wire form is msgpack. ``prepare`` returns the function from a value to its wire form, or None if the
+  value itself is written; ``wire_type`` is the type that the decoder reads.
+- Types are interned: one object for each descriptor (and class, for dataclasses), compared by identity.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from onceproof.engine.key_groups import InvalidKey, java_hash
 from onceproof.engine.types.dynamic import decode_extension
 
 Descriptor: TypeAlias = "str | list[Any]"
-"""A small description of a type that fits JSON: its name, or a list of its name and its parameters."""
+"""A description of a type that fits JSON: its name, or a list of its name and its parameters."""
 
 Packer: TypeAlias = Callable[[Any], Any]
 
@@ -32,7 +33,7 @@ _INTERNED: dict[tuple[Any, ...], TypeInformation] = {}
 
 
 class WrongValue(TypeError):
-    """A value that its declared type does not admit. ``value`` is the offender."""
+    """The declared type does not admit ``value``."""
 
     def __init__(self, value: Any, type_name: str, hint: str = "") -> None:
         self.value = value
@@ -46,13 +47,13 @@ class WrongValue(TypeError):
 
 
 def interned(make: Callable[..., TypeInformation], *arguments: Any) -> TypeInformation:
-    """Give the one type that ``make`` makes of ``arguments``: names, interned types, and tuples of them."""
+    """Return the one type that ``make(*arguments)`` makes; arguments are names, types, and tuples of them."""
     identity: list[Any] = [make]
     for argument in arguments:
         identity.append(tuple(map(_identity, argument)) if type(argument) is tuple else _identity(argument))
     known = _INTERNED.get(key := tuple(identity))
     if known is None:
-        # Two threads may both make one: the first to enter it wins.
+        # If two threads both make one, the first to enter it wins.
         known = _INTERNED.setdefault(key, make(*arguments))
     return known
 
@@ -62,7 +63,10 @@ def _identity(argument: Any) -> Any:
 
 
 class TypeInformation:
-    """Describes the values of a stream, a key or a state (PyFlink: TypeInformation)."""
+    """The type of the values of a stream, a key or a state (PyFlink: TypeInformation).
+
+    Jobs get types from ``Types``; the other methods are called by the engine.
+    """
 
     __slots__ = (
         "_decoder",
@@ -111,11 +115,18 @@ class TypeInformation:
     # What subclasses override.
 
     def prepare(self, values: Collection[Any]) -> Packer | None:
-        """Check the values; give the function to their wire form, or None where they are it already."""
+        """Check the values, and return the function from a value to its wire form.
+
+        Returns:
+            None if the values already are their wire form.
+
+        Raises:
+            WrongValue: a value is not of this type.
+        """
         raise NotImplementedError
 
     def unpacker(self) -> Packer | None:
-        """Give the function from the decoded wire form to the value, or None where they are the same."""
+        """Return the function from the decoded wire form to the value, or None if they are the same."""
         return None
 
     def copy(self, value: Any) -> Any:
@@ -123,7 +134,11 @@ class TypeInformation:
         return value
 
     def java_hash(self, key: Any) -> int:
-        """Compute the Java hash code of a key of this type."""
+        """Compute the Java hash code of a key of this type.
+
+        Raises:
+            InvalidKey: the type cannot be a key type, or the key is not of this type.
+        """
         if self.java_hash_kind is None:
             raise InvalidKey(
                 f"{self.name} cannot be a key type: choose a string, a number, or a tuple of them"
@@ -135,7 +150,7 @@ class TypeInformation:
                 raise
             raise InvalidKey(str(WrongValue(key, self.name, "the key does not fit the key type"))) from error
 
-    # What follows from it.
+    # What this class derives from the methods above.
 
     def copy_table(self, table: dict[Any, Any]) -> dict[Any, Any]:
         """Copy a table of values of this type, isolated from later changes."""
@@ -145,15 +160,15 @@ class TypeInformation:
         return {key: copy(value) for key, value in table.items()}
 
     def copy_column(self, values: list[Any]) -> list[Any]:
-        """Copy values of this type; the same list where none of them can change."""
+        """Copy values of this type; an immutable type returns the same list."""
         return values if self.immutable else list(map(self.copy, values))
 
     def copy_elements(self, table: dict[Any, Any]) -> dict[Any, Any]:
-        """Copy the elements within lists or maps, where they can change; the containers may be shared."""
+        """Copy the mutable elements of lists or maps; the containers may be shared."""
         return self.copy_table(table)
 
     def encode(self, value: Any) -> bytes:
-        """Encode one value."""
+        """Check one value and return its msgpack bytes; raises WrongValue."""
         pack = self.prepare((value,))
         try:
             return ENCODER.encode(value if pack is None else pack(value))
@@ -163,7 +178,7 @@ class TypeInformation:
             ) from error
 
     def decode(self, data: bytes) -> Any:
-        """Decode one value."""
+        """Return the value of bytes that ``encode`` returned."""
         decoder = self._decoder
         if decoder is None:
             decoder = self._decoder = msgspec.msgpack.Decoder(self.wire_type, ext_hook=decode_extension)
@@ -172,17 +187,17 @@ class TypeInformation:
         return value if unpack is None else unpack(value)
 
     def encoder(self) -> Callable[[Any], bytes]:
-        """Give what checks and encodes one value, for whoever does so again and again."""
+        """Return a function that checks and encodes one value, made once for many calls."""
         return self.encode
 
     def decoder(self) -> Callable[[bytes], Any]:
-        """Give what decodes one value, for whoever does so again and again."""
+        """Return a function that decodes one value, made once for many calls."""
         decode = msgspec.msgpack.Decoder(self.wire_type, ext_hook=decode_extension).decode
         unpack = self.unpacker()
         return decode if unpack is None else lambda data: unpack(decode(data))
 
     def entry_decoder(self, key_type: TypeInformation) -> msgspec.msgpack.Decoder[list[tuple[Any, Any]]]:
-        """Give the decoder of a list of (key, value) pairs, values being of this type."""
+        """Return the decoder of a list of (key, value) pairs whose values are of this type."""
         decoder = self._entry_decoders.get(id(key_type))
         if decoder is None:
             entries = list[tuple[key_type.wire_type, self.wire_type]]  # type: ignore[name-defined]
@@ -191,5 +206,5 @@ class TypeInformation:
         return decoder
 
     def to_descriptor(self) -> Descriptor:
-        """Describe the type in a form that snapshots and JSON can hold."""
+        """Return a description of the type that fits JSON; snapshots hold it."""
         return self.descriptor

@@ -10,7 +10,13 @@ from onceproof.engine.types.information import Packer, TypeInformation, WrongVal
 
 
 class Row:
-    """A row. ``Row(1, "a")`` has positions, ``Row(id=1, name="a")`` has names as well."""
+    """A tuple whose fields may be None and may have names (PyFlink: Row).
+
+    ``Row(1, "a")`` has fields by position, ``Row(id=1, name="a")`` by position and by name.
+
+    Raises:
+        ValueError: fields are given both by position and by name.
+    """
 
     __slots__ = ("_names", "_values")
 
@@ -27,11 +33,15 @@ class Row:
         self._names = tuple(field_names)
 
     def get_fields_by_names(self, names: Sequence[str]) -> list[Any]:
-        """Give the fields of these names."""
+        """Return the values of the fields of these names."""
         return [self[name] for name in names]
 
     def as_dict(self, recursive: bool = False) -> dict[str, Any]:
-        """Give name -> field; ``recursive``: rows within as well."""
+        """Return name -> value; ``recursive`` converts rows within the row as well.
+
+        Raises:
+            TypeError: the row has no names.
+        """
         if self._names is None:
             raise TypeError("a row without names cannot become a dict")
         return {
@@ -89,7 +99,7 @@ class Row:
 
 
 def make_row(names: tuple[str, ...] | None, values: Collection[Any]) -> Row:
-    """Make a row of fields and, if it has them, their names."""
+    """Return a row of these values; ``names`` None: by position only."""
     row = Row(*values)
     row._names = names
     return row
@@ -165,7 +175,7 @@ class RowType(TypeInformation):
         )
 
     def java_hash(self, key: Any) -> int:
-        """Compute ``Row.hashCode`` of a row by position: that of its fields as an array, and no names."""
+        """Compute ``Row.hashCode`` of a row by position: the hash of its fields as an array."""
         if type(key) is not Row or len(key) != len(self.fields):
             raise InvalidKey(str(WrongValue(key, self.name, "the key does not fit the key type")))
         code = hash_fields(key._values, [field.java_hash for field in self.fields])
@@ -173,5 +183,5 @@ class RowType(TypeInformation):
 
 
 def row_type(names: tuple[str, ...] | None, fields: tuple[TypeInformation, ...]) -> TypeInformation:
-    """Give the type of rows with these fields, and these names if they have any."""
+    """Return the type of rows with these fields; ``names`` None: by position only."""
     return interned(RowType, names, fields)

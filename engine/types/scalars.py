@@ -1,4 +1,4 @@
-"""The types whose values are one immutable thing: numbers, text, bytes, dates, and pickled objects."""
+"""The scalar types: numbers, text, bytes, dates, pickled objects and self-describing values."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class IntegerType(ScalarType):
 
 
 class FloatType(ScalarType):
-    """A float. As a key, 0.0 and -0.0 are one, for they are equal; NaN is none."""
+    """A float. As keys, 0.0 and -0.0 are the same, because they are equal; NaN is refused."""
 
     __slots__ = ()
 
@@ -155,7 +155,7 @@ class TimestampType(ScalarType):
 
 
 class PickledType(TypeInformation):
-    """Any object, as pickle writes it. Reading it executes code: only on explicit permission."""
+    """Any object, as pickle writes it. Reading it executes code, so a restore needs explicit permission."""
 
     __slots__ = ()
 
@@ -189,7 +189,7 @@ def _pack_pickled(value: Any) -> bytes:
 
 
 class DynamicType(TypeInformation):
-    """Self-describing values: what a state holds when the user declared no type."""
+    """Self-describing values: the type of state for which the user declared none."""
 
     __slots__ = ()
 

@@ -1,7 +1,6 @@
-"""Types that the engine puts around those that a user declares.
+"""Types that the engine wraps around declared ones: a value or None, a value with its last access.
 
-One is for a value that may be None, one for a value with the time of its last access. Users do not declare
-them; they appear in the descriptions of stored state, and so in messages.
+Users do not declare them. They appear in the descriptors of stored state, and so in error messages.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class NullableType(TypeInformation):
 
 
 class LastAccessType(TypeInformation):
-    """A value of the inner type and when it was last accessed, in milliseconds: ``(value, timestamp)``."""
+    """``(value, timestamp)``: a value of the inner type and its last access in milliseconds."""
 
     __slots__ = ("inner",)
 
@@ -82,12 +81,12 @@ class LastAccessType(TypeInformation):
 
 
 def nullable(inner: TypeInformation) -> TypeInformation:
-    """Give the type of ``inner`` or None; a self-describing value may be None as it is."""
+    """Return the type of a value of ``inner`` or None. DYNAMIC admits None already."""
     if inner.name == "DYNAMIC" or isinstance(inner, NullableType):
         return inner
     return interned(NullableType, inner)
 
 
 def with_last_access(inner: TypeInformation) -> TypeInformation:
-    """Give the type of ``(value of inner, timestamp)``."""
+    """Return the type of ``(value of inner, timestamp)``."""
     return interned(LastAccessType, inner)

@@ -30,7 +30,7 @@ class WatermarkValve:
         self._watermarks = [MIN_WATERMARK] * channels
         self._idle = [False] * channels
         self._counts = [True] * channels
-        """Whether the channel is active and not behind what was given out."""
+        """Return whether the channel is active and not behind what was given out."""
         self._output = MIN_WATERMARK
         self._is_idle = False
 
