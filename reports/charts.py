@@ -74,7 +74,7 @@ def distribution_chart(cost: Distribution, name: str) -> Markup:
 
 def influence_text(one: Influence) -> str:
     """The shares of one parameter in words."""
-    return f"{one.parameter}: {one.first_order:.0%} by itself, {one.total:.0%} in all"
+    return f"{one.parameter}: {one.first_order:.0%} alone, {one.total:.0%} in total"
 
 
 def influence_chart(influences: Sequence[Influence], name: str, output: str) -> Markup:

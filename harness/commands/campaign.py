@@ -1,4 +1,4 @@
-"""`onceproof campaign` and `onceproof nightly`: handed on to the modules that do the work."""
+"""`onceproof campaign` and `onceproof nightly`: scenarios on Spark, and the whole of a nightly run."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 from onceproof.engine.runtime.java import find_java
 from onceproof.harness.commands.run import exit_code, print_summary, progress_bar
 from onceproof.harness.settings.project_settings import Settings
-from onceproof.harness.settings.run_plan import OUT, Plan, families_of
+from onceproof.harness.settings.run_plan import OUT, RunPlan, families_of
 
 NIGHT_SECONDS = 60.0
 
 
-def campaign_command(plan: Plan, master: str | None) -> int:
-    """Run a campaign on Spark, report, and return the exit code."""
-    # Before anything of an earlier campaign is overwritten.
+def campaign_command(plan: RunPlan, master: str | None) -> int:
+    """Run a campaign on Spark, print the summary, write the report, and return the exit code."""
+    # Checked first: a missing Java must not cost the results of an earlier campaign.
     find_java(os.environ)
     from onceproof.harness.campaign.pipeline import CampaignStopped, run_campaign
     from onceproof.harness.reporting.report_builder import make_way, report_of, with_oracles, write_report
@@ -59,7 +59,7 @@ def nightly_command(
     junit: Path | None,
     command: str,
 ) -> int:
-    """Do the night's work and return the exit code."""
+    """Run the nightly job with the settings of the project, and return the exit code."""
     from onceproof.harness.nightly.night import nightly
 
     if max_time is None:

@@ -1,15 +1,14 @@
-"""`onceproof checkpoints list|show|verify|delete`: what checkpoint folders hold, and whether it is whole.
+"""`onceproof checkpoints list|show|verify|delete`: inspect, verify and delete checkpoints and savepoints.
 
 The rules this module lives by:
 
-- Only metadata and checksums are read. No state is decoded, so nothing in a directory, whoever wrote it, is
-  ever loaded, and a directory that no job could restore can still be looked at.
-- Nothing is written, moved or deleted, except by delete: that deletes one checkpoint or savepoint, its
-  metadata first, and only what lies in its own folder. Files that it shares with others stay for them.
-- Verifying goes on after the first damage: one wants to know which checkpoint is whole, not only that one
-  is not.
-- A path is a folder or an address (`s3://...`), as for a job. At an address nothing is deleted: there is no
-  lock that would tell whether the job runs.
+- Only metadata and checksums are read. No state is decoded, so no untrusted pickle is loaded, and a
+  checkpoint that no job could restore can still be inspected.
+- Only `delete` changes anything: it deletes one checkpoint or savepoint, the metadata first, and only files
+  in its own folder. Files that other checkpoints share are kept.
+- `verify` continues after the first damaged file, so that the user learns which checkpoints are intact.
+- A path is a folder or an address (`s3://...`). At an address nothing is deleted, because there is no lock
+  that shows whether the job runs.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ from onceproof.harness.model.exit_codes import FAILED, NOTHING_RAN, PASSED, Usag
 from onceproof.reports.text import counted
 
 TRANSACTIONS: Final = frozenset((two_phase.STATE_NAME, committing.COMMITTER_STATE, write_ahead.STATE_NAME))
-"""Under which names sinks list what they have still to commit; a list of a user's own may have one, too."""
+"""Names of the list states in which sinks keep pending transactions. A user's state may share one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A checkpoint's folder, and its metadata or what is wrong with them."""
+class FoundCheckpoint:
+    """The folder of a checkpoint, and its metadata, or why they cannot be read (``damage``)."""
 
     folder: str
     metadata: CheckpointMetadata | None
@@ -60,8 +59,8 @@ def list_command(path: str, as_json: bool) -> int:
         _print_json([_summary(each) for each in found])
         return PASSED if found else NOTHING_RAN
     for each in found:
-        print(f"{each.folder}: {_text(each)}")
-    return PASSED if found else _nothing(path)
+        print(f"{each.folder}: {_checkpoint_text(each)}")
+    return PASSED if found else _print_none(path)
 
 
 def show_command(path: str, as_json: bool) -> int:
@@ -71,17 +70,17 @@ def show_command(path: str, as_json: bool) -> int:
         _print_json([{**_summary(each), "operators": _operators(each)} for each in found])
         return PASSED if found else NOTHING_RAN
     for each in found:
-        print(f"{each.folder}: {_text(each)}")
+        print(f"{each.folder}: {_checkpoint_text(each)}")
         for operator in _operators(each):
             parallelism = f"parallelism {operator['parallelism']} of {operator['max_parallelism']}"
-            files = _told(operator)
+            files = _sizes_text(operator)
             ended = ", finished" if operator["finished"] else ""
             print(f"  {operator['name']}: {parallelism}, {files}{ended}")
-            for line in _told_states(operator["states"]):
+            for line in _state_lines(operator["states"]):
                 print(f"    {line}")
         if each.metadata is not None and each.metadata.records_in_flight:
             print(f"  in flight: {counted(each.metadata.records_in_flight, 'record')}")
-    return PASSED if found else _nothing(path)
+    return PASSED if found else _print_none(path)
 
 
 def verify_command(path: str, as_json: bool) -> int:
@@ -92,27 +91,31 @@ def verify_command(path: str, as_json: bool) -> int:
         _print_json([{**_summary(each), "damages": damages[each.folder]} for each in found])
     else:
         for each in found:
-            said = damages[each.folder]
-            print(f"{each.folder}: {_text(each)}: {'DAMAGED' if said else 'whole'}")
-            for line in said:
+            lines = damages[each.folder]
+            print(f"{each.folder}: {_checkpoint_text(each)}: {'DAMAGED' if lines else 'intact'}")
+            for line in lines:
                 print(f"  {line}")
     if not found:
-        return NOTHING_RAN if as_json else _nothing(path)
+        return NOTHING_RAN if as_json else _print_none(path)
     return FAILED if any(damages.values()) else PASSED
 
 
 def delete_command(path: str) -> int:
-    """Delete one savepoint or retained checkpoint (Flink: dispose)."""
+    """Delete one savepoint or retained checkpoint, as Flink's `savepoint --dispose`.
+
+    Raises UsageError if the path is an address, no checkpoint, or belongs to a running job.
+    """
     at = place_of(path)
     if scheme_of(at):
         raise UsageError(
-            f"{at}: nobody can tell whether its job runs and may need it: delete it by the means of the store"
+            f"{at}: onceproof cannot see whether the job of a remote checkpoint runs:"
+            " delete it with the tools of the store"
         )
     folder = Path(at)
     if not (folder / METADATA).is_file():
-        raise UsageError(f"{folder}: no savepoint and no checkpoint (no file {METADATA}): nothing is deleted")
+        raise UsageError(f"{folder}: no savepoint or checkpoint (no file {METADATA}): nothing is deleted")
     if is_running(folder.parent):
-        raise UsageError(f"{folder}: its job runs and may need it: stop the job first")
+        raise UsageError(f"{folder}: its job is running and may need it: stop the job first")
     [found] = _found(at)
     (folder / METADATA).unlink()
     if found.metadata is not None:
@@ -123,15 +126,15 @@ def delete_command(path: str) -> int:
                 file.unlink(missing_ok=True)
     left = sorted(file.name for file in folder.iterdir())
     if left:
-        print(f"{folder}: deleted; left, since nothing says whose it is: {', '.join(left)}")
+        print(f"{folder}: deleted, except for unknown files: {', '.join(left)}")
         return PASSED
     folder.rmdir()
     print(f"{folder}: deleted")
     return PASSED
 
 
-def _found(path: str) -> Iterator[Found]:
-    """Yield the checkpoints under a path, which may be one itself, a job's folder, or one that holds jobs."""
+def _found(path: str) -> Iterator[FoundCheckpoint]:
+    """Yield the checkpoints under a path: a checkpoint, a job's folder, or a folder of jobs."""
     at = place(path)
     if not scheme_of(at) and not Path(at).is_dir():
         raise UsageError(f"{path}: no such folder")
@@ -143,26 +146,26 @@ def _found(path: str) -> Iterator[Found]:
     for name in sorted(names, key=lambda name: [_order(part) for part in name.split("/")]):
         file = storage.place_of(name)
         try:
-            yield Found(parent_of(file), decode_metadata(storage.read(name), file))
+            yield FoundCheckpoint(parent_of(file), decode_metadata(storage.read(name), file))
         except DamagedFile as damage:
-            yield Found(parent_of(file), None, f"{damage.what}: {damage.mend}")
+            yield FoundCheckpoint(parent_of(file), None, f"{damage.what}: {damage.mend}")
         except StorageError as error:
-            yield Found(parent_of(file), None, str(error))
+            yield FoundCheckpoint(parent_of(file), None, str(error))
 
 
 def _order(part: str) -> tuple[str, int]:
-    """Checkpoint 10 comes after checkpoint 9."""
+    """Return a sort key that puts chk-10 after chk-9."""
     name, _, number = part.rpartition("-")
     return (name, int(number)) if number.isdecimal() else (part, 0)
 
 
-def _damages(found: Found) -> Iterator[str]:
-    """Yield what is wrong with a checkpoint, a line a file."""
+def _damages(found: FoundCheckpoint) -> Iterator[str]:
+    """Yield a line for each damaged or missing file of a checkpoint."""
     if found.metadata is None:
         yield f"{METADATA}: {found.damage}"
         return
     is_own = found.metadata.kind == CHECKPOINT
-    # What a savepoint names lies in its own folder, so that this can be moved.
+    # A savepoint names files relative to its own folder, so that the folder can be moved.
     root = parent_of(found.folder) if is_own else found.folder
     storage = storage_at(root, stands_in=True)
 
@@ -175,12 +178,12 @@ def _damages(found: Found) -> Iterator[str]:
 
 
 def _is_below(root: str, path: str) -> bool:
-    """Whether a file lies in a folder, also where links lead on."""
+    """Return whether a file lies below a folder after symbolic links are resolved."""
     return Path(root, path).resolve().is_relative_to(Path(root).resolve())
 
 
 def _sizes(handles: Iterable[StateHandle]) -> dict[str, int]:
-    """Return how many files there are, each once, their length, and which part others may have, too."""
+    """Return the number and the bytes of distinct files, and of those shared with other checkpoints."""
     lengths: dict[str, int] = {}
     shared: dict[str, int] = {}
     for handle in handles:
@@ -193,7 +196,7 @@ def _sizes(handles: Iterable[StateHandle]) -> dict[str, int]:
     return sizes | ({"shared_files": len(shared), "shared_bytes": sum(shared.values())} if shared else {})
 
 
-def _summary(found: Found) -> dict[str, Any]:
+def _summary(found: FoundCheckpoint) -> dict[str, Any]:
     metadata = found.metadata
     if metadata is None:
         return {"folder": found.folder, "damage": found.damage}
@@ -208,7 +211,7 @@ def _summary(found: Found) -> dict[str, Any]:
     }
 
 
-def _operators(found: Found) -> list[dict[str, Any]]:
+def _operators(found: FoundCheckpoint) -> list[dict[str, Any]]:
     return [
         {
             "name": operator.name,
@@ -225,7 +228,7 @@ def _operators(found: Found) -> list[dict[str, Any]]:
 
 
 def _states(operator: OperatorMetadata) -> dict[str, dict[str, Any]]:
-    """Return by name what the metadata says of each state, over all subtasks; nothing is read for it."""
+    """Return by state name its kind and size over all subtasks, from the metadata alone."""
     states: dict[str, dict[str, Any]] = {}
     for subtask in operator.subtasks:
         index = None if subtask.handle is None else subtask.handle.index.get(operator.operator_id)
@@ -245,7 +248,7 @@ def _states(operator: OperatorMetadata) -> dict[str, dict[str, Any]]:
     return states
 
 
-def _told_states(states: dict[str, dict[str, Any]]) -> Iterator[str]:
+def _state_lines(states: dict[str, dict[str, Any]]) -> Iterator[str]:
     for name, state in states.items():
         if state["kind"] == "keyed":
             groups = counted(state["key_groups"], "key group")
@@ -257,17 +260,17 @@ def _told_states(states: dict[str, dict[str, Any]]) -> Iterator[str]:
             yield f"{name}: {counted(state['elements'], 'element')}, {state['kind']}{pending}"
 
 
-def _text(found: Found) -> str:
+def _checkpoint_text(found: FoundCheckpoint) -> str:
     if found.metadata is None:
-        return f"its metadata cannot be read: {found.damage}"
+        return f"unreadable metadata: {found.damage}"
     summary = _summary(found)
     return (
         f"{summary['kind']} {summary['checkpoint']} of {summary['job']}, attempt {summary['attempt']},"
-        f" {_told(summary)}"
+        f" {_sizes_text(summary)}"
     )
 
 
-def _told(sizes: dict[str, Any]) -> str:
+def _sizes_text(sizes: dict[str, Any]) -> str:
     text = f"{counted(sizes['files'], 'file')}, {counted(sizes['bytes'], 'byte')}"
     if "shared_files" in sizes:
         text += (
@@ -276,8 +279,8 @@ def _told(sizes: dict[str, Any]) -> str:
     return text
 
 
-def _nothing(path: str) -> int:
-    print(f"{path}: no checkpoint")
+def _print_none(path: str) -> int:
+    print(f"{path}: no checkpoint found")
     return NOTHING_RAN
 
 

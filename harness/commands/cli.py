@@ -1,11 +1,11 @@
-"""The command `onceproof`: its options, and what becomes of errors. Their bodies are beside it.
+"""The command line of `onceproof`: subcommands, options and exit codes. Their bodies are in this package.
 
 The rules this module lives by:
 
-- Nothing dear is imported before it is known what is asked for: `onceproof --help` answers at once.
-- Stdout carries results only, and with --json exactly one document; all else goes to stderr.
-- An error is one line and an exit code (`harness.model.exit_codes`). A usage error of the option parser,
-  which would exit with 2, exits with 4 like every other.
+- Slow imports stand inside the subcommands, so that `onceproof --help` answers at once.
+- Stdout carries results only, with --json exactly one document. Everything else goes to stderr.
+- An error is one line on stderr and an exit code (`harness.model.exit_codes`). Usage errors of the option
+  parser exit with 4 like all others, not with the parser's 2.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Annotated
 import typer
 
 from onceproof.harness.commands.job_cli import checkpoints, jobs
-from onceproof.harness.commands.options import (
+from onceproof.harness.commands.shared_options import (
     AsJson,
     ExplainMaxTime,
     ExplainOut,
@@ -47,7 +47,7 @@ FLIGHTS_FOLDER = Path("reports", "out", "flights-alone")
 
 app = typer.Typer(
     name="onceproof",
-    help="Proves, or disproves, that a stateful stream job counts every record exactly once.",
+    help="Prove, or disprove, that a stateful stream job counts every record exactly once.",
     epilog="Exit codes: 0 passed, 1 a property failed, 3 internal error, 4 wrong usage or bad input, 5"
     " nothing ran, 130 interrupted.",
     add_completion=False,
@@ -59,7 +59,7 @@ app = typer.Typer(
 def _options(
     debug: Annotated[bool, typer.Option(DEBUG, help="Print the traceback of an internal error.")] = False,
 ) -> None:
-    """Proves, or disproves, that a stateful stream job counts every record exactly once."""
+    """Prove, or disprove, that a stateful stream job counts every record exactly once."""
 
 
 @app.command()
@@ -72,17 +72,17 @@ def run(
     workers: Workers = None,
     shrink_time: ShrinkTime = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Where results go.", show_default="reports/out/run")
+        Path | None, typer.Option("--out", help="Folder for the results.", show_default="reports/out/run")
     ] = None,
     junit: Junit = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run scenarios of families on this machine and write a report."""
+    """Run scenarios on this machine, check every property, and write a report."""
     from onceproof.harness.commands.run import run_command
     from onceproof.harness.settings.project_settings import load_settings
-    from onceproof.harness.settings.run_plan import RUN, plan
+    from onceproof.harness.settings.run_plan import RUN, plan_run
 
-    wanted = plan(
+    wanted = plan_run(
         load_settings(),
         RUN,
         families=families,
@@ -106,19 +106,23 @@ def campaign(
     scenarios: Scenarios = None,
     max_time: MaxTime = None,
     seed: RunSeed = None,
-    master: Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark's master.")] = None,
+    master: Annotated[
+        str | None,
+        typer.Option("--master", metavar="URL", help="Spark master. Default: one on this machine."),
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Where results go.", show_default="reports/out/campaign")
+        Path | None,
+        typer.Option("--out", help="Folder for the results.", show_default="reports/out/campaign"),
     ] = None,
     junit: Junit = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a campaign on Spark: simulated on executors, judged by Spark SQL as well."""
+    """Simulate scenarios on Spark executors, and check them in Spark SQL as well."""
     from onceproof.harness.commands.campaign import campaign_command
     from onceproof.harness.settings.project_settings import load_settings
-    from onceproof.harness.settings.run_plan import CAMPAIGN, plan
+    from onceproof.harness.settings.run_plan import CAMPAIGN, plan_run
 
-    wanted = plan(
+    wanted = plan_run(
         load_settings(),
         CAMPAIGN,
         families=families,
@@ -141,19 +145,20 @@ def nightly(
             "--max-time",
             min=0,
             metavar="SECONDS",
-            help="For how long the campaign runs.",
+            help="Stop the campaign after this time.",
             show_default="60",
         ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", help="Decides everything; if not given, each night another one.")
+        int | None,
+        typer.Option("--seed", help="Seed of the night. Default: another one each night."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Where results go.", show_default="reports/out")
+        Path | None, typer.Option("--out", help="Folder for the results.", show_default="reports/out")
     ] = None,
     junit: Junit = None,
 ) -> None:
-    """Do the night's work: a year of flights under kills, then a campaign; write the report of both."""
+    """Run a year of flights under kills, then a campaign, and report both."""
     from onceproof.harness.commands.campaign import nightly_command
     from onceproof.harness.settings.project_settings import load_settings
 
@@ -163,10 +168,12 @@ def nightly(
 @app.command()
 def flights(
     system: Annotated[
-        str, typer.Option("--system", help="What stands trial: local, spark or spark-cluster.")
+        str, typer.Option("--system", help="System under test: local, spark or spark-cluster.")
     ] = "spark-cluster",
-    seed: Annotated[int, typer.Option("--seed", help="Decides who dies where.")] = 0,
-    out: Annotated[Path, typer.Option("--out", help="Where rows and checkpoints go.")] = FLIGHTS_FOLDER,
+    seed: Annotated[int, typer.Option("--seed", help="Seed from which the kills are drawn.")] = 0,
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder for the rows and the checkpoints.")
+    ] = FLIGHTS_FOLDER,
     as_json: AsJson = False,
 ) -> None:
     """Run a year of real flights under kills, and compare the rows with the oracle."""
@@ -179,24 +186,24 @@ def flights(
 def enumerate_faults(
     families: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FAMILY|FILE.py]...", help="Families; word_count if none is named."),
+        typer.Argument(metavar="[FAMILY|FILE.py]...", help="Families to run. Default: word_count."),
     ] = None,
     share: Annotated[
-        int, typer.Option("--share", min=1, metavar="N", help="One unit of so many, for a shorter run.")
+        int, typer.Option("--share", min=1, metavar="N", help="Run one N-th of the work, for a shorter run.")
     ] = 1,
     first: Annotated[
         int,
         typer.Option(
-            "--first", min=0, metavar="N", help="Which of the shares, from 0 on, modulo their number."
+            "--first", min=0, metavar="N", help="Number of the share to run, from 0, modulo --share."
         ),
     ] = 0,
     workers: Workers = None,
-    out: Annotated[Path, typer.Option("--out", help="Where failures go.")] = Path(
+    out: Annotated[Path, typer.Option("--out", help="Folder for the failures.")] = Path(
         "reports", "out", "enumerate"
     ),
     as_json: AsJson = False,
 ) -> None:
-    """Run every fault and every pair of faults of the smallest jobs."""
+    """Run the smallest jobs with every single fault and every pair of faults."""
     from onceproof.harness.commands.enumerate import DEFAULT_FAMILIES, enumerate_command
     from onceproof.harness.settings.project_settings import load_settings
 
@@ -210,11 +217,11 @@ def enumerate_faults(
 def replay(
     subject: Subject,
     family: OneFamily = None,
-    trace: Annotated[bool, typer.Option("--trace", help="Tell what happened, step by step.")] = False,
+    trace: Annotated[bool, typer.Option("--trace", help="Print every event of the run.")] = False,
     system: System = "simulated",
     as_json: AsJson = False,
 ) -> None:
-    """Run one scenario again: same verdict, same trace hash."""
+    """Run one scenario again, with the same verdict and the same trace hash."""
     from onceproof.harness.commands.replay import replay_command
 
     raise typer.Exit(replay_command(subject, family, trace, system, as_json))
@@ -225,10 +232,13 @@ def shrink(
     subject: Subject,
     family: OneFamily = None,
     system: System = "simulated",
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where it goes.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="File for the small scenario. Default: *.shrunk.json."),
+    ] = None,
     max_time: ShrinkMaxTime = None,
 ) -> None:
-    """Make a failing scenario as small as it gets."""
+    """Shrink a failing scenario as far as possible."""
     from onceproof.harness.commands.replay import shrink_command
 
     raise typer.Exit(shrink_command(subject, family, system, out, max_time))
@@ -242,7 +252,7 @@ def explain(
     out: ExplainOut = EXPLAIN_FOLDER,
     max_time: ExplainMaxTime = None,
 ) -> None:
-    """Tell why a scenario fails, and write a page of it; where runs are real it is shrunk before."""
+    """Explain why a scenario fails, and write a page about it."""
     from onceproof.harness.commands.explain import explain_command
 
     raise typer.Exit(explain_command(subject, family, system, out, max_time, _command()))
@@ -250,11 +260,11 @@ def explain(
 
 @app.command()
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where a run left its results.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with the results of a run.")],
     junit: Junit = None,
 ) -> None:
-    """Render the report of a run again, from its report.json."""
-    from onceproof.harness.commands.listing import report_command
+    """Render the HTML report of a run again from its report.json."""
+    from onceproof.harness.commands.table_commands import report_command
 
     raise typer.Exit(report_command(folder, junit))
 
@@ -262,17 +272,26 @@ def report(
 @app.command()
 def sensitivity(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The folder whose report it joins.", show_default=True)
+        Path,
+        typer.Argument(
+            metavar="DIR", help="Folder of the report to which the result is added.", show_default=True
+        ),
     ] = SENSITIVITY_FOLDER,
-    scenarios: Annotated[int, typer.Option("--scenarios", min=0, help="How many scenarios.")] = 2000,
+    scenarios: Annotated[
+        int, typer.Option("--scenarios", min=0, help="Number of scenarios of the experiment.")
+    ] = 2000,
     seed: Seed = 0,
     family: Annotated[
-        str, typer.Option("--family", metavar="FAMILY|FILE.py", help="One whose records can be given a key.")
+        str,
+        typer.Option("--family", metavar="FAMILY|FILE.py", help="A family with a function `with_key`."),
     ] = "word_count",
-    master: Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark's master.")] = None,
+    master: Annotated[
+        str | None,
+        typer.Option("--master", metavar="URL", help="Spark master. Default: one on this machine."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find out by an experiment on Spark which parameters drive the cost of recovery."""
+    """Measure on Spark which parameters drive the cost of recovery."""
     from onceproof.harness.commands.sensitivity import sensitivity_command
 
     raise typer.Exit(sensitivity_command(folder, family, scenarios, seed, master, as_json, _command()))
@@ -281,7 +300,7 @@ def sensitivity(
 @app.command()
 def families(as_json: AsJson = False) -> None:
     """List the built-in families."""
-    from onceproof.harness.commands.listing import families_command
+    from onceproof.harness.commands.table_commands import families_command
 
     raise typer.Exit(families_command(as_json))
 
@@ -290,16 +309,20 @@ def families(as_json: AsJson = False) -> None:
 def mutants(
     families: Families = None,
     only: Annotated[
-        list[str] | None, typer.Option("--only", metavar="ID", help="This one; repeatable.")
+        list[str] | None, typer.Option("--only", metavar="ID", help="Measure this mutant only; repeatable.")
     ] = None,
-    load: Annotated[Path | None, typer.Option("--load", metavar="FILE.py", help="Mutants of yours.")] = None,
-    scenarios: Annotated[int, typer.Option("--scenarios", min=1, help="At most so many for each.")] = 2000,
+    load: Annotated[
+        Path | None, typer.Option("--load", metavar="FILE.py", help="Add the mutants of this file.")
+    ] = None,
+    scenarios: Annotated[
+        int, typer.Option("--scenarios", min=1, help="Largest number of scenarios for each mutant.")
+    ] = 2000,
     seed: Seed = 0,
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure which planted bugs of the engine are found, how soon, and how small."""
-    from onceproof.harness.commands.listing import mutants_command
+    """Measure which planted bugs of the engine are found, and after how many scenarios."""
+    from onceproof.harness.commands.table_commands import mutants_command
 
     raise typer.Exit(mutants_command(only or (), load, families or (), scenarios, seed, workers, as_json))
 
@@ -307,15 +330,16 @@ def mutants(
 @app.command()
 def bench(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="All if none is named.")
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Benchmarks to run. Default: all.")
     ] = None,
     as_json: AsJson = False,
     large: Annotated[
-        bool, typer.Option("--large", help="Also what takes minutes and gigabytes of disk (state, spark).")
+        bool,
+        typer.Option("--large", help="Also run the parts that take minutes and gigabytes (state, spark)."),
     ] = False,
 ) -> None:
-    """Measure speed, beside a floor or a peer in the same run."""
-    from onceproof.harness.commands.listing import bench_command
+    """Measure speed against a lower bound or another engine in the same run."""
+    from onceproof.harness.commands.table_commands import bench_command
 
     raise typer.Exit(bench_command(names or (), as_json, large))
 
@@ -325,45 +349,50 @@ app.add_typer(jobs, name="job")
 
 
 def _command() -> str:
-    """Return the command as it was typed."""
+    """Return the command line as the user typed it."""
     import shlex
 
     return shlex.join(("onceproof", *sys.argv[1:]))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code."""
+    """Run the command line and return its exit code.
+
+    ``arguments`` are those after the command's name; None stands for those of the process.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = DEBUG in given
-    # It may stand anywhere: whoever needs it has just typed the rest of the line.
+    # The user adds --debug to the end of the line that failed, so it may stand anywhere.
     given = [argument for argument in given if argument != DEBUG]
     if not given:
         main(["--help"])
-        return _tell("no command is given", USAGE)
+        return _print_error("no command is given", USAGE)
     try:
         code = typer.main.get_command(app).main(given, prog_name="onceproof", standalone_mode=False)
         sys.stdout.flush()
         return int(code or 0)
     except typer.TyperException as error:
-        return _tell(_usage_line(error), USAGE)
+        return _print_error(_usage_line(error), USAGE)
     except (KeyboardInterrupt, typer.Abort):
-        return _tell("interrupted", INTERRUPTED)
+        return _print_error("interrupted", INTERRUPTED)
     except SystemExit as error:
-        # The parser answers a closed pipe with an exit of its own; any other is called by somebody's file.
+        # The parser exits when a pipe is closed. Any other exit is called by a file of the user.
         if isinstance(error.__context__, BrokenPipeError):
             return BROKEN_PIPE
-        return _tell("the file of a family or of mutants ended the program", USAGE)
+        return _print_error(
+            "the file of a family or of mutants ended the program: remove its call of sys.exit()", USAGE
+        )
     except BrokenPipeError:
-        # Whoever read the results has seen enough; the interpreter must not fail at flushing the rest.
+        # The reader has closed the pipe. The interpreter must not fail at flushing the rest into it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except Exception as error:
         if debug:
             traceback.print_exc()
-        return _tell(line_of(error), exit_code_of(error))
+        return _print_error(line_of(error), exit_code_of(error))
 
 
-def _tell(line: str, code: int) -> int:
+def _print_error(line: str, code: int) -> int:
     print(f"onceproof: {line}", file=sys.stderr)
     return code
 
@@ -373,7 +402,7 @@ def _usage_line(error: typer.TyperException) -> str:
     possible = getattr(error, "possibilities", None)
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "onceproof"
-    said = " ".join((error.message if possible else error.format_message()).split()).rstrip(".")
+    message = " ".join((error.message if possible else error.format_message()).split()).rstrip(".")
     hint = f"; did you mean {' or '.join(sorted(possible))}?" if possible else ""
-    said = said[:1].lower() + said[1:]
-    return f"{said}{hint} (see {command} --help)"
+    message = message[:1].lower() + message[1:]
+    return f"{message}{hint} (see {command} --help)"

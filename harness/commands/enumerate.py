@@ -1,6 +1,6 @@
-"""`onceproof enumerate`: every fault and every pair of faults of the smallest jobs, with a line for each job.
+"""`onceproof enumerate`: run the smallest jobs with every single fault and every pair of faults.
 
-Results go to stdout, progress to stderr, as for a run; a failure is shrunk, kept and told like one of a run.
+Results go to stdout and progress to stderr. Failures are shrunk, stored and printed like those of a run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ def enumerate_command(
     known: Sequence[KnownSignature],
     as_json: bool,
 ) -> int:
-    """Enumerate, tell, and return the exit code."""
+    """Run the enumeration, print a line for each failure and each job, and return the exit code.
+
+    ``share`` N runs one N-th of the units of work; ``first`` chooses which.
+    """
     with progress_bar(None, None) as bar:
         result = enumerate_faults(
             families,
@@ -67,7 +70,7 @@ def _show(bar: Bar, result: Enumerated) -> None:
 def _failure_cases(
     result: Enumerated, out: Path, bar: Bar, known: Sequence[KnownSignature]
 ) -> list[FailureCase]:
-    """Have each kind of failure shrunk and written down as a run has."""
+    """Shrink one failure of each signature and write its scenario into ``out``."""
     tally = Tally(failed=result.counts.failed)
     originals = {}
     for key, (_, found) in result.failures.items():
@@ -86,7 +89,8 @@ def _lines(result: Enumerated, failures: Sequence[FailureCase]) -> Iterator[str]
         yield from failure_lines(case)
     for (family, shape), counts in sorted(result.jobs.items()):
         yield (
-            f"{family} {shape}: {counts.singles:,} runs of a fault or none, {counts.pairs:,} of two faults,"
+            f"{family} {shape}: {counts.singles:,} runs with at most one fault,"
+            f" {counts.pairs:,} with two faults,"
             f" {f'{counts.failed:,} FAILED' if counts.failed else 'passed'}"
         )
     schedules = len(cases()) // len(SHAPES)

@@ -1,13 +1,11 @@
-"""`onceproof explain`: why one scenario fails, told on the terminal and drawn on a page.
+"""`onceproof explain`: explain on the terminal and on a page why one scenario fails.
 
 The rules this module lives by:
 
-- Where runs repeat step by step the scenario is explained as it is. Elsewhere each run is one of many that
-  could have been, in seconds, so the scenario is shrunk first, and what is explained is the run that failed
-  when it was smallest.
-- The page is that of a run's report, with this one failure; beside it lie the same files.
-- What cannot be told is said, on the terminal and on the page: how many runs were spent, and what they leave
-  open.
+- On a deterministic system the scenario is explained as it is. On a real system every run differs, so the
+  scenario is shrunk first, and the explained run is the failing run of the smallest scenario.
+- The page is a run's report with this one failure, with the same files beside it.
+- The limits of the explanation are stated: the number of runs, and the questions that they leave open.
 """
 
 from __future__ import annotations
@@ -39,7 +37,10 @@ TITLE = "Why a scenario fails"
 def explain_command(
     subject: str, family: str | None, system: str, out: Path, limit_seconds: float | None, command: str
 ) -> int:
-    """Tell why a scenario fails on a system, write the page of it, and return the exit code."""
+    """Explain why a scenario fails on a system, write a page about it, and return the exit code.
+
+    ``limit_seconds`` bounds the shrinking on a real system; None stands for the default of the system.
+    """
     scenario, loaded = scenario_and_family(subject, family)
     on_trial = find_system(system)
     scenario = as_run(on_trial, scenario)
@@ -74,7 +75,7 @@ def explain_command(
 
 
 def _lines_of(case: FailureCase, real: bool, shrink: str) -> Iterator[str]:
-    """Yield what is told of a failure; ``shrink`` is the command that makes the scenario smaller."""
+    """Yield the lines that explain a failure; ``shrink`` is the command that shrinks the scenario."""
     explanation, takes = case.explanation, case.takes
     yield f"FAILED {', '.join(case.signature)}: {explanation.sentence}"
     if real:
@@ -85,11 +86,13 @@ def _lines_of(case: FailureCase, real: bool, shrink: str) -> Iterator[str]:
     if takes is not None:
         lines = list(takes_lines(takes))
         if not takes.is_minimal and not real:
-            lines.append(f"{shrink} leaves out what it can")
+            lines.append(f"{shrink} removes what the failure does not need")
         yield from _section("what it takes", lines)
     yield from _section("what happened", explanation.story)
-    yield from _section("how it came back", tuple(map(recovery_text, case.history.statistics.recoveries)))
-    yield from _section("how this was found out, and what it cannot tell", case.notes)
+    yield from _section(
+        "how the job recovered", tuple(map(recovery_text, case.history.statistics.recoveries))
+    )
+    yield from _section("method and limits", case.notes)
     yield ""
     yield case.replay
 

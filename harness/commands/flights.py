@@ -1,10 +1,10 @@
-"""`onceproof flights`: the year of flights under kills, one kill a line, and what the kills cost.
+"""`onceproof flights`: count a year of real flights under kills, and print each kill and its cost.
 
 The rules this module lives by:
 
-- What is asked is what the night asks (`flights/real_input.py`): that the rows are equal, that no property is
-  broken, and that every planned kill and rescale comes true. Anything else is exit code 1.
-- The Spark that compares is started when the job is over: it has its own, which is on trial.
+- The run passes under the same conditions as in a night (`flights/real_input.py`): the rows equal the
+  oracle's, no property is broken, and every planned kill and rescale happened. Otherwise the exit code is 1.
+- The Spark session that compares the rows starts after the job has ended. A job on Spark has its own.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SYSTEMS: Final[Mapping[str, Flown]] = {
     "spark": Flown(ON_SPARK, run_flights_on_spark),
     "spark-cluster": Flown(ON_CLUSTER, run_flights_on_cluster),
 }
-"""By the name of what stands trial."""
+"""By the value of --system."""
 
 _VICTIMS: Final[Mapping[tuple[str, str], str]] = {
     ("kill_task", ""): "a task",
@@ -61,13 +61,13 @@ _VICTIMS: Final[Mapping[tuple[str, str], str]] = {
     ("kill_process", ""): "{process}",
     ("kill_process", "java"): "the Java of {process}",
 }
-"""Who died, by the kind of a fault and its means."""
+"""The killed process or task, by the kind of the fault and its means."""
 
 
 def flights_command(system: str, seed: int, out: Path, as_json: bool, command: str) -> int:
-    """Run the year on a system, compare, tell, and return the exit code."""
+    """Run the year on a system, compare its rows with the oracle, print the result, return the exit code."""
     if system not in SYSTEMS:
-        raise UsageError(f"--system {system}: the year runs on {', '.join(SYSTEMS)}")
+        raise UsageError(f"--system {system}: no such system; use one of {', '.join(SYSTEMS)}")
     find_java(os.environ)
     name, run = SYSTEMS[system]
     # Executors have a working directory of their own.
@@ -94,7 +94,7 @@ def flights_command(system: str, seed: int, out: Path, as_json: bool, command: s
 
 
 def summary_lines(trial: FlightsTrial) -> Iterator[str]:
-    """Yield a line for each kill, one for each kind of them, and one for all."""
+    """Yield a line for each kill, a line for each kind of kill, and a line with the totals."""
     recoveries = trial.history.statistics.recoveries
     for number, recovery in enumerate(recoveries, 1):
         yield f"{number:>3}  {_kill_text(recovery, trial.process)}"
@@ -119,9 +119,9 @@ def summary_lines(trial: FlightsTrial) -> Iterator[str]:
 
 def _kill_text(recovery: Recovery, process: str) -> str:
     kill = real_kill_of(recovery, process)
-    goes_on = "nothing" if kill.checkpoint is None else f"checkpoint {kill.checkpoint}"
+    restored = "no checkpoint" if kill.checkpoint is None else f"checkpoint {kill.checkpoint}"
     rescaled = ""
     if kill.parallelism_after not in (0, kill.parallelism_before):
         rescaled = f", parallelism {kill.parallelism_before} -> {kill.parallelism_after}"
     back = "no new rows" if kill.recovery_seconds is None else f"new rows after {kill.recovery_seconds:.1f} s"
-    return f"death of {kill.task}, at {kill.point}; on from {goes_on}{rescaled}; {back}"
+    return f"{kill.task} killed at {kill.point}; restored from {restored}{rescaled}; {back}"

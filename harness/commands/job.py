@@ -1,14 +1,14 @@
-"""`onceproof job run|savepoint|stop|cancel`: a job of one's own, or a family's, and what is asked of it.
+"""`onceproof job run|savepoint|stop|cancel`: run the job of a family or of a program, and send it requests.
 
 The rules this module lives by:
 
-- A file is either a family (it has `job` and `generate`) or a program that describes a job and executes it,
-  as Flink's command line takes one. A program is run as it is; what the command line says of it (from where
-  it goes on, its parallelism, what runs it) wins over its configuration, but not over what it sets in code.
-- What a family reads is drawn from the seed; it is written to part files, and read at a pace if one is given.
-- The folder of a job that was run is noted under its subject, so that the same word finds it again while it
-  runs. How the request reaches it, engine/runtime/request_folder.py says.
-- 0: done. 1: the job failed, or did not do what it was asked. 4: no such job, or it does not run.
+- A file is either a family (it defines `job` and `generate`) or a program that builds a job and executes it,
+  as Flink's command line takes one. A program runs unchanged. Options of the command line (restore path,
+  parallelism, runtime) override its configuration, but not what it sets in code.
+- A family reads records drawn from the seed, at a limited rate if one is given, and writes part files.
+- `job run` registers the checkpoint folder of a job under its subject, so that the other commands find the
+  job by the same subject. Requests travel as files (engine/runtime/request_folder.py).
+- Exit codes: 0 done; 1 the job failed or refused the request; 4 no such job, or it is not running.
 """
 
 from __future__ import annotations
@@ -40,18 +40,22 @@ from onceproof.harness.model.scenario import Parameter
 
 JOBS: Final = Path(".onceproof", "jobs")
 INTERVAL_RECORDS: Final = 20
-NO_SUCH_SINK: Final = "no {} outside of the simulation: put its family on trial with `onceproof run`"
+NO_SUCH_SINK: Final = "`onceproof job run` offers no {}: run this family with `onceproof run`"
 _FAMILY_HAS: Final = {"job", "generate"}
 
 
 class JobNote(msgspec.Struct, forbid_unknown_fields=True):
-    """Where a job that was run keeps its checkpoints."""
+    """The registration of a job: its checkpoint folder."""
 
     folder: str
 
 
 def run_command(subject: str, *, jobs: Path, options: dict[str, str], seed: int, rate: float | None) -> int:
-    """Run a job to its end; ``options`` are keys of the configuration with their values."""
+    """Run a job to its end and return the exit code.
+
+    ``subject`` is a family, a file of one, or a program. ``jobs`` is the folder of registered jobs,
+    ``options`` maps configuration keys to values, ``rate`` is in records per second.
+    """
     note = jobs / f"{_name_of(subject)}.json"
 
     def announce(graph: JobGraph) -> None:
@@ -75,12 +79,12 @@ def run_command(subject: str, *, jobs: Path, options: dict[str, str], seed: int,
     except JobExecutionFailed as error:
         print(error, file=sys.stderr)
         return FAILED
-    print(_told(result))
+    print(_result_text(result))
     return PASSED
 
 
 def ask_command(subject: str, request: JobRequest, jobs: Path, seconds: float) -> int:
-    """Ask a running job for something, and wait until it is done."""
+    """Send a request to a running job, wait at most ``seconds`` for the answer, and print it."""
     answer = ask(_folder_of(subject, jobs), request, seconds)
     if answer.error:
         print(answer.error, file=sys.stderr)
@@ -90,13 +94,13 @@ def ask_command(subject: str, request: JobRequest, jobs: Path, seconds: float) -
 
 
 def request_of(kind: RequestKind, directory: Path | None, drains: bool = False) -> JobRequest:
-    """What is asked for; the running process has another working directory, perhaps."""
+    """Return a request; its folder is absolute, because the job may run in another working directory."""
     return JobRequest(kind, "" if directory is None else str(directory.absolute()), drains)
 
 
-def _told(result: JobExecutionResult) -> str:
+def _result_text(result: JobExecutionResult) -> str:
     if result.already_finished:
-        return f"{result.job_name}: had finished already"
+        return f"{result.job_name}: had already finished"
     if result.stopped_with:
         return f"{result.job_name}: stopped with {result.stopped_with}"
     return (
@@ -110,7 +114,7 @@ def _name_of(subject: str) -> str:
 
 
 def _is_program(subject: str) -> bool:
-    """Whether a file describes a job and executes it, rather than being a family."""
+    """Return whether a file is a program that executes a job; False for a family."""
     if not subject.endswith(".py"):
         return False
     path = Path(subject)
@@ -119,7 +123,7 @@ def _is_program(subject: str) -> bool:
     except OSError as error:
         raise UsageError(f"{subject}: cannot be read: {error.strerror}") from None
     except (SyntaxError, ValueError) as error:
-        raise UsageError(f"{subject}: is no Python: {error}") from None
+        raise UsageError(f"{subject}: is not valid Python: {error}") from None
     defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     return not defined >= _FAMILY_HAS
 
@@ -133,8 +137,8 @@ def _folder_of(subject: str, jobs: Path) -> Path:
         return Path(msgspec.json.decode(note.read_bytes(), type=JobNote).folder)
     except FileNotFoundError:
         raise UsageError(
-            f"no job {subject!r} was run from here (no {note}): give the job's checkpoint folder,"
-            " or the --jobs that it was run with"
+            f"no job {subject!r} is registered here (no file {note}): name the job's checkpoint folder,"
+            " or the --jobs folder that it was run with"
         ) from None
     except (OSError, msgspec.DecodeError) as error:
         raise UsageError(f"{note}: cannot be read: {error}: run the job again") from None
@@ -143,51 +147,51 @@ def _folder_of(subject: str, jobs: Path) -> Path:
 # A family's job.
 
 
-class PacedReader(SplitReader):
-    """Reads one record after the other, and waits before each."""
+class RateLimitedReader(SplitReader):
+    """Reads a split one record at a time, and sleeps ``seconds`` before each."""
 
     def __init__(self, reader: SplitReader, seconds: float) -> None:
         self._reader = reader
         self._seconds = seconds
 
     def read(self, limit: int) -> list[Any]:
-        """The next record."""
+        """Return the next record after a pause."""
         time.sleep(self._seconds)
         return self._reader.read(1)
 
     @property
     def position(self) -> Any:
-        """That of the reader within."""
+        """Position of the inner reader."""
         return self._reader.position
 
     @property
     def exhausted(self) -> bool:
-        """Whether the split is read out."""
+        """Whether the inner reader has read the whole split."""
         return self._reader.exhausted
 
     def close(self) -> None:
-        """Close the reader within."""
+        """Close the inner reader."""
         self._reader.close()
 
 
-class PacedSource(Source):
-    """A source that gives so many records a second."""
+class RateLimitedSource(Source):
+    """A source whose splits each yield at most ``rate`` records per second."""
 
     def __init__(self, source: Source, rate: float) -> None:
         self._source = source
         self._rate = rate
 
     def splits(self) -> Sequence[str]:
-        """Those of the source within."""
+        """Return the splits of the inner source."""
         return self._source.splits()
 
-    def open_split(self, split: str, position: Any | None) -> PacedReader:
-        """A reader that takes its time."""
-        return PacedReader(self._source.open_split(split, position), 1 / self._rate)
+    def open_split(self, split: str, position: Any | None) -> RateLimitedReader:
+        """Open a split of the inner source with the limited rate."""
+        return RateLimitedReader(self._source.open_split(split, position), 1 / self._rate)
 
 
 class FamilyIO:
-    """The ends of a family's job: what was drawn, and part files."""
+    """Sources and sinks of a family's job: the drawn records, and part files."""
 
     def __init__(
         self, source: Source, output: Path, parameters: dict[str, Parameter], parallelism: int
@@ -198,25 +202,25 @@ class FamilyIO:
         self._output = output
 
     def source(self, name: str) -> Source:
-        """All splits."""
+        """Return the source of the drawn records."""
         return self._source
 
     def sink(self, name: str) -> FileSinkFunction:
-        """Rows as lines of JSON, committed with their checkpoint."""
+        """Return a file sink that writes rows as JSON lines and commits them with checkpoints."""
         config = OutputFileConfig(part_prefix=name, part_suffix=".jsonl")
         return FileSinkFunction(str(self._output), Encoder.json_lines_encoder(), config)
 
     def write_ahead_sink(self, name: str) -> Any:
-        """There is nothing here that it could send to."""
+        """Raise FamilyError: there is no external system for it."""
         raise FamilyError(NO_SUCH_SINK.format("write-ahead sink"))
 
     def committing_sink(self, name: str) -> Any:
-        """There is no committer for it here."""
-        raise FamilyError(NO_SUCH_SINK.format("sink of writer and committer"))
+        """Raise FamilyError: there is no external system for it."""
+        raise FamilyError(NO_SUCH_SINK.format("committing sink"))
 
     def upsert_sink(self, name: str, keys: int) -> Any:
-        """There is no table for it here."""
-        raise FamilyError(NO_SUCH_SINK.format("sink by key"))
+        """Raise FamilyError: there is no table for it."""
+        raise FamilyError(NO_SUCH_SINK.format("upsert sink"))
 
 
 def _run_family(family: Family, folder: Path, seed: int, rate: float | None) -> JobExecutionResult:
@@ -227,7 +231,7 @@ def _run_family(family: Family, folder: Path, seed: int, rate: float | None) -> 
     }
     source: Source = CollectionSource(splits)
     if rate is not None:
-        source = PacedSource(source, rate)
+        source = RateLimitedSource(source, rate)
     environment = StreamExecutionEnvironment.get_execution_environment(
         Configuration.from_mapping(
             {

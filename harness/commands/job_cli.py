@@ -1,6 +1,6 @@
-"""`onceproof checkpoints` and `onceproof job`: the part of the command line that is about jobs of the engine.
+"""The options of `onceproof checkpoints` and `onceproof job`, the commands for jobs of the engine.
 
-As in `onceproof.harness.commands.cli`, nothing dear is imported before it is known what is asked for.
+Slow imports stand inside the subcommands, for the same reason as in `onceproof.harness.commands.cli`.
 """
 
 from __future__ import annotations
@@ -10,18 +10,17 @@ from typing import Annotated
 
 import typer
 
-from onceproof.harness.commands.options import (
+from onceproof.harness.commands.shared_options import (
+    AnswerTimeout,
     AsJson,
     CheckpointPath,
     JobsFolder,
     JobSubject,
-    Patience,
     SavepointFolder,
-    Seed,
 )
 
 checkpoints = typer.Typer(
-    help="Look at checkpoints and savepoints, in a folder or at an address, loading no state; delete one.",
+    help="List, inspect, verify and delete checkpoints and savepoints. No state is loaded.",
     no_args_is_help=False,
 )
 
@@ -36,7 +35,7 @@ def list_checkpoints(path: CheckpointPath, as_json: AsJson = False) -> None:
 
 @checkpoints.command("show")
 def show_checkpoints(path: CheckpointPath, as_json: AsJson = False) -> None:
-    """Show the operators of each checkpoint, and how much state they have."""
+    """Show the operators of each checkpoint and the size of their state."""
     from onceproof.harness.commands.checkpoints import show_command
 
     raise typer.Exit(show_command(path, as_json))
@@ -44,7 +43,7 @@ def show_checkpoints(path: CheckpointPath, as_json: AsJson = False) -> None:
 
 @checkpoints.command("verify")
 def verify_checkpoints(path: CheckpointPath, as_json: AsJson = False) -> None:
-    """Check every file of each checkpoint: 1 if one is damaged."""
+    """Check every file of each checkpoint. Exit code 1: a file is damaged."""
     from onceproof.harness.commands.checkpoints import verify_command
 
     raise typer.Exit(verify_command(path, as_json))
@@ -52,14 +51,15 @@ def verify_checkpoints(path: CheckpointPath, as_json: AsJson = False) -> None:
 
 @checkpoints.command("delete")
 def delete_checkpoint(path: CheckpointPath) -> None:
-    """Delete one savepoint or retained checkpoint, its metadata first; not one of a job that runs."""
+    """Delete one savepoint or retained checkpoint of a job that does not run."""
     from onceproof.harness.commands.checkpoints import delete_command
 
     raise typer.Exit(delete_command(path))
 
 
 jobs = typer.Typer(
-    help="Run a family's job, or a program's, and ask it for savepoints while it runs.", no_args_is_help=False
+    help="Run the job of a family or of a program; take savepoints, stop it or cancel it.",
+    no_args_is_help=False,
 )
 
 
@@ -67,27 +67,38 @@ jobs = typer.Typer(
 def run_job(
     subject: JobSubject,
     start: Annotated[
-        str | None, typer.Option("--from", metavar="PATH", help="A savepoint or retained checkpoint.")
+        str | None,
+        typer.Option("--from", metavar="PATH", help="Restore this savepoint or retained checkpoint."),
     ] = None,
-    parallelism: Annotated[int | None, typer.Option("--parallelism", "-p", min=1, help="Subtasks.")] = None,
-    claim: Annotated[bool, typer.Option("--claim", help="It may be deleted once it is not needed.")] = False,
-    allow_non_restored_state: Annotated[
-        bool, typer.Option("--allow-non-restored-state", help="State of operators that are gone is left.")
+    parallelism: Annotated[
+        int | None, typer.Option("--parallelism", "-p", min=1, help="Number of subtasks per operator.")
+    ] = None,
+    claim: Annotated[
+        bool,
+        typer.Option("--claim", help="With --from: the job owns the files and deletes them when unused."),
     ] = False,
-    system: Annotated[str, typer.Option("--system", help="What runs it: local or spark.")] = "local",
-    seed: Seed = 0,
+    allow_non_restored_state: Annotated[
+        bool,
+        typer.Option(
+            "--allow-non-restored-state",
+            help="With --from: ignore the state of operators that the job no longer has.",
+        ),
+    ] = False,
+    system: Annotated[str, typer.Option("--system", help="Runtime of the job: local or spark.")] = "local",
+    seed: Annotated[int, typer.Option("--seed", help="Seed from which a family's records are drawn.")] = 0,
     rate: Annotated[
-        float | None, typer.Option("--rate", min=0.01, help="Records a second that a family reads.")
+        float | None,
+        typer.Option("--rate", min=0.01, help="Records per second that each source of a family reads."),
     ] = None,
     folder: JobsFolder = None,
 ) -> None:
-    """Run a job to its end, perhaps from a savepoint and at another parallelism."""
+    """Run a job to its end."""
     from onceproof.engine.runtime.places import place
     from onceproof.harness.commands.job import JOBS, run_command
     from onceproof.harness.model.exit_codes import UsageError
 
     if system not in ("local", "spark"):
-        raise UsageError(f"--system {system}: local or spark runs a job")
+        raise UsageError(f"--system {system}: no such runtime; use local or spark")
     options = {"execution.target": system}
     if start is not None:
         options["execution.state-recovery.path"] = place(start)
@@ -101,9 +112,12 @@ def run_job(
 
 @jobs.command("savepoint")
 def take_savepoint(
-    subject: JobSubject, directory: SavepointFolder = None, folder: JobsFolder = None, seconds: Patience = 600
+    subject: JobSubject,
+    directory: SavepointFolder = None,
+    folder: JobsFolder = None,
+    seconds: AnswerTimeout = 600,
 ) -> None:
-    """Take a savepoint of a running job, and print its folder."""
+    """Take a savepoint of a running job and print its folder."""
     from onceproof.harness.commands.job import JOBS, ask_command, request_of
 
     raise typer.Exit(ask_command(subject, request_of("savepoint", directory), folder or JOBS, seconds))
@@ -113,11 +127,13 @@ def take_savepoint(
 def stop_job(
     subject: JobSubject,
     directory: SavepointFolder = None,
-    drain: Annotated[bool, typer.Option("--drain", help="Windows and timers fire, as at the end.")] = False,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Fire all windows and timers first, as at the end of the input.")
+    ] = False,
     folder: JobsFolder = None,
-    seconds: Patience = 600,
+    seconds: AnswerTimeout = 600,
 ) -> None:
-    """End a running job with a savepoint, all output committed, and print the savepoint's folder."""
+    """Stop a running job with a savepoint, commit all its output, and print the savepoint's folder."""
     from onceproof.harness.commands.job import JOBS, ask_command, request_of
 
     request = request_of("stop", directory, drain)
@@ -128,12 +144,13 @@ def stop_job(
 def cancel_job(
     subject: JobSubject,
     directory: Annotated[
-        Path | None, typer.Option("--with-savepoint", metavar="DIR", help="Take a savepoint first.")
+        Path | None,
+        typer.Option("--with-savepoint", metavar="DIR", help="Take a savepoint below this folder first."),
     ] = None,
     folder: JobsFolder = None,
-    seconds: Patience = 600,
+    seconds: AnswerTimeout = 600,
 ) -> None:
-    """End a running job at once, or when a savepoint is complete."""
+    """Cancel a running job at once, or after a savepoint."""
     from onceproof.harness.commands.job import JOBS, ask_command, request_of
 
     request = request_of("cancel" if directory is None else "cancel_with_savepoint", directory)

@@ -1,11 +1,11 @@
-"""`onceproof replay` and `shrink`: one scenario, from a seed or from its JSON.
+"""`onceproof replay` and `shrink`: run or shrink one scenario, given by a seed or by its JSON file.
 
 The rules this module lives by:
 
-- A replay judges exactly as a run does, by the same function, and says the same hash.
-- A scenario's file is enough: the generator is not asked. Only a family that is not built in has to be
-  told where it stands.
-- The exit code is the verdict's, so that `git bisect run onceproof replay ...` finds what broke a seed.
+- A replay uses the same checkers as a run and prints the same trace hash.
+- A scenario file replays without the generator. For a family that is not built in, the user names its file.
+- The exit code is that of the verdict, so that `git bisect run onceproof replay ...` finds the commit that
+  broke a seed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ from onceproof.reports.text import counted
 
 
 def scenario_and_family(subject: str, family: str | None) -> tuple[Scenario, Family]:
-    """Return the scenario that a seed or a file means, and its family."""
+    """Return the scenario of a seed or of a JSON file, and its family.
+
+    ``family`` is a name or a path; a seed needs one. Raises UsageError or FamilyError if they do not fit.
+    """
     if subject.isdecimal() and not Path(subject).exists():
         if family is None:
             names = ", ".join(family_names())
@@ -44,7 +47,7 @@ def scenario_and_family(subject: str, family: str | None) -> tuple[Scenario, Fam
     path = Path(subject)
     if path.suffix != ".json" and not path.is_file():
         raise UsageError(
-            f"{subject!r} is neither a seed, a whole number from 0 on, nor a scenario's file.json"
+            f"{subject!r} is neither a seed (a whole number of 0 or more) nor a scenario's JSON file"
         )
     scenario = read_scenario(path)
     if family is None:
@@ -60,11 +63,11 @@ def scenario_and_family(subject: str, family: str | None) -> tuple[Scenario, Fam
 
 
 def replay_command(subject: str, family: str | None, trace: bool, system: str, as_json: bool) -> int:
-    """Run one scenario again, say how it ended, and return the exit code."""
+    """Run one scenario again, print its verdict, and return the exit code."""
     scenario, loaded = scenario_and_family(subject, family)
     on_trial = find_system(system)
     if trace and Capability.TRACE not in on_trial.capabilities:
-        raise UsageError(f"system {system!r} gives no trace: leave --trace away, or replay it simulated")
+        raise UsageError(f"system {system!r} records no trace: omit --trace, or use --system simulated")
     with let_go(on_trial):
         trial = try_scenario(loaded, scenario, trace=trace, system=on_trial)
     scenario = trial.scenario
@@ -94,7 +97,7 @@ def replay_command(subject: str, family: str | None, trace: bool, system: str, a
 
 
 def violation_lines(violations: Sequence[Violation]) -> Iterator[str]:
-    """Yield the violations, of each kind the first: what is wrong once is often wrong from there on."""
+    """Yield the first violation of each signature and the number of further ones."""
     counts = Counter(violation.signature() for violation in violations)
     for violation in violations:
         more = counts.pop(violation.signature(), 0) - 1
@@ -104,11 +107,11 @@ def violation_lines(violations: Sequence[Violation]) -> Iterator[str]:
         for name, value in violation.witness.items():
             yield f"  {name}: {value}"
         if more:
-            yield f"  and {more:,} more of the kind"
+            yield f"  and {more:,} more of this kind"
 
 
 def verdict_document(outcome: Outcome) -> dict[str, Any]:
-    """Return what `replay --json` prints."""
+    """Return the document that `replay --json` prints."""
     return {
         "verdict": "passed" if outcome.passed else "failed",
         "signature": outcome.signature,
@@ -128,7 +131,10 @@ def verdict_document(outcome: Outcome) -> dict[str, Any]:
 def shrink_command(
     subject: str, family: str | None, system: str, out: Path | None, limit_seconds: float | None
 ) -> int:
-    """Shrink a failing scenario into a file of its own, and return the exit code."""
+    """Shrink a failing scenario, write the small one to a file, and return the exit code.
+
+    ``out`` is that file; None stands for a file beside the original. ``limit_seconds`` bounds the time.
+    """
     scenario, loaded = scenario_and_family(subject, family)
     on_trial = find_system(system)
     limit = limit_of(on_trial, limit_seconds)
@@ -150,18 +156,18 @@ def shrink_command(
 
 
 def passes_text(scenario: Scenario, examined: Examined, system: System) -> str:
-    """Return that a scenario passes, and in how many runs it has where another run may tell otherwise."""
+    """Return the text "... passes"; on a real system, whose runs differ, with the number of runs."""
     text = f"{wording.scenario_text(scenario)} passes"
     return text if repeats(system) else f"{text} on {system.name} in {counted(examined.shrunk.runs, 'run')}"
 
 
 def subject_of(subject: str) -> int | Path:
-    """Return a subject as commands are made of it."""
+    """Return the subject of a command line as a seed or a path."""
     return int(subject) if subject.isdecimal() and not Path(subject).exists() else Path(subject)
 
 
 def _beside(subject: str) -> Path:
-    """Return where the shrunk scenario goes if nobody says: beside the one that was found."""
+    """Return the default path of the shrunk scenario: beside the original."""
     if subject.isdecimal():
         return Path(f"{subject}.shrunk.json")
     path = Path(subject)

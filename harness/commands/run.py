@@ -1,11 +1,12 @@
-"""`onceproof run`: scenarios here or on workers, a bar while they run, a summary and a report at the end.
+"""`onceproof run`: run scenarios on this machine, show progress, print a summary and write a report.
 
 The rules this module lives by:
 
-- Results go to stdout: a summary for people, or with --json one document whose fields are fixed. Progress,
-  warnings and, beside a document, the failures go to stderr; the bar only where stderr is a terminal.
-- Each failure is told with the command that replays it. A new one begins with FAILED, one that the settings
-  list with "known"; only a new one fails the run.
+- The summary goes to stdout. With --json, one document with fixed fields goes to stdout instead, and the
+  summary goes to stderr.
+- Progress and warnings go to stderr; the progress bar is drawn only on a terminal.
+- Each failure is printed with the command that replays it. Its line begins with FAILED, or with "known" if
+  the settings list it. Only a failure that is not listed makes the exit code 1.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from onceproof.harness.model.exit_codes import FAILED, INTERRUPTED, NOTHING_RAN, PASSED
 from onceproof.harness.reporting.report_builder import make_way, report_of, write_report
-from onceproof.harness.settings.run_plan import Plan
+from onceproof.harness.settings.run_plan import RunPlan
 from onceproof.harness.trials.examination import repeats
 from onceproof.harness.trials.failures import FailureCase, failure_cases
 from onceproof.harness.trials.runner import RunResult, RunStopped, run
@@ -33,9 +34,9 @@ from onceproof.reports.text import counted, duration, listing
 
 EXIT_CODES: Final = {
     "passed": PASSED,
-    # Something was not tried; what was tried held.
+    # A planned fault or protocol point never occurred, but every property held.
     "gaps": PASSED,
-    # All that failed is listed in the settings: CI stays green for it, so that what is new turns it red.
+    # The settings list every failure as known. CI stays green, so that a new failure turns it red.
     "known": PASSED,
     "failed": FAILED,
     "interrupted": INTERRUPTED,
@@ -43,12 +44,12 @@ EXIT_CODES: Final = {
 }
 
 
-def run_command(plan: Plan) -> int:
-    """Run, report, and return the exit code."""
+def run_command(plan: RunPlan) -> int:
+    """Run the planned scenarios, print the summary, write the report, and return the exit code."""
     make_way(plan.junit)
     if plan.left_out:
         left_out = listing(plan.left_out)
-        print(f"onceproof: not on {plan.system}, for they have no query for it: {left_out}", file=sys.stderr)
+        print(f"onceproof: skipped, no query for {plan.system}: {left_out}", file=sys.stderr)
     mistake: RunStopped | None = None
     with progress_bar(plan.scenarios, plan.max_time) as bar:
         try:
@@ -64,7 +65,7 @@ def run_command(plan: Plan) -> int:
                 warn=bar.warn,
             )
         except RunStopped as stopped:
-            # What was done is told first, and why there is no more of it last.
+            # The summary of the finished scenarios is printed first, the error that ended the run last.
             result, mistake = stopped.result, stopped
             if not result.tally.scenarios:
                 raise
@@ -81,7 +82,7 @@ def run_command(plan: Plan) -> int:
 def print_summary(
     result: RunResult, cases: Sequence[FailureCase], report: Report, page: Path, as_json: bool
 ) -> None:
-    """Print the document, where one is asked for, and the summary."""
+    """Print the summary; with ``as_json``, print the document on stdout and the summary on stderr."""
     if as_json:
         print(msgspec.json.encode(summary_document(result, page.parent)).decode())
     for line in summary_lines(result, cases, report, page):
@@ -89,12 +90,12 @@ def print_summary(
 
 
 def exit_code(report: Report) -> int:
-    """Return the exit code that says the same as the page."""
+    """Return the exit code of the report's status."""
     return EXIT_CODES[conclude(report).status]
 
 
 def summary_document(result: RunResult, out: Path) -> dict[str, Any]:
-    """Return what --json prints."""
+    """Return the document that --json prints."""
     tally = result.tally
     return {
         "scenarios": tally.scenarios,
@@ -113,7 +114,7 @@ def summary_document(result: RunResult, out: Path) -> dict[str, Any]:
 def summary_lines(
     result: RunResult, cases: Sequence[FailureCase], report: Report, page: Path
 ) -> Iterator[str]:
-    """Yield the summary for people."""
+    """Yield the lines of the summary: failures, gaps in coverage, oracles, families, totals, the page."""
     for case in cases:
         yield from failure_lines(case, real=not repeats(result.system))
     yield from report.problems
@@ -121,12 +122,12 @@ def summary_lines(
         yield from (f"never fired: {pair}" for pair in never_fired(report))
     if report.oracles is not None:
         disagreed, judged = report.oracles.disagreed, counted(report.oracles.scenarios, "scenario")
-        said = f"DISAGREE on {disagreed:,}" if disagreed else "agree"
-        yield f"Python and Spark SQL, as oracles of {judged}: they {said}"
+        agreement = f"DISAGREE on {disagreed:,} of" if disagreed else "agree on"
+        yield f"the oracles in Python and Spark SQL {agreement} {judged}"
         yield from (f"  {witness}" for witness in report.oracles.witnesses)
     tally = result.tally
     if report.interrupted:
-        yield "ended early; what was finished is kept"
+        yield "ended early; the results of the finished scenarios are kept"
     for name, family in sorted(tally.families.items()):
         known = sum(case.count for case in cases if case.known and case.family.name == name)
         yield f"{name}: {counted(family.scenarios, 'scenario')}, {_outcome_text(family.failed, known)}"
@@ -149,10 +150,10 @@ def _outcome_text(failed: int, known: int) -> str:
 
 
 def shrunk_text(case: FailureCase, real: bool) -> str:
-    """Return what shrinking made of a failure; of ``real`` runs, which are dear, how many there were too."""
-    spent = f" by {counted(case.shrunk.runs, 'run')} in {duration(case.shrunk.seconds)}" if real else ""
+    """Return the size of a shrunk failure; on a ``real`` system, also the runs and the time spent."""
+    spent = f" in {counted(case.shrunk.runs, 'run')} and {duration(case.shrunk.seconds)}" if real else ""
     if real and not case.repeated:
-        return f"not seen again{spent}"
+        return f"not reproduced{spent}"
     before, after = case.shrunk.before, case.shrunk.after
     sizes = [
         f"{counted(small, name)} of {large:,}" if small != large else counted(small, name)
@@ -167,7 +168,10 @@ def shrunk_text(case: FailureCase, real: bool) -> str:
 
 
 def failure_lines(case: FailureCase, real: bool = False) -> Iterator[str]:
-    """Yield a failure and the commands that replay it; ``real``: on a system whose runs do not repeat."""
+    """Yield the lines of a failure: signature, sizes, explanation and replay commands.
+
+    ``real`` is True for a system whose runs do not repeat step by step.
+    """
     known = case.known
     yield (
         f"{'known' if known else 'FAILED'} {case.scenario.family}: {', '.join(case.signature)},"
@@ -183,7 +187,7 @@ def failure_lines(case: FailureCase, real: bool = False) -> Iterator[str]:
 
 
 class Bar:
-    """What a run shows while it runs."""
+    """A progress bar on stderr, counted in scenarios or in seconds."""
 
     def __init__(self, progress: Progress, console: Console, by_time: bool) -> None:
         self._progress = progress
@@ -192,35 +196,35 @@ class Bar:
         self._by_time = by_time
 
     def begin(self, total: float | None) -> None:
-        """Say how much there is to do, in scenarios or in seconds."""
+        """Set the total, in scenarios or in seconds; None if it is unknown."""
         self._progress.update(self._task, total=total)
 
     def show(self, tally: Tally) -> None:
-        """Show how far a run has come."""
+        """Show the progress of a run."""
         self.show_counts(tally.scenarios, tally.failed)
 
     def show_counts(self, scenarios: int, failed: int) -> None:
-        """Show how many scenarios were run, and how many of them failed."""
+        """Show the numbers of finished and of failed scenarios."""
         done = self._progress.tasks[0].elapsed or 0.0 if self._by_time else scenarios
         text = f"{scenarios:,} scenarios{f', {failed:,} failed' if failed else ''}"
         self._progress.update(self._task, completed=done, description=text)
 
     def advance(self, completed: float, text: str) -> None:
-        """Show how far a thing has come that is counted in something else than scenarios or seconds."""
+        """Show a text and ``completed`` of the total, in a unit other than scenarios or seconds."""
         self._progress.update(self._task, completed=completed, description=text)
 
     def describe(self, text: str) -> None:
-        """Show what is done now."""
+        """Show what the program does now."""
         self._progress.update(self._task, description=text)
 
     def warn(self, text: str) -> None:
-        """Print a warning, above the bar if there is one."""
+        """Print a warning above the bar."""
         self._console.print(f"onceproof: {text}", markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
 def progress_bar(scenarios: int | None, max_time: float | None) -> Iterator[Bar]:
-    """Show a bar on stderr, if that is a terminal."""
+    """Draw a progress bar on stderr if that is a terminal; count seconds if ``scenarios`` is None."""
     console = Console(stderr=True)
     by_time = scenarios is None
     columns = [TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()]

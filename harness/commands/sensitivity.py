@@ -1,12 +1,12 @@
-"""`onceproof sensitivity`: an experiment on Spark, told in a section of a folder's report.
+"""`onceproof sensitivity`: measure on Spark which parameters drive the cost of recovery.
 
 The rules this module lives by:
 
-- The folder is that of a report. If it has one, the section joins it, or takes the place of an earlier one
-  with the same family; if not, it gets one with little else.
-- The trials are kept beside it as Parquet: each scenario with its settings, its costs and its JSON, so that
-  other questions can be asked of them, and any of them replayed.
-- A designed scenario is judged like any other. One that fails is shrunk, explained, and fails the command.
+- The result is a section of the report in a folder. It replaces an earlier section of the same family. A
+  folder without a report gets a new one.
+- The trials are written beside the report as Parquet: settings, costs and JSON of each scenario, for further
+  analysis and for replays.
+- The checkers judge a designed scenario like any other. A failure is shrunk, explained, and exits with 1.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ WIDEST_BAR: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Studied:
-    """What an experiment came to."""
+class SensitivityResult:
+    """The result of an experiment."""
 
     study: Sensitivity
     run: RunResult
     cases: list[FailureCase]
     trials: Path
-    """The Parquet file."""
+    """Path of the Parquet file."""
     page: Path
 
 
@@ -61,13 +61,16 @@ def sensitivity_command(
     as_json: bool,
     command: str,
 ) -> int:
-    """Run an experiment, enter it into the folder's report, and return the exit code."""
+    """Run an experiment, add its result to the folder's report, and return the exit code.
+
+    ``asked`` is the name or the path of a family.
+    """
     family = designed_family(load_family(asked))
     check_family(family)
     find_java(os.environ)
     before = report_in(folder)
     experiment = experiment_of(scenarios, seed)
-    # Dear to import.
+    # Slow to import.
     from onceproof.engine.runtime.spark_session import LOCAL_MASTER, spark_session
     from onceproof.harness.sensitivity.on_spark import run_experiment
 
@@ -82,23 +85,23 @@ def sensitivity_command(
                 session, asked, experiment, lambda part: bar.show_counts(int(part * experiment.scenarios), 0)
             )
         run.seconds = time.perf_counter() - started
-        studied = study_trials(run, experiment, trials, folder, before, bar.describe, command, used)
+        result = study_trials(run, experiment, trials, folder, before, bar.describe, command, used)
     if as_json:
-        print(msgspec.json.encode(document(studied, folder)).decode())
-    for line in _lines(studied):
+        print(msgspec.json.encode(document(result, folder)).decode())
+    for line in _lines(result):
         print(line, file=sys.stderr if as_json else sys.stdout)
-    return FAILED if studied.cases else PASSED
+    return FAILED if result.cases else PASSED
 
 
 def experiment_of(scenarios: int, seed: int) -> Experiment:
-    """Return the experiment of so many scenarios; UsageError where they are too few."""
+    """Return an experiment with at most ``scenarios`` scenarios. Raises UsageError if they are too few."""
     from onceproof.harness.sensitivity.sampling import design, least_points
 
     least = least_points(SPACE) * REPLICATES
     if scenarios < least:
         raise UsageError(
-            f"{scenarios} scenarios are too few to tell {len(SPACE)} parameters apart: it takes {least},"
-            f" {REPLICATES} at each of {least // REPLICATES} points"
+            f"--scenarios {scenarios}: too few to separate {len(SPACE)} parameters; use {least} or more"
+            f" ({REPLICATES} at each of {least // REPLICATES} points)"
         )
     return Experiment(seed, tuple(design(SPACE, scenarios // REPLICATES, seed)))
 
@@ -112,33 +115,34 @@ def study_trials(
     progress: Callable[[str], None] = lambda text: None,
     command: str = "",
     master: str = "",
-) -> Studied:
-    """Write what the trials of an experiment show; ``before`` is the report that it joins.
+) -> SensitivityResult:
+    """Fit the model to the trials of an experiment, and write its files and the report.
 
-    ``run`` says which family it was, and is given their outcomes.
+    ``run`` names the family; the outcomes of the trials are added to its tally. ``before`` is the report to
+    which the section is added; None starts a new one.
     """
     from onceproof.harness.sensitivity.report_section import sensitivity_of
 
     for trial in trials:
         run.tally.add(trial.outcome)
-    progress("fitting")
+    progress("fitting the model")
     (family,) = run.families
     study = sensitivity_of(family.name, experiment, trials, command)
     cases = failure_cases(run, folder, progress, original_of=lambda group: _original(trials, group))
     path = _keep(folder, experiment, trials, family.name)
-    return Studied(study, run, cases, path, _write(before, run, cases, study, folder, master))
+    return SensitivityResult(study, run, cases, path, _write(before, run, cases, study, folder, master))
 
 
-def document(studied: Studied, folder: Path) -> dict[str, Any]:
-    """Return what --json prints: indices only of what is explained."""
-    study = studied.study
+def document(result: SensitivityResult, folder: Path) -> dict[str, Any]:
+    """Return the document that --json prints; costs that the model does not explain have no indices."""
+    study = result.study
     return {
         "family": study.family,
         "seed": study.seed,
         "scenarios": study.scenarios,
         "points": study.points,
         "failed": study.failed,
-        "trace_hash": studied.run.tally.trace_hash(),
+        "trace_hash": result.run.tally.trace_hash(),
         "costs": {
             drivers.cost: {
                 "q2": drivers.q2,
@@ -156,7 +160,10 @@ def document(studied: Studied, folder: Path) -> dict[str, Any]:
 
 
 def report_in(folder: Path) -> Report | None:
-    """Return the report that a folder has; whether the folder can be written to is found out, too."""
+    """Return the report in a folder, or None. Creates the folder.
+
+    Raises OutputUnwritable if the folder cannot be made, UsageError if its report cannot be read.
+    """
     from onceproof.reports.model import ReportUnreadable
     from onceproof.reports.render import MODEL_NAME, read
 
@@ -166,7 +173,7 @@ def report_in(folder: Path) -> Report | None:
     except OSError as error:
         raise OutputUnwritable(f"{folder}: cannot be written to: {error.strerror or error}") from None
     except ReportUnreadable as error:
-        raise UsageError(f"{error}; name another folder, or take the file away") from None
+        raise UsageError(f"{error}; name another folder, or delete the file") from None
 
 
 def _write(
@@ -177,14 +184,14 @@ def _write(
     folder: Path,
     master: str,
 ) -> Path:
-    """Enter an experiment into the report, and write it."""
+    """Add an experiment to the report, write it, and return the path of the page."""
     from onceproof.harness.reporting.report_builder import failure_of, report_of, write_report
     from onceproof.harness.sensitivity.report_section import with_sensitivity
 
     if before is None:
         report = report_of(run, cases, study.command)
         facts = msgspec.structs.replace(report.facts, system=f"{report.facts.system}, on Spark {master}")
-        # One kind of fault at one point is all there is: a table of the others would be about nothing.
+        # The experiment uses one kind of fault at one point, so a coverage table would be empty.
         report = msgspec.structs.replace(report, facts=facts, coverage=None, problems=())
     else:
         others = [
@@ -195,12 +202,12 @@ def _write(
 
 
 def _original(trials: Sequence[DesignedTrial], group: Group) -> Scenario:
-    """Return the scenario of the first trial that failed in a group's way."""
+    """Return the scenario of a group's first trial."""
     return next(trial.scenario for trial in trials if trial.outcome is group.first)
 
 
 def _keep(folder: Path, experiment: Experiment, trials: Sequence[DesignedTrial], family: str) -> Path:
-    """Write the trials as Parquet, and return where."""
+    """Write the trials as Parquet, and return the path."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -216,7 +223,7 @@ def _keep(folder: Path, experiment: Experiment, trials: Sequence[DesignedTrial],
         }
         for trial in trials
     ]
-    # A family's name is anybody's choice, a file's is not.
+    # A family's name may contain characters that a file name must not.
     path = folder / f"sensitivity-{re.sub(r'[^A-Za-z0-9_.-]+', '_', family)}.parquet"
     try:
         parquet.write_table(pa.Table.from_pylist(rows), path, compression="zstd")
@@ -225,24 +232,24 @@ def _keep(folder: Path, experiment: Experiment, trials: Sequence[DesignedTrial],
     return path
 
 
-def _lines(studied: Studied) -> Iterator[str]:
-    """Yield the summary for people."""
-    study = studied.study
-    for case in studied.cases:
+def _lines(result: SensitivityResult) -> Iterator[str]:
+    """Yield the lines of the summary: failures, each cost with its parameters, totals, paths."""
+    study = result.study
+    for case in result.cases:
         yield from failure_lines(case)
     for drivers in study.drivers:
-        told = [drivers.cost, f"{number(drivers.mean)} {drivers.unit} on average"]
-        told += [] if drivers.q2 is None else [f"Q² {drivers.q2:.2f}"]
-        told += [] if drivers.chance is None else [f"{drivers.chance:.0%} of the differences chance"]
-        yield ", ".join(told)
+        parts = [drivers.cost, f"{number(drivers.mean)} {drivers.unit} on average"]
+        parts += [] if drivers.q2 is None else [f"Q² {drivers.q2:.2f}"]
+        parts += [] if drivers.chance is None else [f"{drivers.chance:.0%} of the variance is chance"]
+        yield ", ".join(parts)
         yield f"  {drivers.sentence}"
         width = max((len(one.parameter) for one in drivers.influences), default=0)
         for one in sorted(drivers.influences, key=lambda one: -one.total):
             bar = "#" * round(WIDEST_BAR * one.first_order)
             bar += "+" * (round(WIDEST_BAR * one.total) - len(bar))
-            shares = f"{one.first_order:>4.0%} by itself  {one.total:>4.0%} in all"
+            shares = f"{one.first_order:>4.0%} alone  {one.total:>4.0%} in total"
             yield f"    {one.parameter:<{width}}  {shares}  {bar}".rstrip()
     failed = f"{study.failed:,} FAILED" if study.failed else "passed"
     yield f"{study.family}: {counted(study.scenarios, 'scenario')}, {failed}"
-    yield f"scenarios: {studied.trials}"
-    yield f"report: {studied.page}"
+    yield f"scenarios: {result.trials}"
+    yield f"report: {result.page}"

@@ -1,7 +1,7 @@
 """Onceproof: property-based fault injection for stateful stream jobs, and the engine that it puts on trial.
 
-The names below and those of ``onceproof.engine`` are the public interface. All other modules are private.
-The names are imported when they are first used, so ``import onceproof.engine`` loads none of the harness.
+The names below and those of ``onceproof.engine`` are the public interface; all other modules are private.
+Python imports a name when it is first used, so that ``import onceproof.engine`` does not load the harness.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ def _left_out(tally: Tally) -> Iterator[tuple[str, str]]:
     """Yield, as a fact, the faults that were planned for nothing: that they did no harm says nothing."""
     if tally.not_applicable:
         faults = counted(tally.not_applicable, "planned fault")
-        yield "not applicable", f"{faults} that cannot strike this system"
+        yield "not applicable", f"{faults} that this system cannot inject"
 
 
 def time_text(moment: datetime) -> str:

@@ -1,11 +1,11 @@
-"""What a run or a campaign is to do: what the command line names, else what is set, else ours.
+"""The plan of a run or a campaign, merged from the command line, pyproject.toml and the defaults.
 
 The rules this module lives by:
 
-- Here and nowhere else the three are put together, so that an option means the same in every command.
-- How many scenarios and for how long is one decision: whoever names one of them on the command line has
-  made it, and the other one's setting does not count.
-- The folder that is set is the one of the night; `run` and `campaign` have each a folder below it.
+- The command line overrides pyproject.toml, and that overrides the defaults. Only this module merges them.
+- `--scenarios` and `--max-time` are one decision: if the command line has one of them, the setting of the
+  other is ignored.
+- The setting `out` is the folder of the nightly run; `run` and `campaign` each write to a folder below it.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ CAMPAIGN: Final = "campaign"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What a run or a campaign is to do, decided."""
+class RunPlan:
+    """A run or a campaign with every option decided."""
 
     families: tuple[str, ...]
     """Names or paths."""
     left_out: tuple[str, ...]
-    """Built-in families that the system cannot run, where all are meant."""
+    """Built-in families that the system cannot run; empty if families are named."""
     scenarios: int | None
     max_time: float | None
-    """Seconds; of the two limits at least one is set, and the first that is met ends the run."""
+    """Seconds. At least one of the two limits is set; the first one that is reached ends the run."""
     seed: int
     system: str
     workers: int | None
-    """None: as many as processors."""
+    """Worker processes; None: one per processor."""
     shrink_time: float | None
-    """For how many seconds each failure is shrunk; None: as long as is usual on the system."""
+    """Seconds to shrink each failure; None: the default of the system."""
     out: Path
     junit: Path | None
-    """The file of a JUnit report; None: none is written."""
+    """Path of the JUnit XML file; None: do not write one."""
     known: tuple[KnownSignature, ...]
     as_json: bool
     command: str
-    """As it was typed."""
+    """The command line as the user typed it."""
 
 
-def plan(
+def plan_run(
     settings: Settings,
     folder: str,
     *,
@@ -71,15 +71,19 @@ def plan(
     junit: Path | None = None,
     as_json: bool = False,
     command: str = "",
-) -> Plan:
-    """Return what is to be done; ``folder`` is where results go below the folder that is set."""
+) -> RunPlan:
+    """Merge the options of a command with the settings and the defaults.
+
+    ``folder`` is the folder for results below the setting `out`; None stands for an option that the command
+    line leaves out.
+    """
     if scenarios is None and max_time is None:
         scenarios, max_time = settings.scenarios, settings.max_time
         if scenarios is None and max_time is None:
             scenarios = SCENARIOS
     on_trial = _first(system, settings.system, SYSTEM)
     named = families_of(settings, families, on_trial)
-    return Plan(
+    return RunPlan(
         families=named,
         left_out=() if families or settings.families else _without(family_names(), named),
         scenarios=scenarios,
@@ -99,10 +103,7 @@ def plan(
 def families_of(
     settings: Settings, families: Sequence[str] | None = None, system: str = SYSTEM
 ) -> tuple[str, ...]:
-    """Return the families that are asked for.
-
-    They are the ones named, else the ones set, else all built-in ones that the system can run.
-    """
+    """Return the families to run: those named, else those set, else all that the system can run."""
     asked = families or settings.families
     if asked:
         return tuple(asked)
@@ -115,7 +116,7 @@ def _without(names: Sequence[str], taken: Sequence[str]) -> tuple[str, ...]:
     return tuple([name for name in names if name not in taken])
 
 
-def _first(named: Value | None, configured: Value | None, ours: Value) -> Value:
-    if named is not None:
-        return named
-    return configured if configured is not None else ours
+def _first(option: Value | None, setting: Value | None, default: Value) -> Value:
+    if option is not None:
+        return option
+    return setting if setting is not None else default

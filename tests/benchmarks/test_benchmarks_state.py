@@ -67,4 +67,4 @@ def test_the_command_knows_it_and_which_have_a_large_part() -> None:
 def test_a_large_part_of_a_benchmark_without_one_is_refused() -> None:
     done = CliRunner().invoke(app, ["bench", "local", "--large"])
     assert done.exit_code != 0
-    assert "--large: local measures nothing more with it" in f"{done.output}{done.exception}"
+    assert "--large: local has no large part" in f"{done.output}{done.exception}"

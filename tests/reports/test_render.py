@@ -249,7 +249,7 @@ def test_bars_are_drawn_for_what_is_explained_and_for_nothing_else(made):
     assert (
         chart.index("checkpoint interval") < chart.index("size of the buffers") < chart.index("parallelism")
     )
-    assert "checkpoint interval: 61% by itself, 70% in all; 14 records at 34 ms, 41 at 146 ms" in chart
+    assert "checkpoint interval: 61% alone, 70% in total; 14 records at 34 ms, 41 at 146 ms" in chart
     assert 'id="sensitivity"' not in render(made.report(sensitivity=()))
     failed = Page(render(made.report(sensitivity=(made.sensitivity(failed=3),))))
     assert "3 scenarios failed and count for nothing here." in failed.text

@@ -1,4 +1,4 @@
-"""What the tests of the command share: the command, in an empty folder."""
+"""A fixture that runs the command line in an empty folder."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from onceproof.harness.commands.cli import main
 
 
-class Outcome:
-    """What a command left: exit code, stdout, stderr."""
+class CommandResult:
+    """Exit code, stdout and stderr of a command."""
 
     def __init__(self, code: int, out: str, error: str) -> None:
         self.code = code
@@ -19,17 +19,17 @@ class Outcome:
         self.error = error
 
 
-Command = Callable[..., Outcome]
+Command = Callable[..., CommandResult]
 
 
 @pytest.fixture
 def onceproof(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
-    """Return a function that runs the command in an empty folder."""
+    """Return a function that runs ``onceproof`` with its arguments in an empty folder."""
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments: str) -> Outcome:
+    def run(*arguments: str) -> CommandResult:
         code = main(arguments)
         captured = capfd.readouterr()
-        return Outcome(code, captured.out, captured.err)
+        return CommandResult(code, captured.out, captured.err)
 
     return run

@@ -1,4 +1,4 @@
-"""`onceproof campaign`: the same run on Spark, told in the same way."""
+"""`onceproof campaign`: its trace hash, its report and its JUnit file equal those of a run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.harness.commands.conftest import Command
 
 
-def test_without_java_nothing_is_lost(
+def test_missing_java_keeps_the_results_of_an_earlier_campaign(
     onceproof: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def find_none(environment: object) -> None:
@@ -38,8 +38,8 @@ def test_without_java_nothing_is_lost(
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_a_campaign_is_a_run_with_another_oracle(tmp_path: Path, sales: Path) -> None:
-    # In a process of its own, which has a Spark of its own. The README's family: its SQL must be right.
+def test_campaign_and_run_give_the_same_trace_hash(tmp_path: Path, sales: Path) -> None:
+    # A process of its own has its own Spark. The family is the README's, so that its SQL is tested.
     out = tmp_path / "out"
     program = "import sys; from onceproof.harness.commands.cli import main; sys.exit(main())"
     arguments = ["campaign", str(sales), "--scenarios", "40", "--seed", "7", "--out", str(out), "--json"]
@@ -52,7 +52,7 @@ def test_a_campaign_is_a_run_with_another_oracle(tmp_path: Path, sales: Path) ->
     assert (document["scenarios"], document["failed"]) == (40, 0)
     report = json.loads((out / "report.json").read_bytes())
     assert report["oracles"]["scenarios"] == 40
-    assert "they agree" in ended.stderr
+    assert "the oracles in Python and Spark SQL agree on 40 scenarios" in ended.stderr
     outcomes = [from_line(line) for line in (out / OUTCOMES).read_bytes().splitlines()]
     assert (
         combined_hash((each.family, each.seed, each.trace_hash) for each in outcomes)

@@ -1,4 +1,4 @@
-"""`onceproof checkpoints`: what is whole and what is not."""
+"""`onceproof checkpoints list|show|verify|delete`, in folders and at addresses."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def job(tmp_path: Path) -> Path:
     return tmp_path / "checkpoints" / "job"
 
 
-def test_checkpoints_are_listed_in_their_order(onceproof: Command, job: Path) -> None:
+def test_list_sorts_checkpoints_by_number(onceproof: Command, job: Path) -> None:
     ended = onceproof("checkpoints", "list", "checkpoints", "--json")
     assert ended.code == 0
     documents = json.loads(ended.out)
@@ -56,19 +56,19 @@ def test_checkpoints_are_listed_in_their_order(onceproof: Command, job: Path) ->
     assert onceproof("checkpoints", "list", str(job)).out.count("checkpoint 10 of words, attempt 1.1") == 1
 
 
-def test_operators_are_shown(onceproof: Command, job: Path) -> None:
+def test_show_prints_the_operators_of_a_checkpoint(onceproof: Command, job: Path) -> None:
     assert "count: parallelism 2 of 128, 2 files" in onceproof("checkpoints", "show", str(job)).out
     document = json.loads(onceproof("checkpoints", "show", str(job / "chk-9"), "--json").out)
     assert document[0]["operators"][0]["uid"] == "count"
 
 
-def test_what_is_whole_passes(onceproof: Command, job: Path) -> None:
+def test_verify_passes_for_intact_checkpoints(onceproof: Command, job: Path) -> None:
     ended = onceproof("checkpoints", "verify", str(job))
     assert ended.code == 0
-    assert ended.out.count(": whole") == 2
+    assert ended.out.count(": intact") == 2
 
 
-def test_each_damage_is_named_and_the_rest_is_looked_at(onceproof: Command, job: Path) -> None:
+def test_verify_names_each_damaged_file_and_checks_the_rest(onceproof: Command, job: Path) -> None:
     flipped = job / "chk-9" / "count-0"
     content = bytearray(flipped.read_bytes())
     content[-1] ^= 1
@@ -79,11 +79,11 @@ def test_each_damage_is_named_and_the_rest_is_looked_at(onceproof: Command, job:
     assert ended.code == 1
     assert "chk-9/count-0: damaged" in ended.out
     assert "chk-9/count-1: " in ended.out
-    assert ended.out.count(": whole") == 1
+    assert ended.out.count(": intact") == 1
 
 
 @pytest.mark.parametrize("content", [b"", b"something else", b"\x89OPMETA\n\x00\x09"])
-def test_metadata_that_cannot_be_read_are_told(onceproof: Command, job: Path, content: bytes) -> None:
+def test_verify_reports_unreadable_metadata(onceproof: Command, job: Path, content: bytes) -> None:
     (job / "chk-10" / "_metadata").write_bytes(content)
     assert onceproof("checkpoints", "list", str(job)).code == 0
     ended = onceproof("checkpoints", "verify", str(job), "--json")
@@ -91,14 +91,14 @@ def test_metadata_that_cannot_be_read_are_told(onceproof: Command, job: Path, co
     assert [bool(document["damages"]) for document in json.loads(ended.out)] == [False, True]
 
 
-def test_a_missing_file_is_a_damage(onceproof: Command, job: Path) -> None:
+def test_verify_reports_a_missing_file(onceproof: Command, job: Path) -> None:
     (job / "chk-10" / "count-1").unlink()
     ended = onceproof("checkpoints", "verify", str(job / "chk-10"))
     assert ended.code == 1
     assert "count-1: cannot be read" in ended.out
 
 
-def test_a_path_that_leads_outside_is_not_followed(onceproof: Command, job: Path) -> None:
+def test_verify_does_not_follow_a_path_out_of_the_job_folder(onceproof: Command, job: Path) -> None:
     data, digest = seal(SNAPSHOT_MAGIC, b"secret")
     (job.parent.parent / "secret").write_bytes(data)
     handle = StateHandle("../../secret", len(data), digest, {})
@@ -108,7 +108,7 @@ def test_a_path_that_leads_outside_is_not_followed(onceproof: Command, job: Path
     assert "leads out of" in onceproof("checkpoints", "verify", str(job)).out
 
 
-def test_nothing_there_is_no_pass(onceproof: Command, tmp_path: Path) -> None:
+def test_verify_without_checkpoints_does_not_pass(onceproof: Command, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert onceproof("checkpoints", "verify", "empty").code == 5
     refused = onceproof("checkpoints", "verify", "absent")
@@ -117,7 +117,7 @@ def test_nothing_there_is_no_pass(onceproof: Command, tmp_path: Path) -> None:
 
 
 def share_a_table(job: Path, number: int) -> Path:
-    """Let a checkpoint have one more file, which others may have, too."""
+    """Add a shared file to a checkpoint, and return its path."""
     path = job / "shared" / "chk-9.count-0.1.op.000012.sst"
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(b"a table of a database")
@@ -133,17 +133,17 @@ def share_a_table(job: Path, number: int) -> Path:
     return path
 
 
-def test_shared_files_are_listed_with_each_checkpoint_that_has_them(onceproof: Command, job: Path) -> None:
+def test_shared_files_are_counted_with_each_checkpoint_that_has_them(onceproof: Command, job: Path) -> None:
     for number in (9, 10):
         share_a_table(job, number)
     out = onceproof("checkpoints", "show", str(job)).out
     assert out.count("2 files, 89 bytes (1 shared file, 21 bytes)") == 4
     document = json.loads(onceproof("checkpoints", "show", str(job / "chk-9"), "--json").out)
     assert document[0]["shared_bytes"] == document[0]["operators"][0]["shared_bytes"] == 21
-    assert onceproof("checkpoints", "verify", str(job)).out.count(": whole") == 2
+    assert onceproof("checkpoints", "verify", str(job)).out.count(": intact") == 2
 
 
-def test_a_damaged_shared_file_is_told_of_each_checkpoint_that_has_it(onceproof: Command, job: Path) -> None:
+def test_damaged_shared_file_is_reported_with_each_checkpoint(onceproof: Command, job: Path) -> None:
     for number in (9, 10):
         path = share_a_table(job, number)
     path.write_bytes(b"a table of a databasf")
@@ -163,10 +163,10 @@ def address(job: Path) -> Iterator[str]:
     files.rm("/listed", recursive=True)
 
 
-def test_checkpoints_at_an_address_are_looked_at_too(onceproof: Command, address: str) -> None:
+def test_checkpoints_at_an_address_are_listed_and_verified(onceproof: Command, address: str) -> None:
     listed = json.loads(onceproof("checkpoints", "list", address, "--json").out)
     assert [each["folder"] for each in listed] == [f"{address}/job/chk-9", f"{address}/job/chk-10"]
-    assert onceproof("checkpoints", "verify", f"{address}/job").out.count(": whole") == 2
+    assert onceproof("checkpoints", "verify", f"{address}/job").out.count(": intact") == 2
     fsspec.filesystem("memory").pipe_file("/listed/job/chk-10/count-0", b"other")
     ended = onceproof("checkpoints", "verify", f"{address}/job")
     assert ended.code == 1
@@ -174,14 +174,14 @@ def test_checkpoints_at_an_address_are_looked_at_too(onceproof: Command, address
     assert "chk-10/count-0" in ended.out
 
 
-def test_nothing_is_deleted_at_an_address(onceproof: Command, address: str) -> None:
+def test_delete_refuses_a_checkpoint_at_an_address(onceproof: Command, address: str) -> None:
     ended = onceproof("checkpoints", "delete", f"{address}/job/chk-9")
     assert ended.code == 4
-    assert "nobody can tell whether its job runs" in ended.error
+    assert "delete it with the tools of the store" in ended.error
     assert fsspec.filesystem("memory").exists("/listed/job/chk-9/_metadata")
 
 
-def test_an_address_that_cannot_be_used_is_one_line(onceproof: Command) -> None:
+def test_unusable_address_is_a_one_line_error(onceproof: Command) -> None:
     ended = onceproof("checkpoints", "list", "hdfs://host/checkpoints")
     assert ended.code == 4
     assert ended.error.count("\n") == 1

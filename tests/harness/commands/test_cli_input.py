@@ -1,4 +1,4 @@
-"""Whatever cannot be used is told in one line, with the documented exit code and nothing on stdout."""
+"""Unusable input is a one-line error with the documented exit code and nothing on stdout."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from onceproof.harness.trials.pool import WorkerDied, WorkerFailed
 from onceproof.harness.trials.trial import scenario_of
 
 if TYPE_CHECKING:
-    from tests.harness.commands.conftest import Command, Outcome
+    from tests.harness.commands.conftest import Command, CommandResult
 
 
-def assert_refused(ended: Outcome, *words: str, code: int = USAGE) -> None:
+def assert_refused(ended: CommandResult, *words: str, code: int = USAGE) -> None:
     assert ended.code == code
     assert ended.out == ""
     lines = ended.error.splitlines()
@@ -55,18 +55,20 @@ def assert_refused(ended: Outcome, *words: str, code: int = USAGE) -> None:
         (["mutants", "--load", "absent.py"], ["absent.py", "no such file"]),
     ],
 )
-def test_input_that_cannot_be_used(onceproof: Command, arguments: list[str], words: list[str]) -> None:
+def test_unusable_argument_is_a_one_line_error(
+    onceproof: Command, arguments: list[str], words: list[str]
+) -> None:
     assert_refused(onceproof(*arguments), *words)
 
 
-def test_no_command_shows_the_help(onceproof: Command) -> None:
+def test_missing_command_prints_the_help(onceproof: Command) -> None:
     ended = onceproof()
     assert ended.code == USAGE
     assert "replay" in ended.out
     assert ended.error == "onceproof: no command is given\n"
 
 
-def test_help_is_no_error(onceproof: Command) -> None:
+def test_help_exits_with_0(onceproof: Command) -> None:
     assert onceproof("--help").code == 0
     assert onceproof("run", "--help").code == 0
 
@@ -86,7 +88,7 @@ def test_help_is_no_error(onceproof: Command) -> None:
         ("rows.append((shop, total))", "rows.append([shop, total])", ["expected()", "tuple"]),
     ],
 )
-def test_a_family_with_a_mistake(
+def test_mistake_in_a_family_is_a_one_line_error(
     onceproof: Command, sales: Path, old: str, new: str, words: list[str]
 ) -> None:
     text = sales.read_text(encoding="utf-8")
@@ -95,19 +97,17 @@ def test_a_family_with_a_mistake(
     assert_refused(onceproof("run", str(sales), "--scenarios", "5"), "sales.py", *words)
 
 
-def test_a_mistake_in_a_file_is_told_with_its_line_wherever_one_stands(
-    onceproof: Command, sales: Path
-) -> None:
+def test_mistake_in_a_file_is_reported_with_its_line_number(onceproof: Command, sales: Path) -> None:
     text = sales.read_text(encoding="utf-8")
     sales.write_text(text.replace("def job(env, io):", "def job(env, io)"), encoding="utf-8")
     line = text[: text.index("def job")].count("\n") + 1
-    # The folder of the test is the one that stands here.
+    # The working directory holds the file.
     assert_refused(onceproof("run", "sales.py"), f"sales.py:{line}: SyntaxError")
     Path("mutants.py").write_text("import harness\nharness.absent\n", encoding="utf-8")
     assert_refused(onceproof("mutants", "--load", "mutants.py"), "mutants.py:2: AttributeError")
 
 
-def test_a_family_that_ends_the_program(onceproof: Command, sales: Path) -> None:
+def test_family_that_calls_sys_exit_is_a_one_line_error(onceproof: Command, sales: Path) -> None:
     sales.write_text("import sys\nsys.exit(0)\n", encoding="utf-8")
     assert_refused(onceproof("run", str(sales)), "ended the program")
 
@@ -129,7 +129,7 @@ def scenario_file(tmp_path: Path) -> Path:
         ("faults", [{"kind": "kill_tsak", "point": "element"}], ["kill_tsak", "faults"]),
     ],
 )
-def test_a_scenario_that_is_wrong(
+def test_wrong_field_of_a_scenario_file_is_a_one_line_error(
     onceproof: Command, scenario_file: Path, field: str, value: object, words: list[str]
 ) -> None:
     scenario = json.loads(scenario_file.read_text(encoding="utf-8"))
@@ -138,21 +138,21 @@ def test_a_scenario_that_is_wrong(
     assert_refused(onceproof("replay", str(scenario_file)), "scenario.json", *words)
 
 
-def test_a_scenario_that_is_cut_off(onceproof: Command, scenario_file: Path) -> None:
+def test_truncated_scenario_file_is_a_one_line_error(onceproof: Command, scenario_file: Path) -> None:
     scenario_file.write_bytes(scenario_file.read_bytes()[:100])
     assert_refused(onceproof("replay", str(scenario_file)), "scenario.json", "not JSON")
 
 
-def test_a_scenario_of_another_family(onceproof: Command, scenario_file: Path) -> None:
+def test_scenario_of_another_family_is_refused(onceproof: Command, scenario_file: Path) -> None:
     assert_refused(onceproof("replay", str(scenario_file), "--family", "page_views"), "word_count")
 
 
-def test_a_folder_that_cannot_be_written_to(onceproof: Command, tmp_path: Path) -> None:
+def test_unwritable_folder_is_a_one_line_error(onceproof: Command, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file, not a folder", encoding="utf-8")
     assert_refused(onceproof("run", "word_count", "--out", "taken/out"), "taken/out", "cannot be written")
 
 
-def test_what_only_we_can_mend_is_an_internal_error() -> None:
+def test_unexpected_error_is_an_internal_error() -> None:
     assert exit_code_of(KeyError("x")) == INTERNAL
     assert line_of(KeyError("x")) == "internal error: KeyError: 'x'; --debug shows where"
     failed = WorkerFailed("Traceback (most recent call last):\n  File ...\nKeyError: 'x'\n")
@@ -160,15 +160,13 @@ def test_what_only_we_can_mend_is_an_internal_error() -> None:
     assert (exit_code_of(WorkerDied("a worker")), line_of(WorkerDied("a worker"))) == (INTERNAL, "a worker")
 
 
-def test_a_missing_java_is_the_users_to_mend() -> None:
+def test_missing_java_is_a_usage_error() -> None:
     missing = JavaMissing("no Java 17 or later: run `make setup`")
     assert exit_code_of(missing) == USAGE
     assert line_of(missing) == str(missing)
 
 
-def test_the_engine_on_spark_is_not_put_on_trial_without_java(
-    onceproof: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_on_spark_without_java_is_refused(onceproof: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     def find_none(environment: object) -> None:
         raise JavaMissing("no Java 17 or later: run `make setup`")
 
@@ -177,13 +175,13 @@ def test_the_engine_on_spark_is_not_put_on_trial_without_java(
 
 
 @pytest.mark.parametrize("flag", [[], ["--debug"]])
-def test_debug_adds_the_traceback(
+def test_debug_option_adds_the_traceback(
     onceproof: Command, monkeypatch: pytest.MonkeyPatch, flag: list[str]
 ) -> None:
     def break_down(as_json: bool) -> int:
         raise RuntimeError("out of order")
 
-    monkeypatch.setattr("onceproof.harness.commands.listing.families_command", break_down)
+    monkeypatch.setattr("onceproof.harness.commands.table_commands.families_command", break_down)
     ended = onceproof("families", *flag)
     assert ended.code == INTERNAL
     assert ("Traceback" in ended.error) is bool(flag)

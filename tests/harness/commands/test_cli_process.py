@@ -1,4 +1,4 @@
-"""The command as a process: its start, an interrupt from the keyboard, a pipe that is closed early."""
+"""The command as a process: start, interrupt from the keyboard, closed pipe."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from onceproof.reports.text import counted
 
 COMMAND = [sys.executable, "-m", "onceproof"]
 
-# What makes the start slow; nothing of it is needed to know what is asked for.
-DEAR = (
+# Modules that make the start slow and that --help does not need.
+SLOW_IMPORTS = (
     "onceproof.engine",
     "onceproof.harness.systems.simulation",
     "onceproof.harness.trials",
@@ -30,18 +30,18 @@ DEAR = (
 )
 
 
-def test_help_imports_nothing_dear() -> None:
+def test_help_imports_no_slow_module() -> None:
     program = (
         "import sys; from onceproof.harness.commands.cli import main; main(['run', '--help']);"
         "print(*sys.modules, sep='\\n', file=sys.stderr)"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = ended.stderr.split()
-    assert not [name for name in loaded if name.startswith(DEAR)]
+    assert not [name for name in loaded if name.startswith(SLOW_IMPORTS)]
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_an_interrupt_keeps_what_was_done(tmp_path: Path, workers: str) -> None:
+def test_interrupt_keeps_the_finished_scenarios(tmp_path: Path, workers: str) -> None:
     out = tmp_path / "out"
     process = subprocess.Popen(
         [*COMMAND, "run", "word_count", "--max-time", "60", "-n", workers, "--out", str(out)],
@@ -60,7 +60,7 @@ def test_an_interrupt_keeps_what_was_done(tmp_path: Path, workers: str) -> None:
     assert "interrupted" in json.loads((out / "report.json").read_bytes())["interrupted"]
 
 
-def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+def test_closed_output_pipe_is_no_error() -> None:
     command = [*COMMAND, "replay", "3", "--family", "word_count", "--trace"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None

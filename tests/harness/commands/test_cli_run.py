@@ -1,4 +1,4 @@
-"""`onceproof run`: what it prints, what it leaves, and how it ends."""
+"""`onceproof run`: its output, its files and its exit codes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.harness.commands.conftest import Command
 
 
-def test_a_sound_family_passes(onceproof: Command, sales: Path) -> None:
+def test_sound_family_passes(onceproof: Command, sales: Path) -> None:
     ended = onceproof("run", str(sales), "--scenarios", "40", "-n", "1", "--out", "out")
     assert ended.code == 0
     assert "sales: 40 scenarios, passed" in ended.out
@@ -28,7 +28,7 @@ def test_a_sound_family_passes(onceproof: Command, sales: Path) -> None:
 
 
 @pytest.mark.local_kill
-def test_the_local_runtime_stands_trial_in_processes_of_its_own(onceproof: Command) -> None:
+def test_run_on_the_local_runtime_kills_processes_and_passes(onceproof: Command) -> None:
     ended = onceproof(
         "run", "word_count", "--system", "local", "--scenarios", "2", "--seed", "3", "-n", "1", "--out", "out"
     )
@@ -43,14 +43,14 @@ def test_the_local_runtime_stands_trial_in_processes_of_its_own(onceproof: Comma
 
 @pytest.mark.spark
 @pytest.mark.local_kill
-def test_the_engine_on_spark_stands_trial_with_a_driver_and_workers_of_its_own(onceproof: Command) -> None:
-    # Of this seed the scenario kills workers only: where the driver dies too, another one must start.
+def test_run_on_spark_kills_workers_and_passes(onceproof: Command) -> None:
+    # The scenario of this seed kills workers only; a kill of the driver would take much longer.
     options = ["--scenarios", "1", "--seed", "385", "-n", "1", "--out", "out"]
     ended = onceproof("run", "word_count", "--system", "spark", *options)
     assert ended.code == 0, ended.error
     report = json.loads(Path("out", "report.json").read_bytes())
     assert report["facts"]["system"] == "spark"
-    # What cannot strike there has no cell, and is told.
+    # A fault that cannot strike on Spark has no cell, and the report counts it.
     cells = {(cell["kind"], cell["point"]) for cell in report["coverage"]["cells"]}
     assert ("kill_task", "pre_committed") in cells
     assert ("lose_message", "notified") not in cells
@@ -58,8 +58,8 @@ def test_the_engine_on_spark_stands_trial_with_a_driver_and_workers_of_its_own(o
     assert sum(outcome.kills for outcome in outcomes) > 0
     planned = sum([sum(outcome.not_applicable.values()) for outcome in outcomes])
     assert planned > 0
-    told = f"{counted(planned, 'planned fault')} that cannot strike this system"
-    assert ["not applicable", told] in report["facts"]["others"]
+    expected = f"{counted(planned, 'planned fault')} that this system cannot inject"
+    assert ["not applicable", expected] in report["facts"]["others"]
     replayed = onceproof(
         "replay", str(outcomes[0].seed), "--family", "word_count", "--system", "spark", "--json"
     )
@@ -67,16 +67,14 @@ def test_the_engine_on_spark_stands_trial_with_a_driver_and_workers_of_its_own(o
 
 
 @pytest.mark.local_kill
-def test_a_failure_on_the_local_runtime_is_shrunk_and_drawn_and_names_its_system(
-    onceproof: Command, forgetful: Path
-) -> None:
+def test_failure_on_the_local_runtime_is_shrunk_and_drawn(onceproof: Command, forgetful: Path) -> None:
     options = ["--scenarios", "2", "-n", "1", "--out", "out", "--shrink-time", "1"]
     ended = onceproof("run", "forgetful.py", "--system", "local", *options)
     assert ended.code == 1
     replays = [line for line in ended.out.splitlines() if line.startswith("  onceproof replay")]
     assert replays
     assert all(line.endswith("--system local") for line in replays)
-    assert re.search(r"; shrunk to .* by \d+ runs? in \d", ended.out)
+    assert re.search(r"; shrunk to .* in \d+ runs? and \d", ended.out)
     [failure, *_] = json.loads(Path("out", "report.json").read_bytes())["failures"]
     assert failure["shrinking"]["runs"] >= 1
     assert failure["shrink"].endswith("--system local")
@@ -86,15 +84,17 @@ def test_a_failure_on_the_local_runtime_is_shrunk_and_drawn_and_names_its_system
 
 
 @pytest.mark.local_kill
-def test_a_failure_on_the_local_runtime_is_explained_by_a_page(onceproof: Command, forgetful: Path) -> None:
+def test_explain_writes_a_page_for_a_failure_on_the_local_runtime(
+    onceproof: Command, forgetful: Path
+) -> None:
     seed = str(scenario_seed(0, "forgetful", 0))
     options = ["--system", "local", "--max-time", "2", "--out", "why"]
     ended = onceproof("explain", seed, "--family", "forgetful.py", *options)
     assert ended.code == 1, ended.error
     lines = ended.out.splitlines()
     assert lines[1].startswith("FAILED exactly_once, ")
-    assert re.fullmatch(r"shrunk to .* by \d+ runs? in [\d.]+ (m?s|min.*)", lines[2])
-    titles = ["what happened", "how it came back", "how this was found out, and what it cannot tell"]
+    assert re.fullmatch(r"shrunk to .* in \d+ runs? and [\d.]+ (m?s|min.*)", lines[2])
+    titles = ["what happened", "how the job recovered", "method and limits"]
     assert [line for line in lines if line in titles] == titles
     page = Path("why", "index.html").read_text(encoding="utf-8")
     assert "Why a scenario fails" in page
@@ -103,11 +103,11 @@ def test_a_failure_on_the_local_runtime_is_explained_by_a_page(onceproof: Comman
     assert f"onceproof replay {small} --family forgetful.py --system local" in lines
 
 
-def test_the_readme_says_what_the_family_file_is_called(sales: Path) -> None:
+def test_family_of_the_readme_is_named_sales(sales: Path) -> None:
     assert load_family(str(sales)).name == "sales"
 
 
-def test_a_failure_is_told_with_commands_that_replay_it(onceproof: Command, forgetful: Path) -> None:
+def test_failure_is_printed_with_commands_that_replay_it(onceproof: Command, forgetful: Path) -> None:
     options = ("--scenarios", "30", "-n", "1", "--out", "out", "--shrink-time", "0.5")
     ended = onceproof("run", "forgetful.py", *options)
     assert ended.code == 1
@@ -129,7 +129,7 @@ def test_a_failure_is_told_with_commands_that_replay_it(onceproof: Command, forg
         assert not seed.isdecimal() or same[0].trace_hash == document["trace_hash"]
 
 
-def test_a_shrunk_failure_is_small_and_stands_in_the_report(onceproof: Command, forgetful: Path) -> None:
+def test_shrunk_failure_is_small_and_stands_in_the_report(onceproof: Command, forgetful: Path) -> None:
     onceproof("run", "forgetful.py", "--scenarios", "30", "-n", "1", "--out", "out")
     report = json.loads(Path("out", "report.json").read_bytes())
     failure = report["failures"][0]
@@ -143,7 +143,7 @@ def test_a_shrunk_failure_is_small_and_stands_in_the_report(onceproof: Command, 
     assert len(kept) == 2 * len(report["failures"])
 
 
-def test_json_is_one_document_with_fixed_fields(onceproof: Command) -> None:
+def test_json_output_is_one_document_with_fixed_fields(onceproof: Command) -> None:
     ended = onceproof(
         "run", "word_count", "page_views", "--scenarios", "6", "-n", "1", "--out", "out", "--json"
     )
@@ -157,7 +157,7 @@ def test_json_is_one_document_with_fixed_fields(onceproof: Command) -> None:
     assert document["out"] == "out"
 
 
-def test_failures_keep_out_of_the_document(onceproof: Command, forgetful: Path) -> None:
+def test_with_json_the_failures_go_to_stderr(onceproof: Command, forgetful: Path) -> None:
     options = ("--scenarios", "12", "-n", "1", "--out", "out", "--shrink-time", "0", "--json")
     ended = onceproof("run", "forgetful.py", *options)
     assert ended.code == 1
@@ -165,21 +165,19 @@ def test_failures_keep_out_of_the_document(onceproof: Command, forgetful: Path) 
     assert "  onceproof replay out/failures/forgetful-" in ended.error
 
 
-def test_no_scenario_is_no_pass(onceproof: Command) -> None:
+def test_run_without_scenarios_exits_with_5(onceproof: Command) -> None:
     ended = onceproof("run", "word_count", "--scenarios", "0", "-n", "1", "--out", "out")
     assert ended.code == 5
 
 
-def test_a_limit_of_time_is_kept(onceproof: Command) -> None:
+def test_run_ends_at_its_time_limit(onceproof: Command) -> None:
     ended = onceproof("run", "word_count", "--max-time", "0.2", "-n", "1", "--out", "out", "--json")
     assert ended.code == 0
     assert json.loads(ended.out)["scenarios"] >= 1
     assert json.loads(ended.out)["seconds"] < 20
 
 
-def test_the_mistake_of_a_family_ends_the_run_and_keeps_what_was_done(
-    onceproof: Command, sales: Path
-) -> None:
+def test_error_in_a_family_ends_the_run_and_keeps_finished_scenarios(onceproof: Command, sales: Path) -> None:
     text = sales.read_text(encoding="utf-8")
     path = sales.with_name("fragile.py")
     path.write_text(
@@ -196,7 +194,7 @@ def test_the_mistake_of_a_family_ends_the_run_and_keeps_what_was_done(
     assert f"sales: {len(done)} scenario" in ended.out or not done
 
 
-def test_an_interrupted_report_can_be_rendered_again(onceproof: Command) -> None:
+def test_report_command_renders_the_same_page_again(onceproof: Command) -> None:
     onceproof("run", "word_count", "--scenarios", "4", "-n", "1", "--out", "out")
     page = Path("out", "index.html")
     before = page.read_bytes()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.harness.commands.conftest import Command
 
 
-def test_a_replay_gives_the_verdict_and_the_hash_of_the_run(onceproof: Command) -> None:
+def test_replay_gives_the_verdict_and_the_trace_hash_of_the_run(onceproof: Command) -> None:
     onceproof("run", "word_count", "page_views", "--scenarios", "8", "-n", "1", "--out", "out")
     for line in Path("out", OUTCOMES).read_bytes().splitlines()[:4]:
         outcome = from_line(line)
@@ -35,14 +35,14 @@ def test_a_replay_gives_the_verdict_and_the_hash_of_the_run(onceproof: Command) 
         }
 
 
-def test_the_file_of_a_scenario_replays_as_its_seed(onceproof: Command) -> None:
+def test_scenario_file_replays_like_its_seed(onceproof: Command) -> None:
     Path("scenario.json").write_text(to_json(scenario_of(load_family("page_views"), 9)), encoding="utf-8")
     by_seed = onceproof("replay", "9", "--family", "page_views", "--json")
     by_file = onceproof("replay", "scenario.json", "--json")
     assert by_seed.out == by_file.out
 
 
-def test_a_trace_is_a_line_an_event_in_columns(onceproof: Command) -> None:
+def test_trace_prints_one_line_per_event_in_columns(onceproof: Command) -> None:
     ended = onceproof("replay", "3", "--family", "word_count", "--trace")
     story, _, verdict = ended.out.partition("\n\n")
     lines = story.splitlines()
@@ -53,7 +53,7 @@ def test_a_trace_is_a_line_an_event_in_columns(onceproof: Command) -> None:
     assert "trace hash" in verdict
 
 
-def test_a_trace_as_json_stands_in_the_one_document(onceproof: Command) -> None:
+def test_trace_is_part_of_the_json_document(onceproof: Command) -> None:
     ended = onceproof("replay", "3", "--family", "word_count", "--trace", "--json")
     assert json.loads(ended.out)["trace"]["lanes"][0] == "coordinator"
 
@@ -67,14 +67,14 @@ def failing(onceproof: Command, forgetful: Path) -> str:
     return next(str(path) for path in sorted(Path("out", "failures").glob("*.original.json")))
 
 
-def test_a_failing_replay_shows_the_witness(onceproof: Command, failing: str) -> None:
+def test_failing_replay_prints_the_witness(onceproof: Command, failing: str) -> None:
     ended = onceproof("replay", failing, "--family", "forgetful.py")
     assert ended.code == 1
     assert "FAILED exactly_once, " in ended.out
     assert "'expected': " in ended.out
 
 
-def test_shrinking_leaves_a_smaller_scenario_that_fails_alike(onceproof: Command, failing: str) -> None:
+def test_shrink_writes_a_smaller_scenario_with_the_same_signature(onceproof: Command, failing: str) -> None:
     ended = onceproof("shrink", failing, "--family", "forgetful.py", "--max-time", "3", "--out", "small.json")
     assert ended.code == 1
     small, large = read_scenario(Path("small.json")), read_scenario(Path(failing))
@@ -87,13 +87,13 @@ def test_shrinking_leaves_a_smaller_scenario_that_fails_alike(onceproof: Command
     assert signatures[0] == signatures[1] is not None
 
 
-def test_what_passes_is_not_shrunk(onceproof: Command) -> None:
+def test_passing_scenario_is_not_shrunk(onceproof: Command) -> None:
     ended = onceproof("shrink", "3", "--family", "word_count")
     assert ended.code == 0
     assert "nothing to shrink" in ended.error
 
 
-def test_an_explanation_tells_what_is_wrong_and_the_story(onceproof: Command, failing: str) -> None:
+def test_explain_prints_the_violation_and_the_course_of_events(onceproof: Command, failing: str) -> None:
     ended = onceproof("explain", failing, "--family", "forgetful.py")
     assert ended.code == 1
     lines = ended.out.splitlines()
@@ -106,9 +106,7 @@ def test_an_explanation_tells_what_is_wrong_and_the_story(onceproof: Command, fa
     assert all(re.match(r"  (step \d+: |\.\.\. )", line) for line in story)
 
 
-def test_an_explanation_leaves_a_page_with_the_diagram_and_the_scenario(
-    onceproof: Command, failing: str
-) -> None:
+def test_explain_writes_a_page_with_the_diagram_and_the_scenario(onceproof: Command, failing: str) -> None:
     ended = onceproof("explain", failing, "--family", "forgetful.py")
     page = Path("reports", "out", "explain", "index.html")
     assert f"page: {page}" in ended.out.splitlines()
@@ -119,24 +117,23 @@ def test_an_explanation_leaves_a_page_with_the_diagram_and_the_scenario(
     assert read_scenario(kept) == read_scenario(Path(failing))
 
 
-def test_what_does_not_matter_is_told_with_the_command_that_leaves_it_out(
-    onceproof: Command, failing: str
-) -> None:
+def test_explain_names_irrelevant_faults_and_the_shrink_command(onceproof: Command, failing: str) -> None:
     found = read_scenario(Path(failing))
-    # A fault that waits for what never comes.
+    # A fault at a checkpoint that the run never takes.
     idle = Fault("fail_write", "metadata_written", checkpoint=999)
     Path("wide.json").write_text(to_json(replace(found, faults=(*found.faults, idle))), encoding="utf-8")
     ended = onceproof("explain", "wide.json", "--family", "forgetful.py")
     assert "does not matter  fail the write at metadata written, checkpoint 999" in ended.out
     assert "so the scenario is not minimal" in ended.out
-    assert "onceproof shrink wide.json --family forgetful.py leaves out what it can" in ended.out
+    command = "onceproof shrink wide.json --family forgetful.py"
+    assert f"{command} removes what the failure does not need" in ended.out
     onceproof("shrink", "wide.json", "--family", "forgetful.py", "--out", "small.json")
     ended = onceproof("explain", "small.json", "--family", "forgetful.py")
     assert "not minimal" not in ended.out
     assert "every property holds" in ended.out
 
 
-def test_of_what_passes_the_story_is_told(onceproof: Command) -> None:
+def test_explain_prints_the_course_of_a_passing_scenario(onceproof: Command) -> None:
     ended = onceproof("explain", "3", "--family", "word_count")
     assert ended.code == 0
     assert "Every property holds." in ended.out
@@ -144,18 +141,18 @@ def test_of_what_passes_the_story_is_told(onceproof: Command) -> None:
     assert "the job is done" in ended.out
 
 
-def test_the_families_are_listed(onceproof: Command) -> None:
+def test_families_are_listed(onceproof: Command) -> None:
     assert "word_count" in onceproof("families").out
     documents = json.loads(onceproof("families", "--json").out)
     assert [document["name"] for document in documents] == family_names()
 
 
-def test_a_replay_tells_the_first_of_each_kind_and_how_many_there_are(
+def test_replay_prints_the_first_violation_of_each_kind_and_a_count(
     onceproof: Command, forgetful: Path
 ) -> None:
     onceproof("run", "forgetful.py", "--scenarios", "30", "-n", "1", "--out", "out", "--shrink-time", "0")
     outcomes = [from_line(line) for line in Path("out", OUTCOMES).read_bytes().splitlines()]
-    told = 0
+    repeated = 0
     for seed in [str(outcome.seed) for outcome in outcomes if not outcome.passed]:
         ended = onceproof("replay", seed, "--family", "forgetful.py")
         heads = [line.split(":")[0] for line in ended.out.splitlines() if line.startswith("FAILED ")]
@@ -163,7 +160,7 @@ def test_a_replay_tells_the_first_of_each_kind_and_how_many_there_are(
         document = json.loads(onceproof("replay", seed, "--family", "forgetful.py", "--json").out)
         kinds = Counter(f"FAILED {each['property']}, {each['anomaly']}" for each in document["violations"])
         assert set(heads) == set(kinds)
-        more = re.findall(r"^  and (\d+) more of the kind$", ended.out, re.MULTILINE)
+        more = re.findall(r"^  and (\d+) more of this kind$", ended.out, re.MULTILINE)
         assert sorted(map(int, more)) == sorted(count - 1 for count in kinds.values() if count > 1)
-        told += len(more)
-    assert told
+        repeated += len(more)
+    assert repeated

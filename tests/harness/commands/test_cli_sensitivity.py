@@ -1,4 +1,4 @@
-"""`onceproof sensitivity`: what it refuses, and a failure that an experiment comes upon."""
+"""`onceproof sensitivity`: refused input, and an experiment whose scenarios fail."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.harness.commands.conftest import Command
 
-# Word count with its counts where no checkpoint sees them.
+# A word count whose counts are not in managed state, so that no checkpoint contains them.
 FORGETFUL = '''"""Words, counted in a dict."""
 
 from onceproof.engine import KeyedProcessFunction, Types
@@ -45,23 +45,23 @@ def job(env, io):
 '''
 
 
-def test_a_design_that_is_too_small_is_refused_with_how_many_it_takes(onceproof: Command) -> None:
+def test_too_small_experiment_is_refused_with_the_least_number(onceproof: Command) -> None:
     ended = onceproof("sensitivity", "out", "--scenarios", "20")
     assert ended.code == 4
     assert ended.error == (
-        "onceproof: 20 scenarios are too few to tell 7 parameters apart:"
-        " it takes 64, 4 at each of 16 points\n"
+        "onceproof: --scenarios 20: too few to separate 7 parameters;"
+        " use 64 or more (4 at each of 16 points)\n"
     )
 
 
-def test_a_family_that_cannot_be_designed_is_refused(onceproof: Command) -> None:
+def test_family_without_with_key_is_refused(onceproof: Command) -> None:
     ended = onceproof("sensitivity", "out", "--family", "tickets")
     assert ended.code == 4
     assert "it needs a function with_key(value, number)" in ended.error
     assert len(ended.error.splitlines()) == 1
 
 
-def test_a_folder_with_a_report_that_cannot_be_read_is_left_alone(onceproof: Command, tmp_path: Path) -> None:
+def test_folder_with_an_unreadable_report_is_not_changed(onceproof: Command, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "report.json").write_text("{}", encoding="utf-8")
     ended = onceproof("sensitivity", "out")
@@ -70,7 +70,7 @@ def test_a_folder_with_a_report_that_cannot_be_read_is_left_alone(onceproof: Com
     assert (tmp_path / "out" / "report.json").read_text(encoding="utf-8") == "{}"
 
 
-def test_a_folder_that_cannot_be_made_is_told_before_spark_starts(onceproof: Command, tmp_path: Path) -> None:
+def test_unwritable_folder_is_reported_before_spark_starts(onceproof: Command, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     ended = onceproof("sensitivity", "file/out")
     assert ended.code == 4
@@ -79,7 +79,7 @@ def test_a_folder_that_cannot_be_made_is_told_before_spark_starts(onceproof: Com
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_a_designed_scenario_that_fails_is_shrunk_explained_and_fails_the_command(
+def test_failing_designed_scenario_is_shrunk_explained_and_exits_with_1(
     onceproof: Command, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     family, out = tmp_path / "forgetful.py", tmp_path / "out"
@@ -104,5 +104,5 @@ def test_a_designed_scenario_that_fails_is_shrunk_explained_and_fails_the_comman
     assert report["sensitivity"][0]["failed"] == document["failed"]
     assert "Failed" in (out / "index.html").read_text(encoding="utf-8")
     assert (out / "sensitivity-forgetful_words.parquet").exists()
-    # The command that is told replays it.
+    # The replay command of the report reproduces the failure.
     assert main(shlex.split(failure["replay"])[1:]) == 1

@@ -1,4 +1,4 @@
-"""The settings of a project as the command heeds them, and failures that it knows."""
+"""Settings in pyproject.toml as the commands use them, and known failures."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def signatures_in(folder: str) -> set[tuple[str, str, str]]:
     return {(each["family"], each["property"], each["anomaly"]) for each in failures}
 
 
-def test_a_run_heeds_the_settings_and_the_command_line_first(onceproof: Command) -> None:
+def test_command_line_overrides_the_settings(onceproof: Command) -> None:
     settings('families = ["word_count"]\nscenarios = 6\nseed = 3\nworkers = 1\nout = "build"')
     assert onceproof("run").code == 0
     assert report_in("build/run")["facts"]["seed"] == 3
@@ -51,7 +51,7 @@ def test_a_run_heeds_the_settings_and_the_command_line_first(onceproof: Command)
 
 
 @pytest.mark.parametrize("command", [["run"], ["campaign"], ["nightly"]])
-def test_wrong_settings_are_told_before_anything_is_run(onceproof: Command, command: list[str]) -> None:
+def test_wrong_settings_are_reported_before_the_run(onceproof: Command, command: list[str]) -> None:
     settings("wrokers = 1")
     ended = onceproof(*command)
     assert ended.code == 4
@@ -61,7 +61,7 @@ def test_wrong_settings_are_told_before_anything_is_run(onceproof: Command, comm
     assert not Path("reports").exists()
 
 
-def test_a_command_that_a_report_prints_heeds_no_settings(onceproof: Command) -> None:
+def test_families_and_replay_ignore_the_settings(onceproof: Command) -> None:
     settings("wrokers = 1")
     assert onceproof("families").code == 0
     assert onceproof("replay", "3", "--family", "word_count").code == 0
@@ -70,7 +70,7 @@ def test_a_command_that_a_report_prints_heeds_no_settings(onceproof: Command) ->
 RUN = ("run", "forgetful.py", "--scenarios", "40", "-n", "1", "--out", "out", "--shrink-time", "0.5")
 
 
-def test_a_run_that_fails_only_in_known_ways_says_so_and_passes(onceproof: Command, forgetful: Path) -> None:
+def test_run_with_only_known_failures_passes_and_lists_them(onceproof: Command, forgetful: Path) -> None:
     assert onceproof(*RUN).code == 1
     signatures = signatures_in("out")
     settings("", *signatures, ("forgetful", "fencing", "never seen"), ("other", "liveness", "stuck"))
@@ -84,7 +84,7 @@ def test_a_run_that_fails_only_in_known_ways_says_so_and_passes(onceproof: Comma
     assert any(
         line.startswith("forgetful: 40 scenarios, ") and line.endswith(" failed, known") for line in lines
     )
-    # It is told of the one that can be taken out, and not of a family that did not run.
+    # The summary names the known failure that did not occur, but not that of a family that did not run.
     assert [line for line in lines if line.startswith("known, and did not occur")] == [
         "known, and did not occur in 40 scenarios: forgetful: fencing, never seen;"
         " if it is mended, take it out of the settings"
@@ -94,16 +94,16 @@ def test_a_run_that_fails_only_in_known_ways_says_so_and_passes(onceproof: Comma
     assert 'class="verdict warn"' in page
 
 
-def test_a_new_failure_stands_out_beside_known_ones(onceproof: Command, forgetful: Path) -> None:
+def test_new_failure_is_listed_before_known_ones(onceproof: Command, forgetful: Path) -> None:
     onceproof(*RUN)
     new, *listed = sorted(signatures_in("out"))
     assert listed
     settings("", *listed)
     ended = onceproof(*RUN)
     assert ended.code == 1
-    told = [line for line in ended.out.splitlines() if line.startswith(("FAILED", "known forgetful"))]
-    assert told[0].startswith(f"FAILED forgetful: {new[1]}, {new[2]}, ")
-    assert [line.split()[0] for line in told[1:]] == ["known"] * len(listed)
+    heads = [line for line in ended.out.splitlines() if line.startswith(("FAILED", "known forgetful"))]
+    assert heads[0].startswith(f"FAILED forgetful: {new[1]}, {new[2]}, ")
+    assert [line.split()[0] for line in heads[1:]] == ["known"] * len(listed)
     assert " of them known" in next(line for line in ended.out.splitlines() if line.startswith("forgetful: "))
     report = report_in("out")
     assert [failure.get("known", False) for failure in report["failures"]] == [False] + [True] * len(listed)

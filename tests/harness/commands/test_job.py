@@ -1,4 +1,4 @@
-"""`onceproof job`: a program is run, stopped by another command, and goes on from its savepoint."""
+"""`onceproof job`: run a program, stop it from another command, resume it from the savepoint."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def rows():
     return Counter(line for part in parts for line in part.read_text().splitlines())
 
 
-def test_a_program_is_stopped_and_goes_on_at_another_parallelism(folder, capsys):
+def test_stopped_program_resumes_with_another_parallelism(folder, capsys):
     codes = []
     running = threading.Thread(target=lambda: codes.append(main(["job", "run", "program.py"])))
     running.start()
@@ -71,16 +71,16 @@ def test_a_program_is_stopped_and_goes_on_at_another_parallelism(folder, capsys)
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["job", "stop", "nothing"], "no job 'nothing' was run from here"),
+        (["job", "stop", "nothing"], "no job 'nothing' is registered here"),
         (["job", "cancel", "."], "no process runs this job"),
         (["job", "run", "program.py", "--from", "nowhere"], "no savepoint and no checkpoint here"),
         (["job", "run", "missing.py"], "missing.py: cannot be read"),
-        (["job", "run", "program.py", "--system", "flink"], "local or spark runs a job"),
-        (["checkpoints", "delete", "."], "no savepoint and no checkpoint"),
+        (["job", "run", "program.py", "--system", "flink"], "--system flink: no such runtime"),
+        (["checkpoints", "delete", "."], "no savepoint or checkpoint"),
     ],
 )
-def test_what_cannot_be_is_said_in_a_line_with_exit_code_4(folder, capsys, arguments, line):
+def test_unusable_job_request_is_a_one_line_error_with_exit_code_4(folder, capsys, arguments, line):
     assert main(arguments) == 4
-    said = capsys.readouterr().err
-    assert line in said
-    assert said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert line in printed
+    assert printed.count("\n") == 1

@@ -1,4 +1,4 @@
-"""Runs: the same whoever runs them, and what becomes of workers that die."""
+"""`run`: the same outcomes on any number of workers, and the recovery from dead workers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def without_times(outcomes: list[Outcome]) -> list[dict[str, object]]:
     return [{field: getattr(outcome, field) for field in kept} for outcome in outcomes]
 
 
-def test_workers_change_nothing(tmp_path: Path) -> None:
+def test_number_of_workers_does_not_change_the_outcomes(tmp_path: Path) -> None:
     hashes = []
     for workers in (1, 2):
         result = run(FAMILIES, scenarios=150, seed=7, workers=workers, out=tmp_path / str(workers))
@@ -37,7 +37,7 @@ def test_workers_change_nothing(tmp_path: Path) -> None:
     assert without_times(lines_of(tmp_path / "1")) == without_times(lines_of(tmp_path / "2"))
 
 
-def test_a_shorter_run_is_the_beginning_of_a_longer_one(tmp_path: Path) -> None:
+def test_shorter_run_is_a_prefix_of_a_longer_one(tmp_path: Path) -> None:
     run(FAMILIES, scenarios=5, seed=3, workers=1, out=tmp_path / "short")
     run(FAMILIES, scenarios=12, seed=3, workers=1, out=tmp_path / "long")
     short, long = lines_of(tmp_path / "short"), lines_of(tmp_path / "long")
@@ -46,14 +46,14 @@ def test_a_shorter_run_is_the_beginning_of_a_longer_one(tmp_path: Path) -> None:
     assert [outcome.seed for outcome in long[:4:2]] == [scenario_seed(3, "word_count", n) for n in (0, 1)]
 
 
-def test_a_family_from_a_file_runs_in_workers(tmp_path: Path, sales: Path) -> None:
+def test_family_from_a_file_runs_in_workers(tmp_path: Path, sales: Path) -> None:
     result = run([str(sales)], scenarios=16, workers=2)
     assert result.tally.families["sales"].scenarios == 16
     assert result.family("sales").name == "sales"
     assert result.asked_for("sales") == str(sales)
 
 
-def test_what_a_family_prints_does_not_disturb_the_messages(
+def test_output_of_a_family_does_not_disturb_the_worker_messages(
     sales: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     text = sales.read_text(encoding="utf-8")
@@ -67,7 +67,7 @@ def test_what_a_family_prints_does_not_disturb_the_messages(
 
 
 def deadly(sales: Path, times: int) -> Path:
-    """Return a family that kills its process, as often as there are files to say so."""
+    """Return a family that kills its worker process ``times`` times."""
     text = sales.read_text(encoding="utf-8")
     notes = sales.parent / "deaths"
     notes.mkdir()
@@ -94,7 +94,7 @@ def expected(records, declared):
     return sales
 
 
-def test_a_batch_whose_worker_died_is_run_once_more(
+def test_batch_of_a_dead_worker_runs_again(
     tmp_path: Path, sales: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sound = run([str(sales)], scenarios=64, workers=1).tally.trace_hash()
@@ -106,7 +106,7 @@ def test_a_batch_whose_worker_died_is_run_once_more(
     assert warnings[0].startswith("a worker was killed by SIGKILL; scenarios ")
 
 
-def test_a_batch_that_kills_twice_ends_the_run(tmp_path: Path, sales: Path) -> None:
+def test_batch_that_kills_two_workers_ends_the_run(tmp_path: Path, sales: Path) -> None:
     with pytest.raises(RunStopped) as stopped:
         run([str(deadly(sales, 99))], scenarios=64, workers=2, out=tmp_path / "out")
     assert isinstance(stopped.value.mistake, WorkerDied)
@@ -114,7 +114,7 @@ def test_a_batch_that_kills_twice_ends_the_run(tmp_path: Path, sales: Path) -> N
     assert stopped.value.result.tally.scenarios == len(lines_of(tmp_path / "out")) < 64
 
 
-def test_a_worker_that_cannot_start_is_told() -> None:
+def test_worker_that_cannot_start_is_reported() -> None:
     pool = WorkerPool(1, Start(0, ("no_such_family",), "simulated"), lambda text: None)
     try:
         with pytest.raises(WorkerDied, match="a second worker ended with exit code 1"):
@@ -123,7 +123,7 @@ def test_a_worker_that_cannot_start_is_told() -> None:
         pool.close(at_once=True)
 
 
-def test_mistakes_are_found_before_the_first_scenario(tmp_path: Path) -> None:
+def test_mistakes_are_reported_before_the_first_scenario(tmp_path: Path) -> None:
     with pytest.raises(FamilyError):
         run(["word_count", "wrod_count"], scenarios=5, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -132,7 +132,7 @@ def test_mistakes_are_found_before_the_first_scenario(tmp_path: Path) -> None:
         run(["word_count"], scenarios=5, out=tmp_path / "file" / "out")
 
 
-def test_progress_is_told_after_each_batch() -> None:
+def test_progress_is_reported_after_each_batch() -> None:
     seen: list[int] = []
 
     def note(tally: Tally) -> None:

@@ -1,4 +1,4 @@
-"""[tool.onceproof] in a project's pyproject.toml: where it is found, what it may say, how it is refused."""
+"""[tool.onceproof] in pyproject.toml: how it is found, read and refused."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def write(project: Path, text: str) -> None:
     (project / "pyproject.toml").write_text(text, encoding="utf-8")
 
 
-def test_every_setting_is_read(project: Path) -> None:
+def test_all_settings_are_read(project: Path) -> None:
     write(project, COMPLETE)
     assert load_settings() == Settings(
         families=("word_count", "streams/sales.py"),
@@ -78,25 +78,25 @@ def test_every_setting_is_read(project: Path) -> None:
             KnownSignature("sales", "KeyError", "process_element"),
         ),
     )
-    # Whoever adds a setting adds it here.
+    # A new setting must be added to COMPLETE.
     assert {each.name for each in SETTINGS} == set(tomllib.loads(COMPLETE)["tool"]["onceproof"])
 
 
-def test_the_readme_names_every_setting() -> None:
+def test_readme_names_all_settings() -> None:
     text = README.read_text(encoding="utf-8")
     for setting in SETTINGS:
         assert f"| `{setting.name}` | {setting.metadata['doc']} |" in text
 
 
 @pytest.mark.parametrize("text", [None, "", "[project]\nname = 'x'\n", "tool = 3\n", "[tool.black]\n"])
-def test_without_a_table_everything_has_its_default(project: Path, text: str | None) -> None:
+def test_missing_table_gives_the_defaults(project: Path, text: str | None) -> None:
     if text is not None:
         write(project, text)
     assert load_settings() == Settings()
     assert Settings().nights == NIGHTS
 
 
-def test_the_nearest_file_with_the_table_holds_and_its_paths_are_meant_from_there(
+def test_nearest_pyproject_wins_and_its_paths_are_relative_to_it(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(project, COMPLETE)
@@ -112,7 +112,7 @@ def test_the_nearest_file_with_the_table_holds_and_its_paths_are_meant_from_ther
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("wrokers = 2", "wrokers: unknown setting; did you mean workers?"),
         ("max-time = 2", "max-time: unknown setting; did you mean max_time?"),
@@ -157,40 +157,42 @@ def test_the_nearest_file_with_the_table_holds_and_its_paths_are_meant_from_ther
         ),
     ],
 )
-def test_what_cannot_be_used_is_one_line_with_file_key_and_mend(project: Path, text: str, told: str) -> None:
+def test_unusable_setting_is_one_line_with_file_key_and_remedy(
+    project: Path, text: str, expected: str
+) -> None:
     write(project, f"[tool.onceproof]\n{text}\n")
     with pytest.raises(SettingsError) as caught:
         load_settings()
     message = str(caught.value)
-    assert message.startswith(f"pyproject.toml: tool.onceproof.{told}")
+    assert message.startswith(f"pyproject.toml: tool.onceproof.{expected}")
     assert "\n" not in message
     assert exit_code_of(caught.value) == USAGE
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "expected"),
     [
         (b"[tool.onceproof\n", "pyproject.toml: not TOML: "),
         (b"[tool.onceproof]\nout = '\xff'\n", "pyproject.toml: not TOML: "),
         (b"[tool]\nonceproof = 3\n", "pyproject.toml: tool.onceproof: must be a table, not 3"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_named(project: Path, content: bytes, told: str) -> None:
+def test_unreadable_pyproject_is_named(project: Path, content: bytes, expected: str) -> None:
     (project / "pyproject.toml").write_bytes(content)
     with pytest.raises(SettingsError) as caught:
         load_settings()
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(expected)
     assert "\n" not in str(caught.value)
 
 
-def test_a_long_value_is_cut(project: Path) -> None:
+def test_long_value_is_truncated_in_the_message(project: Path) -> None:
     write(project, f"[tool.onceproof]\nworkers = '{'x' * 500}'\n")
     with pytest.raises(SettingsError) as caught:
         load_settings()
     assert len(str(caught.value)) < 200
 
 
-def test_a_failure_is_known_by_its_family_and_its_whole_signature() -> None:
+def test_known_failure_needs_the_same_family_and_signature() -> None:
     known = (
         KnownSignature("word_count", "exactly_once", "lost"),
         KnownSignature("word_count", "no_leaks", "open transaction"),

@@ -1,4 +1,4 @@
-"""What a run is to do: the command line's word before the project's, and that before ours."""
+"""Plans of runs: the command line overrides pyproject.toml, and that overrides the defaults."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from onceproof.harness.checkers.known_failures import KnownSignature
 from onceproof.harness.model.family import family_names
 from onceproof.harness.settings.project_settings import Settings
-from onceproof.harness.settings.run_plan import CAMPAIGN, RUN, plan
+from onceproof.harness.settings.run_plan import CAMPAIGN, RUN, plan_run
 
 SETTINGS = Settings(
     families=("page_views",),
@@ -24,8 +24,8 @@ SETTINGS = Settings(
 )
 
 
-def test_where_nothing_is_said_all_families_run_a_thousand_scenarios() -> None:
-    wanted = plan(Settings(), RUN)
+def test_default_plan_runs_all_families_for_1000_scenarios() -> None:
+    wanted = plan_run(Settings(), RUN)
     assert wanted.families == tuple(family_names())
     assert (wanted.scenarios, wanted.max_time, wanted.seed) == (1000, None, 0)
     assert (wanted.system, wanted.workers, wanted.out) == ("simulated", None, Path("reports/out/run"))
@@ -33,30 +33,30 @@ def test_where_nothing_is_said_all_families_run_a_thousand_scenarios() -> None:
 
 
 @pytest.mark.parametrize("system", ["simulated", "local", "spark", "relay"])
-def test_what_runs_the_engine_gets_all_built_in_families(system: str) -> None:
-    wanted = plan(Settings(), RUN, system=system)
+def test_systems_with_the_engine_run_all_built_in_families(system: str) -> None:
+    wanted = plan_run(Settings(), RUN, system=system)
     assert wanted.families == tuple(family_names())
     assert wanted.left_out == ()
 
 
-def test_structured_streaming_gets_the_families_that_have_a_query_for_it_and_any_that_is_named() -> None:
-    wanted = plan(Settings(), RUN, system="structured_streaming")
+def test_structured_streaming_runs_only_families_with_a_streaming_query() -> None:
+    wanted = plan_run(Settings(), RUN, system="structured_streaming")
     assert {"word_count", "page_views", "running_sum", "flights", "word_table"} == set(wanted.families)
     assert sorted((*wanted.families, *wanted.left_out)) == family_names()
-    named = plan(Settings(), RUN, system="structured_streaming", families=["word_commits"])
+    named = plan_run(Settings(), RUN, system="structured_streaming", families=["word_commits"])
     assert (named.families, named.left_out) == (("word_commits",), ())
 
 
-def test_what_is_set_holds() -> None:
-    wanted = plan(SETTINGS, CAMPAIGN)
+def test_settings_are_used() -> None:
+    wanted = plan_run(SETTINGS, CAMPAIGN)
     assert wanted.families == ("page_views",)
     assert (wanted.scenarios, wanted.max_time, wanted.seed) == (50, 3.0, 7)
     assert (wanted.system, wanted.workers, wanted.out) == ("local", 3, Path("build/campaign"))
     assert (wanted.shrink_time, wanted.known) == (1.5, SETTINGS.known)
 
 
-def test_what_is_typed_wins() -> None:
-    wanted = plan(
+def test_options_override_the_settings() -> None:
+    wanted = plan_run(
         SETTINGS,
         RUN,
         families=["word_count"],
@@ -71,6 +71,6 @@ def test_what_is_typed_wins() -> None:
     assert (wanted.scenarios, wanted.seed) == (0, 0)
     assert (wanted.system, wanted.workers, wanted.out) == ("simulated", 1, Path("here"))
     assert wanted.shrink_time == 0.0
-    # The other limit is not met by surprise.
+    # The setting of the other limit is ignored.
     assert wanted.max_time is None
-    assert plan(SETTINGS, RUN, max_time=1.0).scenarios is None
+    assert plan_run(SETTINGS, RUN, max_time=1.0).scenarios is None

@@ -1,10 +1,10 @@
-"""`onceproof families`, `report`, `mutants` and `bench`: tables on stdout, or with --json one document.
+"""`onceproof families`, `report`, `mutants` and `bench`: print tables, or with --json one document.
 
 The rules this module lives by:
 
-- A table is plain text in columns, a line an item, so that it can be searched and cut; a long measurement
-  prints each line as soon as it is known.
-- What a machine reads has fixed fields; people get the same numbers.
+- A table is plain text in columns with one line per item, so that `grep` and `cut` work on it. Long
+  measurements print each line as soon as its numbers are known.
+- The JSON documents have fixed fields and the same numbers as the tables.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from onceproof.reports.text import number
 
 
 def families_command(as_json: bool) -> int:
-    """List the built-in families."""
+    """Print the built-in families with their tasks and schemas."""
     families = [load_family(name) for name in family_names()]
     if as_json:
         _print_json(
@@ -47,7 +47,7 @@ def families_command(as_json: bool) -> int:
 
 
 def report_command(folder: Path, junit: Path | None) -> int:
-    """Render a folder's report.json again."""
+    """Render the page of a folder's report.json again; with ``junit``, also write JUnit XML."""
     from onceproof.reports.model import ReportUnreadable
     from onceproof.reports.render import read, write
 
@@ -73,7 +73,10 @@ def mutants_command(
     workers: int | None,
     as_json: bool,
 ) -> int:
-    """Measure which planted bugs are killed; return FAILED if one of them survived."""
+    """Measure which planted bugs are killed; return FAILED if one survived.
+
+    ``only`` lists ids; ``load`` is a file with more mutants; ``scenarios`` is the limit for each mutant.
+    """
     from onceproof.harness.model.mutants import built_in_mutants, find_mutant, load_mutants
     from onceproof.harness.trials.mutant_trials import measure_all
     from onceproof.harness.trials.runner import usable_processors
@@ -117,15 +120,15 @@ def _print_mutant(result: Any, width: int, first: bool) -> None:
 
 
 def bench_command(names: Sequence[str], as_json: bool, large: bool = False) -> int:
-    """Run benchmarks, all of them if none is named; ``large`` with the parts that take minutes.
+    """Run the named benchmarks, or all; ``large`` also runs the parts that take minutes.
 
-    Raises UsageError where none of the named ones has such a part.
+    Raises UsageError if ``large`` is given and none of the benchmarks has a large part.
     """
     from onceproof.harness.benchmarks.measurement import BENCHMARKS, has_large_part, load_benchmark
 
     benchmarks = [load_benchmark(name) for name in names or BENCHMARKS]
     if large and not any(map(has_large_part, benchmarks)):
-        raise UsageError(f"--large: {', '.join(names)} measures nothing more with it: leave it out")
+        raise UsageError(f"--large: {', '.join(names)} has no large part: omit the option")
     measurements = []
     for benchmark in benchmarks:
         options = {"large": True} if large and has_large_part(benchmark) else {}

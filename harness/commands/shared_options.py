@@ -1,0 +1,114 @@
+"""Command-line options that several commands share, declared once so that each means the same everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final, TypeAlias
+
+import typer
+
+Families: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[FAMILY|FILE.py]...",
+        help="Families to run. Default: the families in pyproject.toml, else all built-in ones.",
+    ),
+]
+Scenarios: TypeAlias = Annotated[
+    int | None, typer.Option("--scenarios", min=0, help="Number of scenarios to run.")
+]
+MaxTime: TypeAlias = Annotated[
+    float | None, typer.Option("--max-time", min=0, metavar="SECONDS", help="Stop after this time.")
+]
+Seed: TypeAlias = Annotated[int, typer.Option("--seed", help="Seed from which all scenarios are drawn.")]
+# The default is None: pyproject.toml may set what the command line leaves out.
+RunSeed: TypeAlias = Annotated[
+    int | None, typer.Option("--seed", help="Seed from which all scenarios are drawn.", show_default="0")
+]
+RunSystem: TypeAlias = Annotated[
+    str | None, typer.Option("--system", help="System under test.", show_default="simulated")
+]
+Workers: TypeAlias = Annotated[
+    int | None,
+    typer.Option("-n", "--workers", min=1, help="Number of worker processes. Default: one per processor."),
+]
+SHRINK_SECONDS: Final = "5 in the simulation, 120 on a real system"
+ShrinkTime: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--shrink-time",
+        min=0,
+        metavar="SECONDS",
+        help="Time to shrink each failure. A run that has started is finished.",
+        show_default=SHRINK_SECONDS,
+    ),
+]
+ShrinkMaxTime: TypeAlias = Annotated[
+    float | None,
+    typer.Option("--max-time", min=0, metavar="SECONDS", help="Time to shrink.", show_default=SHRINK_SECONDS),
+]
+ExplainMaxTime: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--max-time",
+        min=0,
+        metavar="SECONDS",
+        help="On a real system: time to shrink the scenario before it is explained.",
+        show_default="120",
+    ),
+]
+ExplainOut: TypeAlias = Annotated[
+    Path, typer.Option("--out", metavar="DIR", help="Folder for the page and the scenario files.")
+]
+Junit: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--junit", metavar="FILE", help="Also write a JUnit XML file.", show_default=False),
+]
+AsJson: TypeAlias = Annotated[
+    bool, typer.Option("--json", help="Print the result on stdout as one JSON document.")
+]
+Subject: TypeAlias = Annotated[
+    str, typer.Argument(metavar="SEED|FILE.json", help="A scenario's seed, or its JSON file.")
+]
+OneFamily: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--family",
+        metavar="FAMILY|FILE.py",
+        help="Family of the scenario; needed with a seed, or if the family is not built in.",
+    ),
+]
+System: TypeAlias = Annotated[str, typer.Option("--system", help="System under test.")]
+CheckpointPath: TypeAlias = Annotated[
+    str,
+    typer.Argument(
+        metavar="PATH", help="A checkpoint, a folder that contains checkpoints, or an address (s3://...)."
+    ),
+]
+JobSubject: TypeAlias = Annotated[
+    str,
+    typer.Argument(
+        metavar="FAMILY|FILE.py|DIR", help="A family, a program, or the checkpoint folder of a job."
+    ),
+]
+JobsFolder: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--jobs",
+        metavar="DIR",
+        help="Folder in which `job run` registers its jobs.",
+        show_default=".onceproof/jobs",
+    ),
+]
+SavepointFolder: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--directory",
+        metavar="DIR",
+        help="Write the savepoint below this folder. Default: the savepoint folder of the job.",
+    ),
+]
+AnswerTimeout: TypeAlias = Annotated[
+    float,
+    typer.Option("--timeout", min=0, metavar="SECONDS", help="Time to wait for the answer of the job."),
+]
