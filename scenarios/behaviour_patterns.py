@@ -21,7 +21,7 @@ from onceproof.engine.functions import RuntimeContext
 from onceproof.engine.state.descriptors import MapStateDescriptor, ValueStateDescriptor
 from onceproof.engine.types import Types
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.scenarios._keyed_job import LABELLED_KEY, into_table, label_and_key, named
 from onceproof.scenarios._labelled import LabelledSource
 from onceproof.scenarios._streams import StreamSource, part_of
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 name = "behaviour_patterns"
 generator_version = 1
-declares = True
+options = FamilyOptions(declares=True)
 tasks: dict[str, Role] = {"actions": "source", "patterns": "source", "match": "keyed", "table": "sink"}
 record_schema = "subject STRING, action STRING"
 row_schema = (

@@ -11,7 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.scenarios._buffering import MOST_SUBTASKS, BufferingSink, build
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 name = "buffered_sink"
 generator_version = 1
-declares = True
-at_least_once = "rows"
+options = FamilyOptions(declares=True, at_least_once="rows")
 tasks: dict[str, Role] = {"numbers": "source", "table": "sink"}
 record_schema = "number BIGINT"
 row_schema = "number BIGINT"

@@ -19,7 +19,7 @@ from onceproof.engine.state.descriptors import ValueStateDescriptor
 from onceproof.engine.state.ttl import StateTtlConfig
 from onceproof.engine.types import Types
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.scenarios._keyed_job import draw_keyed, into_table, keyed_records, named
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 name = "deduplication"
 generator_version = 1
-declares = True
+options = FamilyOptions(declares=True)
 tasks: dict[str, Role] = {"events": "source", "first": "keyed", "table": "sink"}
 record_schema = "device STRING, reading BIGINT"
 row_schema = "split STRING, device STRING, place BIGINT, is_new BOOLEAN, seen_ms BIGINT"

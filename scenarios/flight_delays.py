@@ -24,7 +24,7 @@ from onceproof.engine.watermarks.strategy import WatermarkStrategy
 from onceproof.engine.windows.assigners import TumblingEventTimeWindows
 from onceproof.engine.windows.functions import ProcessWindowFunction, WindowContext
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import JobIO, Role, Workload
+from onceproof.harness.model.family import FamilyOptions, JobIO, Role, Workload
 from onceproof.scenarios import _flight_days
 from onceproof.scenarios import _lateness as lateness
 from onceproof.scenarios._flight_days import AIRLINES, BOUND_MS, DAY, DAY_MS, FLIGHTS, late_row
@@ -41,9 +41,11 @@ if TYPE_CHECKING:
 
 name = "flight_delays"
 generator_version = 1
-declares = True
-# A day that is over waits for its airline's name; when it is over the watermarks of the tasks before decide.
-arrival_states = ("waiting",)
+options = FamilyOptions(
+    declares=True,
+    # A day that is over waits for its airline's name; the watermarks of earlier tasks decide when it is over.
+    arrival_states=("waiting",),
+)
 tasks: dict[str, Role] = {
     "flights": "source",
     "airlines": "source",

@@ -23,7 +23,7 @@ from onceproof.engine.functions import KeyedProcessFunction, RuntimeContext
 from onceproof.engine.state.descriptors import ValueStateDescriptor
 from onceproof.engine.types import Types
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.scenarios._labelled import LabelledSource, label_of
 
 if TYPE_CHECKING:
@@ -181,3 +181,6 @@ def expected(records: Records, declared: Declared) -> Rows:
             tallies[carrier] = tally = (count + 1, lost + bool(cancelled), minutes + (delay or 0))
             rows.append((carrier, split, *tally))
     return rows
+
+
+options = FamilyOptions(streaming_query=streaming_query)

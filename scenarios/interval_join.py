@@ -22,7 +22,7 @@ from onceproof.engine.functions import ProcessFunction
 from onceproof.engine.output_tag import OutputTag
 from onceproof.engine.types import Types
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.scenarios import _lateness as lateness
 from onceproof.scenarios._streams import StreamSource, part_of
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 name = "interval_join"
 generator_version = 1
-declares = True
 tasks: dict[str, Role] = {
     "orders": "source",
     "clicks": "source",
@@ -228,3 +227,6 @@ def _end_of(timestamp: int) -> int:
 
 def _late_row(timestamp: int, value: tuple[str, int]) -> tuple[str, str, int, int, int]:
     return lateness.LATE, value[0], timestamp, value[1], 0
+
+
+options = FamilyOptions(declares=True, arrival_states=arrival_states)

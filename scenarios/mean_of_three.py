@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 from onceproof.engine.types import Types
 from onceproof.engine.windows.functions import ProcessWindowFunction, WindowContext
 from onceproof.harness.model.family import Declared, JobIO, Records, Rows
-from onceproof.scenarios import _averages
-from onceproof.scenarios._averages import THREE, generate, record_schema, tasks
 from onceproof.scenarios._keyed_job import into_table, keyed_records, named
+from onceproof.scenarios.averages import THREE, average_by_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from onceproof.engine.api.environment import StreamExecutionEnvironment
 
-__all__ = ["expected", "generate", "job", "record_schema", "tasks"]
-
 name = "mean_of_three"
 generator_version = 1
+tasks = average_by_list.tasks
+record_schema = average_by_list.record_schema
 row_schema = "split STRING, key STRING, average DOUBLE"
-oracle_sql = f"SELECT scenario_id, split, key, average FROM ({_averages.oracle_sql})"
+oracle_sql = f"SELECT scenario_id, split, key, average FROM ({average_by_list.oracle_sql})"
+generate = average_by_list.generate
 
 
 class Mean(ProcessWindowFunction):
@@ -50,4 +50,4 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
 
 def expected(records: Records, declared: Declared) -> Rows:
     """Average each three in a row."""
-    return [(split, key, average) for split, key, _, average in _averages.expected(records, declared)]
+    return [(split, key, average) for split, key, _, average in average_by_list.expected(records, declared)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from onceproof.engine.types import Types
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.harness.model.scenario import RecordValue
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 name = "page_views"
 generator_version = 1
-any_backend = True
 # The map is chained to the source: one vertex, named for both.
 tasks: dict[str, Role] = {"log -> one": "source", "views": "keyed", "table": "sink"}
 record_schema = "app_id STRING, user_id BIGINT"
@@ -111,3 +110,6 @@ def expected(records: Records, declared: Declared) -> Rows:
             views[app] = count = views.get(app, 0) + 1
             rows.append((app, count))
     return rows
+
+
+options = FamilyOptions(any_backend=True, streaming_query=streaming_query, with_key=with_key)

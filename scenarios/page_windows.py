@@ -21,7 +21,7 @@ from onceproof.engine.functions import KeyedProcessFunction, RuntimeContext
 from onceproof.engine.state.descriptors import MapStateDescriptor
 from onceproof.engine.types import Types
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.scenarios._event_time import watermarks, with_progress
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
 name = "page_windows"
 generator_version = 1
-any_backend = True
-declares = True
+options = FamilyOptions(declares=True, any_backend=True)
 tasks: dict[str, Role] = {"views": "source", "windows": "keyed", "table": "sink"}
 record_schema = "url STRING"
 row_schema = "kind STRING, url STRING, window_end BIGINT, number BIGINT"

@@ -13,7 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.scenarios._buffering import MOST_SUBTASKS, BufferingSink, build
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 name = "pairs"
 generator_version = 1
-declares = True
+options = FamilyOptions(declares=True)
 tasks: dict[str, Role] = {"numbers": "source", "table": "sink"}
 record_schema = "number BIGINT"
 row_schema = "first BIGINT, second BIGINT"

@@ -15,7 +15,7 @@ from onceproof.engine.types import Types
 from onceproof.engine.windows.assigners import TumblingEventTimeWindows
 from onceproof.engine.windows.functions import ProcessWindowFunction, WindowContext
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.scenarios._event_time import watermarks
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 name = "percentiles"
 generator_version = 1
-declares = True
+options = FamilyOptions(declares=True)
 tasks: dict[str, Role] = {"requests": "source", "hours": "keyed", "table": "sink"}
 record_schema = "service STRING, millis BIGINT"
 row_schema = "service STRING, hour BIGINT, p75 BIGINT, p99 BIGINT, requests BIGINT"

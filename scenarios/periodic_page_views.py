@@ -20,7 +20,7 @@ from onceproof.engine.functions import KeyedProcessFunction, RuntimeContext
 from onceproof.engine.state.descriptors import ValueStateDescriptor
 from onceproof.engine.types import Types
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.scenarios import _lateness as lateness
 from onceproof.scenarios._keyed_job import LABELLED_KEY, into_table, label_and_key, named
 from onceproof.scenarios._labelled import LabelledSource
@@ -33,12 +33,14 @@ if TYPE_CHECKING:
 
 name = "periodic_page_views"
 generator_version = 1
+options = FamilyOptions(
+    declares=True,
+    # The watermark decides whether a view comes before a timer, or after it and sets the next one.
+    arrival_states=("timer", "_timer_state/event_user-timers"),
+)
 tasks: dict[str, Role] = {"log": "source", "views": "keyed", "table": "sink"}
 record_schema = "user STRING, page STRING"
 row_schema = "split STRING, user STRING, at BIGINT, views BIGINT"
-declares = True
-# Whether a view comes before a timer, or after it and sets the next one, is decided when the watermark comes.
-arrival_states = ("timer", "_timer_state/event_user-timers")
 
 PERIOD_MS = 10 * lateness.SECOND_MS
 

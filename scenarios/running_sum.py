@@ -9,7 +9,7 @@ from onceproof.engine.functions import KeyedProcessFunction, ReduceFunction, Run
 from onceproof.engine.state.descriptors import ReducingStateDescriptor
 from onceproof.engine.types import Types
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.scenarios._keyed_job import draw_keyed, into_table, keyed_records, named
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 name = "running_sum"
 generator_version = 1
-any_backend = True
 tasks: dict[str, Role] = {"values": "source", "sums": "keyed", "table": "sink"}
 record_schema = "key STRING, number BIGINT"
 row_schema = "split STRING, key STRING, sum BIGINT"
@@ -91,3 +90,6 @@ def expected(records: Records, declared: Declared) -> Rows:
             sums[value[0]] = total = sums.get(value[0], 0) + int(value[1] or 0)
             rows.append((split, value[0], total))
     return rows
+
+
+options = FamilyOptions(any_backend=True, streaming_query=streaming_query)

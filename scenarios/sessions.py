@@ -23,7 +23,7 @@ from onceproof.engine.types import Types
 from onceproof.engine.windows.assigners import EventTimeSessionWindows
 from onceproof.engine.windows.functions import ProcessWindowFunction, WindowContext
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.scenarios import _lateness as lateness
 
 if TYPE_CHECKING:
@@ -34,13 +34,15 @@ if TYPE_CHECKING:
 
 name = "sessions"
 generator_version = 1
-any_backend = True
+options = FamilyOptions(
+    declares=True,
+    any_backend=True,
+    # Of the actions that make a session, it is the first to arrive under whose window all of them are kept.
+    arrival_states=("merging-window-set", "window-contents"),
+)
 tasks: dict[str, Role] = {"actions": "source", "sessions": "keyed", "late": "keyed", "table": "sink"}
 record_schema = "user STRING, action BIGINT"
 row_schema = "kind STRING, user STRING, start BIGINT, actions STRING"
-declares = True
-# Of the actions that make a session, it is the first to arrive under whose window all of them are kept.
-arrival_states = ("merging-window-set", "window-contents")
 
 GAP_MS = 10 * lateness.SECOND_MS
 """A session is from its first action to so long after its last one; those that touch are one."""

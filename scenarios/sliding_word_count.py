@@ -20,7 +20,7 @@ from onceproof.engine.types import Types
 from onceproof.engine.windows.assigners import SlidingEventTimeWindows
 from onceproof.engine.windows.functions import ProcessWindowFunction, WindowContext
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.scenarios import _lateness as lateness
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 name = "sliding_word_count"
 generator_version = 1
+options = FamilyOptions(declares=True)
 tasks: dict[str, Role] = {"words -> once": "source", "counts": "keyed", "late": "keyed", "table": "sink"}
 record_schema = "word STRING"
 row_schema = "kind STRING, key STRING, at BIGINT, value BIGINT"
-declares = True
 
 SIZE_MS = 10 * lateness.SECOND_MS
 SLIDE_MS = 5 * lateness.SECOND_MS

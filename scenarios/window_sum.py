@@ -19,7 +19,7 @@ from onceproof.engine.types import Types
 from onceproof.engine.windows.assigners import TumblingEventTimeWindows
 from onceproof.engine.windows.functions import AllWindowFunction
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.scenarios import _lateness as lateness
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 name = "window_sum"
 generator_version = 1
+options = FamilyOptions(declares=True)
 tasks: dict[str, Role] = {"numbers -> pair": "source", "sums": "keyed", "late": "keyed", "table": "sink"}
 record_schema = "number BIGINT"
 row_schema = "kind STRING, key STRING, at BIGINT, value BIGINT"
-declares = True
 
 SIZE_MS = 5 * lateness.SECOND_MS
 START = f"timestamp - pmod(timestamp, {SIZE_MS})"

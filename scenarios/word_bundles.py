@@ -20,7 +20,7 @@ from onceproof.engine.durations import Duration
 from onceproof.engine.functions import AggregateFunction
 from onceproof.engine.types import Types
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.scenarios import word_count
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 name = "word_bundles"
 generator_version = 2
-declares = True
+options = FamilyOptions(declares=True)
 tasks: dict[str, Role] = {"source -> Local Aggregate": "source", "count": "keyed", "sink": "sink"}
 record_schema = word_count.record_schema
 row_schema = word_count.row_schema

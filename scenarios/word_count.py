@@ -14,7 +14,7 @@ from onceproof.engine.functions import KeyedProcessFunction, RuntimeContext
 from onceproof.engine.state.descriptors import ValueStateDescriptor
 from onceproof.engine.types import Types
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.harness.model.scenario import RecordValue
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 name = "word_count"
 generator_version = 1
-any_backend = True
-at_least_once = "effects"
 tasks: dict[str, Role] = {"source": "source", "count": "keyed", "sink": "sink"}
 record_schema = "word STRING"
 row_schema = "word STRING, count BIGINT"
@@ -121,3 +119,8 @@ def expected(records: Records, declared: Declared) -> Rows:
             counts[word] = count = counts.get(word, 0) + 1
             rows.append((word, count))
     return rows
+
+
+options = FamilyOptions(
+    any_backend=True, at_least_once="effects", streaming_query=streaming_query, with_key=with_key
+)

@@ -7,9 +7,9 @@ cut.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from onceproof.harness.model.family import NOTHING_DECLARED
+from onceproof.harness.model.family import NOTHING_DECLARED, FamilyOptions
 from onceproof.scenarios import word_count
 
 if TYPE_CHECKING:
@@ -22,19 +22,21 @@ tasks = word_count.tasks
 record_schema = word_count.record_schema
 row_schema = word_count.row_schema
 oracle_sql = "SELECT scenario_id, word, count(*) AS count FROM records GROUP BY scenario_id, word"
-table_keys = 1
 generate = word_count.generate
+
+KEYS: Final = 1
+"""A row's key is its first column, the word."""
 
 
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     """Build source -> count -> sink."""
-    sink = word_count.counted_words(env, io).add_sink(io.upsert_sink("counts", table_keys))
+    sink = word_count.counted_words(env, io).add_sink(io.upsert_sink("counts", KEYS))
     sink.name("sink").uid("sink").set_parallelism(io.sink_parallelism)
 
 
 def streaming_query(records: Any, io: Any) -> Any:
     """Count with Spark's own aggregation; the last count of each word is written by key."""
-    return io.table(records.groupBy("word").count(), table_keys)
+    return io.table(records.groupBy("word").count(), KEYS)
 
 
 def versions(records: Records) -> Rows:
@@ -49,3 +51,6 @@ def expected(records: Records, declared: Declared) -> Rows:
         for _, word in split:
             counts[word] = counts.get(word, 0) + 1
     return list(counts.items())
+
+
+options = FamilyOptions(table_keys=KEYS, streaming_query=streaming_query, versions=versions)

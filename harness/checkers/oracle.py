@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from onceproof.harness.model.family import (
     NOTHING_DECLARED,
@@ -20,9 +20,7 @@ from onceproof.harness.model.family import (
     Declared,
     Records,
     Rows,
-    at_least_once_of,
-    declares,
-    table_keys_of,
+    options_of,
 )
 from onceproof.harness.model.history import Cut, Row
 from onceproof.harness.model.scenario import Scenario
@@ -64,14 +62,25 @@ class Expecting(Protocol):
 class PythonOracle:
     """Asks the family's ``expected``."""
 
-    __slots__ = ("_declares", "_family", "_known", "_lengths", "_records", "at_least_once", "table_keys")
+    __slots__ = (
+        "_declares",
+        "_family",
+        "_known",
+        "_lengths",
+        "_records",
+        "_versions",
+        "at_least_once",
+        "table_keys",
+    )
 
     def __init__(self, family: Expecting, scenario: Scenario) -> None:
         self._family = family
         self._records = scenario.records
-        self._declares = declares(family)
-        self.at_least_once = at_least_once_of(family)
-        self.table_keys = table_keys_of(family)
+        options = options_of(family)
+        self._declares = options.declares
+        self._versions = options.versions
+        self.at_least_once = options.at_least_once
+        self.table_keys = options.table_keys
         self._lengths = tuple([len(records) for records in scenario.records.values()])
         self._known: dict[tuple[int, ...], RowCounts] = {}
 
@@ -95,8 +104,8 @@ class PythonOracle:
         if cut is not None:
             lengths = tuple([cut.get(split, 0) for split in self._records])
         found: dict[Row, list[Row]] = {}
-        family: Any = self._family
-        for row in family.versions(self._before(lengths)):
+        assert self._versions is not None, "only a table has versions"
+        for row in self._versions(self._before(lengths)):
             found.setdefault(row[: self.table_keys], []).append(row)
         return found
 

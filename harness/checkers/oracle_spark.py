@@ -31,7 +31,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
 
 from onceproof.engine.runtime.spark_session import SPARK_ERRORS, one_line
-from onceproof.harness.model.family import Family, FamilyError, declares
+from onceproof.harness.model.family import Family, FamilyError, options_of
 from onceproof.harness.model.history import Row
 
 VIEW: Final = "records"
@@ -118,7 +118,7 @@ class SparkOracle:
         ``committed`` is what a family that ``declares`` is told of what its run chose; None is nothing.
         """
         records.createOrReplaceTempView(VIEW)
-        if declares(family):
+        if options_of(family).declares:
             if committed is None:
                 columns_of = [StructField(SCENARIO, LongType()), *row_schema_of(family)]
                 committed = self.session.createDataFrame([], StructType(columns_of))
@@ -192,7 +192,7 @@ def _query(place: int, family: Family, tasks: int) -> str:
     names = ", ".join(_quoted(field.name) for field in fields)
     cast_fields = ", ".join(f"CAST({_quoted(field.name)} AS {_type_text(field)})" for field in fields)
     committed = f"SELECT {SCENARIO}, inline(committed) FROM {trials}"
-    declared = f", {DECLARED_VIEW} AS ({committed})" if declares(family) else ""
+    declared = f", {DECLARED_VIEW} AS ({committed})" if options_of(family).declares else ""
     # Rows that should be there and rows that are come from the same task, which Spark does not see by itself.
     hint = "/*+ COALESCE(1) */" if tasks == 1 else ""
     # Only where the columns are named anew (everything) does Spark see that both sides are dealt out alike,

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from onceproof.harness.generation.fault_patterns import HIGHEST_PARALLELISM, Stage, draw_faults, draw_kinds
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import Family, Role, Workload, at_least_once_of, takes_any_backend
+from onceproof.harness.model.family import Family, Role, Workload, options_of
 from onceproof.harness.model.scenario import (
     ACTION_CLASSES,
     ANY_TASK,
@@ -160,7 +160,7 @@ def draw_operations(
     kinds: list[OperationKind] = ["savepoint"] * chance.integer(0 if stops else 1, 2)
     if stops:
         kinds.insert(chance.integer(0, len(kinds)), "stop")
-    return tuple([_operation(chance, stage, kind, takes_any_backend(family)) for kind in kinds])
+    return tuple([_operation(chance, stage, kind, options_of(family).any_backend) for kind in kinds])
 
 
 def _operation(chance: Chance, stage: Stage, kind: OperationKind, any_backend: bool) -> Operation:
@@ -184,7 +184,7 @@ def _operation(chance: Chance, stage: Stage, kind: OperationKind, any_backend: b
 def draw_mode(chance: Chance, family: Family) -> CheckpointMode:
     """Draw how checkpoints are taken; at-least-once only where the family says what that does to its rows."""
     barriers = chance.weighted(BARRIERS)
-    if barriers == "at_least_once" and at_least_once_of(family) is None:
+    if barriers == "at_least_once" and options_of(family).at_least_once is None:
         barriers = "unaligned"
     timeout = 0
     if barriers == "unaligned" and chance.chance(0.4):

@@ -1,34 +1,31 @@
-"""A family: a job, the generator of its input, and its two oracles. And how one is found by name or file.
+"""A family: a job, the generator of its input, and its two oracles; and how it is found by name or file.
 
 The rules this module lives by:
 
-- A family is a module: built-in ones stand under ``scenarios``, a user's own in any file. Nothing is to be
-  registered or subclassed, so the shortest family is a short file. An object with the same members will do
-  as well, where one file holds several. Of a package its modules are: ``nexmark_q5`` is ``nexmark/q5.py``.
-- Every process finds a family by its address: a name, FILE.py, or FILE.py:OBJECT. Its file is imported as
-  Python would import it: as a part of its package if it stands in one, and with the modules beside it.
-- What a family lacks or has wrong is found when it is loaded and said in one line that names the file, the
-  line and the member, before a thousand scenarios fail for that reason.
+- A family is a module: built-in ones stand under ``scenarios``, a user's own in any file. Nothing is
+  registered or subclassed, so the shortest family is a short file.
+- An object or a class with the same members is a family as well, where one file holds several. The family
+  ``nexmark_q5`` of a package is ``nexmark/q5.py``; the built-in modules that hold several families are listed
+  in ``scenarios.SEVERAL``.
+- Every process finds a family by its address: a name, FILE.py, or FILE.py:OBJECT.
+- What only some families have stands in one value, ``options``, a ``FamilyOptions``.
+- Missing, wrong and misspelt members are found when the family is loaded. The error is one line that names
+  the file, the line, the member and the nearest name, before a thousand scenarios fail for that reason.
 - A family reaches the world only through JobIO: the same ``job`` runs against the simulation's external
   systems, against files and on Spark.
-- A family whose job writes by key (``io.upsert_sink``) says so: ``table_keys`` is the number of key columns,
-  ``versions(records)`` gives all rows that each key may show, in an order that does not depend on arrival.
-- A family whose state depends on when watermarks came names that state in ``arrival_states``; one whose job
-  may go on from a savepoint on another backend has ``any_backend = True``.
-- ``expected`` and ``oracle_sql`` are written apart from the engine and from each other; they get the records
-  and, where the family ``declares``, the rows in which the run says what it chose.
+- ``expected`` and ``oracle_sql`` are written apart from the engine and from each other. They get the records
+  and, where the options say ``declares``, the rows in which the run declares what it chose.
 """
 
 from __future__ import annotations
 
 import difflib
 import importlib
-import importlib.util
 import pkgutil
 import sys
-import traceback
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from inspect import getattr_static
 from pathlib import Path
 from random import Random
 from types import ModuleType
@@ -36,7 +33,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 
 from onceproof import scenarios
 from onceproof.harness.model.history import Row
-from onceproof.harness.model.scenario import InputRecord, Parameter
+from onceproof.harness.model.scenario import InputRecord, Parameter, RecordValue
+from onceproof.harness.model.user_file import error_line, import_file
 
 if TYPE_CHECKING:
     from onceproof.engine.api.environment import StreamExecutionEnvironment
@@ -50,7 +48,7 @@ AtLeastOnce: TypeAlias = Literal["rows", "effects"]
 
 ROLES: Final = ("source", "keyed", "sink")
 FAMILY_MODULE: Final = "onceproof_family_"
-"""How the names of modules begin that a user's file is imported as."""
+"""Prefix of the names of the modules that hold a user's families."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +63,18 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What a run says of its own choices, where time or the order of arrival decides the result.
+    """What a run declares of its own choices, where time or the order of arrival decides the result.
 
-    It says so in its rows: that a record came too late, at which time one was seen, which two came together.
-    A family whose ``declares`` is true gets them, checks that each choice was legitimate, and gives the rows
-    that follow from the legitimate ones. One that was not is in no row that it gives, so it is a phantom.
+    The rows declare it: that a record came too late, at which time a record was seen, which two records met.
+    A family with the option ``declares`` gets the rows, checks that each choice was legitimate, and returns
+    the rows that follow from the legitimate choices. A row that follows from no legitimate choice is not
+    among them, so the checker reports it as a phantom.
     """
 
     rows: Rows = ()
-    """What had become visible; a multiset like any rows."""
+    """The rows that had become visible; a multiset like any rows."""
     is_whole: bool = True
-    """Whether the run is over. Until then, what a run may still be holding back need not be there."""
+    """Whether the run is over. Until then, rows that a run may still hold back need not be there."""
 
 
 NOTHING_DECLARED: Final = Declared()
@@ -160,10 +159,97 @@ class FamilyError(Exception):
     """A family that cannot be loaded; the message is one line that says where and what is wrong."""
 
 
-# Each member a family needs, with the test that its value passes and the words for what is asked.
-_BUILT_IN: Final = f"{scenarios.__name__}."
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilyOptions:
+    """What only some families have or promise; a family holds it under the name ``options``.
 
-_MEMBERS: Final[dict[str, tuple[Callable[[Any], object], str]]] = {
+    All options are optional and given by name. An unknown one is a FamilyError with the nearest name.
+    """
+
+    declares: bool = False
+    """Whether rows declare what the run chose. Then ``expected`` gets the rows that became visible, and
+    ``oracle_sql`` may read them from the view ``declared``: scenario_id and the columns of ``row_schema``."""
+    any_backend: bool = False
+    """Whether a savepoint of the job may be restored on another state backend. A job that changes a value of
+    its state in place, without an update, needs a backend that keeps objects, and so must not set it."""
+    arrival_states: Collection[str] | Callable[[Mapping[str, Parameter]], Collection[str]] = ()
+    """Names, as snapshots have them, of the states whose content depends on when watermarks came; or a
+    function that returns the names for the parameters of a workload. The checkpoints of an undisturbed run,
+    in which watermarks come at other moments, are compared without these states."""
+    at_least_once: AtLeastOnce | None = None
+    """What happens to the rows where records may count twice after a failure. "rows": rows are repeated.
+    "effects": a record that counts twice also gives rows that are not expected. Either way no expected row
+    may be missing. None: the family is never run in that mode."""
+    table_keys: int = 0
+    """How many leading columns are the key by which ``io.upsert_sink`` writes; 0: the job writes no table."""
+    versions: Callable[[Records], Rows] | None = None
+    """For ``table_keys``: returns all rows that each key may show, in an order that does not depend on
+    arrival."""
+    streaming_query: Callable[[Any, Any], Any] | None = None
+    """``streaming_query(records, io)`` builds the job for Spark Structured Streaming from a streaming
+    DataFrame of records; it returns rows or what a sink of ``io`` returns."""
+    with_key: Callable[[RecordValue, int], RecordValue] | None = None
+    """``with_key(value, number)`` returns a record's value with the key of that number, 0 or more, instead of
+    its own; an experiment of ``onceproof sensitivity`` sets the number of keys by it."""
+
+    def __new__(cls, **given: Any) -> FamilyOptions:
+        """Refuse names that are no options."""
+        for name in given:
+            if name not in _OPTIONS:
+                near = _nearest(name, _OPTIONS) or f"; there are {', '.join(_OPTIONS)}"
+                raise FamilyError(f"FamilyOptions has no option {name!r}{near}")
+        return object.__new__(cls)
+
+    def __post_init__(self) -> None:
+        """Refuse values that do not fit."""
+        for name, (fits, asked) in _OPTIONS.items():
+            value = getattr(self, name)
+            if not fits(value):
+                raise FamilyError(f"{name!r} in FamilyOptions must be {asked}, not {value!r}")
+        if bool(self.table_keys) != (self.versions is not None):
+            raise FamilyError("table_keys and versions belong together in FamilyOptions: one is missing")
+
+    def arrival_states_with(self, parameters: Mapping[str, Parameter]) -> frozenset[str]:
+        """Return the names in ``arrival_states`` for the parameters of a workload."""
+        if not callable(self.arrival_states):
+            return frozenset(self.arrival_states)
+        states = self.arrival_states(parameters)
+        if not _are_names(states):
+            raise FamilyError(f"the function arrival_states must return {_STATE_NAMES}, not {states!r}")
+        return frozenset(states)
+
+
+def _are_names(value: Any) -> bool:
+    return (
+        isinstance(value, Sequence)
+        and not isinstance(value, str)
+        and all(type(each) is str for each in value)
+    )
+
+
+_STATE_NAMES: Final = "the names of states, as in ('timer',)"
+_Members: TypeAlias = Mapping[str, tuple[Callable[[Any], object], str]]
+"""By name, the test that a value must pass and the words for what is asked."""
+
+_OPTIONS: Final[_Members] = {
+    "declares": (lambda value: type(value) is bool, "True or False"),
+    "any_backend": (lambda value: type(value) is bool, "True or False"),
+    "arrival_states": (lambda value: callable(value) or _are_names(value), _STATE_NAMES),
+    "at_least_once": (lambda value: value in (None, "rows", "effects"), "'rows', 'effects' or None"),
+    "table_keys": (lambda value: type(value) is int and value >= 0, "the number of key columns"),
+    "versions": (lambda value: value is None or callable(value), "a function versions(records)"),
+    "streaming_query": (
+        lambda value: value is None or callable(value),
+        "a function streaming_query(records, io)",
+    ),
+    "with_key": (lambda value: value is None or callable(value), "a function with_key(value, number)"),
+}
+
+_FUNCTIONS: Final = ("versions", "streaming_query", "with_key")
+NO_OPTIONS: Final = FamilyOptions()
+
+_BUILT_IN: Final = f"{scenarios.__name__}."
+_MEMBERS: Final[_Members] = {
     "name": (lambda value: isinstance(value, str) and value, "a string"),
     "generator_version": (lambda value: type(value) is int and value >= 1, "a whole number of 1 or more"),
     "tasks": (
@@ -179,49 +265,10 @@ _MEMBERS: Final[dict[str, tuple[Callable[[Any], object], str]]] = {
 }
 
 
-def declares(family: object) -> bool:
-    """Return whether the rows of a family say what its run chose: it has ``declares = True``.
-
-    Then ``expected`` gets what became visible, and ``oracle_sql`` may read it from the view ``declared``,
-    which has scenario_id and the columns of ``row_schema``.
-    """
-    return bool(getattr(family, "declares", False))
-
-
-def takes_any_backend(family: object) -> bool:
-    """Return whether the job may go on from a savepoint on another backend.
-
-    A family says so by ``any_backend = True``. Not every job may: one that changes a value of its state in
-    place, without an update, counts on a backend that keeps objects.
-    """
-    return bool(getattr(family, "any_backend", False))
-
-
-def arrival_states_of(family: object, parameters: Mapping[str, Parameter] | None = None) -> frozenset[str]:
-    """Return the states whose content follows from when watermarks came, not only from how far they got.
-
-    A family names them in ``arrival_states``, as snapshots do, or in a function of a workload's parameters,
-    where they are such states in some workloads only. What a checkpoint holds of them is not compared with an
-    undisturbed run, in which watermarks come at other moments.
-    """
-    states = getattr(family, "arrival_states", ())
-    if callable(states):
-        states = states(parameters or {})
-    if isinstance(states, str) or not all(isinstance(state, str) for state in states):
-        raise FamilyError(f"{states!r} in arrival_states: give the names of states, as in ('timer',)")
-    return frozenset(states)
-
-
-def at_least_once_of(family: object) -> AtLeastOnce | None:
-    """Return what a family says of its rows where records may count twice after a failure; None: nothing.
-
-    It has ``at_least_once = "rows"`` where only rows are repeated, and ``"effects"`` where a record that
-    counts twice gives rows besides those that are expected. Either way none that is expected may be missing.
-    """
-    said = getattr(family, "at_least_once", None)
-    if said not in (None, "rows", "effects"):
-        raise FamilyError(f"{said!r} in at_least_once: say 'rows' or 'effects', or nothing")
-    return said
+def options_of(family: object) -> FamilyOptions:
+    """Return the options of a family; all defaults where it has none."""
+    declared: Any = family
+    return declared.options if hasattr(family, "options") else NO_OPTIONS
 
 
 def columns_of(schema: str) -> tuple[str, ...]:
@@ -238,35 +285,27 @@ def columns_of(schema: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def has_streaming_query(family: object) -> bool:
-    """Return whether a family has a version for Structured Streaming: ``streaming_query(records, io)``."""
-    return callable(getattr(family, "streaming_query", None))
-
-
-def table_keys_of(family: object) -> int:
-    """Return by how many columns a family's sink writes; 0 where it does not write by key."""
-    keys = getattr(family, "table_keys", 0)
-    if type(keys) is not int or keys < 0:
-        raise FamilyError(f"{keys!r} in table_keys: say how many columns are the key of a row")
-    if bool(keys) != hasattr(family, "versions"):
-        raise FamilyError("table_keys and versions(records) belong together: one of them is missing")
-    return keys
-
-
 def family_names() -> list[str]:
     """Return the names of the built-in families."""
-    return sorted(_built_in_modules())
+    return sorted(_built_in_places())
 
 
-def _built_in_modules() -> dict[str, str]:
-    """Return the module of each built-in family, by the family's name."""
+def _built_in_places() -> dict[str, tuple[str, str]]:
+    """Return each built-in family's module and its name there, by its name; no name: the module itself."""
     found = {}
     for module in pkgutil.iter_modules(scenarios.__path__, _BUILT_IN):
         inner = [module]
         if module.ispkg:
             package = importlib.import_module(module.name)
             inner = list(pkgutil.iter_modules(package.__path__, f"{module.name}."))
-        found.update({_name_of(each.name): each.name for each in inner if "._" not in each.name})
+        for each in inner:
+            name = _name_of(each.name)
+            if name in scenarios.SEVERAL:
+                found.update(
+                    {object_name: (each.name, object_name) for object_name in scenarios.SEVERAL[name]}
+                )
+            elif "._" not in each.name:
+                found[name] = each.name, ""
     return found
 
 
@@ -283,13 +322,13 @@ def load_family(address: str) -> Family:
     path, attribute = split_address(address)
     if path is not None:
         return _from_file(path, attribute)
-    modules = _built_in_modules()
-    if address not in modules:
-        names = sorted(modules)
-        near = difflib.get_close_matches(address, names, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}, or give a file.py"
-        raise FamilyError(f"unknown family {address!r}: {hint}")
-    return family_of(importlib.import_module(modules[address]), f"family {address}")
+    places = _built_in_places()
+    if address not in places:
+        near = _nearest(address, places) or f"; there are {', '.join(sorted(places))}, or give a file.py"
+        raise FamilyError(f"unknown family {address!r}{near}")
+    module_name, attribute = places[address]
+    module = importlib.import_module(module_name)
+    return family_of(getattr(module, attribute) if attribute else module, f"family {address}")
 
 
 def split_address(address: str) -> tuple[Path | None, str]:
@@ -302,7 +341,10 @@ def split_address(address: str) -> tuple[Path | None, str]:
 
 
 def family_of(candidate: object, place: str) -> Family:
-    """Return a module, an object or a class without arguments as a family; ``place`` is named in errors."""
+    """Return a module, an object or a class without arguments as a family.
+
+    FamilyError where a member is missing, wrong or misspelt; it begins with ``place``.
+    """
     if isinstance(candidate, type):
         try:
             candidate = candidate()
@@ -310,11 +352,37 @@ def family_of(candidate: object, place: str) -> Family:
             raise FamilyError(f"{place}: {error}; give an object of the class instead") from None
     for member, (fits, asked) in _MEMBERS.items():
         if not hasattr(candidate, member):
-            raise FamilyError(f"{place}: a family needs {member!r}, {asked}; it is missing")
+            near = _nearest(member, set(dir(candidate)) - set(_MEMBERS))
+            raise FamilyError(f"{place}: a family needs {member!r}, {asked}; it is missing{near}")
         value = getattr(candidate, member)
         if not fits(value):
             raise FamilyError(f"{place}: {member!r} must be {asked}, not {value!r}")
+    _check_options(candidate, place)
     return cast(Family, candidate)
+
+
+def _check_options(family: object, place: str) -> None:
+    """Raise FamilyError where a family's options are misspelt, of another type, or loose members."""
+    values = {name: getattr_static(family, name) for name in dir(family) if not name.startswith("__")}
+    if "options" not in values:
+        plain = [name for name, value in values.items() if not callable(value)]
+        named = [name for name in plain if isinstance(values[name], FamilyOptions)]
+        for name in named or difflib.get_close_matches("options", plain, n=1, cutoff=0.8):
+            raise FamilyError(f"{place}: a family's options are named 'options', not {name!r}")
+    options = options_of(family)
+    if not isinstance(options, FamilyOptions):
+        raise FamilyError(f"{place}: 'options' must be FamilyOptions(...), not {options!r}")
+    for option in fields(FamilyOptions):
+        is_loose = option.name in values and getattr(options, option.name) == option.default
+        if is_loose and (option.name not in _FUNCTIONS or callable(values[option.name])):
+            raise FamilyError(
+                f"{place}: {option.name!r} is an option: write options = FamilyOptions({option.name}=...)"
+            )
+
+
+def _nearest(name: str, names: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.75)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def address_of(family: Family) -> str:
@@ -326,6 +394,8 @@ def address_of(family: Family) -> str:
         if file is None:
             raise FamilyError(f"family {family.name!r}: its module has no file that another process can load")
         return str(file)
+    if type(family).__module__.startswith(_BUILT_IN):
+        return family.name
     for wanted in (family, type(family)) if _has_no_state(family) else (family,):
         place = _place_in_a_module(wanted, type(family).__module__)
         if place is not None:
@@ -363,75 +433,12 @@ def _from_file(path: Path, attribute: str) -> Family:
     """Import a user's file and return it, or an object in it, as a family."""
     if not path.is_file():
         raise FamilyError(f"{path}: no such file")
-    module = _module_of(path)
+    try:
+        module = import_file(path, FAMILY_MODULE)
+    except Exception as error:
+        raise FamilyError(error_line(path, error, FamilyError)) from error
     if not attribute:
         return family_of(module, str(path))
     if not hasattr(module, attribute):
-        near = difflib.get_close_matches(attribute, vars(module), n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise FamilyError(f"{path}: it has no {attribute!r}{hint}")
+        raise FamilyError(f"{path}: it has no {attribute!r}{_nearest(attribute, vars(module))}")
     return family_of(getattr(module, attribute), f"{path}:{attribute}")
-
-
-def _module_of(path: Path) -> ModuleType:
-    """Import a user's file: as a part of its package if it stands in one, else as a module of its own."""
-    name, folder = module_name_of(path)
-    if str(folder) not in sys.path:
-        # Last: a file of a user's must not stand in for a module of ours or of Python's.
-        sys.path.append(str(folder))
-    try:
-        if "." in name and _is_found_at(name, path):
-            return importlib.import_module(name)
-        return _module_alone(path)
-    except Exception as error:
-        line = _line_in(path, error)
-        said = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise FamilyError(f"{path}:{line}: {type(error).__name__}: {' '.join(said.split())}") from error
-
-
-def module_name_of(path: Path) -> tuple[str, Path]:
-    """Return under which name Python imports a file, and the folder from which it does."""
-    folder = path.absolute().parent
-    parts = [path.stem]
-    while (folder / "__init__.py").is_file():
-        parts.insert(0, folder.name)
-        folder = folder.parent
-    return ".".join(parts), folder
-
-
-def _is_found_at(name: str, path: Path) -> bool:
-    """Return whether Python finds a module of that name in that file, and not somewhere else."""
-    try:
-        specification = importlib.util.find_spec(name)
-    except ImportError:
-        return False
-    origin = None if specification is None else specification.origin
-    return origin is not None and _is_same(origin, path)
-
-
-def _module_alone(path: Path) -> ModuleType:
-    module_name = f"{FAMILY_MODULE}{path.stem}"
-    specification = importlib.util.spec_from_file_location(module_name, path)
-    if specification is None or specification.loader is None:
-        raise ImportError("not a Python file")
-    module = importlib.util.module_from_spec(specification)
-    # Dataclasses look their module up here while the file still runs.
-    sys.modules[module_name] = module
-    try:
-        specification.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[module_name]
-        raise
-    return module
-
-
-def _line_in(path: Path, error: Exception) -> int:
-    """Return the line of the file at which an error was raised or found, the deepest one of that file."""
-    if isinstance(error, SyntaxError) and error.filename and _is_same(error.filename, path):
-        return error.lineno or 1
-    frames = traceback.extract_tb(error.__traceback__)
-    return next((frame.lineno or 1 for frame in reversed(frames) if _is_same(frame.filename, path)), 1)
-
-
-def _is_same(name: str, path: Path) -> bool:
-    return Path(name).resolve() == path.resolve()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from onceproof.harness.model.chance import Chance
-    from onceproof.harness.model.family import Family, FamilyError, JobIO, Workload
+    from onceproof.harness.model.family import Family, FamilyError, FamilyOptions, JobIO, Workload
     from onceproof.harness.model.mutants import Mutant, MutantError, Reached, mutant, replaced
     from onceproof.harness.testing.plugin import exactly_once
 
@@ -19,6 +19,7 @@ __all__ = [
     "Chance",
     "Family",
     "FamilyError",
+    "FamilyOptions",
     "JobIO",
     "Mutant",
     "MutantError",
@@ -33,6 +34,7 @@ _MODULES: Final = {
     "Chance": "onceproof.harness.model.chance",
     "Family": "onceproof.harness.model.family",
     "FamilyError": "onceproof.harness.model.family",
+    "FamilyOptions": "onceproof.harness.model.family",
     "JobIO": "onceproof.harness.model.family",
     "Mutant": "onceproof.harness.model.mutants",
     "MutantError": "onceproof.harness.model.mutants",

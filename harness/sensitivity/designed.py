@@ -6,24 +6,24 @@ The rules this module lives by:
   of all tasks, ample limits. What is left to chance (which record comes when, the order of steps) follows
   from the seed.
 - Records are the family's own: its generator draws them, and here they get their key and their timestamp. So
-  a family can be designed if it says how a value gets another key, with a function
-  ``with_key(value, number)`` that returns the value with key number 0, 1, 2 and so on, and if its job reads
-  no parameters of a workload: these say nothing of what is made of the records here.
+  a family can be designed if it has the option ``with_key``, a function that returns a value with key number
+  0, 1, 2 and so on, and if its job reads no parameters of a workload: these say nothing of what is made of
+  the records here.
 - The scenario's JSON says what it was made with, in its parameters, and decides the run as any other does.
   The scenarios of seeds are not touched by any of this.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from itertools import accumulate
 from random import Random
-from typing import Final, Protocol, cast
+from typing import Final
 
 from onceproof.harness.generation.generator import generator_version, with_ample_limits
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import Family, FamilyError, Workload
+from onceproof.harness.model.family import Family, FamilyError, Workload, options_of, source_file
 from onceproof.harness.model.scenario import (
     Fault,
     InputRecord,
@@ -46,26 +46,25 @@ MOST_DRAWS: Final = 200
 """Workloads that are drawn until there are enough records and splits."""
 
 
-class DesignedFamily(Family, Protocol):
-    """A family whose records can be given a key."""
+def designed_family(family: Family) -> Family:
+    """Return the family if its records can be given a key; else FamilyError."""
+    _with_key_of(family)
+    return family
 
-    def with_key(self, value: RecordValue, number: int) -> RecordValue:
-        """Return the value with key ``number``, 0 or more, instead of its own."""
 
-
-def designed_family(family: Family) -> DesignedFamily:
-    """Return the family as one that can be designed; FamilyError if it cannot."""
-    if not callable(getattr(family, "with_key", None)):
-        place = getattr(family, "__file__", family.name)
+def _with_key_of(family: Family) -> Callable[[RecordValue, int], RecordValue]:
+    with_key = options_of(family).with_key
+    if with_key is None:
         raise FamilyError(
-            f"{place}: family {family.name} says not how a value gets another key: it needs a function"
-            " with_key(value, number), as word_count and page_views have"
+            f"{source_file(family) or family.name}: family {family.name} cannot give a value another key: it"
+            " needs a function with_key(value, number) and options = FamilyOptions(with_key=with_key), as"
+            " word_count and page_views have"
         )
-    return cast(DesignedFamily, family)
+    return with_key
 
 
 def designed_scenario(
-    family: DesignedFamily, settings: Settings, seed: int, origin: Mapping[str, Parameter]
+    family: Family, settings: Settings, seed: int, origin: Mapping[str, Parameter]
 ) -> Scenario:
     """Return the scenario of settings and a seed; ``origin`` stands in its parameters beside them."""
     random = Random(seed)
@@ -117,10 +116,11 @@ def _material(family: Family, random: Random) -> tuple[Workload, list[RecordValu
 
 
 def _records(
-    family: DesignedFamily, splits: list[str], values: list[RecordValue], settings: Settings, chance: Chance
+    family: Family, splits: list[str], values: list[RecordValue], settings: Settings, chance: Chance
 ) -> dict[str, tuple[InputRecord, ...]]:
     """Deal the values out to splits, each with a key and a timestamp."""
     shares = list(accumulate(1 / (number + 1) ** settings.skew for number in range(settings.keys)))
+    with_key = _with_key_of(family)
     records: dict[str, list[InputRecord]] = {split: [] for split in splits}
     for turn, value in enumerate(values):
         point = chance.unit() * shares[-1]
@@ -128,5 +128,5 @@ def _records(
         late = int(chance.unit() * (settings.disorder_ms + 1))
         # No timestamp below 0: the first records have as far to fall back as any.
         timestamp = RECORD_MS * turn + settings.disorder_ms - late
-        records[chance.choice(splits)].append((timestamp, family.with_key(value, number)))
+        records[chance.choice(splits)].append((timestamp, with_key(value, number)))
     return {split: tuple(of_split) for split, of_split in records.items()}

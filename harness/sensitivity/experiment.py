@@ -16,9 +16,10 @@ from typing import Final
 
 from onceproof.harness.checkers.outcome import Outcome
 from onceproof.harness.model.chance import derived_seed
+from onceproof.harness.model.family import Family
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
-from onceproof.harness.sensitivity.designed import DesignedFamily, designed_scenario
+from onceproof.harness.sensitivity.designed import designed_scenario
 from onceproof.harness.sensitivity.parameters import Point, settings_of
 
 REPLICATES: Final = 4
@@ -58,7 +59,7 @@ class Experiment:
         """How many there are."""
         return len(self.points) * self.replicates
 
-    def scenario(self, family: DesignedFamily, number: int) -> Scenario:
+    def scenario(self, family: Family, number: int) -> Scenario:
         """Return scenario ``number``, from 0 on."""
         place, replicate = divmod(number, self.replicates)
         origin = {"experiment": self.seed, "point": place, "replicate": replicate}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from onceproof.harness.checkers.known_failures import KnownSignature
-from onceproof.harness.model.family import family_names, has_streaming_query, load_family
+from onceproof.harness.model.family import family_names, load_family, options_of
 from onceproof.harness.model.system import Capability, capabilities_of
 from onceproof.harness.settings.project_settings import Settings
 
@@ -108,7 +108,7 @@ def families_of(
     if asked:
         return tuple(asked)
     if Capability.ENGINE not in capabilities_of(system):
-        return tuple([name for name in family_names() if has_streaming_query(load_family(name))])
+        return tuple([name for name in family_names() if options_of(load_family(name)).streaming_query])
     return tuple(family_names())
 
 

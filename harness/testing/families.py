@@ -30,10 +30,10 @@ from onceproof.harness.model.family import (
     address_of,
     family_of,
     load_family,
-    module_name_of,
     source_file,
     split_address,
 )
+from onceproof.harness.model.user_file import module_name_of
 
 FamilyLike: TypeAlias = str | os.PathLike[str] | object
 """A name, a path, a module, or an object or class with the members of a family; None: the test's module."""

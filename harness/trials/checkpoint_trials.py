@@ -24,7 +24,7 @@ from onceproof.harness.checkers.restore_anywhere import Restored, check_restored
 from onceproof.harness.checkers.state_equivalence import Holdings, check_equivalence
 from onceproof.harness.generation.fault_patterns import HIGHEST_PARALLELISM
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import Family, arrival_states_of, declares, takes_any_backend
+from onceproof.harness.model.family import Family, options_of
 from onceproof.harness.model.scenario import Scenario, StateBackend
 from onceproof.harness.systems.simulation.checkpoint_recorder import Kept, contents_of
 from onceproof.harness.systems.simulation.comparison_runs import kept_checkpoints, restored, undisturbed
@@ -52,7 +52,7 @@ def check_continuations(family: Family, scenario: Scenario) -> tuple[Violation, 
 def _backends(family: Family, scenario: Scenario, kept: Kept) -> tuple[StateBackend | None, ...]:
     """Return on which backends it is restored: its own, and of a savepoint now and then the other one."""
     is_rare = bool((scenario.seed or 0) % OTHER_BACKEND)
-    if kept.metadata.kind == CHECKPOINT or is_rare or not takes_any_backend(family):
+    if kept.metadata.kind == CHECKPOINT or is_rare or not options_of(family).any_backend:
         return (None,)
     other: StateBackend = "hashmap" if scenario.state_backend == "rocksdb" else "rocksdb"
     return (None, other)
@@ -86,7 +86,8 @@ def _compared(family: Family, scenario: Scenario, kept: Kept) -> Iterator[Violat
     control = undisturbed(family, scenario, kept.cut)
     if control is not None:
         # Where the order of arrival decides, it decides the order within lists, too.
-        ordered = not declares(family)
-        without = arrival_states_of(family, scenario.parameters)
+        options = options_of(family)
+        ordered = not options.declares
+        without = options.arrival_states_with(scenario.parameters)
         here, there = (Holdings(*contents_of(each, ordered, without)) for each in (kept, control))
         yield from check_equivalence(kept.metadata.checkpoint_id, kept.cut, here, there)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows
+from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows
 from onceproof.scenarios.nexmark import _events as nexmark
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 name = "nexmark_q0"
 generator_version = 1
-at_least_once = "rows"
+options = FamilyOptions(at_least_once="rows")
 tasks: dict[str, Role] = {"events -> bids -> rows": "source", "table": "sink"}
 record_schema = nexmark.RECORD_SCHEMA
 row_schema = "channel STRING, url STRING, auction BIGINT, bidder BIGINT, price BIGINT"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows
+from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows
 from onceproof.scenarios.nexmark import _events as nexmark
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 name = "nexmark_q1"
 generator_version = 1
-at_least_once = "rows"
+options = FamilyOptions(at_least_once="rows")
 tasks: dict[str, Role] = {"events -> bids -> euros": "source", "table": "sink"}
 record_schema = nexmark.RECORD_SCHEMA
 row_schema = "channel STRING, auction BIGINT, bidder BIGINT, euros BIGINT"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from onceproof.engine.types import Types
 from onceproof.engine.windows.assigners import EventTimeSessionWindows
 from onceproof.engine.windows.functions import ProcessWindowFunction, WindowContext
-from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows
+from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows
 from onceproof.scenarios import _lateness as lateness
 from onceproof.scenarios.nexmark import _events as nexmark
 from onceproof.scenarios.nexmark import _windows as windows
@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 
 name = "nexmark_q11"
 generator_version = 1
-declares = True
-any_backend = True
-# Of the bids that make a session, it is the first to arrive under whose window the count is kept.
-arrival_states = ("merging-window-set", "window-contents")
+options = FamilyOptions(
+    declares=True,
+    any_backend=True,
+    # Of the bids that make a session, it is the first to arrive under whose window the count is kept.
+    arrival_states=("merging-window-set", "window-contents"),
+)
 tasks: dict[str, Role] = {"events -> bids": "source", "sessions": "keyed", "table": "sink"}
 record_schema = nexmark.RECORD_SCHEMA
 row_schema = "bidder BIGINT, bids BIGINT, start BIGINT, end BIGINT"

@@ -22,7 +22,7 @@ from onceproof.engine.windows.assigners import TumblingProcessingTimeWindows
 from onceproof.engine.windows.functions import ProcessWindowFunction, WindowContext
 from onceproof.engine.windows.triggers import ProcessingTimeTrigger, TriggerResult, TriggerScope
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.scenarios.nexmark import _events as nexmark
 from onceproof.scenarios.nexmark import _windows as windows
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 name = "nexmark_q12"
 generator_version = 1
-declares = True
+options = FamilyOptions(declares=True)
 tasks: dict[str, Role] = {"events -> bids": "source", "windows": "keyed", "table": "sink"}
 record_schema = nexmark.RECORD_SCHEMA
 row_schema = "bidder BIGINT, start BIGINT, end BIGINT, bids BIGINT"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.scenarios.nexmark import _events as nexmark
 from onceproof.scenarios.nexmark._generator import FIRST_ID
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 name = "nexmark_q2"
 generator_version = 1
-at_least_once = "rows"
+options = FamilyOptions(at_least_once="rows")
 tasks: dict[str, Role] = {"events -> bids -> chosen": "source", "table": "sink"}
 record_schema = nexmark.RECORD_SCHEMA
 row_schema = "channel STRING, auction BIGINT, price BIGINT"

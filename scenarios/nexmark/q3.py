@@ -13,7 +13,7 @@ from onceproof.engine.connected_functions import KeyedCoProcessFunction
 from onceproof.engine.functions import RuntimeContext
 from onceproof.engine.state.descriptors import MapStateDescriptor
 from onceproof.engine.types import Types
-from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.scenarios.nexmark import _events as nexmark
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 name = "nexmark_q3"
 generator_version = 1
-any_backend = True
+options = FamilyOptions(any_backend=True)
 tasks: dict[str, Role] = {
     "events": "source",
     "people": "source",

@@ -19,7 +19,7 @@ from onceproof.engine.state.descriptors import ListStateDescriptor
 from onceproof.engine.types import Types
 from onceproof.engine.windows.assigners import SlidingEventTimeWindows
 from onceproof.engine.windows.functions import ProcessWindowFunction, WindowContext
-from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.scenarios import _lateness as lateness
 from onceproof.scenarios.nexmark import _events as nexmark
 from onceproof.scenarios.nexmark import _windows as windows
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
 name = "nexmark_q4"
 generator_version = 1
-declares = True
-any_backend = True
+options = FamilyOptions(declares=True, any_backend=True)
 tasks: dict[str, Role] = {
     "events": "source",
     "auctions": "source",

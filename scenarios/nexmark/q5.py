@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from onceproof.engine.types import Types
 from onceproof.engine.windows.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from onceproof.engine.windows.functions import ProcessWindowFunction, WindowContext
-from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows
+from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows
 from onceproof.scenarios import _lateness as lateness
 from onceproof.scenarios.nexmark import _events as nexmark
 from onceproof.scenarios.nexmark import _windows as windows
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 name = "nexmark_q5"
 generator_version = 1
-declares = True
-any_backend = True
+options = FamilyOptions(declares=True, any_backend=True)
 tasks: dict[str, Role] = {"events -> bids": "source", "counts": "keyed", "hottest": "keyed", "table": "sink"}
 record_schema = nexmark.RECORD_SCHEMA
 row_schema = "start BIGINT, auction BIGINT, bids BIGINT"

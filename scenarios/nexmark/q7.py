@@ -13,7 +13,7 @@ from onceproof.engine.functions import AggregateFunction
 from onceproof.engine.types import Types
 from onceproof.engine.windows.assigners import TumblingEventTimeWindows
 from onceproof.engine.windows.functions import AllWindowFunction
-from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows
+from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows
 from onceproof.scenarios import _lateness as lateness
 from onceproof.scenarios.nexmark import _events as nexmark
 from onceproof.scenarios.nexmark import _windows as windows
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 name = "nexmark_q7"
 generator_version = 1
-declares = True
-any_backend = True
+options = FamilyOptions(declares=True, any_backend=True)
 tasks: dict[str, Role] = {
     "events -> bids": "source",
     "by auction": "keyed",

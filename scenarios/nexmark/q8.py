@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from onceproof.engine.connected_functions import JoinFunction
 from onceproof.engine.types import Types
 from onceproof.engine.windows.assigners import TumblingEventTimeWindows
-from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.scenarios import _lateness as lateness
 from onceproof.scenarios.nexmark import _events as nexmark
 from onceproof.scenarios.nexmark import _windows as windows
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 name = "nexmark_q8"
 generator_version = 1
-declares = True
-any_backend = True
+options = FamilyOptions(declares=True, any_backend=True)
 tasks: dict[str, Role] = {
     "events": "source",
     "people -> Map": "keyed",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.family import NOTHING_DECLARED, Declared, declares, family_names, load_family
+from onceproof.harness.model.family import NOTHING_DECLARED, Declared, family_names, load_family, options_of
 
-DECLARING = [name for name in family_names() if declares(load_family(name))]
+DECLARING = [name for name in family_names() if options_of(load_family(name)).declares]
 SEEDS = range(20)
 
 

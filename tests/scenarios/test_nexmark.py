@@ -13,9 +13,9 @@ from onceproof.harness.model.family import (
     Declared,
     Records,
     address_of,
-    declares,
     family_names,
     load_family,
+    options_of,
 )
 from onceproof.harness.trials.trial import check_family, try_scenario
 from onceproof.scenarios._event_time import with_progress
@@ -226,6 +226,6 @@ def test_a_row_that_is_missing_twice_or_wrong_is_seen(name: str) -> None:
         seen += 1
         wrong = (*rows[0][:-1], rows[0][-1] + 1)
         for committed in (rows[1:], [*rows, rows[0]], [wrong, *rows[1:]]):
-            declared = Declared(committed) if declares(family) else NOTHING_DECLARED
+            declared = Declared(committed) if options_of(family).declares else NOTHING_DECLARED
             assert sorted(family.expected(drawn, declared)) != sorted(committed)
     assert seen > 15

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.family import Family, FamilyError, load_family, table_keys_of
+from onceproof.harness.model.family import Family, load_family, options_of
 from onceproof.harness.model.history import (
     COMMIT_FAILED,
     ROWS_WRITTEN,
@@ -130,10 +130,5 @@ def test_a_table_shows_rows_again_after_a_restart_and_that_is_no_duplicate() -> 
     assert repeated
 
 
-def test_key_columns_without_versions_are_told() -> None:
-    class Half:
-        table_keys = 1
-
-    with pytest.raises(FamilyError, match="belong together"):
-        table_keys_of(Half())
-    assert table_keys_of(word_table) == 1
+def test_the_word_table_writes_by_its_first_column() -> None:
+    assert options_of(word_table).table_keys == 1

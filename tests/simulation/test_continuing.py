@@ -17,7 +17,7 @@ from onceproof.engine.operators.window import WindowOperator
 from onceproof.engine.operators.window_parts import CONTENTS
 from onceproof.engine.state.hashmap import HashMapStateBackend
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.family import arrival_states_of, load_family
+from onceproof.harness.model.family import load_family, options_of
 from onceproof.harness.model.mutants import Mutant, Reached, find_mutant, mutant, replaced
 from onceproof.harness.model.scenario import Scenario, read_scenario
 from onceproof.harness.systems.simulation.checkpoint_recorder import EVERY_SUBTASK, Kept, contents_of
@@ -95,7 +95,7 @@ def test_states_that_follow_from_arrival_are_left_out_and_the_others_are_not() -
     states: set[str] = set()
     for scenario in scenarios_of("periodic_page_views", 10):
         for kept in kept_checkpoints(family, scenario):
-            contents, *_ = contents_of(kept, True, arrival_states_of(family))
+            contents, *_ = contents_of(kept, True, options_of(family).arrival_states_with({}))
             states |= {state for _, state, _ in contents}
     assert states == {"views"}
 
@@ -106,7 +106,7 @@ def test_a_join_that_another_order_of_arrival_would_have_given_more_is_no_violat
     assert check_continuations(family, scenario) == ()
     # Where nothing can be late it is compared as any other state.
     calm = {"late": 0.0}
-    assert arrival_states_of(family, calm) == frozenset()
+    assert options_of(family).arrival_states_with(calm) == frozenset()
 
 
 def test_what_a_checkpoint_restores_may_be_at_any_parallelism_and_ends_in_all_rows() -> None:

@@ -25,7 +25,7 @@ from typing import ClassVar, Final
 import msgspec
 
 from onceproof.engine.runtime.java import find_java
-from onceproof.harness.model.family import Family, table_keys_of
+from onceproof.harness.model.family import Family, options_of
 from onceproof.harness.model.fault_means import with_means
 from onceproof.harness.model.history import History
 from onceproof.harness.model.mutants import find_mutant
@@ -144,7 +144,7 @@ class SparkSystem:
         """One run in folders of its own; there is no trace to be had."""
         with trial_folder(self._folder) as folder:
             faults, left = applicable(scenario.faults, CAPABILITIES, MISSING)
-            means = self.means - UNFENCED if table_keys_of(family) else self.means
+            means = self.means - UNFENCED if options_of(family).table_keys else self.means
             for fault in faults:
                 if fault.means and fault.means not in means:
                     left[fault.kind, fault.point] = left.get((fault.kind, fault.point), 0) + 1

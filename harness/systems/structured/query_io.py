@@ -2,7 +2,7 @@
 
 The rules this module lives by:
 
-- A family takes part with one function more, ``streaming_query(records, io)``. It gets the records as a
+- A family takes part with one option, the function ``streaming_query(records, io)``. It gets the records as a
   streaming DataFrame and returns rows: a DataFrame for the sink of the harness, or what one of the sinks of
   ``io`` makes of one. So a family in ``scenarios`` need not import Spark, and a user's file may.
 - Whatever the sink, the query is started in one way, with a checkpoint location, until the input is consumed.
@@ -11,7 +11,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeAlias
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from onceproof.harness.model.family import Family, FamilyError, has_streaming_query
+from onceproof.harness.model.family import Family, FamilyError, options_of
 from onceproof.harness.model.scenario import Parameter
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.structured import query_state as structured_state
@@ -64,7 +64,7 @@ class StreamIO:
         return Ending(rows, store, mode)
 
     def table(self, rows: DataFrame, keys: int) -> Ending:
-        """Write rows by their first ``keys`` columns, as a family with ``table_keys`` does."""
+        """Write rows by their first ``keys`` columns, as a family with the option ``table_keys`` does."""
         return Ending(rows, partial(_into_table, self.output, keys), "update")
 
 
@@ -74,26 +74,31 @@ def _into_table(output: Path, keys: int, rows: DataFrame, batch: int) -> None:
 
 def check_streaming_query(family: Family) -> None:
     """Raise FamilyError where a family has no version for Structured Streaming."""
-    if not has_streaming_query(family):
+    _streaming_query_of(family)
+
+
+def _streaming_query_of(family: Family) -> Callable[[Any, Any], Any]:
+    streaming_query = options_of(family).streaming_query
+    if streaming_query is None:
         raise FamilyError(
             f"family {family.name!r} has no version for Structured Streaming: give it a function"
-            " streaming_query(records, io)"
+            " streaming_query(records, io) and options = FamilyOptions(streaming_query=streaming_query)"
         )
+    return streaming_query
 
 
 def start(
     family: Family, spec: Spec, path: str, session: SparkSession, board: StructuredBoard
 ) -> StreamingQuery:
     """Start the query of a family over the checkpoint location of a job."""
-    check_streaming_query(family)
+    streaming_query = _streaming_query_of(family)
     ends = {SPEC: path, DRIVER_PROCESS: str(os.getpid())}
     # Kept in the checkpoint location from the first batch on.
     session.conf.set("spark.sql.shuffle.partitions", str(spec.parallelism))
     records = (
         session.readStream.format(RECORDS).schema(f"{COLUMNS}, {family.record_schema}").options(**ends).load()
     )
-    version: Any = family
-    query = version.streaming_query(records, StreamIO(spec))
+    query = streaming_query(records, StreamIO(spec))
     ending = Ending(query, None) if isinstance(query, DataFrame) else query
     writer = ending.rows.writeStream.outputMode(ending.mode).trigger(availableNow=True)
     writer = writer.option("checkpointLocation", spec.checkpoints)

@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from onceproof.engine.runtime.java import find_java
-from onceproof.harness.model.family import Family, table_keys_of
+from onceproof.harness.model.family import Family, options_of
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.system import applicable
@@ -70,7 +70,7 @@ class StructuredStreamingSystem:
                 folder,
                 drivers=self._drivers,
                 process_seconds=self._process_seconds,
-                table_keys=table_keys_of(family),
+                table_keys=options_of(family).table_keys,
             )
             history = run.run()
         # Beside what the run itself has found.

@@ -19,9 +19,9 @@ from onceproof.harness.model.family import (
     Declared,
     Family,
     FamilyError,
-    declares,
     family_names,
     load_family,
+    options_of,
 )
 from onceproof.harness.model.history import Row
 from onceproof.harness.model.scenario import InputRecord, Scenario, Schedule
@@ -201,7 +201,7 @@ def judged(spark: SparkSession) -> Judged:
         full = [number for number, _, rows in cases if rows]
         cases.append(simulated(family))
         plants: Iterable[tuple[int, tuple[Plant, int, int]]] = ()
-        if not declares(family):
+        if not options_of(family).declares:
             plants = zip(full[::7], PLANTS, strict=False)
         elif family.name in OF_EVENT_TIME:
             plants = zip(full[::3], PLANTS * 3, strict=False)
@@ -221,7 +221,7 @@ def test_both_oracles_agree_on_every_family_in_one_job(judged: Judged) -> None:
 
 def test_each_planted_row_is_found_in_its_scenario_and_nowhere_else(judged: Judged) -> None:
     # A row of a family that declares may be a choice of the run's, and then more than itself follows from it.
-    certain = {family.name for family in FAMILIES if not declares(family)}
+    certain = {family.name for family in FAMILIES if not options_of(family).declares}
     assert {
         (each.family, each.scenario): (each.missing, each.surplus)
         for each in judged.differences

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from onceproof.harness.checkers import CHECKERS, PROPERTIES
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import judge
-from onceproof.harness.model.family import Declared
+from onceproof.harness.model.family import Declared, FamilyOptions
 
 if TYPE_CHECKING:
     from tests.harness.conftest import Run
@@ -87,7 +87,7 @@ def test_the_oracle_of_a_family_is_asked_once_for_each_cut(sound_run: Run) -> No
 class Choosing:
     """A family of which each run holds back one row of its choice until the end, and says which it gave."""
 
-    declares = True
+    options = FamilyOptions(declares=True)
 
     def expected(self, records: Mapping[str, Sequence[Any]], declared: Declared) -> list[tuple[str]]:
         words = Counter(value for split in records.values() for _, value in split)

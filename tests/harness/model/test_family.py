@@ -5,17 +5,19 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
 from onceproof.harness.model.family import (
     FamilyError,
+    FamilyOptions,
     address_of,
-    arrival_states_of,
     columns_of,
     family_names,
     family_of,
     load_family,
+    options_of,
     source_file,
     split_address,
 )
@@ -100,7 +102,7 @@ def test_a_path_without_py_is_taken_for_a_file_where_it_names_a_folder(tmp_path:
 
 
 def test_an_unknown_name_is_answered_with_the_nearest_one() -> None:
-    assert error_of("wordcount") == "unknown family 'wordcount': did you mean word_count?"
+    assert error_of("wordcount") == "unknown family 'wordcount'; did you mean word_count?"
 
 
 def test_a_name_like_no_other_is_answered_with_all_of_them() -> None:
@@ -257,17 +259,92 @@ def test_a_mistake_in_the_package_of_a_family_is_told(tmp_path: Path) -> None:
     assert error_of(path) == f"{path}:1: ZeroDivisionError: integer division or modulo by zero"
 
 
-def test_states_that_follow_from_arrival_are_given_by_their_names() -> None:
-    assert arrival_states_of(SimpleNamespace()) == frozenset()
-    assert arrival_states_of(SimpleNamespace(arrival_states=("timer", "next"))) == {"timer", "next"}
-    of_parameters = SimpleNamespace(
-        arrival_states=lambda parameters: ("timer",) if parameters["late"] else ()
+def test_arrival_states_may_depend_on_the_parameters_of_a_workload() -> None:
+    assert options_of(SimpleNamespace()).arrival_states_with({}) == frozenset()
+    assert FamilyOptions(arrival_states=("timer", "next")).arrival_states_with({}) == {"timer", "next"}
+    of_parameters = FamilyOptions(arrival_states=lambda parameters: ("timer",) if parameters["late"] else ())
+    assert of_parameters.arrival_states_with({"late": 0.1}) == {"timer"}
+    assert of_parameters.arrival_states_with({"late": 0.0}) == frozenset()
+    with pytest.raises(FamilyError, match="arrival_states must return the names of states"):
+        FamilyOptions(arrival_states=lambda parameters: "timer").arrival_states_with({})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"table_key": 1}, "FamilyOptions has no option 'table_key'; did you mean table_keys?"),
+        ({"zzz": 1}, "FamilyOptions has no option 'zzz'; there are declares, any_backend, "),
+        ({"table_keys": True}, "'table_keys' in FamilyOptions must be the number of key columns, not True"),
+        ({"table_keys": 1}, "table_keys and versions belong together in FamilyOptions: one is missing"),
+        (
+            {"at_least_once": 1},
+            "'at_least_once' in FamilyOptions must be 'rows', 'effects' or None, not 1",
+        ),
+        ({"arrival_states": "timer"}, "'arrival_states' in FamilyOptions must be the names of states"),
+        ({"arrival_states": (1,)}, "'arrival_states' in FamilyOptions must be the names of states"),
+        ({"declares": 1}, "'declares' in FamilyOptions must be True or False, not 1"),
+        (
+            {"streaming_query": "x"},
+            "'streaming_query' in FamilyOptions must be a function streaming_query(",
+        ),
+    ],
+)
+def test_an_unknown_or_wrong_option_is_named_with_the_mend(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(FamilyError) as refused:
+        FamilyOptions(**given)
+    assert str(refused.value).startswith(said)
+
+
+def test_a_wrong_option_in_a_file_is_named_with_its_line(tmp_path: Path) -> None:
+    options = "from onceproof import FamilyOptions\noptions = FamilyOptions(any_backends=True)\n"
+    path = write(tmp_path, options + MINE)
+    assert error_of(path) == (
+        f"{path}:2: FamilyOptions has no option 'any_backends'; did you mean any_backend?"
     )
-    assert arrival_states_of(of_parameters, {"late": 0.1}) == {"timer"}
-    assert arrival_states_of(of_parameters, {"late": 0.0}) == frozenset()
-    for mistaken in ("timer", (1,)):
-        with pytest.raises(FamilyError, match="in arrival_states: give the names of states"):
-            arrival_states_of(SimpleNamespace(arrival_states=mistaken))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("option = FamilyOptions(declares=True)", "a family's options are named 'options', not 'option'"),
+        (
+            "choices = FamilyOptions(declares=True)",
+            "a family's options are named 'options', not 'choices'",
+        ),
+        ("optoins = {'declares': True}", "a family's options are named 'options', not 'optoins'"),
+        ("options = {'declares': True}", "'options' must be FamilyOptions(...), not {'declares': True}"),
+        ("declares = True", "'declares' is an option: write options = FamilyOptions(declares=...)"),
+        ("table_keys = 1", "'table_keys' is an option: write options = FamilyOptions(table_keys=...)"),
+        (
+            "def streaming_query(records, io): return records",
+            "'streaming_query' is an option: write options = FamilyOptions(streaming_query=...)",
+        ),
+    ],
+)
+def test_misspelt_options_and_loose_ones_are_refused_with_the_mend(
+    tmp_path: Path, line: str, said: str
+) -> None:
+    path = write(tmp_path, f"from onceproof import FamilyOptions\n{line}\n{MINE}")
+    assert error_of(path) == f"{path}: {said}"
+
+
+def test_a_family_may_use_its_options_under_names_of_its_own(tmp_path: Path) -> None:
+    text = """
+from onceproof import FamilyOptions
+
+table_keys = 1
+
+def versions(records):
+    return []
+
+options = FamilyOptions(table_keys=table_keys, versions=versions)
+"""
+    assert options_of(load_family(write(tmp_path, text + MINE))).table_keys == 1
+
+
+def test_a_misspelt_member_is_answered_with_its_name(tmp_path: Path) -> None:
+    path = write(tmp_path, MINE.replace("def expected(", "def expcted("))
+    assert error_of(path).endswith("it is missing; did you mean expcted?")
 
 
 def test_the_columns_of_a_schema() -> None:

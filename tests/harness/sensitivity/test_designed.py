@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from onceproof.harness.model.family import Family, FamilyError, Workload, load_family
+from onceproof.harness.model.family import Family, FamilyError, Workload, load_family, options_of
 from onceproof.harness.model.history import FAULT_FIRED
 from onceproof.harness.model.scenario import Scenario, from_json, to_json
 from onceproof.harness.sensitivity.designed import (
     RECORD_MS,
     RECORDS,
     SPLITS,
-    DesignedFamily,
     designed_family,
     designed_scenario,
 )
@@ -38,11 +37,11 @@ PLAIN = Settings(
 
 
 @pytest.fixture(params=["word_count", "page_views"])
-def family(request: pytest.FixtureRequest) -> DesignedFamily:
+def family(request: pytest.FixtureRequest) -> Family:
     return designed_family(load_family(request.param))
 
 
-def made(family: DesignedFamily, seed: int = 3, **changes: Any) -> Scenario:
+def made(family: Family, seed: int = 3, **changes: Any) -> Scenario:
     return designed_scenario(family, replace(PLAIN, **changes), seed, {"point": 7})
 
 
@@ -54,7 +53,7 @@ def keys_of(scenario: Scenario) -> Counter[Any]:
     return Counter(key_of(value) for records in scenario.records.values() for _, value in records)
 
 
-def test_a_scenario_says_what_it_was_made_with_and_reads_back_from_its_json(family: DesignedFamily) -> None:
+def test_a_scenario_says_what_it_was_made_with_and_reads_back_from_its_json(family: Family) -> None:
     scenario = made(family)
     assert scenario.parameters == {
         "keys": 8,
@@ -73,17 +72,19 @@ def test_a_scenario_says_what_it_was_made_with_and_reads_back_from_its_json(fami
     assert scenario != made(family, seed=4)
 
 
-def test_there_are_as_many_keys_as_asked_for_and_skew_favours_the_first(family: DesignedFamily) -> None:
-    assert set(keys_of(made(family, keys=1))) == {key_of(family.with_key(("", 1), 0))}
+def test_there_are_as_many_keys_as_asked_for_and_skew_favours_the_first(family: Family) -> None:
+    with_key = options_of(family).with_key
+    assert with_key is not None
+    assert set(keys_of(made(family, keys=1))) == {key_of(with_key(("", 1), 0))}
     even, skewed = (keys_of(made(family, keys=16, skew=skew)) for skew in (0.0, 2.0))
     assert len(even) == 16
     assert max(even.values()) < RECORDS / 4
-    assert skewed[key_of(family.with_key(("", 1), 0))] > RECORDS / 2
+    assert skewed[key_of(with_key(("", 1), 0))] > RECORDS / 2
     # More keys than the family has names of its own for.
     assert len(keys_of(made(family, keys=32, skew=0.0))) > 28
 
 
-def test_disorder_is_how_far_a_timestamp_lies_behind_its_turn(family: DesignedFamily) -> None:
+def test_disorder_is_how_far_a_timestamp_lies_behind_its_turn(family: Family) -> None:
     for disorder in (0, 50):
         late = []
         for records in made(family, disorder_ms=disorder).records.values():
@@ -94,7 +95,7 @@ def test_disorder_is_how_far_a_timestamp_lies_behind_its_turn(family: DesignedFa
         assert (max(late) > RECORD_MS) == (disorder > 0)
 
 
-def test_the_kill_strikes_when_that_part_of_the_work_is_done(family: DesignedFamily) -> None:
+def test_the_kill_strikes_when_that_part_of_the_work_is_done(family: Family) -> None:
     struck = []
     for fault_time in (0.05, 0.5, 0.95):
         history = MeasuredSystem().run(
@@ -114,14 +115,14 @@ def test_one_setting_changes_nothing_else() -> None:
     assert scenario.faults == other.faults
 
 
-def test_a_sound_engine_passes_all_over_the_space(family: DesignedFamily) -> None:
+def test_a_sound_engine_passes_all_over_the_space(family: Family) -> None:
     experiment = Experiment(5, tuple(design(SPACE, 24, 5)), replicates=2)
     for number in range(experiment.scenarios):
         verdict = try_scenario(family, experiment.scenario(family, number)).verdict
         assert verdict.passed, verdict
 
 
-def test_replicates_share_their_settings_and_nothing_else(family: DesignedFamily) -> None:
+def test_replicates_share_their_settings_and_nothing_else(family: Family) -> None:
     experiment = Experiment(5, tuple(design(SPACE, 16, 5)), replicates=3)
     scenarios = [experiment.scenario(family, number) for number in range(6)]
     settings = [{**scenario.parameters, "replicate": 0} for scenario in scenarios]
@@ -158,7 +159,7 @@ def test_a_generator_that_gives_next_to_nothing_is_refused_in_a_line() -> None:
         generator_version=1,
         tasks=word_count.tasks,
         generate=lambda random: Workload({"only": ((0, "word"),)}),
-        with_key=word_count.with_key,
+        options=word_count.options,
     )
     with pytest.raises(FamilyError, match=f"no {RECORDS} records and no {SPLITS} splits"):
         made(designed_family(bare))

@@ -10,17 +10,19 @@ from collections import Counter
 
 from onceproof.engine import KeyedProcessFunction, MapStateDescriptor, Types, ValueStateDescriptor
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import Workload
+from onceproof.harness.model.family import FamilyOptions, Workload
 from onceproof.scenarios._event_time import watermarks
 
 name = "visits"
 generator_version = 1
+options = FamilyOptions(
+    # In the end all hours are told; until then those whose timers have fired.
+    declares=True,
+    any_backend=True,
+)
 tasks = {"log": "source", "visits": "keyed", "table": "sink"}
 record_schema = "page STRING"
 row_schema = "page STRING, what STRING, visits BIGINT"
-any_backend = True
-# In the end all hours are told; until then those whose timers have fired.
-declares = True
 oracle_sql = """
 SELECT scenario_id, page, 'so far' AS what,
        row_number() OVER (PARTITION BY scenario_id, page ORDER BY split, offset) AS visits
