@@ -12,7 +12,7 @@ GOOD = """
 from contextlib import contextmanager
 
 from onceproof.engine.operators.source import SourceOperator
-from onceproof.harness.mutants import mutant, replaced
+from onceproof import mutant, replaced
 
 
 @mutant(id="FLINK-1", breaks="lost", summary="a snapshot without splits")
@@ -70,7 +70,7 @@ def test_a_name_that_is_no_issue_has_been_planted() -> None:
         ("x = (\n", "mine.py:1: SyntaxError: '(' was never closed"),
         ("\n\nraise ValueError('two\\nlines')\n", "mine.py:3: ValueError: two lines"),
         ("import engine.nowhere\n", "mine.py:1: ModuleNotFoundError: No module named 'engine.nowhere'"),
-        ("x = 1\n", "mine.py: holds no mutant: decorate a function with onceproof.harness.mutants.mutant"),
+        ("x = 1\n", "mine.py: holds no mutant: decorate a function with onceproof.mutant"),
         (GOOD.replace("by-hand", "FLINK-1"), "mine.py:1: two mutants have the id 'FLINK-1'"),
         (GOOD.replace('id="FLINK-1"', 'id=" "'), "mine.py:8: a mutant needs 'id', a text that is not empty"),
         (GOOD.replace("breaks=", "broken="), "mine.py:8: TypeError: mutant() got an unexpected keyword"),

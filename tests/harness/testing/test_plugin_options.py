@@ -165,7 +165,7 @@ def test_arguments_that_cannot_be_meant_are_usage_errors_where_they_stand(owner:
 
 
 NOT_FAMILIES = {
-    '("wordcount")': "unknown family 'wordcount': did you mean word_count?",
+    '("wordcount")': "unknown family 'wordcount'; did you mean word_count?",
     '("absent.py")': "absent.py: no such file in ",
     '("sales.py:Sale")': "sales.py: it has no 'Sale'",
     "(5)": "builtins.int: a family needs 'name', a string; it is missing",
