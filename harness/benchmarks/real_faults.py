@@ -32,9 +32,10 @@ from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.chance import Chance, derived_seed
 from onceproof.harness.model.exit_codes import FAILED, PASSED
 from onceproof.harness.model.family import load_family
-from onceproof.harness.model.fault_means import LONGEST_DELAY_MS, MOST_REFUSALS, POINTS_OF
+from onceproof.harness.model.fault_means import LONGEST_DELAY_MS, MOST_REFUSALS
+from onceproof.harness.model.faults import FAULTS, MEANS_POINTS, FaultKind, Means, Point
 from onceproof.harness.model.history import History
-from onceproof.harness.model.scenario import Fault, FaultKind, Means, Point, Scenario, to_json
+from onceproof.harness.model.scenario import Fault, Scenario, to_json
 from onceproof.harness.model.system import find_system
 from onceproof.harness.systems.spark.spark_system import SparkSystem
 
@@ -179,7 +180,7 @@ def _scenario(name: str, kinds: Sequence[RealKind], chance: Chance) -> Scenario:
 
 
 def _fault(kind: RealKind, epoch: int, chance: Chance) -> Fault:
-    points = _DRIVER_POINTS if kind.kind == "kill_process" else POINTS_OF.get(kind.means, _TASK_POINTS)
+    points = _DRIVER_POINTS if kind.kind == "kill_process" else MEANS_POINTS.get(kind.means, _TASK_POINTS)
     point = chance.choice([each for each in points if each != "element"])
     delay = 0
     if kind.is_late:
@@ -195,7 +196,7 @@ def _fault(kind: RealKind, epoch: int, chance: Chance) -> Fault:
         point,
         checkpoint=epoch,
         delay=delay,
-        rescale_to=rescale_to if kind.kind in ("kill_task", "kill_all", "kill_process") else 0,
+        rescale_to=rescale_to if FAULTS[kind.kind].is_kill else 0,
         means=kind.means,
     )
 

@@ -27,7 +27,8 @@ from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import judge
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family import Family, load_family
-from onceproof.harness.model.scenario import Fault, FaultKind, Means, Scenario
+from onceproof.harness.model.faults import FaultKind, Means
+from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.model.system import Closable, System, find_system
 from onceproof.harness.reporting.report_builder import machine_text
 

@@ -5,7 +5,7 @@ scenarios or more fails for it. Smaller ones are not asked: chance alone leaves 
 
 Anomalies:
 
-- fault never fired: a (kind, point) of VALID did not strike once.
+- fault never fired: a (kind, point) of the fault table did not strike once.
 - point never passed: no task passed a protocol point.
 - mode never taken: no checkpoint completed in a mode that every family may draw; at-least-once not all may.
 """
@@ -16,7 +16,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from onceproof.harness.checkers.base import Violation
-from onceproof.harness.model.scenario import POINTS, VALID, Barriers, FaultKind, Point
+from onceproof.harness.model.faults import FAULT_KINDS, FAULTS, POINTS, FaultKind, Point
+from onceproof.harness.model.scenario import Barriers
 
 PROPERTY = "coverage"
 FAULT_NEVER_FIRED = "fault never fired"
@@ -31,7 +32,7 @@ def check_coverage(
     scenarios: int,
     fired: Mapping[tuple[str, str], int] | Mapping[tuple[FaultKind, Point], int],
     passed: Mapping[str, int],
-    kinds: Sequence[FaultKind] = tuple(VALID),
+    kinds: Sequence[FaultKind] = FAULT_KINDS,
 ) -> Sequence[Violation]:
     """Return what a campaign has missed, of the fault kinds that the system on trial can take."""
     if scenarios < CAMPAIGN:
@@ -39,7 +40,7 @@ def check_coverage(
     violations = [
         Violation(PROPERTY, FAULT_NEVER_FIRED, f"{kind} at {point}", {"kind": kind, "point": point})
         for kind in kinds
-        for point in VALID[kind]
+        for point in FAULTS[kind].points
         if not fired.get((kind, point))
     ]
     violations += [

@@ -20,8 +20,9 @@ import msgspec
 from onceproof.harness.checkers import Signature
 from onceproof.harness.checkers.coverage import mode_point
 from onceproof.harness.checkers.verdict import Verdict
+from onceproof.harness.model.faults import KILLS
 from onceproof.harness.model.history import ATTEMPT_STARTED, History
-from onceproof.harness.model.scenario import KILLS, Scenario
+from onceproof.harness.model.scenario import Scenario
 
 ViolationLine: TypeAlias = tuple[str, str, str, str]
 """(property, anomaly, where, witness as JSON)."""

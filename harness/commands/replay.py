@@ -22,10 +22,11 @@ from onceproof.harness.checkers import Violation
 from onceproof.harness.checkers.outcome import Outcome, outcome_of
 from onceproof.harness.explanation import descriptions as wording
 from onceproof.harness.explanation.narrative import tell
+from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.exit_codes import FAILED, PASSED, UsageError
 from onceproof.harness.model.family import Family, FamilyError, family_names, load_family
 from onceproof.harness.model.scenario import Scenario, read_scenario
-from onceproof.harness.model.system import Capability, System, find_system, let_go
+from onceproof.harness.model.system import System, find_system, let_go
 from onceproof.harness.trials.examination import Examined, examine, limit_of, repeats
 from onceproof.harness.trials.failures import write_scenario
 from onceproof.harness.trials.trial import check_family, scenario_of, try_scenario

@@ -3,7 +3,7 @@
 The rules this module lives by:
 
 - A command is printed so that it can be copied into a shell as it stands.
-- A fault is told in the order in which a reader meets it: what, to whom, when.
+- A fault is described in the order of a plan: what happens, to which task, when.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from onceproof.engine.messages import (
     DECLINED_SUBSUMED,
 )
 from onceproof.harness.model.family import family_names
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Operation, Scenario
 
 SIMULATED: Final = "simulated"
@@ -42,21 +43,6 @@ _ACTIONS: Final = {
     "store": "writes of snapshots",
     "metadata": "writes of metadata",
     "timer": "timers",
-}
-
-_VERBS: Final = {
-    "kill_task": "kill",
-    "kill_all": "kill all tasks",
-    "kill_process": "kill the process",
-    "kill_master": "kill the job master",
-    "lose_message": "lose the message",
-    "delay_message": "delay the message",
-    "duplicate_message": "send the message twice",
-    "fail_write": "fail the write",
-    "tear_write": "tear the write",
-    "late_write": "report the write late",
-    "fail_commit": "fail the commit",
-    "commit_error_after_success": "answer a commit that took place with an error",
 }
 
 
@@ -80,11 +66,10 @@ def reason_text(reason: str) -> str:
 
 def fault_text(fault: Fault) -> str:
     """`kill count-1 at committing, checkpoint 1, 2nd time, 3 steps later, then run with parallelism 2`."""
-    what = _VERBS[fault.kind]
-    if fault.kind == "kill_task":
-        what = f"{what} {'a task' if fault.task == ANY_TASK else fault.task}"
+    verb = FAULTS[fault.kind].verb
+    what = verb.format(task="a task" if fault.task == ANY_TASK else fault.task)
     parts = [f"{what} at {fault.point.replace('_', ' ')}"]
-    if fault.task != ANY_TASK and fault.kind != "kill_task":
+    if fault.task != ANY_TASK and what == verb:
         parts[0] += f" of {fault.task}"
     if fault.checkpoint:
         parts.append(f"checkpoint {fault.checkpoint}")

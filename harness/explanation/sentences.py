@@ -33,21 +33,7 @@ from onceproof.harness.checkers.liveness import Liveness
 from onceproof.harness.checkers.no_error import NoError
 from onceproof.harness.checkers.no_leaks import NoLeaks
 from onceproof.harness.explanation.facts import StruckFault
-
-_DONE_TO: Final = {
-    "kill_task": "{task} was killed",
-    "kill_all": "all tasks were killed",
-    "kill_process": "the process was killed",
-    "kill_master": "the job master was killed",
-    "lose_message": "a message was lost",
-    "delay_message": "a message was delayed",
-    "duplicate_message": "a message was sent twice",
-    "fail_write": "a write of {task} failed",
-    "tear_write": "a write of {task} was torn",
-    "late_write": "a write of {task} was reported late",
-    "fail_commit": "a commit of {task} failed",
-    "commit_error_after_success": "a commit of {task} took place and was answered with an error",
-}
+from onceproof.harness.model.faults import row_of
 
 
 def row_text(row: Sequence[Any]) -> str:
@@ -57,7 +43,8 @@ def row_text(row: Sequence[Any]) -> str:
 
 def fault_story(fault: StruckFault) -> str:
     """Return what a fault did, where: "count-1 was killed at the point committing"."""
-    done = _DONE_TO.get(fault.kind, fault.kind).format(task=fault.task)
+    row = row_of(fault.kind)
+    done = fault.kind if row is None else row.sentence.format(task=fault.task)
     return f"{done} at the point {fault.point.replace('_', ' ')} of {fault.task}"
 
 

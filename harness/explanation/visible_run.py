@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from onceproof.harness.explanation.facts import StruckFault
 from onceproof.harness.explanation.sentences import fault_story, row_text
+from onceproof.harness.model.faults import KILLS
 from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     CHECKPOINT_ABORTED,
@@ -29,7 +30,7 @@ from onceproof.harness.model.history import (
     History,
     Recovery,
 )
-from onceproof.harness.model.scenario import ANY_TASK, KILLS
+from onceproof.harness.model.scenario import ANY_TASK
 from onceproof.reports.text import counted, duration
 
 JOB: Final = "job"

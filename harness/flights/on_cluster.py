@@ -32,8 +32,9 @@ from onceproof.harness.benchmarks.real_faults import (
 from onceproof.harness.flights.on_spark import passes_of, tried_on_spark
 from onceproof.harness.flights.year import PARALLELISM, FlightsTrial, Year
 from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.faults import Point
 from onceproof.harness.model.history import History
-from onceproof.harness.model.scenario import Fault, Point
+from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.spark.driver_process import CLUSTER_MASTER
 from onceproof.harness.systems.spark.spark_system import DRIVER_POINTS, WORKER_POINTS
 

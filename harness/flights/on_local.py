@@ -17,8 +17,9 @@ from typing import Final
 
 from onceproof.harness.flights.year import PARALLELISM, FlightsTrial, Year, read_rows
 from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.faults import COORDINATOR_POINTS, POINTS, FaultKind, Point
 from onceproof.harness.model.history import History
-from onceproof.harness.model.scenario import COORDINATOR_POINTS, POINTS, Fault, FaultKind, Point
+from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.local.local_system import LocalRun
 
 INTERVAL_RECORDS: Final = 10_000

@@ -19,8 +19,9 @@ from typing import Final
 
 from onceproof.harness.flights.year import PARALLELISM, FlightsTrial, Year, read_rows
 from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.faults import FaultKind, Point
 from onceproof.harness.model.history import History
-from onceproof.harness.model.scenario import Fault, FaultKind, Point
+from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.spark.driver_process import LOCAL_MASTER
 from onceproof.harness.systems.spark.spark_system import DRIVER_POINTS, WORKER_POINTS, SparkRun, spark_drivers

@@ -8,8 +8,8 @@ The rules this module lives by:
   while another kill is being recovered from. A share stays strewn at random, for what nobody thought of.
 - Swarm: a scenario first draws which kinds it may use at all. One that may use everything seldom gets to the
   states that lie behind the absence of something.
-- Nothing is drawn that VALID does not list, and every entry of VALID is reached by the random share: coverage
-  counts on both.
+- Nothing is drawn that the fault table does not list, and the random share reaches every point of every row:
+  coverage counts on both.
 - Kills aim at early checkpoints, because only input that is still to come shows what a recovery got wrong.
 """
 
@@ -17,21 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.scenario import (
-    ANY_TASK,
-    COORDINATOR_POINTS,
-    FAULT_KINDS,
-    KILLS,
-    LATE_FAULTS,
-    MESSAGE_FAULTS,
-    VALID,
-    Fault,
-    FaultKind,
-    Point,
-)
+from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULT_KINDS, FAULTS, FaultKind, Point
+from onceproof.harness.model.scenario import ANY_TASK, Fault
 
 MOST_FAULTS: Final = 6
 HIGHEST_PARALLELISM: Final = 4
@@ -84,7 +74,7 @@ def draw_kinds(chance: Chance) -> frozenset[FaultKind]:
     """Draw which kinds of fault a scenario may use."""
     allowed = set()
     for kind in FAULT_KINDS:
-        share = 0.7 if kind in KILLS else 0.5
+        share = 0.7 if FAULTS[kind].is_kill else 0.5
         if chance.chance(share):
             allowed.add(kind)
     return frozenset(allowed)
@@ -107,7 +97,7 @@ def _kill(
     chance: Chance, stage: Stage, point: Point, checkpoint: int, task: str = ANY_TASK, soon: int = 0
 ) -> Fault:
     """Return a kill at the point or some steps after it, at least ``soon``, perhaps with a rescale."""
-    kinds = [kind for kind in _KILL_ORDER if kind in stage.kinds and point in VALID[kind]]
+    kinds = [kind for kind in _KILL_ORDER if kind in stage.kinds and point in FAULTS[kind].points]
     kind = chance.choice(kinds) if kinds else "kill_all"
     rescale_to = 0
     if stage.rescales and chance.chance(0.6):
@@ -192,7 +182,7 @@ def _notification_goes_astray(chance: Chance, stage: Stage) -> list[Fault]:
     for _ in range(chance.integer(1, 3)):
         kind = chance.choice(kinds)
         task = chance.choice(stage.sinks) if chance.chance(0.7) else ANY_TASK
-        delay = 0 if kind == "lose_message" else chance.integer(5, 150)
+        delay = 0 if FAULTS[kind].delay == "none" else chance.integer(5, 150)
         nth = _occurrence(chance, stage, "notified", task, checkpoint)
         faults.append(Fault(kind, "notified", task, checkpoint, nth, 0, delay))
     point: Point = chance.choice(("completed", "pre_committed", "acknowledged", "element"))
@@ -337,22 +327,23 @@ def _kill_between_checkpoints(chance: Chance, stage: Stage) -> list[Fault]:
 
 
 def _anything(chance: Chance, stage: Stage) -> list[Fault]:
-    """Any kind at any of its points: this reaches every entry of VALID."""
+    """Any kind at any of its points: this reaches every point of every row."""
     kind = chance.choice(FAULT_KINDS)
-    point = chance.choice(VALID[kind])
-    if kind in KILLS:
+    row = FAULTS[kind]
+    point = chance.choice(row.points)
+    if row.is_kill:
         drawn = _kill(chance, stage, point, 0)
         return [Fault(kind, point, ANY_TASK, 0, drawn.occurrence, drawn.after, 0, drawn.rescale_to)]
     checkpoint = 0 if chance.chance(0.5) or point == "committing" else _checkpoint(chance, stage)
-    task = ANY_TASK if kind in MESSAGE_FAULTS and point == "triggered" else _task(chance, stage, point)
-    delay = chance.integer(1, 120) if kind in LATE_FAULTS or kind == "duplicate_message" else 0
+    task = ANY_TASK if row.strikes == "message" and point == "triggered" else _task(chance, stage, point)
+    delay = 0 if row.delay == "none" else chance.integer(1, 120)
     return [
         Fault(kind, point, task, checkpoint, _occurrence(chance, stage, point, task, checkpoint), 0, delay)
     ]
 
 
-_KILL_ORDER: Final = cast(tuple[FaultKind, ...], tuple(kind for kind in FAULT_KINDS if kind in KILLS))
-_MESSAGE_ORDER: Final = tuple(kind for kind in FAULT_KINDS if kind in MESSAGE_FAULTS)
+_KILL_ORDER: Final = tuple(row.kind for row in FAULTS.values() if row.is_kill)
+_MESSAGE_ORDER: Final = tuple(row.kind for row in FAULTS.values() if row.strikes == "message")
 
 _PLOT_COUNTS: Final = ((0, 1), (1, 6), (2, 5), (3, 2))
 _AFTER: Final = ((0, 4), (3, 3), (12, 3), (40, 2))

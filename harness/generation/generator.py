@@ -25,17 +25,16 @@ from msgspec.structs import replace
 from onceproof.harness.generation.fault_patterns import HIGHEST_PARALLELISM, Stage, draw_faults, draw_kinds
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Family, Role, Workload, options_of
+from onceproof.harness.model.faults import FAULTS, Point
 from onceproof.harness.model.scenario import (
     ACTION_CLASSES,
     ANY_TASK,
-    MESSAGE_FAULTS,
     ActionClass,
     Barriers,
     CheckpointMode,
     InputRecord,
     Operation,
     OperationKind,
-    Point,
     Scenario,
     Schedule,
     ScheduleKind,
@@ -117,7 +116,7 @@ def generate(family: Family, seed: int) -> Scenario:
     ample = schedule.horizon + 10 * natural + delays
     tolerates = chance.chance(0.75)
     # What waits for a message that is lost goes on when its time is over: better while there is still input.
-    waits = any(fault.point == "triggered" and fault.kind in MESSAGE_FAULTS for fault in faults)
+    waits = any(fault.point == "triggered" and FAULTS[fault.kind].strikes == "message" for fault in faults)
     too_late = any(fault.point == "acknowledged" and fault.delay >= short for fault in faults)
     hurried = tolerates and chance.chance(0.8 if waits or too_late else 0.3)
     timeout = _short_timeout(chance, mode, 2, steps) if waits else short

@@ -41,21 +41,8 @@ from onceproof.harness.generation.profiles import (
 )
 from onceproof.harness.model.chance import SEED_LIMIT, derived_seed
 from onceproof.harness.model.family import Family
-from onceproof.harness.model.scenario import (
-    ACTION_CLASSES,
-    ANY_TASK,
-    COMMIT_FAULTS,
-    COORDINATOR_POINTS,
-    FAULT_KINDS,
-    KILLS,
-    LATE_FAULTS,
-    MESSAGE_FAULTS,
-    VALID,
-    Fault,
-    InputRecord,
-    Scenario,
-    Schedule,
-)
+from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULT_KINDS, FAULTS
+from onceproof.harness.model.scenario import ACTION_CLASSES, ANY_TASK, Fault, InputRecord, Scenario, Schedule
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 
@@ -166,20 +153,20 @@ def _records(draw: st.DrawFn, family: Family) -> dict[str, tuple[InputRecord, ..
 def faults(draw: st.DrawFn) -> Fault:
     """Return faults of every kind at every point at which it makes sense."""
     kind = draw(st.sampled_from(FAULT_KINDS))
-    point = draw(st.sampled_from(VALID[kind]))
+    row = FAULTS[kind]
+    point = draw(st.sampled_from(row.points))
     rescale = st.sampled_from((0, 0, *range(1, HIGHEST_PARALLELISM + 1)))
-    waits = kind in LATE_FAULTS or kind in MESSAGE_FAULTS
     return Fault(
         kind,
         point,
         task=ANY_TASK,
-        checkpoint=0 if kind in COMMIT_FAULTS else draw(st.integers(0, 3)),
+        checkpoint=0 if row.strikes == "commit" else draw(st.integers(0, 3)),
         occurrence=1
         if point in COORDINATOR_POINTS
         else draw(st.integers(1, 30 if point == "element" else 6)),
-        after=draw(st.integers(0, 20)) if kind in KILLS else 0,
-        delay=draw(st.integers(1, 150)) if waits and kind != "lose_message" else 0,
-        rescale_to=draw(rescale) if kind in KILLS else 0,
+        after=draw(st.integers(0, 20)) if row.is_kill else 0,
+        delay=0 if row.delay == "none" else draw(st.integers(1, 150)),
+        rescale_to=draw(rescale) if row.is_kill else 0,
     )
 
 

@@ -17,7 +17,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from onceproof.harness.model.chance import Chance, derived_seed
-from onceproof.harness.model.scenario import KILLS, MEANS, Fault, Means, Point, Scenario
+from onceproof.harness.model.faults import FAULTS, Means
+from onceproof.harness.model.scenario import Fault, Scenario
 
 SHARE: Final = 0.5
 """Of the faults that could come about in another way, how many do."""
@@ -26,14 +27,6 @@ LATE_SHARE: Final = 0.25
 LONGEST_DELAY_MS: Final = 400
 MOST_REFUSALS: Final = 4
 """How many calls a disk refuses after the first one."""
-
-POINTS_OF: Final[dict[Means, tuple[Point, ...]]] = {
-    # There a task has read what it was sent, which none but it has read; sources are sent nothing.
-    "shuffle": ("barrier_received", "pre_committed"),
-    # Later there is nothing left that it could write, and a task that has not begun is nobody's double.
-    "zombie": ("barrier_received", "aligned", "pre_committed", "snapshotted", "uploaded", "element"),
-}
-"""The points at which a means makes sense; one that is not listed does at all of its kind."""
 
 
 def with_means(scenario: Scenario, available: frozenset[Means]) -> Scenario:
@@ -47,22 +40,18 @@ def with_means(scenario: Scenario, available: frozenset[Means]) -> Scenario:
     return replace(scenario, faults=tuple(faults))
 
 
-def fits(fault: Fault, means: Means) -> bool:
-    """Whether a fault could come about by a means."""
-    return means in MEANS.get(fault.kind, ()) and fault.point in POINTS_OF.get(means, (fault.point,))
-
-
 def _drawn(fault: Fault, chance: Chance, available: frozenset[Means]) -> Fault:
     """Return a fault with its means; one that has some, or its time, keeps them."""
     # As many draws whatever comes of them.
     changes, place, is_late, delay = chance.unit(), chance.unit(), chance.unit(), chance.unit()
     if fault.means or fault.delay:
         return fault
-    fitting = sorted(means for means in available if fits(fault, means))
+    row = FAULTS[fault.kind]
+    fitting = sorted(means for means in available if row.fits(fault.point, means))
     if fitting and changes < SHARE:
         means = fitting[int(place * len(fitting))]
         left = 1 + int(delay * MOST_REFUSALS) if fault.kind == "fail_write" else 0
         return replace(fault, means=means, delay=left)
-    if fault.kind in KILLS and is_late < LATE_SHARE:
+    if row.is_kill and is_late < LATE_SHARE:
         return replace(fault, delay=1 + int(delay * LONGEST_DELAY_MS))
     return fault

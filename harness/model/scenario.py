@@ -5,8 +5,7 @@ The rules this module lives by:
 - A scenario is a value. Everything that a run depends on stands in it, records included; nothing is drawn
   while it runs that does not follow from its schedule's seed. So its JSON replays without the generator,
   on another machine, years later.
-- Its names of points, kinds and action classes are closed lists, written here a second time beside the
-  engine's: checkers read scenarios, and the judge does not import the accused. A test holds the lists equal.
+- Its names of points and kinds of fault are closed lists (`faults.py`), and so are its action classes.
 - JSON from outside is checked to the last field: unknown fields, wrong types and contradictions are refused
   with one line that names the place. A typing error in a fault must not turn into a scenario without faults.
 - A newer format is refused before anything else in the file is looked at, since only the number is known to
@@ -21,6 +20,8 @@ from typing import Annotated, Final, Literal, NamedTuple, TypeAlias, get_args
 import msgspec
 from msgspec.structs import replace
 
+from onceproof.harness.model.faults import FAULTS, FaultKind, Means, Point
+
 FORMAT_VERSION: Final = 1
 
 Scalar: TypeAlias = str | int | float | bool | None
@@ -29,41 +30,6 @@ InputRecord: TypeAlias = tuple[int, RecordValue]
 """An event timestamp in milliseconds and a value; the engine's records have the two the other way round."""
 Parameter: TypeAlias = str | int | float | bool
 
-FaultKind: TypeAlias = Literal[
-    "kill_task",
-    "kill_all",
-    "kill_process",
-    "kill_master",
-    "lose_message",
-    "delay_message",
-    "duplicate_message",
-    "fail_write",
-    "tear_write",
-    "late_write",
-    "fail_commit",
-    "commit_error_after_success",
-]
-Means: TypeAlias = Literal["", "executor", "java", "zombie", "shuffle", "slow", "full", "read_only"]
-"""By what a fault comes about in real processes; the plain way if it is not said."""
-Point: TypeAlias = Literal[
-    "triggered",
-    "barrier_received",
-    "aligned",
-    "pre_committed",
-    "snapshotted",
-    "uploaded",
-    "acknowledged",
-    "metadata_written",
-    "completed",
-    "notified",
-    "committing",
-    "committed",
-    "aborted",
-    "restoring",
-    "restored",
-    "element",
-    "end_of_data",
-]
 ActionClass: TypeAlias = Literal[
     "poll",
     "deliver",
@@ -82,51 +48,10 @@ OperationKind: TypeAlias = Literal["savepoint", "stop"]
 StateBackend: TypeAlias = Literal["hashmap", "rocksdb"]
 Barriers: TypeAlias = Literal["aligned", "unaligned", "at_least_once"]
 
-FAULT_KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
-POINTS: Final[tuple[Point, ...]] = get_args(Point)
 ACTION_CLASSES: Final[tuple[ActionClass, ...]] = get_args(ActionClass)
 
 COORDINATOR: Final = "coordinator"
 ANY_TASK: Final = "*"
-
-COORDINATOR_POINTS: Final[frozenset[Point]] = frozenset({"triggered", "metadata_written", "completed"})
-"""Points that the job master passes; all the others are passed by a subtask."""
-
-TASK_POINTS: Final[tuple[Point, ...]] = tuple(point for point in POINTS if point not in COORDINATOR_POINTS)
-
-KILLS: Final[frozenset[FaultKind]] = frozenset({"kill_task", "kill_all", "kill_process", "kill_master"})
-MESSAGE_FAULTS: Final[frozenset[FaultKind]] = frozenset(
-    {"lose_message", "delay_message", "duplicate_message"}
-)
-WRITE_FAULTS: Final[frozenset[FaultKind]] = frozenset({"fail_write", "tear_write", "late_write"})
-LATE_FAULTS: Final[frozenset[FaultKind]] = frozenset({"delay_message", "late_write"})
-COMMIT_FAULTS: Final[frozenset[FaultKind]] = frozenset({"fail_commit", "commit_error_after_success"})
-
-VALID: Final[dict[FaultKind, tuple[Point, ...]]] = {
-    "kill_task": TASK_POINTS,
-    "kill_all": POINTS,
-    "kill_process": POINTS,
-    "kill_master": POINTS,
-    "lose_message": ("triggered", "acknowledged", "notified"),
-    "delay_message": ("triggered", "acknowledged", "notified"),
-    "duplicate_message": ("triggered", "acknowledged", "notified"),
-    "fail_write": ("snapshotted", "metadata_written"),
-    "tear_write": ("snapshotted", "metadata_written"),
-    "late_write": ("snapshotted", "metadata_written"),
-    "fail_commit": ("committing",),
-    "commit_error_after_success": ("committing",),
-}
-"""The points at which a fault kind makes sense: what the generator draws from and coverage expects."""
-
-MEANS: Final[dict[FaultKind, tuple[Means, ...]]] = {
-    "kill_task": ("executor", "zombie", "shuffle", "slow"),
-    "kill_all": ("executor", "shuffle"),
-    "kill_process": ("java",),
-    "fail_write": ("full", "read_only"),
-}
-"""What there is besides the plain way. A task dies with its executor; is stopped, replaced, and goes on; dies
-when what it had read is gone as well; or is so slow that another one takes its place. A process dies of the
-death of its Java. A disk is full, or can only be read, for the writes that follow as well."""
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 Positive: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
@@ -150,13 +75,13 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     delay: Count = 0
     """Steps by which a message, its second copy, or the report of a late write, is held back.
 
-    Of a kill in real processes: milliseconds after the point, whatever anybody does then. Of a disk that is
-    full or can only be read: how many calls after the first one are refused as well.
+    Of a kill in real processes: milliseconds between the point and the kill. Of a disk that is full or can
+    only be read: how many calls after the first one are refused as well.
     """
     rescale_to: Count = 0
     """Kills only: the parallelism of the attempts that follow; 0 keeps what it is."""
     means: Means = ""
-    """One of those that MEANS lists for the kind; systems without real processes know no difference."""
+    """One of those in the row of the kind; systems without real processes ignore it."""
 
 
 class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -352,16 +277,17 @@ def check(scenario: Scenario, path: str = "scenario") -> None:
         raise ScenarioError(f"{path}: mode: unaligned checkpoints go one at a time: max_concurrent must be 1")
     for index, fault in enumerate(scenario.faults):
         place = f"{path}: faults[{index}]"
-        if fault.point not in VALID[fault.kind]:
-            fitting = ", ".join(VALID[fault.kind])
+        row = FAULTS[fault.kind]
+        if fault.point not in row.points:
+            fitting = ", ".join(row.points)
             raise ScenarioError(f"{place}: {fault.kind} does not happen at {fault.point}, but at {fitting}")
-        if fault.means and fault.means not in MEANS.get(fault.kind, ()):
+        if fault.means and fault.means not in row.means:
             raise ScenarioError(f"{place}: {fault.kind} does not happen by {fault.means}")
-        if fault.rescale_to and fault.kind not in KILLS:
+        if fault.rescale_to and not row.is_kill:
             raise ScenarioError(f"{place}: rescale_to belongs to kills, not to {fault.kind}")
         if fault.rescale_to > highest:
             raise ScenarioError(f"{place}: rescale_to {fault.rescale_to} > max_parallelism {highest}")
-        if fault.kind in LATE_FAULTS and not fault.delay:
+        if row.delay == "required" and not fault.delay:
             raise ScenarioError(f"{place}: {fault.kind} needs a delay of 1 or more")
     for index, operation in enumerate(scenario.asked):
         place = f"{path}: operations[{index}]"

@@ -15,59 +15,13 @@ import difflib
 import importlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from typing import Any, Final, Protocol, runtime_checkable
 
+from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family
+from onceproof.harness.model.faults import FAULTS, FaultKind, Point
 from onceproof.harness.model.history import History
-from onceproof.harness.model.scenario import (
-    KILLS,
-    MESSAGE_FAULTS,
-    WRITE_FAULTS,
-    Fault,
-    FaultKind,
-    Point,
-    Scenario,
-)
-
-
-class Capability(StrEnum):
-    """What a system can take, or can do."""
-
-    KILL_TASK = "kill_task"
-    KILL_ALL = "kill_all"
-    KILL_PROCESS = "kill_process"
-    KILL_MASTER = "kill_master"
-    """The job master dies alone, and its tasks outlive it."""
-    MESSAGE_FAULTS = "message_faults"
-    WRITE_FAULTS = "write_faults"
-    COMMIT_ERRORS = "commit_errors"
-    """Commits that take place are answered with an error."""
-    FAILED_COMMITS = "failed_commits"
-    RESCALE = "rescale"
-    SCHEDULES = "schedules"
-    """It follows the scenario's schedule; otherwise it schedules itself."""
-    DETERMINISM = "determinism"
-    """Two runs of a scenario are the same step by step."""
-    CONTINUATIONS = "continuations"
-    """What its checkpoints hold can be looked into, and they can be restored beside the run."""
-    TRACE = "trace"
-    """It can give the full trace of a run."""
-    ENGINE = "engine"
-    """It runs jobs of the engine; otherwise queries that families have for it."""
-
-
-NEEDED: Final[dict[FaultKind, Capability]] = {
-    "kill_task": Capability.KILL_TASK,
-    "kill_all": Capability.KILL_ALL,
-    "kill_process": Capability.KILL_PROCESS,
-    "kill_master": Capability.KILL_MASTER,
-    **dict.fromkeys(sorted(MESSAGE_FAULTS), Capability.MESSAGE_FAULTS),
-    **dict.fromkeys(sorted(WRITE_FAULTS), Capability.WRITE_FAULTS),
-    "fail_commit": Capability.FAILED_COMMITS,
-    "commit_error_after_success": Capability.COMMIT_ERRORS,
-}
-"""What a system must be able to take for each kind of fault."""
+from onceproof.harness.model.scenario import Fault, Scenario
 
 
 class System(Protocol):
@@ -163,7 +117,7 @@ def _class_of(name: str) -> Any:
 
 def can_strike(system: System, kind: FaultKind, point: Point) -> bool:
     """Return whether faults of a kind can strike a system at a point."""
-    return NEEDED[kind] in system.capabilities and (kind, point) not in system.missing
+    return FAULTS[kind].needs in system.capabilities and (kind, point) not in system.missing
 
 
 def applicable(
@@ -178,8 +132,9 @@ def applicable(
     taken: list[Fault] = []
     left: dict[tuple[str, str], int] = {}
     for fault in faults:
-        needed = {NEEDED[fault.kind]}
-        if fault.kind in KILLS and fault.rescale_to:
+        row = FAULTS[fault.kind]
+        needed = {row.needs}
+        if row.is_kill and fault.rescale_to:
             needed.add(Capability.RESCALE)
         if needed <= capabilities and (fault.kind, fault.point) not in missing:
             taken.append(fault)

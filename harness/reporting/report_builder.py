@@ -29,7 +29,7 @@ from onceproof.harness.explanation.descriptions import fault_text, operation_tex
 from onceproof.harness.explanation.visible_run import recovery_text
 from onceproof.harness.model.exit_codes import line_of
 from onceproof.harness.model.family import columns_of
-from onceproof.harness.model.scenario import KILLS, POINTS, VALID
+from onceproof.harness.model.faults import FAULTS, KILLS, POINTS
 from onceproof.harness.model.system import System, can_strike
 from onceproof.harness.reporting.teaching_scenario import teaching_example, trace_of
 from onceproof.harness.trials.failures import FailureCase
@@ -212,8 +212,8 @@ def coverage_of(tally: Tally, system: System = SIMULATED) -> Coverage:
     """Return where each kind of fault was planned and fired, of those that can strike the system."""
     cells = tuple(
         CoverageCell(kind, point, tally.planned[f"{kind}/{point}"], tally.fired[f"{kind}/{point}"])
-        for kind, points in VALID.items()
-        for point in points
+        for kind, row in FAULTS.items()
+        for point in row.points
         if can_strike(system, kind, point)
     )
     return Coverage(cells=cells, points=POINTS, required=tally.scenarios >= CAMPAIGN)
@@ -221,7 +221,9 @@ def coverage_of(tally: Tally, system: System = SIMULATED) -> Coverage:
 
 def coverage_problems(tally: Tally, system: System = SIMULATED) -> list[str]:
     """Return what a large run should have met and did not, besides the faults that the table shows."""
-    fired = {(kind, point): tally.fired[f"{kind}/{point}"] for kind in VALID for point in VALID[kind]}
+    fired = {
+        (kind, point): tally.fired[f"{kind}/{point}"] for kind, row in FAULTS.items() for point in row.points
+    }
     return [
         f"protocol point never passed: {violation.where}"
         for violation in check_coverage(tally.scenarios, fired, tally.points)

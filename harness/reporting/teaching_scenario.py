@@ -16,8 +16,9 @@ import msgspec
 
 from onceproof.harness.explanation.descriptions import replay_command
 from onceproof.harness.explanation.explanation import explain
+from onceproof.harness.model.faults import KILLS
 from onceproof.harness.model.history import ATTEMPT_STARTED, FAULT_FIRED, History
-from onceproof.harness.model.scenario import KILLS, Scenario
+from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.trials.runner import RunResult
 from onceproof.harness.trials.trial import Trial, scenario_of, try_scenario
 from onceproof.reports.model import Example, Trace

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from onceproof.harness.checkers.known_failures import KnownSignature
+from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import family_names, load_family, options_of
-from onceproof.harness.model.system import Capability, capabilities_of
+from onceproof.harness.model.system import capabilities_of
 from onceproof.harness.settings.project_settings import Settings
 
 Value = TypeVar("Value")

@@ -22,11 +22,10 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from onceproof.harness.generation.generator import STEPS_PER_RECORD, ample_horizon
+from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS
 from onceproof.harness.model.scenario import (
     ACTION_CLASSES,
     ANY_TASK,
-    COORDINATOR_POINTS,
-    LATE_FAULTS,
     CheckpointMode,
     Fault,
     InputRecord,
@@ -354,7 +353,7 @@ def _plainer(fault: Fault) -> Iterator[Fault]:
         ("checkpoint", 0),
         ("delay", 0),
     ):
-        if field == "delay" and fault.kind in LATE_FAULTS:
+        if field == "delay" and FAULTS[fault.kind].delay == "required":
             lowest = 1
         now: int = getattr(fault, field)
         for lower in dict.fromkeys((lowest, lowest + (now - lowest) // 2, now - 1)):

@@ -20,12 +20,10 @@ from msgspec.structs import replace
 from onceproof.harness.generation.fault_patterns import Stage, draw_faults
 from onceproof.harness.generation.generator import checkpoint_steps, draw_priorities
 from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULT_KINDS, FAULTS
 from onceproof.harness.model.scenario import (
     ACTION_CLASSES,
     ANY_TASK,
-    COORDINATOR_POINTS,
-    FAULT_KINDS,
-    LATE_FAULTS,
     Fault,
     InputRecord,
     Parallelism,
@@ -135,7 +133,9 @@ def _moved(chance: Chance, fault: Fault) -> Fault:
         checkpoint=chance.integer(0, 3) if fault.checkpoint else 0,
         occurrence=1 if fault.point in COORDINATOR_POINTS else chance.integer(1, 4),
         after=chance.choice((0, 1, 2, 4, 8, 16, fault.after)),
-        delay=max(1, fault.delay // chance.integer(1, 4)) if fault.kind in LATE_FAULTS else fault.delay,
+        delay=max(1, fault.delay // chance.integer(1, 4))
+        if FAULTS[fault.kind].delay == "required"
+        else fault.delay,
     )
 
 

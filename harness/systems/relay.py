@@ -25,19 +25,13 @@ import msgspec
 from msgspec.structs import replace
 
 from onceproof.engine.runtime.java import find_java
+from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.chance import Chance, derived_seed
 from onceproof.harness.model.family import Family
+from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS, FaultKind, Point
 from onceproof.harness.model.history import History
-from onceproof.harness.model.scenario import (
-    COORDINATOR_POINTS,
-    VALID,
-    Fault,
-    FaultKind,
-    Point,
-    Scenario,
-    StateBackend,
-)
-from onceproof.harness.model.system import Capability, applicable
+from onceproof.harness.model.scenario import Fault, Scenario, StateBackend
+from onceproof.harness.model.system import applicable
 from onceproof.harness.systems.local.local_system import LocalRun
 from onceproof.harness.systems.process.board_state import BoardState, encode_board, read_board
 from onceproof.harness.systems.process.incarnations import Ending, JobRun, trial_folder
@@ -81,11 +75,11 @@ PROCESS_POINTS: Final[tuple[Point, ...]] = (
 """Where the process of a leg dies, or its driver: all that both runtimes pass before the input has ended."""
 MISSING: Final[frozenset[tuple[FaultKind, Point]]] = frozenset(
     {
-        *[("kill_process", point) for point in VALID["kill_process"] if point not in PROCESS_POINTS],
+        *[("kill_process", point) for point in FAULTS["kill_process"].points if point not in PROCESS_POINTS],
         *[
             (kind, point)
             for kind in ("kill_task", "kill_all")
-            for point in VALID[kind]
+            for point in FAULTS[kind].points
             if point not in TASK_POINTS
         ],
     }

@@ -23,9 +23,9 @@ from onceproof.harness.checkers.exactly_once import ExactlyOnce
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.explanation.decisions import decisions_of
 from onceproof.harness.explanation.sentences import row_text
+from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.history import rows_at_end
 from onceproof.harness.model.scenario import RecordValue, Scenario, Schedule
-from onceproof.harness.model.system import Capability
 from onceproof.harness.testing.families import replay_line, typed
 from onceproof.harness.testing.proof import Failure, Proof
 from onceproof.reports.text import counted, listing, visible

@@ -25,11 +25,12 @@ from onceproof.harness.checkers.known_failures import KnownSignature, find_known
 from onceproof.harness.checkers.outcome import outcome_of
 from onceproof.harness.checkers.verdict import Verdict
 from onceproof.harness.explanation.explanation import Explanation, explain
+from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario, read_scenario
 from onceproof.harness.model.seeds import scenario_seed
-from onceproof.harness.model.system import Capability, System
+from onceproof.harness.model.system import System
 from onceproof.harness.settings.project_settings import Settings
 from onceproof.harness.shrinking.reductions import Size, size_of
 from onceproof.harness.trials.examination import limit_of, shrink_scenario

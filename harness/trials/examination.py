@@ -19,9 +19,10 @@ from typing import Final
 from onceproof.harness.checkers import CONTINUATIONS, Signature
 from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
 from onceproof.harness.explanation.decisions import Fails, Takes, weigh
+from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.scenario import Scenario
-from onceproof.harness.model.system import Capability, System
+from onceproof.harness.model.system import System
 from onceproof.harness.shrinking.reductions import size_of
 from onceproof.harness.shrinking.shrinker import LIMIT_SECONDS, ShrinkResult, shrink
 from onceproof.harness.systems.simulation.simulated_system import record_preemptions

@@ -25,7 +25,8 @@ from msgspec.structs import replace
 from onceproof.engine.protocol_points import COORDINATOR
 from onceproof.harness.checkers import Signature
 from onceproof.harness.model.family import FamilyError
-from onceproof.harness.model.scenario import LATE_FAULTS, VALID, Fault, FaultKind, Scenario, Schedule, to_json
+from onceproof.harness.model.faults import FAULTS, FaultKind
+from onceproof.harness.model.scenario import Fault, Scenario, Schedule, to_json
 from onceproof.harness.model.system import System, applicable, can_strike
 from onceproof.harness.systems.process.job_specification import STEPS_PER_RECORD
 from onceproof.harness.trials.trial import Trial, as_run
@@ -187,14 +188,14 @@ def fewer_subtasks(scenario: Scenario, system: System) -> Iterator[Scenario]:
 def _cheaper(fault: Fault, system: System) -> Fault:
     """Return a fault that costs less, if it can strike at the same point."""
     kind = CHEAPER.get(fault.kind, fault.kind)
-    strikes = fault.point in VALID[kind] and can_strike(system, kind, fault.point)
+    strikes = fault.point in FAULTS[kind].points and can_strike(system, kind, fault.point)
     # A means belongs to a kind, and another one may not have it; the coordinator is no task.
     return replace(fault, kind=kind) if strikes and not fault.means and fault.task != COORDINATOR else fault
 
 
 def _plainer(fault: Fault) -> Fault:
     """Return a fault that strikes at its point, in the plain way, and leaves the parallelism as it is."""
-    delay = fault.delay if fault.kind in LATE_FAULTS else 0
+    delay = fault.delay if FAULTS[fault.kind].delay == "required" else 0
     return replace(fault, means="", delay=delay, after=0, rescale_to=0)
 
 

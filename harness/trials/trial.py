@@ -22,11 +22,12 @@ from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.outcome import Outcome, outcome_of
 from onceproof.harness.checkers.verdict import Verdict, judge
 from onceproof.harness.generation.generator import generate
+from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import NOTHING_DECLARED, Family, FamilyError, source_file
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario, ScenarioError, from_json, to_json
 from onceproof.harness.model.seeds import is_checked_twice, is_continued
-from onceproof.harness.model.system import Capability, Preparing, System
+from onceproof.harness.model.system import Preparing, System
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
 from onceproof.harness.systems.simulation.world import World
 from onceproof.harness.trials.checkpoint_trials import check_continuations

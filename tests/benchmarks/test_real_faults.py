@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from onceproof.harness.benchmarks import real_faults as trial
 from onceproof.harness.benchmarks.real_faults import FAMILIES, PLANS, SYSTEMS, cases, main, read_told
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History, Recovery
-from onceproof.harness.model.scenario import MEANS, check, read_scenario
+from onceproof.harness.model.scenario import check, read_scenario
 from onceproof.harness.model.system import applicable
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
 from onceproof.harness.systems.spark.spark_system import (
@@ -62,7 +63,7 @@ def find(monkeypatch):
 def test_a_round_is_thirty_faults_of_all_kinds_that_the_systems_can_take():
     assert [sum(map(len, PLANS[system])) for system in SYSTEMS] == [15, 15, 3]
     met = {(kind.kind, kind.means) for plan in PLANS.values() for kinds in plan for kind in kinds}
-    assert {means for _, means in met} == {"", *[means for each in MEANS.values() for means in each]}
+    assert {means for _, means in met} == {"", *[means for row in FAULTS.values() for means in row.means]}
     assert any(kind.is_late for plan in PLANS.values() for kinds in plan for kind in kinds)
 
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family import Family, load_family, options_of
+from onceproof.harness.model.faults import FaultKind
 from onceproof.harness.model.history import (
     COMMIT_FAILED,
     ROWS_WRITTEN,
@@ -17,7 +18,7 @@ from onceproof.harness.model.history import (
     History,
 )
 from onceproof.harness.model.injected_error import InjectedError
-from onceproof.harness.model.scenario import Fault, FaultKind
+from onceproof.harness.model.scenario import Fault
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.systems.simulation.clock import Clock
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem, TransactionError

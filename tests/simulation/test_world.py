@@ -11,23 +11,14 @@ from collections.abc import Iterator
 import pytest
 
 from onceproof.harness.model.family import family_names, load_family
+from onceproof.harness.model.faults import FAULTS, KILLS, FaultKind, Point
 from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     CHECKPOINT_ABORTED,
     CHECKPOINT_COMPLETED,
     TASK_FAILED,
 )
-from onceproof.harness.model.scenario import (
-    KILLS,
-    LATE_FAULTS,
-    VALID,
-    Fault,
-    FaultKind,
-    Point,
-    Scenario,
-    Schedule,
-    check,
-)
+from onceproof.harness.model.scenario import Fault, Scenario, Schedule, check
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
 from onceproof.harness.trials.trial import Trial, scenario_of, try_scenario
 
@@ -35,7 +26,7 @@ SYSTEM = SimulatedSystem()
 FAMILY = load_family("word_count")
 WORDS = ("bee", "owl", "bee", "toad", "ant", "owl", "newt", "bee", "cat", "owl", "ant", "bee")
 
-EVERY_FAULT = [(kind, point) for kind, points in VALID.items() for point in points]
+EVERY_FAULT = [(kind, point) for kind, row in FAULTS.items() for point in row.points]
 FIRST_KILL = Fault("kill_task", "element", occurrence=9)
 """Makes the recovery, in which alone something is aborted."""
 
@@ -85,7 +76,7 @@ def kinds_of(trial: Trial) -> Iterator[str]:
 def test_each_fault_strikes_at_each_of_its_points_and_is_survived(
     kind: FaultKind, point: Point, schedule: Schedule
 ) -> None:
-    fault = Fault(kind, point, delay=30 if kind in LATE_FAULTS else 0)
+    fault = Fault(kind, point, delay=30 if FAULTS[kind].delay == "required" else 0)
     faults = (FIRST_KILL, fault) if point == "aborted" else (fault,)
     trial = sound(scenario_with(*faults, schedule=schedule))
     statistics = trial.history.statistics

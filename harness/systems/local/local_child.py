@@ -18,7 +18,7 @@ from onceproof.engine.runtime.mounting import MountingStorage
 from onceproof.engine.runtime.recovery import recover
 from onceproof.engine.runtime.result import JobExecutionFailed
 from onceproof.engine.runtime.storage import LocalCheckpointStorage
-from onceproof.harness.model.scenario import FaultKind
+from onceproof.harness.model.faults import FaultKind
 from onceproof.harness.systems.local.observed_local_job import ObservedLocalExecution
 from onceproof.harness.systems.process.job_assembly import Assembly
 from onceproof.harness.systems.process.job_specification import Spec, read_spec

@@ -22,11 +22,13 @@ from typing import Final
 
 import msgspec
 
+from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family
+from onceproof.harness.model.faults import FaultKind, Point
 from onceproof.harness.model.history import History
 from onceproof.harness.model.mutants import find_mutant
-from onceproof.harness.model.scenario import FaultKind, Point, Scenario
-from onceproof.harness.model.system import Capability, applicable
+from onceproof.harness.model.scenario import Scenario
+from onceproof.harness.model.system import applicable
 from onceproof.harness.systems.process.incarnations import Ending, JobRun, last_line, trial_folder
 from onceproof.harness.systems.process.job_specification import spec_of
 from onceproof.harness.systems.recording.event_log import read_events

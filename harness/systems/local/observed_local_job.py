@@ -20,8 +20,9 @@ from onceproof.engine.runtime.mounting import MountingStorage
 from onceproof.engine.runtime.recovery import Recovered
 from onceproof.engine.task.events import HoldSnapshot, StoreSnapshot, TaskEvent
 from onceproof.engine.task.task import Task
+from onceproof.harness.model.faults import KILLS
 from onceproof.harness.model.injected_error import is_injected
-from onceproof.harness.model.scenario import KILLS, Fault
+from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.process.failpoints import Failpoints, Killed, die
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.process.test_io import records_read

@@ -15,7 +15,8 @@ import os
 import signal
 from collections.abc import Callable
 
-from onceproof.harness.model.scenario import ANY_TASK, KILLS, Fault, FaultKind
+from onceproof.harness.model.faults import KILLS, FaultKind
+from onceproof.harness.model.scenario import ANY_TASK, Fault
 from onceproof.harness.systems.process.job_specification import WaitingState
 
 

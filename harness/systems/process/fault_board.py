@@ -27,7 +27,8 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Final, TypeVar
 
-from onceproof.harness.model.scenario import KILLS, Fault, FaultKind, Means, Point
+from onceproof.harness.model.faults import KILLS, FaultKind, Means, Point
+from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.process.board_state import (
     BoardState,
     LateStrike,

@@ -24,8 +24,9 @@ from onceproof.engine.connectors.source import Source, SplitReader
 from onceproof.engine.elements import Record
 from onceproof.engine.functions import RuntimeContext
 from onceproof.engine.operators.source import SourceOperator
+from onceproof.harness.model.faults import FaultKind
 from onceproof.harness.model.injected_error import InjectedError
-from onceproof.harness.model.scenario import FaultKind, Parameter
+from onceproof.harness.model.scenario import Parameter
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.process.transactional_database import Database, database_of
 from onceproof.harness.systems.recording import event_log

@@ -20,8 +20,9 @@ from typing import Any, Final
 
 import msgspec
 
+from onceproof.harness.model.faults import KILLS
 from onceproof.harness.model.history import History, Recovery, Row
-from onceproof.harness.model.scenario import KILLS, Fault
+from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.process.job_specification import WaitingState
 from onceproof.harness.systems.process.transactional_database import Database, database_of, rows_of
 from onceproof.harness.systems.process.visible_outputs import DatabaseOutput, Output, PartFiles, ReadRows

@@ -9,10 +9,10 @@ The rules it lives by:
 from __future__ import annotations
 
 from onceproof.engine.protocol_points import ALIGNED, BARRIER_RECEIVED
+from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
-from onceproof.harness.model.system import Capability
 from onceproof.harness.systems.simulation.schedule import Chooser
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
 from onceproof.harness.systems.simulation.tracing import NO_TRACER, Tracer

@@ -18,9 +18,10 @@ from msgspec import Struct
 from onceproof.engine.connectors.source import Source, SplitReader
 from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
 from onceproof.engine.elements import Record
+from onceproof.harness.model.faults import FaultKind
 from onceproof.harness.model.history import History
 from onceproof.harness.model.injected_error import InjectedError
-from onceproof.harness.model.scenario import FaultKind, InputRecord, Scenario
+from onceproof.harness.model.scenario import InputRecord, Scenario
 from onceproof.harness.systems.simulation.clock import Clock
 
 OPEN = "open"

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from onceproof.harness.model.scenario import ANY_TASK, KILLS, Fault, Operation
+from onceproof.harness.model.faults import KILLS
+from onceproof.harness.model.scenario import ANY_TASK, Fault, Operation
 
 
 class Killed(BaseException):

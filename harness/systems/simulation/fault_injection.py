@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onceproof.harness.model.scenario import COORDINATOR_POINTS, Fault
+from onceproof.harness.model.faults import COORDINATOR_POINTS
+from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.simulation.fault_clock import Killed, MasterKilled, ProcessKilled
 
 if TYPE_CHECKING:

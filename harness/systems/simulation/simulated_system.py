@@ -7,10 +7,11 @@ from typing import Final
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family
+from onceproof.harness.model.faults import FaultKind, Point
 from onceproof.harness.model.history import History
-from onceproof.harness.model.scenario import FaultKind, Point, Scenario, Schedule
-from onceproof.harness.model.system import Capability
+from onceproof.harness.model.scenario import Scenario, Schedule
 from onceproof.harness.systems.simulation.schedule import RecordingChooser, chooser_of
 from onceproof.harness.systems.simulation.tracing import NO_TRACER, Tracer
 from onceproof.harness.systems.simulation.world import World

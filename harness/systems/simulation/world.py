@@ -32,9 +32,10 @@ from onceproof.engine.protocol_points import ELEMENT, POINTS
 from onceproof.engine.task.outputs import Queue
 from onceproof.engine.task.task import Task
 from onceproof.harness.model.family import Family
+from onceproof.harness.model.faults import COORDINATOR_POINTS, FaultKind
 from onceproof.harness.model.history import History
 from onceproof.harness.model.injected_error import is_injected
-from onceproof.harness.model.scenario import COORDINATOR_POINTS, Fault, FaultKind, Scenario
+from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX, Action, Slot
 from onceproof.harness.systems.simulation.clock import Clock
 from onceproof.harness.systems.simulation.engine_settings import simulated_settings

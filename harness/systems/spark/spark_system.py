@@ -25,12 +25,14 @@ from typing import ClassVar, Final
 import msgspec
 
 from onceproof.engine.runtime.java import find_java
+from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, options_of
 from onceproof.harness.model.fault_means import with_means
+from onceproof.harness.model.faults import KILLS, FaultKind, Means, Point
 from onceproof.harness.model.history import History
 from onceproof.harness.model.mutants import find_mutant
-from onceproof.harness.model.scenario import KILLS, FaultKind, Means, Point, Scenario
-from onceproof.harness.model.system import Capability, applicable
+from onceproof.harness.model.scenario import Scenario
+from onceproof.harness.model.system import applicable
 from onceproof.harness.systems.process.board_state import read_board
 from onceproof.harness.systems.process.incarnations import trial_folder
 from onceproof.harness.systems.process.job_specification import spec_of

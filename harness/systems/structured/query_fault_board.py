@@ -24,7 +24,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from onceproof.harness.model.scenario import Fault, FaultKind
+from onceproof.harness.model.faults import FaultKind
+from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.process.failpoints import Failpoints, die
 from onceproof.harness.systems.process.job_specification import Spec, WaitingState, read_spec
 from onceproof.harness.systems.recording import event_log

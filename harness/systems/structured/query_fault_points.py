@@ -19,8 +19,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from onceproof.harness.model.scenario import ANY_TASK, VALID, Fault, FaultKind, Point, Scenario
-from onceproof.harness.model.system import NEEDED, Capability
+from onceproof.harness.model.capabilities import Capability
+from onceproof.harness.model.faults import FAULTS, FaultKind, Point
+from onceproof.harness.model.scenario import ANY_TASK, Fault, Scenario
 from onceproof.harness.systems.process.job_specification import STEPS_PER_RECORD
 
 CAPABILITIES: Final = frozenset(
@@ -66,9 +67,9 @@ WORKER_POINTS: Final[frozenset[Point]] = frozenset({"element", "pre_committed"})
 MISSING: Final[frozenset[tuple[FaultKind, Point]]] = frozenset(
     {
         (kind, point)
-        for kind, points in VALID.items()
-        if NEEDED[kind] in CAPABILITIES
-        for point in points
+        for kind, row in FAULTS.items()
+        if row.needs in CAPABILITIES
+        for point in row.points
         if point not in PLACES.values()
     }
 )
@@ -103,7 +104,8 @@ def prepared(scenario: Scenario) -> Scenario:
 def _placed(fault: Fault, records: int, batches: int) -> Fault:
     """Return a fault at its place; one that has none stays as it is, for others to count."""
     place = PLACES.get(fault.point)
-    if NEEDED[fault.kind] not in CAPABILITIES or place is None or place not in VALID[fault.kind]:
+    row = FAULTS[fault.kind]
+    if row.needs not in CAPABILITIES or place is None or place not in row.points:
         return fault
     return replace(
         fault,

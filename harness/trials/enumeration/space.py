@@ -28,16 +28,12 @@ from msgspec.structs import replace
 
 from onceproof.harness.generation.generator import generator_version, with_ample_limits
 from onceproof.harness.model.family import Family, FamilyError, Role, Workload
+from onceproof.harness.model.faults import FAULTS, FaultKind, Point
 from onceproof.harness.model.scenario import (
     ACTION_CLASSES,
-    KILLS,
-    LATE_FAULTS,
-    VALID,
     ActionClass,
     Fault,
-    FaultKind,
     InputRecord,
-    Point,
     Scenario,
     Schedule,
 )
@@ -195,28 +191,29 @@ def _fault(kind: FaultKind, passage: Passage, struck: Sequence[tuple[Fault, Pass
     hidden = [
         at
         for fault, at in struck
-        if at[:4] == passage[:4] and at.number < passage.number and (fault.kind in KILLS) == passage.is_kill
+        if at[:4] == passage[:4]
+        and at.number < passage.number
+        and FAULTS[fault.kind].is_kill == passage.is_kill
     ]
-    late = kind in LATE_FAULTS or kind == "duplicate_message"
     return Fault(
         kind,
         passage.point,
         passage.task,
         passage.checkpoint,
         passage.number - len(hidden),
-        delay=DELAY if late else 0,
+        delay=0 if FAULTS[kind].delay == "none" else DELAY,
     )
 
 
 def _kinds(is_kill: bool, point: Point) -> tuple[FaultKind, ...]:
-    return tuple([kind for kind in VALID if (kind in KILLS) == is_kill and point in VALID[kind]])
+    return tuple([row.kind for row in FAULTS.values() if row.is_kill == is_kill and point in row.points])
 
 
 _KINDS: Final = {
     (is_kill, point): _kinds(is_kill, point)
     for is_kill in (False, True)
-    for points in VALID.values()
-    for point in points
+    for row in FAULTS.values()
+    for point in row.points
 }
 
 ROLES: Final[tuple[Role, ...]] = ("source", "keyed", "sink")

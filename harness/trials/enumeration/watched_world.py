@@ -9,8 +9,9 @@ from collections import Counter
 from typing import cast
 
 from onceproof.harness.model.family import Family
+from onceproof.harness.model.faults import POINTS, Point
 from onceproof.harness.model.history import History
-from onceproof.harness.model.scenario import POINTS, Fault, Point, Scenario
+from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.systems.simulation.world import World
 from onceproof.harness.trials.enumeration.space import Passage
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from onceproof.harness.checkers.coverage import CAMPAIGN, MODES, check_coverage, mode_point
 from onceproof.harness.checkers.determinism import check_determinism
 from onceproof.harness.checkers.no_leaks import NoLeaks
+from onceproof.harness.model.faults import FAULTS, POINTS
 from onceproof.harness.model.history import History
-from onceproof.harness.model.scenario import POINTS, VALID
 
 if TYPE_CHECKING:
     from tests.harness.conftest import Run
 
 LEAKS = NoLeaks()
-ALL_FIRED = {(kind, point): 1 for kind, points in VALID.items() for point in points}
+ALL_FIRED = {(kind, point): 1 for kind, row in FAULTS.items() for point in row.points}
 ALL_PASSED = dict.fromkeys((*POINTS, *map(mode_point, MODES)), 7)
 
 

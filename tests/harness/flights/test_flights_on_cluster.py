@@ -17,8 +17,8 @@ from onceproof.harness.flights.on_cluster import DEATHS, INTERVAL_RECORDS, KILLS
 from onceproof.harness.flights.oracle import YearComparison
 from onceproof.harness.flights.real_input import objection_of
 from onceproof.harness.flights.year import FlightsTrial
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History, Recovery
-from onceproof.harness.model.scenario import MEANS, VALID
 from onceproof.harness.systems.spark.spark_system import CLUSTER_MEANS, MISSING
 
 SEEDS = range(200)
@@ -35,9 +35,9 @@ def test_every_plan_has_twenty_kills_of_six_kinds_and_three_rescales():
         }
         assert tuple(fault.rescale_to for fault in plan if fault.rescale_to) == RESCALES
         for fault in plan:
-            assert fault.point in VALID[fault.kind]
+            assert fault.point in FAULTS[fault.kind].points
             assert (fault.kind, fault.point) not in MISSING
-            assert not fault.means or fault.means in CLUSTER_MEANS & set(MEANS[fault.kind])
+            assert not fault.means or fault.means in CLUSTER_MEANS & set(FAULTS[fault.kind].means)
     assert len({planned_kills(seed, ROWS) for seed in SEEDS}) == len(SEEDS)
 
 
@@ -56,7 +56,7 @@ def test_kills_strike_at_every_point_at_which_they_can():
     wanted = {
         (kind.kind, point)
         for kind, _ in DEATHS
-        for point in VALID[kind.kind]
+        for point in FAULTS[kind.kind].points
         if (kind.kind, point) not in MISSING and point != "end_of_data"
     }
     assert found == wanted

@@ -19,7 +19,7 @@ from onceproof.harness.flights.oracle import YearComparison
 from onceproof.harness.flights.real_input import failed_input, real_input_of
 from onceproof.harness.flights.year import YearOracle, read_flights, read_rows, scenario_of
 from onceproof.harness.model.family import load_family
-from onceproof.harness.model.scenario import VALID
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.systems.local.local_system import LocalRun
 from onceproof.reports.headline import real_input_failed, real_input_text
 
@@ -64,7 +64,7 @@ def test_every_plan_has_what_was_promised():
         assert len(set(points)) == KILLS
         assert {"committing", "restoring", "metadata_written"} <= set(points)
         assert [fault.rescale_to for fault in plan if fault.rescale_to] == [3, 2]
-        assert all(fault.point in VALID[fault.kind] for fault in plan)
+        assert all(fault.point in FAULTS[fault.kind].points for fault in plan)
 
 
 def test_every_plan_is_spread_over_the_year_in_the_order_of_time():

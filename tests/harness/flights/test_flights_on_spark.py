@@ -16,7 +16,7 @@ from onceproof.harness.flights.on_spark import (
 from onceproof.harness.flights.oracle import compare_year
 from onceproof.harness.flights.real_input import real_input_of
 from onceproof.harness.model.family import load_family
-from onceproof.harness.model.scenario import VALID
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.systems.spark.spark_system import DRIVER_POINTS, MISSING
 from onceproof.reports.headline import real_input_failed, real_input_text
 
@@ -40,7 +40,7 @@ def test_every_plan_has_the_deaths_of_five_workers_and_one_driver():
             ("tear_write", "snapshotted"),
         } <= {(fault.kind, fault.point) for fault in workers}
         assert [fault.kind for fault in workers].count("kill_all") == 1
-        assert all(fault.point in VALID[fault.kind] for fault in plan)
+        assert all(fault.point in FAULTS[fault.kind].points for fault in plan)
         assert not {(fault.kind, fault.point) for fault in plan} & MISSING
 
 

@@ -13,7 +13,8 @@ import pytest
 from onceproof.harness.generation.generator import checkpoint_steps, generate, generator_version
 from onceproof.harness.model.chance import SEED_LIMIT, Chance, derived_seed
 from onceproof.harness.model.family import Family, family_names, load_family
-from onceproof.harness.model.scenario import KILLS, LATE_FAULTS, VALID, Scenario, check, from_json, to_json
+from onceproof.harness.model.faults import FAULTS, KILLS
+from onceproof.harness.model.scenario import Scenario, check, from_json, to_json
 from onceproof.harness.trials.trial import try_scenario
 
 FAMILIES = [load_family(name) for name in ("word_count", "page_views")]
@@ -85,8 +86,8 @@ def test_every_fault_is_planned_at_every_point_it_can_happen_at(many: dict[str, 
         planned = Counter((fault.kind, fault.point) for scenario in scenarios for fault in scenario.faults)
         assert [
             pair
-            for kind, points in VALID.items()
-            for pair in [(kind, p) for p in points]
+            for kind, row in FAULTS.items()
+            for pair in [(kind, p) for p in row.points]
             if not planned[pair]
         ] == []
 
@@ -97,7 +98,8 @@ def test_faults_carry_only_what_their_kind_takes(many: dict[str, list[Scenario]]
             assert len(scenario.faults) <= 6
             for fault in scenario.faults:
                 assert not fault.rescale_to or fault.kind in KILLS
-                assert bool(fault.delay) == (fault.kind in LATE_FAULTS) or fault.kind == "duplicate_message"
+                delay = FAULTS[fault.kind].delay
+                assert delay == "optional" or bool(fault.delay) == (delay == "required")
 
 
 def test_the_corners_that_hide_bugs_have_their_share(many: dict[str, list[Scenario]]) -> None:

@@ -24,7 +24,8 @@ from onceproof.harness.generation.strategies import (
     structured,
 )
 from onceproof.harness.model.family import load_family
-from onceproof.harness.model.scenario import ACTION_CLASSES, VALID, Fault, Scenario, check, from_json, to_json
+from onceproof.harness.model.faults import FAULTS
+from onceproof.harness.model.scenario import ACTION_CLASSES, Fault, Scenario, check, from_json, to_json
 
 FAMILY = load_family("word_count")
 QUICK = settings(max_examples=150, deadline=None, database=None, suppress_health_check=list(HealthCheck))
@@ -65,10 +66,10 @@ def test_faults_of_every_kind_are_drawn_and_each_at_points_of_its_own() -> None:
     @given(faults())
     def collect(fault: Fault) -> None:
         drawn[fault.kind] += 1
-        assert fault.point in VALID[fault.kind]
+        assert fault.point in FAULTS[fault.kind].points
 
     collect()
-    assert set(drawn) == set(VALID)
+    assert set(drawn) == set(FAULTS)
 
 
 def test_hypothesis_finds_and_shrinks_among_structured_scenarios() -> None:

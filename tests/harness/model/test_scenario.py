@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from onceproof.engine import protocol_points
+from onceproof.harness.model.faults import FAULTS, POINTS
 from onceproof.harness.model.scenario import (
     COORDINATOR,
-    POINTS,
-    VALID,
     Fault,
     Scenario,
     ScenarioError,
@@ -30,7 +29,7 @@ def test_the_points_of_the_harness_are_those_of_the_engine() -> None:
 
 
 def test_every_fault_kind_has_points_and_all_of_them_exist() -> None:
-    assert all(points and set(points) <= set(POINTS) for points in VALID.values())
+    assert all(points and set(points) <= set(POINTS) for points in (row.points for row in FAULTS.values()))
 
 
 def test_a_scenario_comes_back_from_json_as_it_was(make_scenario: Make) -> None:

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from onceproof.harness.model.scenario import FAULT_KINDS, VALID, Fault
+from onceproof.harness.model.capabilities import Capability
+from onceproof.harness.model.faults import FAULT_KINDS, FAULTS
+from onceproof.harness.model.scenario import Fault
 from onceproof.harness.model.system import (
-    NEEDED,
-    Capability,
     UnknownSystem,
     applicable,
     can_strike,
@@ -25,7 +25,7 @@ def test_every_system_is_found_by_its_name():
         system = find_system(name)
         assert system.name == name
         assert system.capabilities <= set(Capability)
-        assert all(point in VALID["kill_process"] for _, point in system.missing)
+        assert all(point in FAULTS["kill_process"].points for _, point in system.missing)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_an_unknown_system_is_one_clear_line(name, said):
 
 
 def test_every_kind_of_fault_needs_something():
-    assert set(NEEDED) == set(FAULT_KINDS)
+    assert tuple(FAULTS) == FAULT_KINDS
 
 
 def test_what_a_system_cannot_take_is_counted_and_not_planned():

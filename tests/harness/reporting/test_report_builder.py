@@ -8,7 +8,7 @@ import pytest
 
 from onceproof.harness.checkers import PROPERTIES
 from onceproof.harness.checkers.coverage import CAMPAIGN
-from onceproof.harness.model.scenario import POINTS, VALID
+from onceproof.harness.model.faults import FAULTS, POINTS
 from onceproof.harness.model.system import find_system
 from onceproof.harness.reporting.report_builder import (
     coverage_of,
@@ -70,7 +70,7 @@ def test_the_page_can_be_made_from_the_json(report: Report, tmp_path: Path) -> N
 
 def test_coverage_has_a_cell_for_each_planned_pair(result: RunResult) -> None:
     coverage = coverage_of(result.tally)
-    assert len(coverage.cells) == sum(len(points) for points in VALID.values())
+    assert len(coverage.cells) == sum(len(row.points) for row in FAULTS.values())
     assert not coverage.required
     assert all(cell.planned >= cell.fired for cell in coverage.cells)
     assert coverage_problems(result.tally) == []

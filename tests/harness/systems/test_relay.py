@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family import NOTHING_DECLARED, load_family
+from onceproof.harness.model.faults import KILLS
 from onceproof.harness.model.history import ATTEMPT_STARTED
-from onceproof.harness.model.scenario import KILLS, Fault, check
+from onceproof.harness.model.scenario import Fault, check
 from onceproof.harness.model.system import applicable, find_system
 from onceproof.harness.systems.relay import CAPABILITIES, MISSING, RelaySystem
 from onceproof.harness.systems.spark.spark_system import spark_drivers

@@ -10,11 +10,11 @@ import pytest
 from msgspec.structs import replace
 
 from onceproof.harness.checkers.known_failures import KnownSignature
+from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, FamilyError, load_family
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario, read_scenario, to_json
 from onceproof.harness.model.seeds import is_checked_twice, scenario_seed
-from onceproof.harness.model.system import Capability
 from onceproof.harness.settings.project_settings import Settings
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
 from onceproof.harness.testing.failure_text import MOST_RECORDS, Desk, failure_lines, failures_text

@@ -7,14 +7,16 @@ import pytest
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import judge
 from onceproof.harness.model.family import load_family
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import ROWS_WRITTEN, TRANSACTION_VISIBLE
-from onceproof.harness.model.scenario import COMMIT_FAULTS, Fault
+from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.local.local_system import LocalSystem
 from onceproof.harness.systems.sinks import FAILS, UPDATES
 from tests.harness.systems.words import scenario_with
 
 pytestmark = pytest.mark.local_kill
 
+COMMIT_FAULTS = sorted(kind for kind, row in FAULTS.items() if row.strikes == "commit")
 FAMILIES = ("word_batches", "word_commits", "word_table")
 
 
@@ -43,9 +45,7 @@ def test_processes_that_die_around_a_commit_lose_and_repeat_nothing(family):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_write_that_fails_or_is_answered_with_an_error_is_done_once(family):
-    faults = [
-        Fault(kind, "committing", occurrence=number) for number, kind in enumerate(sorted(COMMIT_FAULTS), 1)
-    ]
+    faults = [Fault(kind, "committing", occurrence=number) for number, kind in enumerate(COMMIT_FAULTS, 1)]
     history, verdict = tried(scenario_with(*faults, family=family))
     assert verdict.violations == ()
     assert history.statistics.coverage == {(kind, "committing"): 1 for kind in COMMIT_FAULTS}

@@ -12,9 +12,10 @@ import pytest
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import judge
 from onceproof.harness.model.family import load_family
+from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS, POINTS
 from onceproof.harness.model.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, ERROR, JOB_FINISHED
 from onceproof.harness.model.mutants import MutantError
-from onceproof.harness.model.scenario import COMMIT_FAULTS, COORDINATOR_POINTS, POINTS, Fault
+from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.local.local_child import main
 from onceproof.harness.systems.local.local_system import LocalRun, LocalSystem
 from onceproof.harness.systems.process.job_specification import spec_of
@@ -86,7 +87,7 @@ def test_a_job_is_restored_at_the_parallelism_that_a_kill_asks_for():
     assert parallelisms == [2, 3, 1, 1]
 
 
-@pytest.mark.parametrize("kind", sorted(COMMIT_FAULTS))
+@pytest.mark.parametrize("kind", sorted(kind for kind, row in FAULTS.items() if row.strikes == "commit"))
 def test_a_commit_that_fails_or_is_answered_with_an_error_is_done_once(kind):
     history, verdict = tried(scenario_with(Fault(kind, "committing", "sink-0")))
     assert verdict.violations == ()

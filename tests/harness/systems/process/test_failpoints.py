@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from onceproof.harness.model.scenario import COMMIT_FAULTS, Fault
+from onceproof.harness.model.faults import FAULTS
+from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.process.failpoints import Failpoints
 from onceproof.harness.systems.process.job_specification import WaitingState
 
@@ -99,7 +100,7 @@ def test_in_turn_one_that_is_to_strike_later_holds_the_next_one_back():
     assert points.struck == [(0, "a"), (1, "c")]
 
 
-@pytest.mark.parametrize("kind", sorted(COMMIT_FAULTS))
+@pytest.mark.parametrize("kind", sorted(kind for kind, row in FAULTS.items() if row.strikes == "commit"))
 def test_a_commit_fails_once_and_is_no_kill(kind):
     points = Watched(Fault(kind, "committing", "sink-0"))
     points.probe("committing", "sink-0", 1)

@@ -18,8 +18,9 @@ from msgspec.structs import replace
 from onceproof.engine.runtime.storage import StorageError
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family import load_family
-from onceproof.harness.model.fault_means import POINTS_OF, with_means
-from onceproof.harness.model.scenario import MEANS, VALID, Fault, ScenarioError, check, from_json, to_json
+from onceproof.harness.model.fault_means import with_means
+from onceproof.harness.model.faults import FAULTS, MEANS_POINTS
+from onceproof.harness.model.scenario import Fault, ScenarioError, check, from_json, to_json
 from onceproof.harness.systems.process.board_state import LivingTask, StoppedTask
 from onceproof.harness.systems.process.fault_actions import is_alive, lose_shuffle_files, room_for, send
 from onceproof.harness.systems.process.fault_board import FaultBoard, read_board
@@ -259,8 +260,8 @@ def test_means_follow_from_the_seed_and_stand_in_the_scenario(available):
     assert met == available
     for fault in drawn:
         if fault.means:
-            assert fault.means in MEANS[fault.kind]
-            assert fault.point in POINTS_OF.get(fault.means, VALID[fault.kind])
+            assert fault.means in FAULTS[fault.kind].means
+            assert fault.point in MEANS_POINTS.get(fault.means, FAULTS[fault.kind].points)
     late = [fault for fault in drawn if fault.kind == "kill_task" and fault.delay]
     assert late
     assert all(1 <= fault.delay <= 401 and not fault.means for fault in late)
@@ -269,6 +270,6 @@ def test_means_follow_from_the_seed_and_stand_in_the_scenario(available):
 def test_a_means_of_another_kind_is_refused():
     scenario = generate(load_family("word_count"), 1)
     for kind, means in (("kill_task", "java"), ("tear_write", "full")):
-        wrong = replace(scenario, faults=(Fault(kind, VALID[kind][0], means=means),))
+        wrong = replace(scenario, faults=(Fault(kind, FAULTS[kind].points[0], means=means),))
         with pytest.raises(ScenarioError, match=f"{kind} does not happen by {means}"):
             check(wrong)

@@ -17,10 +17,10 @@ from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import judge
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family import load_family
+from onceproof.harness.model.faults import FAULTS, POINTS
 from onceproof.harness.model.history import ATTEMPT_STARTED, ERROR, JOB_FINISHED
 from onceproof.harness.model.mutants import MutantError
-from onceproof.harness.model.scenario import POINTS, VALID, Fault
-from onceproof.harness.model.system import NEEDED
+from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.process.job_specification import spec_of
 from onceproof.harness.systems.recording.history_builder import OUTSIDE
 from onceproof.harness.systems.spark.driver_process import DriverFailed, session_members
@@ -67,9 +67,9 @@ def planned_faults():
     ]
     others = [
         (kind, point)
-        for kind in VALID
-        if NEEDED[kind] in CAPABILITIES
-        for point in VALID[kind]
+        for kind in FAULTS
+        if FAULTS[kind].needs in CAPABILITIES
+        for point in FAULTS[kind].points
         if not kind.startswith("kill") and (kind, point) not in MISSING
     ]
     for place, (kind, point) in enumerate(others):
@@ -139,9 +139,9 @@ def test_the_thirty_scenarios_have_every_fault_that_there_is():
     struck = {(each.kind, each.point) for faults in PLAN for each in faults}
     possible = {
         (kind, point)
-        for kind in VALID
-        if NEEDED[kind] in CAPABILITIES
-        for point in VALID[kind]
+        for kind in FAULTS
+        if FAULTS[kind].needs in CAPABILITIES
+        for point in FAULTS[kind].points
         if (kind, point) not in MISSING and (kind != "kill_process" or point in DRIVER_POINTS)
     }
     assert len(PLAN) == 30

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family import load_family
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History
-from onceproof.harness.model.scenario import VALID, Fault, check
+from onceproof.harness.model.scenario import Fault, check
 from onceproof.harness.model.system import applicable, can_strike, find_system
 from onceproof.harness.systems.process.job_specification import STEPS_PER_RECORD
 from onceproof.harness.systems.structured.query_fault_points import (
@@ -87,7 +88,7 @@ def test_what_has_no_place_is_left_for_others_to_count(kind, point):
 
 
 def test_every_place_is_one_where_kills_make_sense():
-    assert set(PLACES.values()) <= set(VALID["kill_process"])
+    assert set(PLACES.values()) <= set(FAULTS["kill_process"].points)
 
 
 class AllStrike:

@@ -8,7 +8,8 @@ from random import Random
 import pytest
 
 from onceproof.harness.model.family import Family, FamilyError, Workload, load_family
-from onceproof.harness.model.scenario import ACTION_CLASSES, KILLS, VALID, Fault, Scenario, Schedule, check
+from onceproof.harness.model.faults import FAULTS, KILLS
+from onceproof.harness.model.scenario import ACTION_CLASSES, Fault, Scenario, Schedule, check
 from onceproof.harness.systems.simulation.world import World
 from onceproof.harness.trials.enumeration.space import (
     MOST_RECORDS,
@@ -89,7 +90,7 @@ def test_all_kinds_are_tried_at_all_points_that_an_undisturbed_run_passes(
     _, passages, _ = watched_run(family, base)
     tried = {(fault.kind, fault.point) for fault in faults_at(passages)}
     # A sink aborts a transaction only when something has failed.
-    assert tried == {(kind, point) for kind in VALID for point in VALID[kind] if point != "aborted"}
+    assert tried == {(kind, point) for kind in FAULTS for point in FAULTS[kind].points if point != "aborted"}
 
 
 @pytest.mark.parametrize(

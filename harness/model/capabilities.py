@@ -1,0 +1,31 @@
+"""What a system on trial can take, and what it can do."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Capability(StrEnum):
+    """One thing that a system can take or do. Each kind of fault needs one of them (`faults.py`)."""
+
+    KILL_TASK = "kill_task"
+    KILL_ALL = "kill_all"
+    KILL_PROCESS = "kill_process"
+    KILL_MASTER = "kill_master"
+    """The job master dies alone, and its tasks run on without it."""
+    MESSAGE_FAULTS = "message_faults"
+    WRITE_FAULTS = "write_faults"
+    COMMIT_ERRORS = "commit_errors"
+    """Commits take place and are answered with an error."""
+    FAILED_COMMITS = "failed_commits"
+    RESCALE = "rescale"
+    SCHEDULES = "schedules"
+    """The system follows the scenario's schedule; without it the system schedules itself."""
+    DETERMINISM = "determinism"
+    """Two runs of a scenario are the same step by step."""
+    CONTINUATIONS = "continuations"
+    """Its checkpoints can be read, and restored beside the run."""
+    TRACE = "trace"
+    """A run can return its full trace."""
+    ENGINE = "engine"
+    """The system runs jobs of the engine; without it, queries that families declare for it."""

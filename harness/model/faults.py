@@ -1,0 +1,239 @@
+"""The fault table: one row for each kind of fault that a scenario can hold.
+
+The rules this module lives by:
+
+- All that the harness knows of a kind stands in its row: where it makes sense, what it strikes, what a system
+  must be able to take for it, by which means it comes about in real processes, and its words. Generation,
+  coverage, shrinking, explanation and every system read the row. None keeps a list of kinds of its own.
+- How a kind is carried out is the business of the systems: each answers each row with a method, or with the
+  reason why it cannot (`system.py`).
+- The names of kinds, points and means stand in scenario files. They are never renamed or reordered: the order
+  of the rows is the order in which the generator draws.
+- The points are written here a second time beside the engine's: checkers read them, and the judge does not
+  import the accused. A test holds the two lists equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias, get_args
+
+from onceproof.harness.model.capabilities import Capability
+
+FaultKind: TypeAlias = Literal[
+    "kill_task",
+    "kill_all",
+    "kill_process",
+    "kill_master",
+    "lose_message",
+    "delay_message",
+    "duplicate_message",
+    "fail_write",
+    "tear_write",
+    "late_write",
+    "fail_commit",
+    "commit_error_after_success",
+]
+Means: TypeAlias = Literal["", "executor", "java", "zombie", "shuffle", "slow", "full", "read_only"]
+"""How a fault is brought about in real processes; the empty one is the plain way of its kind."""
+Point: TypeAlias = Literal[
+    "triggered",
+    "barrier_received",
+    "aligned",
+    "pre_committed",
+    "snapshotted",
+    "uploaded",
+    "acknowledged",
+    "metadata_written",
+    "completed",
+    "notified",
+    "committing",
+    "committed",
+    "aborted",
+    "restoring",
+    "restored",
+    "element",
+    "end_of_data",
+]
+Target: TypeAlias = Literal["task", "all_tasks", "process", "master", "message", "write", "commit"]
+"""What a fault strikes. The first four are kills."""
+Delay: TypeAlias = Literal["none", "optional", "required"]
+
+FAULT_KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
+POINTS: Final[tuple[Point, ...]] = get_args(Point)
+
+COORDINATOR_POINTS: Final[frozenset[Point]] = frozenset({"triggered", "metadata_written", "completed"})
+"""Points that the job master passes. Subtasks pass all the others."""
+TASK_POINTS: Final[tuple[Point, ...]] = tuple(point for point in POINTS if point not in COORDINATOR_POINTS)
+
+_MESSAGE_POINTS: Final[tuple[Point, ...]] = ("triggered", "acknowledged", "notified")
+_WRITE_POINTS: Final[tuple[Point, ...]] = ("snapshotted", "metadata_written")
+_COMMIT_POINTS: Final[tuple[Point, ...]] = ("committing",)
+
+MEANS_POINTS: Final[Mapping[Means, tuple[Point, ...]]] = {
+    # The task has read what was sent to it, and no other task has. Sources are sent nothing.
+    "shuffle": ("barrier_received", "pre_committed"),
+    # Later the stopped task has nothing left to write; before it begins, no other task can take its place.
+    "zombie": ("barrier_received", "aligned", "pre_committed", "snapshotted", "uploaded", "element"),
+}
+"""The points at which a means makes sense; one that is not listed makes sense at all points of its kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultRow:
+    """One kind of fault."""
+
+    kind: FaultKind
+    strikes: Target
+    points: tuple[Point, ...]
+    """The points at which the kind makes sense: the generator draws from them, coverage expects them."""
+    needs: Capability
+    """What a system must be able to take."""
+    verb: str
+    """What the fault does, for a plan. ``{task}`` stands where the plan names the task, if it does."""
+    sentence: str
+    """What the fault did, for a report. ``{task}`` stands for the task that passed the point."""
+    delay: Delay = "none"
+    """Whether ``Fault.delay`` says by how many steps the fault holds something back."""
+    means: tuple[Means, ...] = ()
+    """By what it can come about in real processes, besides the plain way."""
+
+    @property
+    def is_kill(self) -> bool:
+        """Whether a task or a process dies of it."""
+        return self.strikes in ("task", "all_tasks", "process", "master")
+
+    @property
+    def kills_tasks(self) -> bool:
+        """Whether tasks die of it, and the process lives on."""
+        return self.strikes in ("task", "all_tasks")
+
+    def fits(self, point: Point, means: Means) -> bool:
+        """Return whether the kind can come about by a means at a point."""
+        return means in self.means and point in MEANS_POINTS.get(means, (point,))
+
+
+_ROWS: Final = (
+    FaultRow(
+        "kill_task",
+        "task",
+        TASK_POINTS,
+        Capability.KILL_TASK,
+        "kill {task}",
+        "{task} was killed",
+        # A task dies with its executor; is stopped, replaced, and runs on; dies when what it had read is gone
+        # as well; or is so slow that another one takes its place.
+        means=("executor", "zombie", "shuffle", "slow"),
+    ),
+    FaultRow(
+        "kill_all",
+        "all_tasks",
+        POINTS,
+        Capability.KILL_ALL,
+        "kill all tasks",
+        "all tasks were killed",
+        means=("executor", "shuffle"),
+    ),
+    FaultRow(
+        "kill_process",
+        "process",
+        POINTS,
+        Capability.KILL_PROCESS,
+        "kill the process",
+        "the process was killed",
+        # The driver dies because its Java does.
+        means=("java",),
+    ),
+    FaultRow(
+        "kill_master",
+        "master",
+        POINTS,
+        Capability.KILL_MASTER,
+        "kill the job master",
+        "the job master was killed",
+    ),
+    FaultRow(
+        "lose_message",
+        "message",
+        _MESSAGE_POINTS,
+        Capability.MESSAGE_FAULTS,
+        "lose the message",
+        "a message was lost",
+    ),
+    FaultRow(
+        "delay_message",
+        "message",
+        _MESSAGE_POINTS,
+        Capability.MESSAGE_FAULTS,
+        "delay the message",
+        "a message was delayed",
+        delay="required",
+    ),
+    FaultRow(
+        "duplicate_message",
+        "message",
+        _MESSAGE_POINTS,
+        Capability.MESSAGE_FAULTS,
+        "send the message twice",
+        "a message was sent twice",
+        delay="optional",
+    ),
+    FaultRow(
+        "fail_write",
+        "write",
+        _WRITE_POINTS,
+        Capability.WRITE_FAULTS,
+        "fail the write",
+        "a write of {task} failed",
+        # The disk is full, or can only be read, for the writes that follow as well.
+        means=("full", "read_only"),
+    ),
+    FaultRow(
+        "tear_write",
+        "write",
+        _WRITE_POINTS,
+        Capability.WRITE_FAULTS,
+        "tear the write",
+        "a write of {task} was torn",
+    ),
+    FaultRow(
+        "late_write",
+        "write",
+        _WRITE_POINTS,
+        Capability.WRITE_FAULTS,
+        "report the write late",
+        "a write of {task} was reported late",
+        delay="required",
+    ),
+    FaultRow(
+        "fail_commit",
+        "commit",
+        _COMMIT_POINTS,
+        Capability.FAILED_COMMITS,
+        "fail the commit",
+        "a commit of {task} failed",
+    ),
+    FaultRow(
+        "commit_error_after_success",
+        "commit",
+        _COMMIT_POINTS,
+        Capability.COMMIT_ERRORS,
+        "answer a commit that took place with an error",
+        "a commit of {task} took place and was answered with an error",
+    ),
+)
+
+FAULTS: Final[Mapping[FaultKind, FaultRow]] = {row.kind: row for row in _ROWS}
+"""The table, in the order of FAULT_KINDS."""
+
+KILLS: Final = frozenset(row.kind for row in _ROWS if row.is_kill)
+"""The kinds of which a task or a process dies; histories are asked by these names."""
+
+
+def row_of(name: str) -> FaultRow | None:
+    """Return the row of a kind that a history or a report names; None where the table has no such kind."""
+    return _ROWS_BY_NAME.get(name)
+
+
+_ROWS_BY_NAME: Final[Mapping[str, FaultRow]] = {row.kind: row for row in _ROWS}
