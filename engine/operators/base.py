@@ -258,9 +258,9 @@ class FunctionOperator(Operator):
         snapshot = OperatorSnapshot(keyed_state, operator_state)
         if context is not None:
             if context._raw_operator is not None:
-                snapshot.raw_operator = context._raw_operator.taken()
+                snapshot.raw_operator = context._raw_operator.partitions()
             if context._raw_keyed is not None:
-                snapshot.raw_keyed = context._raw_keyed.taken()
+                snapshot.raw_keyed = context._raw_keyed.streams()
         return snapshot
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:

@@ -87,7 +87,7 @@ class Firing:
     def at_processing_time(self, now: int) -> list[Record]:
         """Processing time has reached ``now``."""
         results = self._fire(self._timers.processing, now, TimeDomain.PROCESSING_TIME)
-        self._timers.ask_to_be_woken()
+        self._timers.request_wakeup()
         return results
 
     def _fire(self, queue: TimerQueue, limit: int, domain: TimeDomain) -> list[Record]:

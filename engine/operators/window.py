@@ -267,7 +267,7 @@ class WindowOperator(FunctionOperator):
         while (due := timers.processing.pop_due(now)) is not None:
             self._keyed.current_key, timer = due
             self._fire(timer, trigger.on_processing_time, not self._by_event_time, results)
-        timers.ask_to_be_woken()
+        timers.request_wakeup()
         return sort_out(results, self._side_outputs) if OutputTag.exist else results
 
     def _fire(

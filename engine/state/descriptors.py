@@ -1,8 +1,8 @@
-"""How a function names the state it wants: PyFlink's descriptors.
+"""The descriptors with which functions declare their state, under PyFlink's names.
 
-A descriptor is a name, a kind, the types and, for what folds its values, the function. The name is unique
-within an operator and outlives the job's code: by it state is found again. ``stored_type`` is the type of
-what a table holds for one key, and it is what a snapshot describes.
+A descriptor has a name, a kind, the types and, for reducing and aggregating state, the function. The name is
+unique within an operator, and a restore finds the state by it. ``stored_type`` is the type of what a table
+holds for one key; snapshots record its descriptor.
 """
 
 from __future__ import annotations
@@ -23,7 +23,15 @@ AGGREGATING: Final = "aggregating"
 
 
 class StateDescriptor:
-    """A name and a type (PyFlink: StateDescriptor)."""
+    """Base of all descriptors: a name and a type (PyFlink: StateDescriptor).
+
+    Args:
+        name: unique within the operator, and not empty.
+        type_info: the type of a value; None: self-describing values, ``Types.DYNAMIC()``.
+
+    Raises:
+        ValueError: the name is empty.
+    """
 
     __slots__ = ("name", "ttl_config", "type_info")
 
@@ -37,20 +45,20 @@ class StateDescriptor:
         self.ttl_config: StateTtlConfig | None = None
 
     def get_name(self) -> str:
-        """Give the name."""
+        """Return the name of the state."""
         return self.name
 
     def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
-        """Let what is kept expire."""
+        """Let the state expire as ``ttl_config`` says."""
         self.ttl_config = ttl_config if ttl_config.is_enabled() else None
 
     @property
     def stored_type(self) -> TypeInformation:
-        """The type of what is kept for one key."""
+        """The type of what a table holds for one key."""
         return self._timed(self.type_info)
 
     def _timed(self, unit: TypeInformation) -> TypeInformation:
-        """The unit that expires by itself, with its last access where there is a time to live."""
+        """Return the type of one expiring unit: with its last access if there is a time to live."""
         return unit if self.ttl_config is None else with_last_access(unit)
 
     def __repr__(self) -> str:
@@ -58,7 +66,12 @@ class StateDescriptor:
 
 
 class ValueStateDescriptor(StateDescriptor):
-    """One value for each key; without a type, self-describing values (PyFlink: ValueStateDescriptor)."""
+    """Describes one value for each key (PyFlink: ValueStateDescriptor).
+
+    Args:
+        name: unique within the operator, and not empty.
+        value_type_info: the type of the value; None: self-describing values.
+    """
 
     __slots__ = ()
 
@@ -67,7 +80,12 @@ class ValueStateDescriptor(StateDescriptor):
 
 
 class ListStateDescriptor(StateDescriptor):
-    """A list; ``type_info`` is that of an element (PyFlink: ListStateDescriptor)."""
+    """Describes a list for each key, or a list of operator state (PyFlink: ListStateDescriptor).
+
+    Args:
+        name: unique within the operator, and not empty.
+        elem_type_info: the type of an element; None: self-describing values.
+    """
 
     __slots__ = ()
 
@@ -78,12 +96,18 @@ class ListStateDescriptor(StateDescriptor):
 
     @property
     def stored_type(self) -> TypeInformation:
-        """A list of elements."""
+        """The type of a list of elements."""
         return list_type("LIST", self._timed(self.type_info))
 
 
 class MapStateDescriptor(StateDescriptor):
-    """A map; ``type_info`` is that of a value, which may be None (PyFlink: MapStateDescriptor)."""
+    """Describes a map for each key, or a broadcast state (PyFlink: MapStateDescriptor).
+
+    Args:
+        name: unique within the operator, and not empty.
+        key_type_info: the type of the map's keys; None: self-describing values.
+        value_type_info: the type of the map's values, which may be None; None: self-describing values.
+    """
 
     __slots__ = ("key_type_info",)
 
@@ -100,7 +124,7 @@ class MapStateDescriptor(StateDescriptor):
 
     @property
     def stored_type(self) -> TypeInformation:
-        """A map of entries."""
+        """The type of a map of entries."""
         return map_type(self.key_type_info, self._timed(nullable(self.type_info)))
 
     def __repr__(self) -> str:
@@ -108,9 +132,15 @@ class MapStateDescriptor(StateDescriptor):
 
 
 class ReducingStateDescriptor(StateDescriptor):
-    """A value into which others are reduced (PyFlink: ReducingStateDescriptor).
+    """Describes one reduced value for each key (PyFlink: ReducingStateDescriptor).
 
-    ``reduce_function`` is a ReduceFunction or a callable of two values.
+    Args:
+        name: unique within the operator, and not empty.
+        reduce_function: a ReduceFunction, or a callable of (result so far, new value).
+        type_info: the type of the values; None: self-describing values.
+
+    Raises:
+        TypeError: ``reduce_function`` is neither.
     """
 
     __slots__ = ("reduce_function",)
@@ -126,18 +156,27 @@ class ReducingStateDescriptor(StateDescriptor):
         self.reduce_function = reduce_function
 
     def get_reduce_function(self) -> Any:
-        """Give the function as it was given."""
+        """Return the function as the user gave it."""
         return self.reduce_function
 
     @property
     def reduce(self) -> Callable[[Any, Any], Any]:
-        """The function of (reduced so far, new value)."""
+        """The function of (result so far, new value)."""
         reduce: Callable[[Any, Any], Any] = getattr(self.reduce_function, "reduce", self.reduce_function)
         return reduce
 
 
 class AggregatingStateDescriptor(StateDescriptor):
-    """An accumulator; ``type_info`` is that of the accumulator (PyFlink: AggregatingStateDescriptor)."""
+    """Describes one accumulator for each key (PyFlink: AggregatingStateDescriptor).
+
+    Args:
+        name: unique within the operator, and not empty.
+        agg_function: an AggregateFunction.
+        state_type_info: the type of the accumulator; None: self-describing values.
+
+    Raises:
+        TypeError: ``agg_function`` lacks a method of an AggregateFunction.
+    """
 
     __slots__ = ("agg_function",)
 
@@ -151,5 +190,5 @@ class AggregatingStateDescriptor(StateDescriptor):
         self.agg_function = agg_function
 
     def get_agg_function(self) -> Any:
-        """Give the function."""
+        """Return the AggregateFunction."""
         return self.agg_function

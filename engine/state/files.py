@@ -1,8 +1,10 @@
-"""The envelope of every file the engine writes into a checkpoint directory.
+"""The envelope of every file that the engine writes into a checkpoint directory.
 
-A magic says what the file is, a format version who can read it, a length whether all of it is there, and a
-SHA-256 whether it is still what was written. Whatever is wrong is told in one line that names the file and
-the way out; nothing of a damaged file is ever interpreted.
+The rules this module lives by:
+
+- The header holds a magic (the kind of file), a format version, the length of the body, and its SHA-256.
+- A file that fails a check is a DamagedFile: one line that names the file, what is wrong, and the mend.
+- The body of a damaged file is never interpreted.
 """
 
 from __future__ import annotations
@@ -28,15 +30,15 @@ _OTHER_COPY = "restore an older checkpoint or another copy of this one"
 
 
 class StateError(UnrecoverableError):
-    """State cannot be used as the job wants to use it. The message is one line."""
+    """The job uses state in a way that is not possible. The message is one line."""
 
 
 class PickleRefused(StateError):
-    """Pickled state in a checkpoint, and the job does not allow reading it."""
+    """A checkpoint holds pickled state, and the job does not allow reading it."""
 
 
 class DamagedFile(StateError):
-    """A file of a checkpoint that cannot be read: ``path``, ``what`` is wrong, and how to ``mend`` it."""
+    """A file of a checkpoint cannot be read: its ``path``, ``what`` is wrong, and how to ``mend`` it."""
 
     def __init__(self, path: str, what: str, mend: str = _OTHER_COPY) -> None:
         self.path = path
@@ -49,13 +51,13 @@ class DamagedFile(StateError):
 
 
 def seal(magic: bytes, body: bytes) -> tuple[bytes, str]:
-    """Put a body into its envelope; also give the body's SHA-256 in hex."""
+    """Return the file for a body, and the body's SHA-256 in hex."""
     digest = sha256(body).digest()
     return _HEADER.pack(magic, FORMAT_VERSION, len(body), digest) + body, digest.hex()
 
 
 def first_part(data: bytes) -> bytes:
-    """Give a file without the part of records in flight that may stand behind the first."""
+    """Return the state part of a file, without the records in flight that may follow it."""
     if len(data) > HEADER_BYTES:
         end = HEADER_BYTES + int(_HEADER.unpack_from(data)[2])
         if data[end : end + len(CHANNELS_MAGIC)] == CHANNELS_MAGIC:
@@ -64,7 +66,10 @@ def first_part(data: bytes) -> bytes:
 
 
 def unseal(magic: bytes, data: bytes, path: str) -> tuple[memoryview, str]:
-    """Check the envelope; give the body and its SHA-256 in hex."""
+    """Check the envelope, and return the body and its SHA-256 in hex.
+
+    ``path`` names the file in the error. Raises DamagedFile.
+    """
     if len(data) < HEADER_BYTES:
         if magic.startswith(data[:8]) or data[:8] == magic:
             raise DamagedFile(path, f"truncated: {len(data)} bytes do not hold even the header")

@@ -1,10 +1,12 @@
 """The backend ``hashmap``: state as Python objects on the heap, one flat dict for each state.
 
-- Key groups appear only where state meets storage: a snapshot is grouped when it is encoded, and a restore
-  decodes the groups of its range when the job asks for the state.
-- A snapshot is isolated without stopping the job for a copy of everything. A dict of values is copied, which
-  shares the values; only those of a type that can change are copied one by one. Lists and maps are changed
-  through their tables only, and so are shared with the snapshot until their first change after it.
+The rules this module lives by:
+
+- A table has no key groups in memory: a snapshot is grouped when it is encoded, and a restore decodes the
+  groups of its range when the job registers the state.
+- A snapshot is isolated from later changes with few copies. Of a dict of values, only values of a mutable
+  type are copied. Lists and maps change through their tables only, so the snapshot shares each of them until
+  its first change (copy on write).
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from onceproof.engine.state.ttl_states import Cleanup, TtlState
 from onceproof.engine.types import TypeInformation
 
 REMEMBERED_KEY_GROUPS: Final = 1024
-"""Below this number the cache of key groups is never thrown away."""
+"""The backend never trims a cache of key groups smaller than this."""
 
 
 class HeapLists:
@@ -33,10 +35,10 @@ class HeapLists:
     def __init__(self, entries: dict[Any, list[Any]]) -> None:
         self.entries = entries
         self._own: set[Any] | None = None
-        """The entries whose list no snapshot shares; None: all."""
+        """The entries whose list no snapshot shares; None: no snapshot shares any list."""
 
     def get(self, entry: Any) -> list[Any]:
-        """Give the elements as a list of the caller's own."""
+        """Return a new list of the elements."""
         elements = self.entries.get(entry)
         return [] if elements is None else elements.copy()
 
@@ -75,7 +77,7 @@ class HeapLists:
         return iter(self.entries)
 
     def share(self) -> dict[Any, list[Any]]:
-        """Give the table as of now; whatever it holds is copied before it changes."""
+        """Return the table for a snapshot; from now on each container is copied before it changes."""
         self._own = set()
         return self.entries.copy()
 
@@ -88,10 +90,10 @@ class HeapMaps:
     def __init__(self, entries: dict[Any, dict[Any, Any]]) -> None:
         self.entries = entries
         self._own: set[Any] | None = None
-        """The entries whose map no snapshot shares; None: all."""
+        """The entries whose map no snapshot shares; None: no snapshot shares any map."""
 
     def get(self, entry: Any, key: Any) -> Any:
-        """Give the value of a key, or None."""
+        """Return the value of a key, or None."""
         found = self.entries.get(entry)
         return None if found is None else found.get(key)
 
@@ -110,7 +112,7 @@ class HeapMaps:
             self._changeable(entry).update(values)
 
     def remove(self, entry: Any, key: Any) -> None:
-        """Remove a key; the last one takes the map with it."""
+        """Remove a key; the entry goes with its last key."""
         found = self.entries.get(entry)
         if found is not None and key in found:
             if len(found) == 1:
@@ -119,7 +121,7 @@ class HeapMaps:
                 del self._changeable(entry)[key]
 
     def items(self, entry: Any) -> list[tuple[Any, Any]]:
-        """Give all (key, value) pairs."""
+        """Return all (key, value) pairs."""
         found = self.entries.get(entry)
         return [] if found is None else list(found.items())
 
@@ -147,15 +149,15 @@ class HeapMaps:
         return iter(self.entries)
 
     def share(self) -> dict[Any, dict[Any, Any]]:
-        """Give the table as of now; whatever it holds is copied before it changes."""
+        """Return the table for a snapshot; from now on each container is copied before it changes."""
         self._own = set()
         return self.entries.copy()
 
 
-class Round:
-    """Gives the entries of a table some at a time, again and again.
+class EntryCycle:
+    """Returns the entries of a table in portions, again and again, for the incremental TTL cleanup.
 
-    An entry that comes while a round is under way has its turn in the next.
+    An entry that is added during one cycle is returned in the next.
     """
 
     __slots__ = ("_entries", "_left")
@@ -165,7 +167,7 @@ class Round:
         self._left: list[Any] = []
 
     def next_entries(self, count: int) -> list[Any]:
-        """The next ``count`` entries, or as many as are left of this round."""
+        """Return the next ``count`` entries, or fewer at the end of a cycle."""
         if not self._left:
             self._left = list(self._entries)
         taken = self._left[-count:]
@@ -191,7 +193,7 @@ class HashMapStateBackend(KeyedStateBackend):
         self._key_groups: dict[Any, int] = {}
 
     def snapshot(self, checkpoint_id: int | None = None) -> KeyedSnapshot:
-        """Copy what can change, share the rest."""
+        """Copy mutable values, share the rest."""
         tables = [self._snapshot_of(registered) for registered in self._registered.values()]
         if len(self._key_groups) > REMEMBERED_KEY_GROUPS:
             self._forget_old_keys()
@@ -204,12 +206,12 @@ class HashMapStateBackend(KeyedStateBackend):
         *,
         allow_pickle: bool = False,
     ) -> None:
-        """Keep what falls in this backend's range; it is decoded when it is asked for."""
+        """Keep the key groups of this backend's range; a state is decoded when the job registers it."""
         low, high = self.key_group_range
         self._restored = {name: table.within(low, high) for name, table in encoded.items()}
         self._allow_pickle = allow_pickle
         for part in native:
-            # A checkpoint of the other backend, whose library nobody else needs.
+            # A checkpoint of the other backend. Imported late: only this case needs rocksdict.
             from onceproof.engine.state.rocksdb.transfer import export_part
 
             for name, table in export_part(part, self.max_parallelism).items():
@@ -221,7 +223,7 @@ class HashMapStateBackend(KeyedStateBackend):
         stored = self._restored.get(registered.name)
         if stored is not None:
             self._decode(stored, registered, entries)
-            # The mapping may be shared with a snapshot that is still being encoded: replace, never change.
+            # A snapshot that is still being encoded may share the mapping: replace it, never change it.
             self._restored = dict(self._restored)
             del self._restored[registered.name]
         if registered.kind == LIST:
@@ -252,14 +254,14 @@ class HashMapStateBackend(KeyedStateBackend):
         strategy = registered.ttl.get_cleanup_strategies().get_incremental_cleanup_strategy()
         if strategy is None:
             return
-        following = Round(_held_by(registered)).next_entries
+        following = EntryCycle(_held_by(registered)).next_entries
         registered.cleanup = Cleanup(following, state.drop_expired, strategy.get_cleanup_size())
         registered.lifetime.accessed = registered.cleanup.access
         if strategy.run_cleanup_for_every_record():
             self.cleanups.append(registered.cleanup)
 
     def _snapshot_of(self, registered: Registered) -> TableSnapshot:
-        """Take a table so that later changes do not reach what is taken."""
+        """Return a copy of a table that later changes do not reach."""
         table, stored_type = registered.table, registered.stored_type
         try:
             if registered.kind == LIST or registered.kind == MAP:
@@ -280,7 +282,7 @@ class HashMapStateBackend(KeyedStateBackend):
         )
 
     def _forget_old_keys(self) -> None:
-        """Keep the cache of key groups in proportion to the keys that have state."""
+        """Trim the cache of key groups to the keys that have state."""
         key_groups = self._key_groups
         tables = [(_held_by(item), item.namespace_type is not None) for item in self._registered.values()]
         if len(key_groups) > 2 * sum([len(entries) for entries, _ in tables]):
@@ -291,7 +293,7 @@ class HashMapStateBackend(KeyedStateBackend):
 
 
 def _unexpired(entries: dict[Any, Any], kind: str, last_expired: int) -> dict[Any, Any]:
-    """Leave out what was last accessed at ``last_expired`` or before."""
+    """Leave out values whose last access was at ``last_expired`` (in milliseconds) or before."""
     kept: dict[Any, Any] = {}
     for entry, held in entries.items():
         living = held

@@ -1,14 +1,14 @@
-"""Records that were under way when a checkpoint was taken, and their stored form (Flink: channel state).
+"""Records in flight when a checkpoint was taken, and their stored form (Flink: channel state).
 
 The rules this module lives by:
 
-- A record in flight has no declared type. What describes itself is stored as it is; anything else only where
-  the job allows pickled state, since no checkpoint shall be written that the job may not read.
-- They are a part of their task's file with a checksum of its own, behind its state: a restore that needs the
-  one does not read the other.
-- They are copied as they are recorded, for they are stored later: by then whoever reads them may have changed
-  them, as one who merges into the first of two accumulators does.
-- Only records are stored. Watermarks are not, as in any checkpoint; barriers are those of one run.
+- A record in flight has no declared type. Self-describing values are stored as they are; other values are
+  pickled if the job allows pickled state, and refused otherwise.
+- They form a second part of their task's file, behind its state, with a checksum of its own. A restore can
+  read either part without the other.
+- They are copied when they are recorded, because they are encoded later: by then the operator that processed
+  them may have changed them (for example by merging into the first of two accumulators).
+- Only records are stored, neither watermarks nor barriers.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _ANY_OBJECT: Final = Types.PICKLED_BYTE_ARRAY()
 
 
 class ChannelId(msgspec.Struct, frozen=True, array_like=True):
-    """One channel as a checkpoint knows it, and from which end of it records were stored.
+    """Names one channel in a checkpoint, and the ``side`` whose queue was stored.
 
-    ``source`` and ``target`` are the ids of the operators that it connects, ``number`` is the place of its
-    edge among those between the two; ``sender`` and ``receiver`` are subtasks.
+    ``source`` and ``target`` are the ids of the operators that the channel connects, ``number`` is the index
+    of its edge among those between the two; ``sender`` and ``receiver`` are subtasks.
     """
 
     side: Literal["input", "output"]
@@ -46,13 +46,13 @@ class ChannelId(msgspec.Struct, frozen=True, array_like=True):
 
 
 ChannelRecords: TypeAlias = Mapping[ChannelId, Sequence[Buffer]]
-"""By channel, the buffers that were under way in it, in order."""
+"""The buffers in flight by channel, in order."""
 
 NO_RECORDS: Final[ChannelRecords] = {}
 
 
 class ChannelIndex(msgspec.Struct, frozen=True, array_like=True):
-    """What a file holds of records in flight: ``length`` bytes at its end, how many records by channel."""
+    """Describes the records in flight of a file: its last ``length`` bytes, and the records by channel."""
 
     length: int
     sha256: str
@@ -60,7 +60,7 @@ class ChannelIndex(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def records(self) -> int:
-        """How many records they are."""
+        """The number of records in all channels."""
         return sum([count for _, count in self.channels])
 
 
@@ -74,7 +74,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(list[_StoredChannel])
 
 
 def detached(buffer: Buffer) -> Buffer:
-    """Give a buffer as it is now, whatever becomes of its records; what cannot change is shared."""
+    """Copy a buffer so that later changes of its values do not reach the copy."""
     return [record if _cannot_change(record[0]) else (_copy(record[0]), record[1]) for record in buffer]
 
 
@@ -87,14 +87,14 @@ def _copy(value: Any) -> Any:
     try:
         return deepcopy(value)
     except TypeError:
-        # What cannot be copied cannot be pickled either: encoding refuses it, and names the operators.
+        # A value that cannot be copied cannot be pickled either: the encoder refuses it.
         return value
 
 
 def encode_channels(records: ChannelRecords, *, allow_pickle: bool) -> tuple[bytes, ChannelIndex]:
-    """Give the part of a file that holds records in flight, and what its metadata says of it.
+    """Return the part of a file that holds records in flight, and its index for the metadata.
 
-    Raises StateError naming the operators where a record cannot be stored.
+    Raises StateError if a record cannot be stored.
     """
     stored: list[_StoredChannel] = []
     counts: list[tuple[ChannelId, int]] = []
@@ -126,9 +126,9 @@ def _pack(value: Any, channel: ChannelId, allow_pickle: bool) -> Any:
 def decode_channels(
     data: bytes, index: ChannelIndex, path: str, *, allow_pickle: bool
 ) -> dict[ChannelId, list[Record]]:
-    """Read the records in flight at the end of the file ``data``; ``index`` is what the metadata lists.
+    """Read the records in flight at the end of the file ``data``; ``index`` comes from the metadata.
 
-    Raises DamagedFile, and PickleRefused.
+    Raises DamagedFile, or PickleRefused if they are pickled and the job does not allow that.
     """
     body, digest = unseal(CHANNELS_MAGIC, data[len(data) - index.length :], path)
     if digest != index.sha256:

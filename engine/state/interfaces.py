@@ -1,9 +1,11 @@
-"""The states as a user's function sees them, under PyFlink's names.
+"""The state interfaces of user functions, under PyFlink's names.
 
-What a function gets from its runtime context is one of these, whatever the backend and with or without a
-time to live. State is that of the current key (of the record or the timer in hand). What is empty reads as
-None where it is one thing, and as nothing to iterate over where it is many: never as an error. What is
-iterated over may be changed meanwhile: the iteration goes on over what was there when it began.
+The rules that hold for every backend, with or without a time to live:
+
+- Keyed state is that of the current key: the key of the record or timer being processed.
+- An empty ValueState, ReducingState or AggregatingState reads as None, an empty ListState or MapState as an
+  empty iterable; reading never fails.
+- A state may be changed while the function iterates over it: the iteration continues over the old content.
 """
 
 from __future__ import annotations
@@ -18,17 +20,17 @@ class State:
     __slots__ = ()
 
     def clear(self) -> None:
-        """Remove what is kept for the current key."""
+        """Remove the state of the current key."""
         raise NotImplementedError
 
 
 class ValueState(State):
-    """One value (PyFlink: ValueState)."""
+    """One value for each key (PyFlink: ValueState)."""
 
     __slots__ = ()
 
     def value(self) -> Any:
-        """Give the value, or None where there is none."""
+        """Return the value, or None if there is none."""
         raise NotImplementedError
 
     def update(self, value: Any) -> None:
@@ -37,32 +39,32 @@ class ValueState(State):
 
 
 class AppendingState(State):
-    """What values are added to (PyFlink: AppendingState)."""
+    """A state to which values are added (PyFlink: AppendingState)."""
 
     __slots__ = ()
 
     def get(self) -> Any:
-        """Give what came of the values that were added."""
+        """Return the list, the reduced value or the result of the values that were added."""
         raise NotImplementedError
 
     def add(self, value: Any) -> None:
-        """Add a value."""
+        """Add a value; a list refuses None, the other states are cleared by None."""
         raise NotImplementedError
 
 
 class MergingState(AppendingState):
-    """An appending state of which two can become one, as merging windows need (PyFlink: MergingState)."""
+    """An appending state that merging windows can merge (PyFlink: MergingState)."""
 
     __slots__ = ()
 
 
 class ListState(MergingState):
-    """A list of elements, none of which is None (PyFlink: ListState)."""
+    """A list of elements for each key, none of which is None (PyFlink: ListState)."""
 
     __slots__ = ()
 
     def get(self) -> list[Any]:
-        """Give the elements as a list of the caller's own; [] where there are none."""
+        """Return a new list of the elements; [] if there are none."""
         raise NotImplementedError
 
     def add_all(self, values: Iterable[Any]) -> None:
@@ -70,7 +72,7 @@ class ListState(MergingState):
         raise NotImplementedError
 
     def update(self, values: Iterable[Any]) -> None:
-        """Replace all elements; by none, that clears the state."""
+        """Replace all elements; an empty iterable clears the state."""
         raise NotImplementedError
 
     def __iter__(self) -> Iterator[Any]:
@@ -78,28 +80,28 @@ class ListState(MergingState):
 
 
 class ReducingState(MergingState):
-    """The values that were added, reduced to one; ``get`` of none is None (PyFlink: ReducingState)."""
+    """The added values, reduced to one; ``get`` returns None if there is none (PyFlink: ReducingState)."""
 
     __slots__ = ()
 
 
 class AggregatingState(MergingState):
-    """The result of an accumulator; ``get`` of no accumulator is None (PyFlink: AggregatingState)."""
+    """The result of an accumulator; ``get`` returns None if there is none (PyFlink: AggregatingState)."""
 
     __slots__ = ()
 
 
 class ReadableMap(State):
-    """What maps have in common that can be read."""
+    """Base of all maps: the methods that read."""
 
     __slots__ = ()
 
     def get(self, key: Any) -> Any:
-        """Give the value of a key, or None."""
+        """Return the value of a key, or None."""
         raise NotImplementedError
 
     def contains(self, key: Any) -> bool:
-        """Whether the map has the key."""
+        """Return whether the map has the key."""
         raise NotImplementedError
 
     def items(self) -> Iterable[tuple[Any, Any]]:
@@ -107,15 +109,15 @@ class ReadableMap(State):
         raise NotImplementedError
 
     def keys(self) -> Iterable[Any]:
-        """Give the keys."""
+        """Return the keys."""
         return [key for key, _ in self.items()]
 
     def values(self) -> Iterable[Any]:
-        """Give the values."""
+        """Return the values."""
         return [value for _, value in self.items()]
 
     def is_empty(self) -> bool:
-        """Whether the map has no entry."""
+        """Return whether the map has no entry."""
         raise NotImplementedError
 
     def __getitem__(self, key: Any) -> Any:
@@ -129,7 +131,7 @@ class ReadableMap(State):
 
 
 class WritableMap(ReadableMap):
-    """What maps have in common that can be written."""
+    """Base of the maps that a function may change."""
 
     __slots__ = ()
 
@@ -143,7 +145,7 @@ class WritableMap(ReadableMap):
             self.put(key, value)
 
     def remove(self, key: Any) -> None:
-        """Remove a key; one that is not there is fine."""
+        """Remove a key; do nothing if it is not there."""
         raise NotImplementedError
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -154,18 +156,18 @@ class WritableMap(ReadableMap):
 
 
 class MapState(WritableMap):
-    """A map, kept entry by entry (PyFlink: MapState)."""
+    """A map for each key, stored entry by entry (PyFlink: MapState)."""
 
     __slots__ = ()
 
 
 class ReadOnlyBroadcastState(ReadableMap):
-    """A map that can be read (PyFlink: ReadOnlyBroadcastState)."""
+    """A broadcast state on the side that may only read it (PyFlink: ReadOnlyBroadcastState)."""
 
     __slots__ = ()
 
 
 class BroadcastState(ReadOnlyBroadcastState, WritableMap):
-    """A map of which every subtask has the same copy (PyFlink: BroadcastState)."""
+    """A map of which every subtask has an equal copy (PyFlink: BroadcastState)."""
 
     __slots__ = ()

@@ -1,17 +1,18 @@
-"""Keyed state: what every backend offers to operators and functions.
+"""The keyed state backend: the interface that every backend offers to operators (Flink: KeyedStateBackend).
 
-A backend keeps the state of one operator in one subtask. Operators set ``current_key``; a state that a
-function holds is always that of the current key. A state is asked for by a descriptor, and by a type of
-namespaces where its operator scopes it further (a window, for instance):
-``state.set_current_namespace(namespace)``. Namespaces are values of that type: hashable, and equal only if
-they are the same namespace.
+The rules this module lives by:
 
-Operators that know what they do take the live ``table`` of a state and work on it without going through the
-current key; its entries are keys, or pairs of key and namespace. Whatever a table holds is in every
-snapshot, goes to whoever owns its key group after a restore, and may be kept by any backend: so timers are
-a table, too.
-
-What the job does not ask for after a restore is carried along and written again.
+- A backend holds the keyed state of one operator in one subtask.
+- The operator sets ``current_key`` before it calls the function; a state object reads and writes the state of
+  the current key.
+- A state is registered with a descriptor, and with the type of its namespaces if the operator scopes it
+  further (a window, for instance): ``state.set_current_namespace(namespace)``. Namespaces are hashable values
+  of that type.
+- Operators may use the live ``table`` of a state directly, without the current key. Its entries are keys, or
+  pairs of key and namespace. Timers are such a table.
+- Every table is in every snapshot. After a restore, the subtask that owns a key group gets its entries, on
+  any backend.
+- Restored state that the job does not register is carried along into the next snapshots.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ TABLE_OF_VALUES = frozenset((VALUE, REDUCING, AGGREGATING))
 
 
 class Registered(msgspec.Struct, eq=False, kw_only=True):
-    """A state that the job has asked for. ``stored_type`` is that of what ``table`` holds for one entry."""
+    """A state that the job has registered; ``table`` holds a value of ``stored_type`` for each entry."""
 
     name: str
     kind: str
@@ -79,8 +80,8 @@ class Registered(msgspec.Struct, eq=False, kw_only=True):
     lifetime: Lifetime | None = None
     cleanup: Cleanup | None = None
 
-    def is_asked_for_by(self, descriptor: StateDescriptor, namespace_type: TypeInformation | None) -> bool:
-        """Whether another descriptor means the same state."""
+    def matches(self, descriptor: StateDescriptor, namespace_type: TypeInformation | None) -> bool:
+        """Return whether another descriptor declares the same state."""
         return (
             self.kind == descriptor.kind
             and self.stored_type is descriptor.stored_type
@@ -90,7 +91,7 @@ class Registered(msgspec.Struct, eq=False, kw_only=True):
 
 
 class KeyedStateBackend(ABC):
-    """The keyed state of one operator in one subtask."""
+    """The keyed state of one operator in one subtask (Flink: KeyedStateBackend)."""
 
     __slots__ = (
         "_clock",
@@ -114,14 +115,17 @@ class KeyedStateBackend(ABC):
         self.key_type = Types.DYNAMIC() if key_type is None else key_type
         self.current_key: Any = NO_KEY
         self.cleanups: list[Cleanup] = []
-        """Those that run for every record; operators look here once a buffer."""
+        """The cleanups that run for every record; operators call ``sweep`` once for each buffer."""
         self._clock = clock
         self._registered: dict[str, Registered] = {}
 
     # For operators.
 
     def table(self, descriptor: StateDescriptor, namespace_type: TypeInformation | None = None) -> ValueTable:
-        """Give the live table of a state that holds one value for each entry; always the same object."""
+        """Return the live table of a state that holds one value for each entry; always the same object.
+
+        Raises StateError for list and map state.
+        """
         if descriptor.kind not in TABLE_OF_VALUES:
             raise StateError(
                 f"state {descriptor.name!r} is {descriptor.kind} state, which is no table of values"
@@ -130,7 +134,7 @@ class KeyedStateBackend(ABC):
         return table
 
     def keys(self, descriptor: StateDescriptor, namespace: Any = None) -> list[Any]:
-        """Give the keys that have state under a descriptor (and in a namespace, where it has namespaces)."""
+        """Return the keys that have state of a descriptor (in ``namespace``, if the state has namespaces)."""
         registered = self._registered.get(descriptor.name)
         if registered is None:
             return []
@@ -141,34 +145,34 @@ class KeyedStateBackend(ABC):
     # For functions, and for operators that scope state to namespaces.
 
     def state(self, descriptor: StateDescriptor, namespace_type: TypeInformation | None = None) -> Any:
-        """Give the state that a descriptor of any kind means."""
+        """Return the state of a descriptor of any kind."""
         return _MAKERS[descriptor.kind](self, descriptor, namespace_type)
 
     def value_state(
         self, descriptor: ValueStateDescriptor, namespace_type: TypeInformation | None = None
     ) -> ValueState:
-        """Give a value of the current key."""
+        """Return the value state of a descriptor, registering it at the first call."""
         state: ValueState = self._state_over(KeyedValueState, TtlValueState, descriptor, namespace_type)
         return state
 
     def list_state(
         self, descriptor: ListStateDescriptor, namespace_type: TypeInformation | None = None
     ) -> ListState:
-        """Give a list of the current key."""
+        """Return the list state of a descriptor, registering it at the first call."""
         state: ListState = self._state_over(KeyedListState, TtlListState, descriptor, namespace_type)
         return state
 
     def map_state(
         self, descriptor: MapStateDescriptor, namespace_type: TypeInformation | None = None
     ) -> MapState:
-        """Give a map of the current key."""
+        """Return the map state of a descriptor, registering it at the first call."""
         state: MapState = self._state_over(KeyedMapState, TtlMapState, descriptor, namespace_type)
         return state
 
     def reducing_state(
         self, descriptor: ReducingStateDescriptor, namespace_type: TypeInformation | None = None
     ) -> ReducingState:
-        """Give a reduced value of the current key."""
+        """Return the reducing state of a descriptor, registering it at the first call."""
         state: ReducingState = self._state_over(
             KeyedReducingState, TtlReducingState, descriptor, namespace_type, descriptor.reduce
         )
@@ -177,7 +181,7 @@ class KeyedStateBackend(ABC):
     def aggregating_state(
         self, descriptor: AggregatingStateDescriptor, namespace_type: TypeInformation | None = None
     ) -> AggregatingState:
-        """Give an accumulator of the current key."""
+        """Return the aggregating state of a descriptor, registering it at the first call."""
         state: AggregatingState = self._state_over(
             KeyedAggregatingState, TtlAggregatingState, descriptor, namespace_type, descriptor.agg_function
         )
@@ -207,7 +211,7 @@ class KeyedStateBackend(ABC):
         return state
 
     def sweep(self, records: int) -> None:
-        """So many records were processed: for states whose cleanup runs for every record."""
+        """Run the TTL cleanups that run for every record, for this number of processed records."""
         for cleanup in self.cleanups:
             for _ in range(records):
                 cleanup.access()
@@ -217,26 +221,26 @@ class KeyedStateBackend(ABC):
     ) -> Registered:
         found = self._registered.get(descriptor.name)
         if found is not None:
-            if not found.is_asked_for_by(descriptor, namespace_type):
+            if not found.matches(descriptor, namespace_type):
                 raise StateError(
-                    f"state {descriptor.name!r} is declared as {told(found)} and again as "
-                    f"{told(_asked(descriptor, namespace_type))}: a name has one type"
+                    f"state {descriptor.name!r} is declared as {describe_state(found)} and again as "
+                    f"{describe_state(_registration(descriptor, namespace_type))}: a name has one type"
                 )
             return found
-        registered = _asked(descriptor, namespace_type)
+        registered = _registration(descriptor, namespace_type)
         registered.table = self._open_table(registered)
         self._registered[descriptor.name] = registered
         return registered
 
-    # What a backend provides.
+    # Each backend implements these.
 
     @abstractmethod
     def _open_table(self, registered: Registered) -> Any:
-        """Make the table of a state that is asked for the first time, with what was restored of it."""
+        """Return the table of a newly registered state, with its restored content."""
 
     @abstractmethod
     def snapshot(self, checkpoint_id: int | None = None) -> KeyedSnapshot | NativeSnapshot:
-        """Take what all tables hold, isolated from later changes: the synchronous part of a snapshot."""
+        """Return a copy of all tables that later changes do not reach: the synchronous part of a snapshot."""
 
     @abstractmethod
     def restore(
@@ -246,26 +250,26 @@ class KeyedStateBackend(ABC):
         *,
         allow_pickle: bool = False,
     ) -> None:
-        """Take over stored state, before the first state is asked for: what falls in this backend's range.
+        """Take over the stored state of this backend's key groups; called before any state is registered.
 
-        ``encoded`` are tables as a hashmap backend stores them, ``native`` databases: any backend takes both.
+        ``encoded`` are tables that a hashmap backend stored, ``native`` databases: every backend reads both.
         """
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """The checkpoint is durable, and what the backend gave for it is kept for a while."""
+        """The checkpoint is durable: later snapshots may refer to its files while it is retained."""
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
         """The checkpoint will not complete."""
 
     @abstractmethod
     def _begin_cleanup(self, registered: Registered, state: TtlState) -> None:
-        """Set the cleanup of a state with a time to live up, where its configuration has one for here."""
+        """Set up the cleanup of a state with a time to live, if it has one for this backend."""
 
     def close(self) -> None:
-        """Let go of what the backend holds outside of memory."""
+        """Release the backend's files."""
 
 
-def _asked(descriptor: StateDescriptor, namespace_type: TypeInformation | None) -> Registered:
+def _registration(descriptor: StateDescriptor, namespace_type: TypeInformation | None) -> Registered:
     return Registered(
         name=descriptor.name,
         kind=descriptor.kind,
@@ -275,7 +279,7 @@ def _asked(descriptor: StateDescriptor, namespace_type: TypeInformation | None) 
     )
 
 
-def told(registered: Registered) -> str:
+def describe_state(registered: Registered) -> str:
     """Describe a state for a message."""
     text = f"{registered.kind} of {registered.stored_type.name}"
     if registered.namespace_type is not None:

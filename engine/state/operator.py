@@ -1,8 +1,11 @@
-"""Operator state: what belongs to a subtask rather than to a key.
+"""Operator state: state of a subtask rather than of a key (Flink: OperatorStateStore).
 
-Its elements are the unit of redistribution: a plain list state is dealt out over the new subtasks, a union
-list state is given to all of them in full, and of a broadcast state each gets one of the old copies, which
-are all the same. A name has one mode and one type for the life of the job. It is always kept on the heap.
+The rules this module lives by:
+
+- Elements are the unit of redistribution. A plain list is split among the new subtasks, a union list goes to
+  all of them in full, and of a broadcast state each new subtask gets one of the old copies, which are equal.
+- A name has one mode and one type for the life of the job.
+- Operator state is always on the heap.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from onceproof.engine.types.wrapped import nullable
 
 
 class OperatorListState(msgspec.Struct, ListState, eq=False):
-    """A list of elements (Flink: ListState). None is no element."""
+    """A list of elements, none of which is None (Flink: PartitionableListState)."""
 
     name: str
     mode: str
@@ -33,7 +36,7 @@ class OperatorListState(msgspec.Struct, ListState, eq=False):
     _elements: list[Any]
 
     def get(self) -> list[Any]:
-        """Give the elements; never None."""
+        """Return a new list of the elements."""
         return list(self._elements)
 
     def add(self, value: Any) -> None:
@@ -67,7 +70,7 @@ class OperatorListState(msgspec.Struct, ListState, eq=False):
 
 
 class OperatorBroadcastState(msgspec.Struct, BroadcastState, eq=False):
-    """A map of which every subtask has the same copy; its elements are the pairs of key and value."""
+    """A map of which every subtask has an equal copy; its elements are the (key, value) pairs."""
 
     name: str
     element_type: TypeInformation
@@ -76,7 +79,7 @@ class OperatorBroadcastState(msgspec.Struct, BroadcastState, eq=False):
     mode = BROADCAST
 
     def get(self, key: Any) -> Any:
-        """Give the value of a key, or None."""
+        """Return the value of a key, or None."""
         return self._entries.get(key)
 
     def contains(self, key: Any) -> bool:
@@ -90,7 +93,7 @@ class OperatorBroadcastState(msgspec.Struct, BroadcastState, eq=False):
         self._entries[key] = value
 
     def remove(self, key: Any) -> None:
-        """Remove a key; one that is not there is fine."""
+        """Remove a key; do nothing if it is not there."""
         self._entries.pop(key, None)
 
     def items(self) -> list[tuple[Any, Any]]:
@@ -111,12 +114,12 @@ class OperatorBroadcastState(msgspec.Struct, BroadcastState, eq=False):
 
 
 class ReadOnlyView(msgspec.Struct, ReadOnlyBroadcastState, eq=False):
-    """A broadcast state for those who may only read it, because nobody tells the other subtasks."""
+    """A read-only view of a broadcast state, for the side whose changes would not reach other subtasks."""
 
     _state: OperatorBroadcastState
 
     def get(self, key: Any) -> Any:
-        """Give the value of a key, or None."""
+        """Return the value of a key, or None."""
         return self._state.get(key)
 
     def contains(self, key: Any) -> bool:
@@ -132,7 +135,7 @@ class ReadOnlyView(msgspec.Struct, ReadOnlyBroadcastState, eq=False):
         return self._state.is_empty()
 
     def clear(self) -> None:
-        """Refuse: who may only read may not clear either."""
+        """Raise StateError: the view is read-only."""
         raise StateError(f"broadcast state {self._state.name!r} can only be read on this side")
 
 
@@ -154,31 +157,31 @@ class OperatorStateStore(msgspec.Struct, eq=False):
     _allow_pickle: bool = False
 
     def get_list_state(self, descriptor: ListStateDescriptor) -> OperatorListState:
-        """Give a list whose elements are dealt out over the subtasks on a rescale."""
+        """Return a list whose elements are split among the subtasks when the job is rescaled."""
         return self._list_state(descriptor, SPLIT_DISTRIBUTE)
 
     def get_union_list_state(self, descriptor: ListStateDescriptor) -> OperatorListState:
-        """Give a list that every subtask receives in full on a restore."""
+        """Return a list that every subtask restores in full."""
         return self._list_state(descriptor, UNION)
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> OperatorBroadcastState:
-        """Give a map that every subtask must change in the same way."""
+        """Return a map that every subtask must change in the same way."""
         key_type, value_type = state_descriptor.key_type_info, state_descriptor.type_info
         element_type = tuple_type((key_type, nullable(value_type)))
         state = self._known(state_descriptor, BROADCAST, element_type)
         if state is None:
-            pairs = self._taken_over(state_descriptor.name, BROADCAST, element_type)
+            pairs = self._decode_restored(state_descriptor.name, BROADCAST, element_type)
             state = OperatorBroadcastState(state_descriptor.name, element_type, dict(pairs))
             self._states[state_descriptor.name] = state
         found: OperatorBroadcastState = state
         return found
 
     def snapshot(self) -> OperatorStateSnapshot:
-        """Copy all states, isolated from later changes."""
+        """Return a copy of all states that later changes do not reach."""
         return OperatorStateSnapshot([state.snapshot() for state in self._states.values()], self._restored)
 
     def restore(self, elements: Mapping[str, EncodedList], *, allow_pickle: bool = False) -> None:
-        """Take over stored state, decoded when it is registered."""
+        """Keep stored state; each state is decoded when the job registers it."""
         self._restored = dict(elements)
         self._allow_pickle = allow_pickle
 
@@ -186,13 +189,13 @@ class OperatorStateStore(msgspec.Struct, eq=False):
         name, element_type = descriptor.name, descriptor.type_info
         state = self._known(descriptor, mode, element_type)
         if state is None:
-            elements = self._taken_over(name, mode, element_type)
+            elements = self._decode_restored(name, mode, element_type)
             state = self._states[name] = OperatorListState(name, mode, element_type, elements)
         found: OperatorListState = state
         return found
 
     def _known(self, descriptor: StateDescriptor, mode: str, element_type: TypeInformation) -> Any:
-        """Give the state if it was asked for before, in the same way."""
+        """Return the state if it is registered; raise StateError if its mode or type differs."""
         name = descriptor.name
         state = self._states.get(name)
         if state is None:
@@ -205,8 +208,8 @@ class OperatorStateStore(msgspec.Struct, eq=False):
             )
         return state
 
-    def _taken_over(self, name: str, mode: str, element_type: TypeInformation) -> list[Any]:
-        """Decode what was stored under a name; from then on it is the state's."""
+    def _decode_restored(self, name: str, mode: str, element_type: TypeInformation) -> list[Any]:
+        """Decode the stored elements of a name and remove them from the restored ones."""
         stored = self._restored.get(name)
         if stored is None:
             return []
@@ -223,7 +226,7 @@ class OperatorStateStore(msgspec.Struct, eq=False):
             raise StateError(f"{what}: the stored bytes cannot be read ({error})") from error
         if reader.migrate is not None:
             elements = list(map(reader.migrate, elements))
-        # The mapping may be shared with a snapshot that is still being encoded: replace, never change.
+        # A snapshot that is still being encoded may share the mapping: replace it, never change it.
         self._restored = dict(self._restored)
         del self._restored[name]
         return elements

@@ -1,8 +1,10 @@
-"""Raw state: bytes that the user serialises, and the engine only carries and deals out.
+"""Raw state: bytes that the function serialises; the engine stores and redistributes them.
 
-Keyed: a stream of bytes for each key group, which goes to whoever owns the group after a restore. Operator:
-any number of partitions, dealt out like the elements of a list state. Nothing of it outlives the checkpoint
-that wrote it unless the function writes it again. Names are those of Flink's Java API in snake_case.
+- Raw keyed state is a stream of bytes for each key group. After a restore, the subtask that owns the key
+  group gets it.
+- Raw operator state is any number of partitions, redistributed like the elements of a list state.
+- A function must write its raw state again in every checkpoint.
+- Names are those of Flink's Java API in snake_case.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RAW: Final = ""
-"""The name under which raw state is stored: one that no descriptor can have."""
+"""The name of raw state in a snapshot; no descriptor can have an empty name."""
 RAW_KIND: Final = "raw"
 
 
@@ -31,7 +33,7 @@ class StatePartition(Struct, frozen=True):
     data: bytes
 
     def get_stream(self) -> BytesIO:
-        """The bytes, to be read from their beginning."""
+        """Return the bytes as a stream."""
         return BytesIO(self.data)
 
 
@@ -42,41 +44,41 @@ class KeyGroupStatePartition(Struct, frozen=True):
     data: bytes
 
     def get_key_group_id(self) -> int:
-        """The key group."""
+        """Return the key group to which the bytes belong."""
         return self.key_group_id
 
     def get_stream(self) -> BytesIO:
-        """The bytes, to be read from their beginning."""
+        """Return the bytes as a stream."""
         return BytesIO(self.data)
 
 
 class OperatorStateOutput:
-    """Takes raw operator state, partition by partition (Flink: OperatorStateCheckpointOutputStream)."""
+    """Collects raw operator state by partition (Flink: OperatorStateCheckpointOutputStream)."""
 
     def __init__(self) -> None:
         self._partitions: list[bytearray] = []
 
     def start_new_partition(self) -> None:
-        """Begin a partition: what can be dealt out by itself."""
+        """Begin a partition: the unit of redistribution."""
         self._partitions.append(bytearray())
 
     def write(self, data: bytes) -> None:
-        """Append to the partition, to a first one where none was begun."""
+        """Append to the current partition; the first call begins one if there is none."""
         if not self._partitions:
             self.start_new_partition()
         self._partitions[-1] += data
 
     def get_number_of_partitions(self) -> int:
-        """How many were begun."""
+        """Return how many partitions were begun."""
         return len(self._partitions)
 
-    def taken(self) -> list[bytes]:
-        """The partitions in order."""
+    def partitions(self) -> list[bytes]:
+        """Return the partitions in order; the operator calls this after ``snapshot_state``."""
         return list(map(bytes, self._partitions))
 
 
 class KeyedStateOutput:
-    """Takes raw keyed state, key group by key group (Flink: KeyedStateCheckpointOutputStream)."""
+    """Collects raw keyed state by key group (Flink: KeyedStateCheckpointOutputStream)."""
 
     def __init__(self, key_group_range: tuple[int, int]) -> None:
         self._range = key_group_range
@@ -84,14 +86,15 @@ class KeyedStateOutput:
         self._current: bytearray | None = None
 
     def get_key_group_list(self) -> range:
-        """The key groups of this subtask."""
+        """Return the key groups of this subtask."""
         low, high = self._range
         return range(low, high + 1)
 
     def start_new_key_group(self, key_group_id: int) -> None:
         """Begin the stream of a key group.
 
-        Raises StateError where the group is not this subtask's, or was begun before.
+        Raises:
+            StateError: another subtask owns the key group, or its stream was begun before.
         """
         low, high = self._range
         if not low <= key_group_id <= high:
@@ -101,30 +104,31 @@ class KeyedStateOutput:
         self._current = self._groups[key_group_id] = bytearray()
 
     def is_key_group_already_started(self, key_group_id: int) -> bool:
-        """Whether the stream of a key group was begun."""
+        """Return whether the stream of a key group was begun."""
         return key_group_id in self._groups
 
     def write(self, data: bytes) -> None:
         """Append to the stream of the key group that was begun last.
 
-        Raises StateError where none was.
+        Raises:
+            StateError: no key group was begun.
         """
         if self._current is None:
             raise StateError("raw keyed state was written before a key group: call start_new_key_group first")
         self._current += data
 
-    def taken(self) -> dict[int, bytes]:
-        """The streams by key group."""
+    def streams(self) -> dict[int, bytes]:
+        """Return the bytes by key group; the operator calls this after ``snapshot_state``."""
         return {group: bytes(self._groups[group]) for group in sorted(self._groups)}
 
 
 def without_raw(stored: Mapping[str, T]) -> Mapping[str, T]:
-    """Give managed state alone: raw state is handed to the function, not to a backend."""
+    """Return managed state alone: raw state goes to the function, not to a backend."""
     if RAW not in stored:
         return stored
     return {name: state for name, state in stored.items() if name != RAW}
 
 
 def partitions_of(stored: EncodedTable) -> list[KeyGroupStatePartition]:
-    """Give the raw state of key groups, in their order."""
+    """Return the raw state by key group, in ascending order."""
     return [KeyGroupStatePartition(group, stored.groups[group]) for group in sorted(stored.groups)]

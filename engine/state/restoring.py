@@ -1,8 +1,11 @@
-"""From stored tables back to values: what must fit, and what is made of bytes.
+"""Checks stored tables against the job's declarations, and decodes them.
 
-A type may have changed as far as ``types/evolution.py`` knows a way. What does not fit is told in one line
-that names the state, what was stored, what the job declares, and the mend. Pickled state is refused unless
-the job allows it.
+The rules this module lives by:
+
+- A type may change as far as ``types/evolution.py`` can migrate it.
+- A state that does not match is an error of one line: the state, what was stored, what the job declares, and
+  the mend.
+- Pickled state is refused unless the job allows it.
 """
 
 from __future__ import annotations
@@ -24,14 +27,14 @@ if TYPE_CHECKING:
 
 
 def check_restored_type(what: str, stored: Descriptor, declared: TypeInformation, allow_pickle: bool) -> None:
-    """Refuse state whose stored type is not the declared one, and pickled state without permission."""
+    """Raise StateError if the types differ, PickleRefused for pickled state without permission."""
     if stored != declared.descriptor:
         raise other_type(what, stored, declared)
     check_pickle(what, declared, allow_pickle)
 
 
 def check_pickle(what: str, kind: TypeInformation, allow_pickle: bool) -> None:
-    """Refuse pickled state without permission."""
+    """Raise PickleRefused for pickled state without permission."""
     if kind.contains_pickle and not allow_pickle:
         raise PickleRefused(
             f"{what} holds pickled objects, and reading pickle runs code: "
@@ -40,7 +43,7 @@ def check_pickle(what: str, kind: TypeInformation, allow_pickle: bool) -> None:
 
 
 def other_type(what: str, stored: Descriptor, declared: TypeInformation, why: str = "") -> StateError:
-    """Say that state cannot be read as what the job declares."""
+    """Return the error that stored state cannot be read as the declared type."""
     return StateError(
         f"{what} was stored as {describe(stored)} but the job declares {declared.name}"
         f"{f' ({why})' if why else ''}: declare the stored type, or start without this state"
@@ -48,7 +51,7 @@ def other_type(what: str, stored: Descriptor, declared: TypeInformation, why: st
 
 
 def describe(descriptor: Descriptor) -> str:
-    """Write a stored description of a type as a reader expects it."""
+    """Return the readable name of a stored type."""
     try:
         return from_descriptor(descriptor).name
     except ValueError:
@@ -56,7 +59,7 @@ def describe(descriptor: Descriptor) -> str:
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """How stored values are read: by which type, and what makes declared values of them."""
+    """How to read stored values: decode them as ``kind``, then ``migrate`` them (None: nothing to do)."""
 
     kind: TypeInformation
     migrate: Migration | None
@@ -69,9 +72,18 @@ def reader_of(
     allow_pickle: bool,
     now: Callable[[], int] | None,
 ) -> Reader:
-    """Find out how values that were stored with another type become those that the job declares.
+    """Return how to read values of the stored type as values of the declared one.
 
-    Raises StateError where they cannot, and PickleRefused.
+    Args:
+        what: names the state in errors.
+        stored: the type descriptor in the snapshot.
+        declared: the type in the job.
+        allow_pickle: whether the job allows pickled state.
+        now: the clock in milliseconds, for state that gains a time to live.
+
+    Raises:
+        StateError: the stored type cannot be migrated.
+        PickleRefused: the state is pickled, and the job does not allow that.
     """
     if stored == declared.descriptor:
         check_pickle(what, declared, allow_pickle)
@@ -87,7 +99,7 @@ def reader_of(
 
 
 def no_clock() -> int:
-    """Stands for the clock of a backend without one."""
+    """Raise StateError: the clock of a backend that has none."""
     raise StateError("state gets a time to live, but its backend has no clock")
 
 
@@ -98,7 +110,10 @@ def check_stored(
     allow_pickle: bool,
     now: Callable[[], int] | None,
 ) -> Reader:
-    """Refuse a stored table that is not what the job declares; say how its values are read."""
+    """Check a stored table against the registered state, and return how to read its values.
+
+    Raises StateError if they do not match, and PickleRefused.
+    """
     declared = registered.namespace_type
     if (
         declared is None is stored.namespace_type
@@ -108,7 +123,7 @@ def check_stored(
         and not key_type.contains_pickle
         and not registered.stored_type.contains_pickle
     ):
-        # Nearly always, and of all that a restore does for a state the most: sentences nobody reads.
+        # The usual case. It skips building the error texts below, which would dominate a restore.
         return Reader(registered.stored_type, None)
     what = f"state {registered.name!r}"
     if stored.kind != registered.kind:
@@ -126,7 +141,7 @@ def check_stored(
 def decode_groups(
     stored: EncodedTable, registered: Registered, key_type: TypeInformation, reader: Reader
 ) -> Iterator[tuple[int, list[tuple[Any, Any]]]]:
-    """Give the pairs of (entry, what is held for it), key group by key group."""
+    """Yield for each key group its (entry, value) pairs."""
     entries, migrate = entry_type(key_type, registered.namespace_type), reader.migrate
     decoder = reader.kind.entry_decoder(entries)
     unpack_entry, unpack_value = entries.unpacker(), reader.kind.unpacker()

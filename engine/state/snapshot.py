@@ -1,10 +1,14 @@
-"""Snapshots of a task's state: isolated copies in memory, and their form as one file.
+"""Snapshots of a task's state: isolated copies in memory, and their encoding as one file.
 
-Taking a snapshot has two parts. The synchronous one copies tables and lists so that later changes cannot
-reach the snapshot; it runs between two calls of a machine and must be short. The asynchronous one,
-``encode_task_snapshot``, checks every value against its declared type, groups each table by key group and
-encodes group by group, so that a restore at another parallelism decodes only the groups it owns. State that
-the job no longer registers is carried along in its encoded form.
+A snapshot has two parts:
+
+- The synchronous part copies tables and lists so that later changes do not reach the snapshot. It runs
+  between two calls of a machine and must be short.
+- The asynchronous part, ``encode_task_snapshot``, checks every value against its declared type, groups each
+  table by key group and encodes group by group, so that a restore at another parallelism decodes only the
+  groups it owns.
+
+Restored state that the job does not register is carried along in its encoded form.
 """
 
 from __future__ import annotations
@@ -49,7 +53,10 @@ class TableSnapshot(msgspec.Struct):
 
 
 class KeyedSnapshot(msgspec.Struct):
-    """The isolated copy of a keyed backend. ``key_groups`` caches the group of each key."""
+    """The isolated copy of a keyed backend. ``key_groups`` caches the group of each key.
+
+    ``carried`` is restored state that the job has not registered.
+    """
 
     max_parallelism: int
     key_type: TypeInformation
@@ -59,9 +66,9 @@ class KeyedSnapshot(msgspec.Struct):
 
 
 class LocalTable(msgspec.Struct, frozen=True):
-    """A table of a database that is to be stored: where it lies, and perhaps where it was stored before.
+    """An SST file of a database to be stored: its local path ``source``, and perhaps its ``earlier`` path.
 
-    ``is_shared``: what was stored before is not stored again.
+    ``earlier`` is where a previous checkpoint stored it; ``is_shared``: it is not stored a second time.
     """
 
     operator_id: str
@@ -74,12 +81,12 @@ class LocalTable(msgspec.Struct, frozen=True):
 
 
 class NativeSnapshot(msgspec.Struct, eq=False):
-    """The database of a keyed backend as it was.
+    """The database of a keyed backend at the time of the snapshot.
 
-    ``checkpoint`` has its files: ``path``, ``tables`` (names below it) and ``small`` (name -> content). They
-    are there for as long as it is referred to. ``known`` are tables that an earlier checkpoint has stored, by
-    name; where it ``is_incremental`` these are not stored again. Whoever stores the snapshot tells it by
-    ``stored``. ``exported`` reads it into the canonical form.
+    ``checkpoint`` has its files: ``path``, ``tables`` (names below it) and ``small`` (name -> content). The
+    files exist as long as this object. ``known`` are tables that an earlier checkpoint has stored, by name;
+    if ``is_incremental``, they are not stored again. The driver that stores the snapshot sets ``stored``.
+    ``exported`` reads the database into the canonical form.
     """
 
     descriptions: dict[str, TableDescription]
@@ -91,7 +98,7 @@ class NativeSnapshot(msgspec.Struct, eq=False):
     stored: dict[str, StateFile] = {}
 
     def tables(self, operator_id: str) -> list[LocalTable]:
-        """List the tables; those that are not known are read for their checksum."""
+        """List the SST files to store; those that are not ``known`` are read for their checksum."""
         listed = []
         shared = self.is_incremental
         for name in self.checkpoint.tables:
@@ -133,7 +140,7 @@ class OperatorSnapshot(msgspec.Struct):
 
 
 class TaskSnapshot(msgspec.Struct):
-    """The synchronous part of a task's snapshot: operator id -> its state, and what was in flight."""
+    """The synchronous part of a task's snapshot: the state by operator id, and the records in flight."""
 
     operators: dict[str, OperatorSnapshot]
     channels: ChannelRecords = NO_RECORDS
@@ -142,15 +149,15 @@ class TaskSnapshot(msgspec.Struct):
 
     @property
     def has_tables(self) -> bool:
-        """Whether it is more than one file."""
+        """Whether the snapshot stores SST files besides its own file."""
         return any(isinstance(operator.keyed, NativeSnapshot) for operator in self.operators.values())
 
 
 class EncodedSnapshot(msgspec.Struct, frozen=True):
-    """A snapshot as a file: its bytes, the SHA-256 of their body, and what they hold by operator id.
+    """A snapshot as a file: its bytes, the SHA-256 of their body, and an index by operator id.
 
-    ``tables`` are files that are stored beside it, those of ``natives`` by operator id. ``channels``: what
-    the last part of the file has of records in flight.
+    ``tables`` are the SST files to store beside it, those of the databases ``natives`` by operator id.
+    ``channels`` is the index of the records in flight at the end of the file.
     """
 
     data: bytes
@@ -172,7 +179,7 @@ _BODY_DECODER = msgspec.msgpack.Decoder(DecodedSnapshot)
 def encode_task_snapshot(snapshot: TaskSnapshot, canonical: bool = False) -> EncodedSnapshot:
     """Check and encode a snapshot: the asynchronous part.
 
-    ``canonical``: databases, too, in the form in which a hashmap backend stores its state.
+    ``canonical``: write databases in the form of a hashmap backend as well, as savepoints need.
     """
     body: DecodedSnapshot = {}
     indexes: dict[str, SnapshotIndex] = {}
@@ -216,12 +223,15 @@ def encode_task_snapshot(snapshot: TaskSnapshot, canonical: bool = False) -> Enc
 
 
 def _table_of_raw(groups: dict[int, bytes]) -> EncodedTable:
-    """Store the raw state of key groups as a table, so that it is dealt out like one."""
+    """Return the raw state of key groups as a table, so that it is redistributed like one."""
     return EncodedTable(RAW_KIND, None, None, dict.fromkeys(groups, 1), groups)
 
 
 def decode_task_snapshot(data: bytes, path: str, expected_sha256: str | None = None) -> DecodedSnapshot:
-    """Read a file written by ``encode_task_snapshot``; ``expected_sha256`` is what the metadata lists."""
+    """Read a file that ``encode_task_snapshot`` wrote; ``expected_sha256`` comes from the metadata.
+
+    Raises DamagedFile.
+    """
     body, digest = unseal(SNAPSHOT_MAGIC, first_part(data), path)
     if expected_sha256 is not None and digest != expected_sha256:
         raise DamagedFile(path, "another file than the one that the checkpoint's metadata lists")
@@ -269,7 +279,7 @@ def _encode_table(table: TableSnapshot, snapshot: KeyedSnapshot) -> EncodedTable
 
 
 def entry_type(key_type: TypeInformation, namespace_type: TypeInformation | None) -> TypeInformation:
-    """Give the type of a table's entries: keys, or keys with namespaces."""
+    """Return the type of a table's entries: keys, or keys with namespaces."""
     return key_type if namespace_type is None else tuple_type((key_type, namespace_type))
 
 
@@ -314,7 +324,7 @@ def _pack_pairs(
 
 
 def wrong_entry(table: TableSnapshot, key_type: TypeInformation, error: Exception) -> StateError:
-    """Find the entry that does not fit, for the message."""
+    """Return an error that names the first entry whose key, namespace or value is not of its type."""
     namespace_type = table.namespace_type
     for entry, value in table.entries.items():
         key = entry if namespace_type is None else entry[0]
@@ -353,7 +363,7 @@ def _encode_operator(snapshot: OperatorStateSnapshot) -> dict[str, EncodedList]:
 
 
 def wrong_element(snapshot: ListSnapshot, error: Exception) -> StateError:
-    """Find the element that does not fit, for the message."""
+    """Return an error that names the first element that is not of its type."""
     for element in snapshot.elements:
         try:
             snapshot.element_type.encode(element)

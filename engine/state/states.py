@@ -1,7 +1,7 @@
-"""Keyed state without a time to live: what each kind makes of an access to its table.
+"""Keyed state without a time to live: each kind of state over its table.
 
-The entry is put together in each method instead of in one they share: these are the calls that happen for
-every record, and a call more would be a third of them.
+Each method builds the entry inline instead of calling a shared one: these calls happen for every record, and
+one more call would cost a third of their time.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ if TYPE_CHECKING:
 
 
 class KeyedState(msgspec.Struct, eq=False):
-    """What the kinds have in common: a backend that knows the key, a name, and perhaps a namespace."""
+    """Base of the keyed states: the backend with the current key, a name, and perhaps a namespace."""
 
     _backend: KeyedStateBackend
     _name: str
     _namespaced: bool
     _table: Any
     _function: Any = None
-    """What folds values, for the kinds that do."""
+    """The ReduceFunction or AggregateFunction, for the kinds that have one."""
     _namespace: Any = NO_NAMESPACE
 
     def set_current_namespace(self, namespace: Any) -> None:
-        """Scope what follows to a namespace.
+        """Scope the following calls to a namespace.
 
-        Raises StateError where the state was asked for without a type of namespaces.
+        Raises StateError if the state was registered without a type of namespaces.
         """
         if not self._namespaced:
             raise StateError(f"state {self._name!r} has no namespaces: ask for it with their type")
         self._namespace = namespace
 
     def clear(self) -> None:
-        """Remove what is kept for the current key."""
+        """Remove the state of the current key."""
         self._table.clear(self._entry())
 
     def _entry(self) -> Any:
         key = self._backend.current_key
-        # An empty dict does not even look at what it is asked to remove, and so would not refuse it.
+        # An empty dict does not hash the key to remove, so NO_KEY would not raise by itself.
         if key is NO_KEY or (self._namespaced and self._namespace is NO_NAMESPACE):
             raise no_scope(NO_KEY if key is NO_KEY else NO_NAMESPACE)
         return (key, self._namespace) if self._namespaced else key
@@ -61,7 +61,7 @@ class KeyedValueState(KeyedState, ValueState, eq=False):
     _table: ValueTable
 
     def value(self) -> Any:
-        """Give the value of the current key, or None where there is none."""
+        """Return the value of the current key, or None if there is none."""
         entry = self._backend.current_key
         if self._namespaced:
             entry = (entry, self._namespace)
@@ -88,7 +88,7 @@ class KeyedListState(KeyedState, ListState, eq=False):
     _table: ListTable
 
     def get(self) -> list[Any]:
-        """Give the elements as a list of the caller's own; [] where there are none."""
+        """Return a new list of the elements; [] if there are none."""
         entry = self._backend.current_key
         if self._namespaced:
             entry = (entry, self._namespace)
@@ -126,7 +126,7 @@ class KeyedMapState(KeyedState, MapState, eq=False):
     _table: MapTable
 
     def get(self, key: Any) -> Any:
-        """Give the value of a key, or None."""
+        """Return the value of a key, or None."""
         return self._table.get(self._entry(), key)
 
     def put(self, key: Any, value: Any) -> None:
@@ -142,7 +142,7 @@ class KeyedMapState(KeyedState, MapState, eq=False):
         self._table.put_all(self._entry(), dict_value)
 
     def remove(self, key: Any) -> None:
-        """Remove a key; one that is not there is fine."""
+        """Remove a key; do nothing if it is not there."""
         self._table.remove(self._entry(), key)
 
     def contains(self, key: Any) -> bool:
@@ -164,14 +164,14 @@ class KeyedReducingState(KeyedState, ReducingState, eq=False):
     _table: ValueTable
 
     def get(self) -> Any:
-        """Give the reduced value, or None."""
+        """Return the reduced value, or None."""
         entry = self._backend.current_key
         if self._namespaced:
             entry = (entry, self._namespace)
         return self._table.get(entry)
 
     def add(self, value: Any) -> None:
-        """Reduce a value into what is there; None clears, as in Flink."""
+        """Reduce a value into the current one; None clears, as in Flink."""
         if value is None:
             self.clear()
             return
@@ -197,7 +197,7 @@ class KeyedAggregatingState(KeyedState, AggregatingState, eq=False):
     _table: ValueTable
 
     def get(self) -> Any:
-        """Give the result of the accumulator, or None where there is none."""
+        """Return the result of the accumulator, or None if there is none."""
         entry = self._backend.current_key
         if self._namespaced:
             entry = (entry, self._namespace)
@@ -231,7 +231,7 @@ class KeyedAggregatingState(KeyedState, AggregatingState, eq=False):
 def merge_values(
     table: ValueTable, target: Any, sources: Iterable[Any], merge: Callable[[Any, Any], Any]
 ) -> None:
-    """Merge the values of entries into that of another, in Flink's order: the sources first."""
+    """Merge the values of the entries ``sources`` into that of ``target``, in Flink's order."""
     merged = None
     for source in sources:
         value = table.pop(source, None)
@@ -243,7 +243,7 @@ def merge_values(
 
 
 def elements_of(values: Iterable[Any], name: str) -> list[Any]:
-    """Give a list of elements, none of which is None."""
+    """Return the values as a list; raise StateError if one of them is None."""
     elements = list(values)
     for element in elements:
         if element is None:
@@ -252,10 +252,8 @@ def elements_of(values: Iterable[Any], name: str) -> list[Any]:
 
 
 def no_element(name: str) -> StateError:
-    """Say that None is no element."""
     return StateError(f"list state {name!r}: None cannot be an element")
 
 
 def no_map_key(name: str) -> StateError:
-    """Say that None is no key."""
     return StateError(f"map state {name!r}: None cannot be a key")

@@ -1,8 +1,8 @@
-"""State in its stored form: what the files of a checkpoint hold, still encoded.
+"""The stored form of state: the structs that the files of a checkpoint hold, still encoded.
 
-Keyed state stands in tables by key group and operator state element by element, so that both can be dealt
-out to another parallelism without being decoded; or keyed state is the database of its backend, whose files
-are files of the checkpoint. Every state carries the description of its types.
+Keyed state is stored in tables by key group, and operator state by element, so that both can be redistributed
+without being decoded. Or keyed state is the database of its backend, whose files are files of the checkpoint.
+Every state carries the descriptors of its types.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BROADCAST = "BROADCAST"
 
 
 class TableDescription(msgspec.Struct, frozen=True, array_like=True):
-    """What a keyed state is, apart from what it holds."""
+    """The kind and the types of a keyed state, as descriptors."""
 
     kind: str
     key_type: Any
@@ -31,9 +31,9 @@ class TableDescription(msgspec.Struct, frozen=True, array_like=True):
 
 
 class EncodedTable(msgspec.Struct, frozen=True, array_like=True):
-    """A keyed state in its stored form: key group -> number of entries, and -> encoded entries.
+    """A keyed state in its stored form: by key group, the number of entries and the encoded entries.
 
-    Encoded is a list of (entry, value); an entry is the key, or (key, namespace) where there is a type of
+    Each group is an encoded list of (entry, value). An entry is the key, or (key, namespace) if the state has
     namespaces.
     """
 
@@ -45,13 +45,13 @@ class EncodedTable(msgspec.Struct, frozen=True, array_like=True):
     namespace_type: Any = None
 
     def described(self) -> TableDescription:
-        """Give the description alone."""
+        """Return the kind and the types."""
         return TableDescription(self.kind, self.key_type, self.value_type, self.namespace_type)
 
     def joined(self, name: str, other: EncodedTable) -> EncodedTable:
-        """Give both parts of a state in one; they have no key group in common.
+        """Return both parts of a state as one; they have no key group in common.
 
-        Raises StateError where they are not parts of one state.
+        Raises StateError if their kinds or types differ.
         """
         if self.described() != other.described():
             raise StateError(
@@ -61,7 +61,7 @@ class EncodedTable(msgspec.Struct, frozen=True, array_like=True):
         return replace(self, counts=self.counts | other.counts, groups=self.groups | other.groups)
 
     def within(self, low: int, high: int) -> EncodedTable:
-        """Give the part in an inclusive range of key groups."""
+        """Return the part in an inclusive range of key groups."""
         if not self.groups or (low <= min(self.groups) and max(self.groups) <= high):
             return self
         groups = {group: data for group, data in self.groups.items() if low <= group <= high}
@@ -70,7 +70,7 @@ class EncodedTable(msgspec.Struct, frozen=True, array_like=True):
 
 
 class EncodedList(msgspec.Struct, frozen=True, array_like=True):
-    """An operator state in its stored form: element by element, so that it can be dealt out anew."""
+    """An operator state in its stored form, by element, so that it can be redistributed."""
 
     mode: str
     type: Any
@@ -80,8 +80,8 @@ class EncodedList(msgspec.Struct, frozen=True, array_like=True):
 class NativeState(msgspec.Struct, frozen=True, array_like=True):
     """The keyed state of an operator as a database of its backend.
 
-    Its tables are files of their own, which the checkpoint's metadata lists; ``small`` is what the database
-    needs besides. ``next_sequence`` is the number of the next element of any list.
+    The metadata of the checkpoint lists its SST files; ``small`` are the other files of the database, by
+    name. ``next_sequence`` is the number of the next element of any list.
     """
 
     tables: dict[str, TableDescription]
@@ -98,14 +98,14 @@ class EncodedOperator(msgspec.Struct, frozen=True, array_like=True):
 
 
 SHARED = "shared/"
-"""Where the files lie that several checkpoints have in common."""
+"""The folder of files that several checkpoints share."""
 
 
 class StateFile(msgspec.Struct, frozen=True, array_like=True):
-    """A file of a checkpoint that is one table of an operator's database, and that never changes.
+    """An SST file of an operator's database in a checkpoint; it never changes.
 
-    ``path`` is "" where a task says that it is stored already, and only then (Flink:
-    PlaceholderStreamStateHandle): the metadata of a checkpoint has the path of every file.
+    ``path`` is "" only in an acknowledgement, for a file that is stored already (Flink:
+    PlaceholderStreamStateHandle). The metadata of a checkpoint has the path of every file.
     """
 
     operator_id: str
@@ -116,11 +116,11 @@ class StateFile(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def is_shared(self) -> bool:
-        """Whether other checkpoints may have it, too."""
+        """Whether other checkpoints may refer to the file."""
         return not self.path or self.path.startswith(SHARED)
 
     def check(self, data: bytes) -> None:
-        """Raise DamagedFile unless this is the content that was stored."""
+        """Raise DamagedFile unless ``data`` is the content that was stored."""
         if len(data) != self.length:
             kind = "truncated" if len(data) < self.length else "overlong"
             raise DamagedFile(
@@ -131,9 +131,9 @@ class StateFile(msgspec.Struct, frozen=True, array_like=True):
 
 
 class NativePart(msgspec.Struct, frozen=True):
-    """What a restore takes of one stored database: an inclusive range of key groups.
+    """The inclusive range of key groups that a restore takes from one stored database.
 
-    ``path`` is the file that names the database, ``files`` are its tables by name, ``read`` reads a path.
+    ``path`` is the file that names the database, ``files`` are its SST files by name, ``read`` reads a path.
     """
 
     low: int
@@ -144,15 +144,15 @@ class NativePart(msgspec.Struct, frozen=True):
     read: Callable[[str], bytes]
 
     def length(self) -> int:
-        """How many bytes the tables have."""
+        """Return the total size of the SST files in bytes."""
         return sum(file.length for file in self.files.values())
 
 
 class SnapshotIndex(msgspec.Struct, frozen=True, array_like=True):
-    """What a file holds of one operator, known without reading it.
+    """An index of one operator's state in a file, kept in the metadata.
 
     ``keyed``: state name -> key group -> number of entries; ``operator``: state name -> (mode, number of
-    elements); ``is_native``: keyed state is a database, of whose states only the names are known.
+    elements); ``is_native``: keyed state is a database, and ``keyed`` has only the names of its states.
     """
 
     keyed: dict[str, dict[int, int]]
@@ -171,4 +171,4 @@ class SnapshotIndex(msgspec.Struct, frozen=True, array_like=True):
 
 
 DecodedSnapshot: TypeAlias = dict[str, EncodedOperator]
-"""A file that was read: operator id -> its state, still encoded by key group and element."""
+"""The content of a file: operator id -> its state, still encoded by key group and element."""

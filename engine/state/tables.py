@@ -1,9 +1,9 @@
-"""What a backend keeps one state in: tables from entry to what is held for it.
+"""The tables in which a backend stores its states.
 
-An *entry* is what state is scoped to: the key, or the pair of key and namespace where the state has
-namespaces (windows, timers). States (``states.py``, ``ttl_states.py``) say what an access means, tables how
-it is stored; so every kind of state exists once, and every backend has three tables. A table of values is
-enough of a mapping for an operator to work on it directly.
+An *entry* is the scope of state: the key, or (key, namespace) if the state has namespaces (windows, timers).
+States (``states.py``, ``ttl_states.py``) define what an access means, tables how it is stored. So every kind
+of state is implemented once, and every backend implements three tables. Operators may use a table of values
+directly, like a dict.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from onceproof.engine.state.files import StateError
 
 
 class NoScope:
-    """Stands for a key or a namespace while there is none: using it as one raises StateError."""
+    """A placeholder for a key or namespace that is not set; looking it up in a table raises StateError."""
 
     __slots__ = ("_what",)
 
@@ -29,12 +29,12 @@ class NoScope:
         return self is other
 
     def __hash__(self) -> int:
-        # Raised by whatever looks a table up, so that no access has to ask first.
+        # A lookup in a dict hashes its key, so no access needs a check of its own.
         raise no_scope(self)
 
 
 def no_scope(missing: NoScope) -> StateError:
-    """Say that there is nothing to scope state to."""
+    """Return the error that the key or the namespace is missing."""
     return StateError(f"keyed state was used where no record or timer is being processed: there is {missing}")
 
 
@@ -46,14 +46,14 @@ NO_NAMESPACE = NoScope("no current namespace")
 
 
 class ValueTable(Protocol):
-    """One value for each entry; a dict is one."""
+    """One value for each entry; a dict is a ValueTable."""
 
     def get(self, entry: Any, /) -> Any:
-        """Give the value, or None."""
+        """Return the value, or None."""
         ...
 
     def pop(self, entry: Any, default: Any, /) -> Any:
-        """Remove the value; give it, or the default."""
+        """Remove the value and return it, or return the default."""
         ...
 
     def __getitem__(self, entry: Any, /) -> Any: ...
@@ -63,17 +63,17 @@ class ValueTable(Protocol):
     def __contains__(self, entry: Any, /) -> bool: ...
 
     def __iter__(self) -> Iterator[Any]:
-        """Go through the entries; the table must not be changed meanwhile."""
+        """Iterate over the entries; the table must not change meanwhile."""
         ...
 
     def __len__(self) -> int: ...
 
 
 class ListTable(Protocol):
-    """A list for each entry; an empty one is none."""
+    """A list for each entry; an entry with an empty list does not exist."""
 
     def get(self, entry: Any) -> list[Any]:
-        """Give the elements as a list of the caller's own."""
+        """Return a new list of the elements."""
         ...
 
     def append(self, entry: Any, element: Any) -> None:
@@ -85,7 +85,7 @@ class ListTable(Protocol):
         ...
 
     def put(self, entry: Any, elements: list[Any]) -> None:
-        """Replace all elements; the list is the table's from now on."""
+        """Replace all elements; the table owns the list from now on."""
         ...
 
     def clear(self, entry: Any) -> None:
@@ -93,15 +93,15 @@ class ListTable(Protocol):
         ...
 
     def __iter__(self) -> Iterator[Any]:
-        """Go through the entries; the table must not be changed meanwhile."""
+        """Iterate over the entries; the table must not change meanwhile."""
         ...
 
 
 class MapTable(Protocol):
-    """A map for each entry; an empty one is none."""
+    """A map for each entry; an entry with an empty map does not exist."""
 
     def get(self, entry: Any, key: Any) -> Any:
-        """Give the value of a key, or None."""
+        """Return the value of a key, or None."""
         ...
 
     def contains(self, entry: Any, key: Any) -> bool:
@@ -117,15 +117,15 @@ class MapTable(Protocol):
         ...
 
     def remove(self, entry: Any, key: Any) -> None:
-        """Remove a key; one that is not there is fine."""
+        """Remove a key; do nothing if it is not there."""
         ...
 
     def items(self, entry: Any) -> list[tuple[Any, Any]]:
-        """Give all (key, value) pairs."""
+        """Return all (key, value) pairs."""
         ...
 
     def is_empty(self, entry: Any) -> bool:
-        """Whether there is no pair."""
+        """Return whether the entry has no pair."""
         ...
 
     def clear(self, entry: Any) -> None:
@@ -133,5 +133,5 @@ class MapTable(Protocol):
         ...
 
     def __iter__(self) -> Iterator[Any]:
-        """Go through the entries; the table must not be changed meanwhile."""
+        """Iterate over the entries; the table must not change meanwhile."""
         ...

@@ -1,14 +1,15 @@
-"""Timers: what shall happen to a key at a time.
+"""Timers of keys, in event time and processing time (Flink: InternalTimerService).
 
 The rules this module lives by:
 
-- A timer is (key, timestamp, namespace), and there is one of each: registering it again changes nothing,
-  deleting one that is not there is fine.
-- Timers are kept in a table of the keyed backend, as any keyed state: so they are in every snapshot, by key
-  group, and go to whoever owns the key after a restore. Beside it stands a heap in memory, by timestamp,
-  which is made anew from the table; what was deleted is passed over when its turn comes.
-- They come in ascending order of timestamp over all keys, those of equal timestamp in the order in which they
-  were registered. (That order is not kept over a restore; Flink promises none at all.)
+- A timer is (key, timestamp, namespace), and exists at most once: registering it again changes nothing,
+  deleting an absent one does nothing.
+- Timers are in a table of the keyed backend, so every snapshot holds them by key group, and a restore
+  redistributes them like keyed state.
+- A heap in memory orders them by timestamp. A restore rebuilds it from the table; deleted timers stay in the
+  heap until they reach its top.
+- Timers fire in ascending order of timestamp over all keys; timers of equal timestamp fire in the order of
+  registration. (A restore does not keep that order; Flink promises none.)
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from onceproof.engine.types import TypeInformation, Types
 
 EVENT_TIMERS: Final = "_timer_state/event_"
 PROCESSING_TIMERS: Final = "_timer_state/processing_"
-"""What the names of Flink's timer states begin with; the name of the service follows."""
+"""The prefixes of Flink's timer states; the name of the timer service follows."""
 
 TOLERATED_DELETED_TIMERS: Final = 1024
-"""So many deleted timers may stand in a heap, and as many more as there are living ones."""
+"""A heap may hold as many deleted timers as living ones, plus this number."""
 
 
 class TimerQueue:
-    """The timers of one operator, in one kind of time.
+    """The timers of one operator in one time domain (Flink: InternalPriorityQueue).
 
-    A *timer* here is the part that is not the key: the timestamp, or the pair of timestamp and namespace.
+    The parameter ``timer`` is a timer without its key: the timestamp, or (timestamp, namespace).
     """
 
     __slots__ = ("_count", "_has_namespaces", "_heap", "_sequence", "_table")
@@ -53,7 +54,7 @@ class TimerQueue:
         return self._count
 
     def register(self, key: Any, timer: Any) -> None:
-        """Add a timer, unless it is there."""
+        """Add a timer if it is not there."""
         entry = (key, timer)
         table = self._table
         if entry in table:
@@ -71,7 +72,7 @@ class TimerQueue:
             self._forget_deleted()
 
     def next_timestamp(self) -> int | None:
-        """The least timestamp, or None where there is no timer."""
+        """Return the least timestamp in milliseconds, or None if there is no timer."""
         heap, table = self._heap, self._table
         while heap:
             timestamp, _, entry = heap[0]
@@ -81,7 +82,7 @@ class TimerQueue:
         return None
 
     def pop_due(self, limit: int) -> tuple[Any, Any] | None:
-        """Take out the first timer at or before ``limit``, as (key, timer); None where there is none."""
+        """Remove the first timer at or before ``limit`` and return (key, timer); None if there is none."""
         heap, table = self._heap, self._table
         while heap and heap[0][0] <= limit:
             entry = heapq.heappop(heap)[2]
@@ -105,10 +106,10 @@ class TimerQueue:
 
 
 class Timers:
-    """The timers of one operator in one subtask, in both kinds of time.
+    """The timers of one operator in one subtask, in both time domains.
 
-    ``watermark`` is the event time that the operator has reached; ``wake_at`` asks whoever drives the task to
-    call the operator at a processing time.
+    ``watermark`` is the operator's current watermark. ``wake_at(timestamp_ms)`` asks the driver to call the
+    operator at a processing time.
     """
 
     __slots__ = ("_wake_at", "event", "processing", "watermark")
@@ -129,15 +130,15 @@ class Timers:
         self.event, self.processing = queues
         self.watermark = MIN_WATERMARK
         self._wake_at = wake_at
-        self.ask_to_be_woken()
+        self.request_wakeup()
 
     def register_processing(self, key: Any, timer: Any) -> None:
-        """Add a timer in processing time, and see to it that its time is noticed."""
+        """Add a timer in processing time, and ask the driver for a wake-up at the first due timer."""
         self.processing.register(key, timer)
-        self.ask_to_be_woken()
+        self.request_wakeup()
 
-    def ask_to_be_woken(self) -> None:
-        """Say when the next timer in processing time is due."""
+    def request_wakeup(self) -> None:
+        """Ask the driver for a wake-up when the next timer in processing time is due."""
         due_ms = self.processing.next_timestamp()
         if due_ms is not None:
             self._wake_at(due_ms)

@@ -1,9 +1,9 @@
-"""Time to live: how long state is kept after it was last written (or read), and who removes it then.
+"""Time to live: the configuration of when keyed state expires, and how it is removed.
 
-The time is processing time. A value, an element of a list, an entry of a map or an accumulator has expired
-at ``now`` when ``last access + ttl <= now``. Expired state is cleared by the next access to it; state that
-nobody asks for again goes by the cleanup strategies. They change when memory is given back, never what a
-function with the visibility NeverReturnExpired can read.
+- The time is processing time. A value, an element of a list, an entry of a map or an accumulator has expired
+  at ``now`` when ``last access + ttl <= now``.
+- The next access to expired state clears it. Cleanup strategies remove state that is never accessed again.
+- Strategies decide when memory is freed, never what a function with the visibility NeverReturnExpired reads.
 """
 
 from __future__ import annotations
@@ -17,48 +17,51 @@ from msgspec.structs import replace
 from onceproof.engine.durations import Duration, Time, milliseconds_of
 
 DEFAULT_CLEANUP_SIZE: Final = 5
-"""Flink's: entries that a state access looks at where nothing else is said."""
+"""Flink's default number of entries that each access checks."""
 DEFAULT_COMPACTION_ENTRIES: Final = 1000
 DEFAULT_COMPACTION_PERIOD: Final = Duration.of_days(30)
 
 
 class IncrementalCleanupStrategy(Struct, frozen=True):
-    """Each access to the state, or each record, looks at some entries and removes the expired."""
+    """Each access to the state, or each record, checks some entries and removes the expired ones.
+
+    PyFlink: StateTtlConfig.IncrementalCleanupStrategy.
+    """
 
     _cleanup_size: int
     _for_every_record: bool
 
     def get_cleanup_size(self) -> int:
-        """How many entries are looked at each time."""
+        """Return how many entries are checked each time."""
         return self._cleanup_size
 
     def run_cleanup_for_every_record(self) -> bool:
-        """Whether every record looks, and not only those that access the state."""
+        """Return whether every record triggers a check, not only an access to the state."""
         return self._for_every_record
 
 
 class RocksdbCompactFilterCleanupStrategy(Struct, frozen=True):
-    """RocksDB's compaction drops the expired.
+    """Removes expired state of RocksDB in the background.
 
-    The binding has no compaction filter, so the backend does the equivalent: after every
-    ``query_time_after_num_entries`` accesses it looks at as many entries, going round. The period has no
-    meaning then, since whatever lives is looked at as long as the state is used.
+    PyFlink: StateTtlConfig.RocksdbCompactFilterCleanupStrategy. The binding has no compaction filter, so the
+    backend does the equivalent: after every ``query_time_after_num_entries`` accesses it checks as many
+    entries, in turn. The period has no effect.
     """
 
     _query_time_after_num_entries: int
     _periodic_compaction_time: Duration = DEFAULT_COMPACTION_PERIOD
 
     def get_query_time_after_num_entries(self) -> int:
-        """After how many accesses the backend looks at as many entries."""
+        """Return after how many accesses the backend checks as many entries."""
         return self._query_time_after_num_entries
 
     def get_periodic_compaction_time(self) -> Duration:
-        """The period as it was given."""
+        """Return the period, which has no effect."""
         return self._periodic_compaction_time
 
 
 class CleanupStrategies(Struct, frozen=True):
-    """Who removes expired state that nobody asks for (PyFlink: StateTtlConfig.CleanupStrategies)."""
+    """How expired state is removed that is not accessed (PyFlink: StateTtlConfig.CleanupStrategies)."""
 
     full_snapshot: bool = False
     incremental: IncrementalCleanupStrategy | None = None
@@ -66,49 +69,56 @@ class CleanupStrategies(Struct, frozen=True):
     is_cleanup_in_background_enabled: bool = True
 
     def is_cleanup_in_background(self) -> bool:
-        """Whether a backend removes expired state by its own default where no strategy is given."""
+        """Return whether a backend uses its default strategy if none is given."""
         return self.is_cleanup_in_background_enabled
 
     def in_full_snapshot(self) -> bool:
-        """Whether a full snapshot leaves expired state out."""
+        """Return whether a full snapshot leaves expired state out."""
         return self.full_snapshot
 
     def in_rocksdb_compact_filter(self) -> bool:
-        """Whether compaction, or what stands for it here, removes expired state."""
+        """Return whether compaction (here: its equivalent) removes expired state."""
         return self.compaction is not None or self.is_cleanup_in_background_enabled
 
     def get_incremental_cleanup_strategy(self) -> IncrementalCleanupStrategy | None:
-        """The strategy of a heap backend; None where it has none."""
+        """Return the strategy of the hashmap backend, or None."""
         if self.incremental is None and self.is_cleanup_in_background_enabled:
             return IncrementalCleanupStrategy(DEFAULT_CLEANUP_SIZE, False)
         return self.incremental
 
     def get_rocksdb_compact_filter_cleanup_strategy(self) -> RocksdbCompactFilterCleanupStrategy | None:
-        """The strategy of the RocksDB backend; None where it has none."""
+        """Return the strategy of the RocksDB backend, or None."""
         if self.compaction is None and self.is_cleanup_in_background_enabled:
             return RocksdbCompactFilterCleanupStrategy(DEFAULT_COMPACTION_ENTRIES)
         return self.compaction
 
 
 class StateTtlConfig:
-    """The time to live of a state (PyFlink: StateTtlConfig); made by ``StateTtlConfig.new_builder(ttl)``."""
+    """The time to live of a state (PyFlink: StateTtlConfig).
+
+    Build one with ``StateTtlConfig.new_builder(ttl)``.
+
+    Raises:
+        TypeError: ``ttl`` is no Time or Duration.
+        ValueError: ``ttl`` is not positive.
+    """
 
     class UpdateType(Enum):
-        """Which accesses begin the time to live anew (PyFlink: StateTtlConfig.UpdateType)."""
+        """Which accesses restart the time to live (PyFlink: StateTtlConfig.UpdateType)."""
 
         Disabled = 0
         OnCreateAndWrite = 1
         OnReadAndWrite = 2
 
     class StateVisibility(Enum):
-        """Whether expired state may still be seen (PyFlink: StateTtlConfig.StateVisibility)."""
+        """Whether an access may return expired state (PyFlink: StateTtlConfig.StateVisibility)."""
 
         ReturnExpiredIfNotCleanedUp = 0
-        """Once more, by the access that clears it."""
+        """The access that clears expired state returns it once more."""
         NeverReturnExpired = 1
 
     class TtlTimeCharacteristic(Enum):
-        """Which time counts (PyFlink: StateTtlConfig.TtlTimeCharacteristic)."""
+        """The time domain of the time to live (PyFlink: StateTtlConfig.TtlTimeCharacteristic)."""
 
         ProcessingTime = 0
 
@@ -131,31 +141,31 @@ class StateTtlConfig:
 
     @staticmethod
     def new_builder(ttl: Time | Duration) -> StateTtlConfig.Builder:
-        """Begin a configuration with its time to live."""
+        """Return a builder of a configuration with this time to live."""
         return StateTtlConfig.Builder(ttl)
 
     def is_enabled(self) -> bool:
-        """Whether anything expires at all."""
+        """Return whether the state expires at all."""
         return self._update_type is not StateTtlConfig.UpdateType.Disabled
 
     def get_update_type(self) -> StateTtlConfig.UpdateType:
-        """Which accesses begin the time to live anew."""
+        """Return which accesses restart the time to live."""
         return self._update_type
 
     def get_state_visibility(self) -> StateTtlConfig.StateVisibility:
-        """Whether expired state may still be seen."""
+        """Return whether an access may return expired state."""
         return self._visibility
 
     def get_ttl(self) -> Time | Duration:
-        """The time to live."""
+        """Return the time to live."""
         return self._ttl
 
     def get_ttl_time_characteristic(self) -> StateTtlConfig.TtlTimeCharacteristic:
-        """Which time counts."""
+        """Return the time domain of the time to live."""
         return self._time_characteristic
 
     def get_cleanup_strategies(self) -> CleanupStrategies:
-        """Who removes what nobody asks for."""
+        """Return how expired state is removed that is never accessed again."""
         return self._cleanup
 
     def __eq__(self, other: object) -> bool:
@@ -182,48 +192,56 @@ class StateTtlConfig:
             self._cleanup = CleanupStrategies()
 
         def set_update_type(self, update_type: StateTtlConfig.UpdateType) -> Self:
-            """Which accesses begin the time to live anew."""
+            """Set which accesses restart the time to live."""
             self._update_type = update_type
             return self
 
         def update_ttl_on_create_and_write(self) -> Self:
-            """Only writes begin it anew: the default."""
+            """Let only writes restart the time to live: the default."""
             return self.set_update_type(StateTtlConfig.UpdateType.OnCreateAndWrite)
 
         def update_ttl_on_read_and_write(self) -> Self:
-            """Reads begin it anew as well."""
+            """Let reads restart the time to live as well."""
             return self.set_update_type(StateTtlConfig.UpdateType.OnReadAndWrite)
 
         def set_state_visibility(self, state_visibility: StateTtlConfig.StateVisibility) -> Self:
-            """Whether expired state may still be seen."""
+            """Set whether an access may return expired state."""
             self._visibility = state_visibility
             return self
 
         def return_expired_if_not_cleaned_up(self) -> Self:
-            """Expired state may be seen once more."""
+            """Let the access that clears expired state return it once more."""
             return self.set_state_visibility(StateTtlConfig.StateVisibility.ReturnExpiredIfNotCleanedUp)
 
         def never_return_expired(self) -> Self:
-            """Expired state is never seen: the default."""
+            """Let no access return expired state: the default."""
             return self.set_state_visibility(StateTtlConfig.StateVisibility.NeverReturnExpired)
 
         def set_ttl_time_characteristic(
             self, ttl_time_characteristic: StateTtlConfig.TtlTimeCharacteristic
         ) -> Self:
-            """Which time counts; there is only one."""
+            """Set the time domain; ProcessingTime is the only one."""
             self._time_characteristic = ttl_time_characteristic
             return self
 
         def use_processing_time(self) -> Self:
-            """Processing time counts."""
+            """Set the time domain to processing time: the default."""
             return self.set_ttl_time_characteristic(StateTtlConfig.TtlTimeCharacteristic.ProcessingTime)
 
         def cleanup_full_snapshot(self) -> Self:
-            """A full snapshot leaves expired state out; what lives is not touched."""
+            """Leave expired state out of full snapshots; the running job's state is not changed."""
             return self._with(full_snapshot=True)
 
         def cleanup_incrementally(self, cleanup_size: int, run_cleanup_for_every_record: bool) -> Self:
-            """Each access (and, if asked for, each record) looks at ``cleanup_size`` entries; for hashmap."""
+            """Let each access check some entries and remove the expired ones; for the hashmap backend.
+
+            Args:
+                cleanup_size: how many entries are checked each time, at least 1.
+                run_cleanup_for_every_record: whether every record triggers a check as well.
+
+            Raises:
+                ValueError: ``cleanup_size`` is less than 1.
+            """
             if cleanup_size < 1:
                 raise ValueError(f"an incremental cleanup of {cleanup_size} entries: it must be at least 1")
             strategy = IncrementalCleanupStrategy(cleanup_size, run_cleanup_for_every_record)
@@ -234,7 +252,15 @@ class StateTtlConfig:
             query_time_after_num_entries: int,
             periodic_compaction_time: Duration = DEFAULT_COMPACTION_PERIOD,
         ) -> Self:
-            """After every so many accesses the backend looks at as many entries; for rocksdb."""
+            """Let the RocksDB backend check entries in the background and remove the expired ones.
+
+            Args:
+                query_time_after_num_entries: after so many accesses as many entries are checked, at least 1.
+                periodic_compaction_time: accepted for PyFlink's sake, without effect.
+
+            Raises:
+                ValueError: ``query_time_after_num_entries`` is less than 1.
+            """
             if query_time_after_num_entries < 1:
                 raise ValueError(
                     f"a cleanup after every {query_time_after_num_entries} entries: it must be at least 1"
@@ -245,7 +271,7 @@ class StateTtlConfig:
             return self._with(compaction=strategy)
 
         def disable_cleanup_in_background(self) -> Self:
-            """No strategy but those that are asked for."""
+            """Use no strategy besides those that this builder sets."""
             return self._with(is_cleanup_in_background_enabled=False)
 
         def set_ttl(self, ttl: Time | Duration) -> Self:
@@ -254,9 +280,11 @@ class StateTtlConfig:
             return self
 
         def build(self) -> StateTtlConfig:
-            """The configuration.
+            """Return the configuration.
 
-            Raises TypeError where the time to live is no Time or Duration, ValueError where it is none.
+            Raises:
+                TypeError: the time to live is no Time or Duration.
+                ValueError: the time to live is not positive.
             """
             return StateTtlConfig(
                 self._update_type, self._visibility, self._time_characteristic, self._ttl, self._cleanup

@@ -1,10 +1,12 @@
-"""Keyed state with a time to live: what each kind makes of an access to its table.
+"""Keyed state with a time to live: each kind of state over its table.
 
-What expires by itself is held with the time of its last access, as ``(value, timestamp)``: a value, an
-element of a list, an entry of a map, an accumulator. The order of checking, clearing, giving out and
-refreshing is that of Flink's Ttl*State classes; so is what looks odd at first: a list is cleared only when
-all its elements have expired, and a map that holds nothing but expired entries is not empty until somebody
-looks at them.
+The rules this module lives by:
+
+- The unit of expiry is a value, an element of a list, an entry of a map or an accumulator. A table holds it
+  as ``(value, timestamp)`` with the time of its last access in milliseconds.
+- The order of checking, clearing, returning and refreshing is that of Flink's Ttl*State classes.
+- As there, a list is cleared only when all its elements have expired, and a map with only expired entries is
+  not empty until an access checks them.
 """
 
 from __future__ import annotations
@@ -19,32 +21,32 @@ from onceproof.engine.state.states import KeyedState, elements_of, merge_values,
 from onceproof.engine.state.ttl import StateTtlConfig
 
 Held: TypeAlias = tuple[Any, int]
-"""A value and when it was last accessed."""
+"""A value and the time of its last access in milliseconds."""
 
 
 class Lifetime(msgspec.Struct, eq=False):
-    """What a configuration says, ready for every access, and the clock it goes by."""
+    """A StateTtlConfig in the form that every access needs, with its clock."""
 
     ttl_ms: int
     refreshes_on_read: bool
     returns_expired: bool
     now: Callable[[], int]
     accessed: Callable[[], None] | None = None
-    """Called by every access, where accesses clean up."""
+    """Called by every access, if the cleanup strategy needs it."""
 
     def has_expired(self, held: Held) -> bool:
         """Whether the time to live is over."""
         return held[1] + self.ttl_ms <= self.now()
 
     def unexpired(self, held: Held | None) -> Any:
-        """Give the value as far as it may still be seen, or None."""
+        """Return the value, or None if there is none or the configuration hides it as expired."""
         if held is None or (not self.returns_expired and self.has_expired(held)):
             return None
         return held[0]
 
 
 def lifetime_of(config: StateTtlConfig, clock: Callable[[], int]) -> Lifetime:
-    """Make the lifetime that a configuration means."""
+    """Return the lifetime for a configuration."""
     return Lifetime(
         config.ttl_ms,
         config.get_update_type() is StateTtlConfig.UpdateType.OnReadAndWrite,
@@ -54,7 +56,7 @@ def lifetime_of(config: StateTtlConfig, clock: Callable[[], int]) -> Lifetime:
 
 
 class TtlState(KeyedState, eq=False, kw_only=True):
-    """What the kinds have in common."""
+    """Base of the keyed states with a time to live."""
 
     _life: Lifetime
 
@@ -64,15 +66,15 @@ class TtlState(KeyedState, eq=False, kw_only=True):
         return self._entry()
 
     def drop_expired(self, entry: Any) -> None:
-        """Clear what has expired of an entry, for whoever cleans up in the background."""
+        """Remove the expired parts of an entry; the background cleanup calls this."""
         raise NotImplementedError
 
 
-class HeldOne(TtlState, eq=False):
-    """The kinds that hold one value for each entry."""
+class TtlSingleValueState(TtlState, eq=False):
+    """Base of the kinds that hold one value for each entry."""
 
     def clear(self) -> None:
-        """Remove what is kept for the current key."""
+        """Remove the value of the current key."""
         self._table.pop(self._entry(), None)
 
     def drop_expired(self, entry: Any) -> None:
@@ -110,30 +112,30 @@ class HeldOne(TtlState, eq=False):
         merge_values(self._table, self._entries_of((target,))[0], entries, merge_unexpired)
 
 
-class TtlValueState(HeldOne, ValueState, eq=False):
-    """A value that expires."""
+class TtlValueState(TtlSingleValueState, ValueState, eq=False):
+    """A value that expires (Flink: TtlValueState)."""
 
     def value(self) -> Any:
-        """Give the value, or None where there is none that may be seen."""
+        """Return the value, or None if there is none or it has expired."""
         return self._read()
 
     def update(self, value: Any) -> None:
-        """Set the value and begin its time; None clears."""
+        """Set the value and restart its time to live; None clears."""
         if value is None:
             self.clear()
         else:
             self._write(value)
 
 
-class TtlReducingState(HeldOne, ReducingState, eq=False):
-    """A reduced value that expires as a whole; each addition begins its time anew."""
+class TtlReducingState(TtlSingleValueState, ReducingState, eq=False):
+    """A reduced value that expires as a whole; each addition restarts its time to live."""
 
     def get(self) -> Any:
-        """Give the reduced value, or None where there is none that may be seen."""
+        """Return the reduced value, or None if there is none or it has expired."""
         return self._read()
 
     def add(self, value: Any) -> None:
-        """Reduce a value into what has not expired; None clears."""
+        """Reduce a value into the current one, unless that has expired; None clears."""
         if value is None:
             self.clear()
             return
@@ -145,16 +147,16 @@ class TtlReducingState(HeldOne, ReducingState, eq=False):
         self._merge(self._function, target, sources)
 
 
-class TtlAggregatingState(HeldOne, AggregatingState, eq=False):
-    """An accumulator that expires as a whole; each addition begins its time anew."""
+class TtlAggregatingState(TtlSingleValueState, AggregatingState, eq=False):
+    """An accumulator that expires as a whole; each addition restarts its time to live."""
 
     def get(self) -> Any:
-        """Give the result, or None where there is no accumulator that may be seen."""
+        """Return the result, or None if there is no accumulator or it has expired."""
         accumulator = self._read()
         return None if accumulator is None else self._function.get_result(accumulator)
 
     def add(self, value: Any) -> None:
-        """Add a value to the accumulator, or to a new one where that has expired; None clears."""
+        """Add a value to the accumulator, or to a new one if that has expired; None clears."""
         if value is None:
             self.clear()
             return
@@ -172,7 +174,7 @@ class TtlListState(TtlState, ListState, eq=False):
     """A list of elements that expire one by one."""
 
     def get(self) -> list[Any]:
-        """Give the elements that may be seen."""
+        """Return the elements that have not expired (or are still visible)."""
         entry = self._accessed_entry()
         table, life = self._table, self._life
         held = table.get(entry)
@@ -222,12 +224,12 @@ class TtlMapState(TtlState, MapState, eq=False):
     """A map of entries that expire one by one."""
 
     def get(self, key: Any) -> Any:
-        """Give the value of a key, or None where there is none that may be seen."""
+        """Return the value of a key, or None if there is none or it has expired."""
         held = self._look_up(self._accessed_entry(), key)
         return None if held is None else held[0]
 
     def contains(self, key: Any) -> bool:
-        """Whether the map has the key, as far as it may be seen."""
+        """Return whether the map has the key and its value is visible."""
         return self._look_up(self._accessed_entry(), key) is not None
 
     def put(self, key: Any, value: Any) -> None:
@@ -245,17 +247,17 @@ class TtlMapState(TtlState, MapState, eq=False):
         self._table.put_all(self._accessed_entry(), held)
 
     def remove(self, key: Any) -> None:
-        """Remove a key; one that is not there is fine."""
+        """Remove a key; do nothing if it is not there."""
         self._table.remove(self._accessed_entry(), key)
 
     def items(self) -> list[tuple[Any, Any]]:
-        """Give the (key, value) pairs that may be seen."""
+        """Return the visible (key, value) pairs."""
         entry = self._accessed_entry()
         found = [(key, self._check(entry, key, held)) for key, held in self._table.items(entry)]
         return [(key, held[0]) for key, held in found if held is not None]
 
     def is_empty(self) -> bool:
-        """Whether there is no entry, be it one that has expired and that nobody has looked at since."""
+        """Return whether the map holds no entry, not even an expired one that no access has cleared yet."""
         return bool(self._table.is_empty(self._accessed_entry()))
 
     def drop_expired(self, entry: Any) -> None:
@@ -280,9 +282,9 @@ class TtlMapState(TtlState, MapState, eq=False):
 
 
 class Cleanup:
-    """Looks at some entries of a state with each turn, going round, and drops what has expired.
+    """Incremental cleanup of a state: every ``every`` accesses it checks the next ``count`` entries.
 
-    ``next_entries(count)`` gives the entries that come next; a turn waits for ``every`` accesses.
+    ``next_entries(count)`` returns the next entries in turn; ``drop(entry)`` removes what has expired.
     """
 
     __slots__ = ("_accesses", "_count", "_drop", "_every", "_next_entries")
@@ -301,7 +303,7 @@ class Cleanup:
         self._accesses = 0
 
     def access(self) -> None:
-        """The state is accessed, or a record is processed."""
+        """Count an access or a record, and check entries when it is time."""
         self._accesses += 1
         if self._accesses >= self._every:
             self._accesses = 0

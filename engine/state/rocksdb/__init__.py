@@ -1,4 +1,4 @@
-"""The backend ``rocksdb``: state in an embedded database on disk, for more than memory holds.
+"""The backend ``rocksdb``: state in an embedded database on disk, for state larger than memory.
 
-It is the only home of rocksdict, which is imported when the first backend is made and never before.
+Only this package imports rocksdict, and only when the first backend is made.
 """

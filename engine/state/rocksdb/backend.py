@@ -1,18 +1,19 @@
-"""The keyed backend whose tables lie in a database on disk (Flink: EmbeddedRocksDBStateBackend).
+"""The keyed backend with tables in a database on disk (Flink: EmbeddedRocksDBStateBackend).
 
-- The database is opened when there is state to keep. Which states it holds, and with what types, is kept
-  beside it and goes into every snapshot, with those that the job no longer asks for.
-- The synchronous part of a snapshot is RocksDB's own checkpoint: what is in memory is written out, and the
-  files are linked. Tables that the last complete checkpoint has stored already are named instead of read; if
-  checkpoints are incremental, they are not stored again either, so that each costs what has changed.
-- A restore takes the largest of the stored databases as it is, cuts it down to the own key groups, and
-  copies those of the others into it. What a hashmap backend has stored is written into it as well.
+The rules this module lives by:
+
+- The database is opened when the first state is registered or restored. The descriptions of all its states
+  go into every snapshot, including states that the job no longer registers.
+- The synchronous part of a snapshot is RocksDB's own checkpoint: it flushes memory and links the files.
+- SST files that the last completed checkpoint has stored are not read again for their checksum; with
+  incremental checkpoints they are not stored again either, so each checkpoint costs what has changed.
+- A restore opens the largest of the stored databases, deletes key groups of other subtasks, and copies the
+  own key groups of the other databases into it. Tables of a hashmap backend are written into it as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from collections.abc import Sequence as Items
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -26,9 +27,9 @@ from onceproof.engine.state.rocksdb.layout import EntryLayout, Keys
 from onceproof.engine.state.rocksdb.tables import (
     REMEMBERED_ENTRIES,
     DatabaseTable,
+    ElementNumbers,
     ListTable,
     MapTable,
-    Sequence,
     ValueTable,
 )
 from onceproof.engine.state.rocksdb.transfer import clip, export_checkpoint, import_table, merge, open_part
@@ -41,7 +42,7 @@ from onceproof.engine.types.evolution import migration_of
 
 
 class RocksDBStateBackend(KeyedStateBackend):
-    """Keyed state in a database."""
+    """Keyed state in a database (Flink: RocksDBKeyedStateBackend)."""
 
     __slots__ = (
         "_allow_pickle",
@@ -65,23 +66,23 @@ class RocksDBStateBackend(KeyedStateBackend):
         super().__init__(max_parallelism, key_group_range, key_type, clock)
         self._settings = StateBackendSettings() if settings is None else settings
         self._keys = Keys(self.key_type, max_parallelism)
-        self._sequence = Sequence()
+        self._sequence = ElementNumbers()
         self._database: Database | None = None
         self._allow_pickle = False
         self._descriptions: dict[str, TableDescription] = {}
-        """Of all states that the database holds, those that nobody has asked for included."""
+        """The descriptions of all states in the database, registered or not."""
         self._snapshots: dict[int, NativeSnapshot | None] = {}
         self._stored_files: dict[str, Any] = {}
-        """By name, the tables that the last complete checkpoint has stored."""
+        """The SST files that the last completed checkpoint has stored, by name."""
 
     def restore(
         self,
         encoded: Mapping[str, EncodedTable],
-        native: Items[NativePart] = (),
+        native: Sequence[NativePart] = (),
         *,
         allow_pickle: bool = False,
     ) -> None:
-        """Take over stored state: databases as they are, tables of a hashmap backend entry by entry."""
+        """Take over the databases as they are, and the tables of a hashmap backend by entry."""
         self._allow_pickle = allow_pickle
         low, high = self.key_group_range
         if native:
@@ -92,11 +93,11 @@ class RocksDBStateBackend(KeyedStateBackend):
             import_table(self._opened(), name, own, self.max_parallelism, self._sequence)
 
     def snapshot(self, checkpoint_id: int | None = None) -> KeyedSnapshot | NativeSnapshot:
-        """Write what is in memory out, and link the files."""
+        """Flush memory, and link the files of the database."""
         database = self._database
         if database is None or database.is_empty:
             if checkpoint_id is not None:
-                # It names no file, so that what was stored before is not kept for it.
+                # This checkpoint refers to no file, so it does not keep earlier files stored.
                 self._snapshots[checkpoint_id] = None
             return KeyedSnapshot(self.max_parallelism, self.key_type, [], {}, {})
         descriptions = dict(self._descriptions)
@@ -118,21 +119,22 @@ class RocksDBStateBackend(KeyedStateBackend):
 
     @property
     def _known_files(self) -> dict[str, Any]:
-        """By name, the tables that stay stored until a snapshot of now is complete.
+        """The SST files, by name, that stay stored until a snapshot taken now has completed.
 
-        None do where one of nothing is under way: once that is complete, no checkpoint names them any more.
+        While a checkpoint of an empty database is pending there are none: once it completes, no retained
+        checkpoint refers to the files any more.
         """
         return {} if None in self._snapshots.values() else self._stored_files
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """What the checkpoint has stored need not be read and stored again for as long as it is kept."""
+        """Remember which files the checkpoint has stored, and forget older checkpoints."""
         if checkpoint_id in self._snapshots:
             completed = self._snapshots[checkpoint_id]
             self._stored_files = {} if completed is None else completed.stored
         self._snapshots = {number: each for number, each in self._snapshots.items() if number > checkpoint_id}
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Nobody keeps what it has stored."""
+        """Forget the checkpoint: the coordinator deletes its files."""
         self._snapshots.pop(checkpoint_id, None)
 
     def close(self) -> None:
@@ -145,8 +147,8 @@ class RocksDBStateBackend(KeyedStateBackend):
             self._database = Database.fresh(self._settings)
         return self._database
 
-    def _take_over(self, parts: Items[NativePart]) -> None:
-        """Go on with the largest of the stored databases, and copy the others into it."""
+    def _take_over(self, parts: Sequence[NativePart]) -> None:
+        """Open the largest of the stored databases, and copy the others into it."""
         base = max(parts, key=NativePart.length)
         database = self._database = open_part(base, self._settings, read_only=False)
         clip(database, base.low, base.high)
@@ -215,7 +217,7 @@ class RocksDBStateBackend(KeyedStateBackend):
 
 
 def unit_of(kind: str, stored_type: TypeInformation) -> TypeInformation:
-    """Give the type of what a table keeps under one key of the database."""
+    """Return the type of the value under one key of the database."""
     if kind == LIST:
         assert isinstance(stored_type, ListType)
         return stored_type.element

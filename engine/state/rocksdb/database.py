@@ -1,11 +1,13 @@
-"""One database: opened in a folder of its own, written without a log, and gone with its backend.
+"""One RocksDB database in a folder of its own.
 
-- A database is this attempt's working copy. Checkpoints are what lasts, so nothing is logged, and the
-  folder is removed when the backend is closed, or when it is forgotten because its task died.
-- The folders of a process lie below one that it has locked. A process that was killed leaves its folders;
-  the next one to begin below the same folder finds them unlocked and removes them.
-- A checkpoint of the database is a folder of hard links to its files. The big ones (SSTs) never change;
-  what is small and changes is read into memory.
+The rules this module lives by:
+
+- A database is the working copy of one attempt. Only checkpoints are durable, so the database writes no log,
+  and its folder is removed when the backend is closed or garbage-collected because its task died.
+- The folders of a process are below a folder that the process has locked. A killed process leaves its
+  folders; the next process below the same base folder finds them unlocked and removes them.
+- A checkpoint of the database is a folder of hard links to its SST files, which never change. The small files
+  that do change are read into memory.
 """
 
 from __future__ import annotations
@@ -40,31 +42,31 @@ from onceproof.engine.state.files import StateError
 PREFIX: Final = "onceproof-rocksdb-"
 LOCK: Final = "lock"
 BATCH: Final = 1000
-"""How many writes go together where many are made at once."""
+"""The number of writes in a batch."""
 BLOOM_BITS: Final = 10
 FILES_TOLERATED: Final = 8
 FILES_MERGED: Final = 4
-"""Each checkpoint leaves a small file. From how many on some are merged, and how many at least: with fewer of
-each, what incremental checkpoints store doubles."""
+"""Each checkpoint adds a small SST file. RocksDB merges at least FILES_MERGED of them once there are
+FILES_TOLERATED. Lower numbers double what incremental checkpoints store."""
 TABLE_SUFFIX: Final = ".sst"
 NEEDED: Final = ("CURRENT", "MANIFEST-")
-"""What a database cannot be opened without, besides its tables."""
+"""The files that opening a database needs, besides its SST files."""
 
 
 class Folder:
-    """A folder that is removed when nobody refers to it any more."""
+    """A folder that is removed when this object is garbage-collected."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._finalizer = weakref.finalize(self, _remove, path, os.getpid())
 
     def remove(self) -> None:
-        """Remove it now."""
+        """Remove the folder now."""
         self._finalizer()
 
 
 def _remove(path: str, owner: int) -> None:
-    # A forked process has this object, too, but not the folder.
+    # A forked process has a copy of this object, but the folder belongs to its parent.
     if os.getpid() == owner:
         shutil.rmtree(path, ignore_errors=True)
 
@@ -82,32 +84,37 @@ class WorkingFolders:
 
     @classmethod
     def below(cls, base: str | None) -> WorkingFolders:
-        """Give this process's folders below a base folder; made when they are first asked for."""
+        """Return this process's folders below a base folder; the first call makes them."""
         key = (os.getpid(), base or tempfile.gettempdir())
         found = cls._of_base.get(key)
         if found is None:
             found = cls._of_base[key] = cls(key[1])
         return found
 
+    @classmethod
+    def close_all(cls) -> None:
+        """Remove all folders that this process has made, below any base folder."""
+        for key in [key for key in cls._of_base if key[0] == os.getpid()]:
+            cls._of_base.pop(key).close()
+
     def make(self) -> Folder:
-        """Make a folder."""
+        """Return a new folder."""
         return Folder(tempfile.mkdtemp(dir=self._root.path))
 
     def close(self) -> None:
-        """Remove them all, whatever they hold."""
+        """Remove all folders with their content."""
         self._root.remove()
         os.close(self._lock)
 
 
 def remove_working_folders() -> None:
-    """Remove the folders of this process, for one that ends without a word to its objects."""
-    for key in [key for key in WorkingFolders._of_base if key[0] == os.getpid()]:
-        WorkingFolders._of_base.pop(key).close()
+    """Remove the folders of this process; a worker that exits without finalizers calls this."""
+    WorkingFolders.close_all()
 
 
 def _locked(path: str) -> int:
-    """Make a file that is locked from the moment it can be found under its name; return its descriptor."""
-    # Between the making of a file and its locking another process could lock it, and take it for abandoned.
+    """Make a file that is locked before it gets its name; return its descriptor."""
+    # Otherwise another process could lock the new file first, and take its folder for abandoned.
     unnamed = path + ".new"
     descriptor = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -116,7 +123,7 @@ def _locked(path: str) -> int:
 
 
 def _remove_abandoned(base: str) -> None:
-    """Remove what processes left behind that no longer live; whoever lives holds his lock."""
+    """Remove the folders of processes that no longer live: a living process holds its lock."""
     for name in os.listdir(base):
         path = os.path.join(base, name)
         if not name.startswith(PREFIX):
@@ -124,7 +131,7 @@ def _remove_abandoned(base: str) -> None:
         try:
             descriptor = os.open(os.path.join(path, LOCK), os.O_WRONLY | os.O_CLOEXEC)
         except OSError:
-            # Not ours, just being made, or just being removed.
+            # Not a folder of ours, or one that another process is making or removing right now.
             continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -181,10 +188,10 @@ class Database:
         try:
             self._rdict = Rdict(path, _options(settings), access_type=access)
         except Exception as error:
-            # The binding raises what every error is: the message alone tells them apart.
+            # The binding raises plain Exception for every error; only the message differs.
             reason = " ".join(str(error).replace(path, "").split())
             raise DatabaseUnreadable(reason) from error
-        self._finalizer = weakref.finalize(self, _shut, self._rdict, folder, os.getpid())
+        self._finalizer = weakref.finalize(self, _close_and_remove, self._rdict, folder, os.getpid())
         without_log = WriteOptions()
         without_log.disable_wal = True  # type: ignore[method-assign, assignment]
         self._rdict.set_write_options(without_log)
@@ -194,7 +201,7 @@ class Database:
 
     @classmethod
     def fresh(cls, settings: StateBackendSettings) -> Database:
-        """Make an empty database."""
+        """Open a new, empty database."""
         folders = WorkingFolders.below(settings.local_directory)
         return cls(folders, folders.make(), settings)
 
@@ -202,7 +209,7 @@ class Database:
     def of_files(
         cls, files: Iterable[tuple[str, bytes]], settings: StateBackendSettings, read_only: bool = False
     ) -> Database:
-        """Open the database that consists of files, given one after the other as (name, content)."""
+        """Open the database that consists of these files, given as (name, content)."""
         folders = WorkingFolders.below(settings.local_directory)
         folder = folders.make()
         path = os.path.join(folder.path, "db")
@@ -214,7 +221,7 @@ class Database:
 
     @classmethod
     def of_checkpoint(cls, taken: DatabaseCheckpoint, settings: StateBackendSettings) -> Database:
-        """Open a database as it was taken, to be read."""
+        """Open a checkpoint of a database, read-only."""
         folders = WorkingFolders.below(settings.local_directory)
         folder = folders.make()
         path = os.path.join(folder.path, "db")
@@ -227,8 +234,8 @@ class Database:
         return cls(folders, folder, settings, read_only=True)
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Go through all that begins with a prefix, in order, as of now."""
-        # Bounds of ReadOptions are only heeded for as long as somebody holds the options: better none.
+        """Iterate over all pairs whose key has a prefix, in order, as of now."""
+        # The binding ignores the bounds of ReadOptions once the options are garbage-collected: use none.
         items: Any = self._rdict.items(from_key=prefix)
         for pair in items:
             if not pair[0].startswith(prefix):
@@ -236,7 +243,7 @@ class Database:
             yield pair
 
     def scan_range(self, begin: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Go through all from one key up to another, in order, as of now."""
+        """Iterate over all pairs from ``begin`` (inclusive) to ``end`` (exclusive), in order, as of now."""
         items: Any = self._rdict.items(from_key=begin)
         for pair in items:
             if pair[0] >= end:
@@ -244,17 +251,17 @@ class Database:
             yield pair
 
     def first_from(self, begin: bytes) -> Any:
-        """Give the first key that is not before ``begin``."""
+        """Return the first key that is not less than ``begin``, or None."""
         keys: Any = self._rdict.keys(from_key=begin)
         return next(keys, None)
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing."""
+        """Whether the database has no key."""
         return self.first_from(b"") is None
 
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes] = ()) -> None:
-        """Delete, then put, in batches."""
+        """Apply the deletes, then the puts, in batches."""
         batch = WriteBatch(raw_mode=True)
         for key in deletes:
             batch.delete(key)
@@ -270,11 +277,11 @@ class Database:
             self._rdict.write(batch)
 
     def delete_range(self, begin: bytes, end: bytes) -> None:
-        """Delete all from one key up to another."""
+        """Delete all keys from ``begin`` (inclusive) to ``end`` (exclusive)."""
         self._rdict.delete_range(begin, end)
 
     def checkpoint(self) -> DatabaseCheckpoint:
-        """Take the database as of now."""
+        """Return a checkpoint of the database as of now."""
         folder = self._folders.make()
         path = os.path.join(folder.path, "checkpoint")
         Checkpoint(self._rdict).create_checkpoint(path)
@@ -293,20 +300,20 @@ class Database:
         self._finalizer()
 
 
-def _shut(rdict: Rdict, folder: Folder, owner: int) -> None:
-    """Close first: a database whose folder is gone waits for its last writes for ever."""
-    # A forked process has the object, but neither its threads nor its folder.
+def _close_and_remove(rdict: Rdict, folder: Folder, owner: int) -> None:
+    """Close the database, then remove its folder: in the other order closing never returns."""
+    # A forked process has a copy of the object, but not its threads, and the folder belongs to its parent.
     if os.getpid() == owner:
-        # What cannot be written any more is of no use to anybody.
+        # A write that fails now is no loss: the database is deleted.
         with suppress(Exception):
             rdict.close()
         folder.remove()
 
 
 class DatabaseCheckpoint(Struct, eq=False):
-    """A database as it was: its tables, as files below ``path``, and the small files it needs besides.
+    """A checkpoint of a database: its SST files below ``path``, and the content of its small files by name.
 
-    The files are there for as long as the object is.
+    The files exist as long as this object.
     """
 
     folder: Any

@@ -1,17 +1,17 @@
-"""How state lies in a database: which bytes stand for an entry, and how they are taken apart again.
+"""The layout of state in a database: how an entry becomes a key of the database, and back.
 
 A key of the database is ::
 
     key group (2 bytes) | name of the state | entry | the rest
 
-The key group comes first, so that a range of key groups is a range of the database. Names, keys, namespaces
-and the keys of maps are msgpack, which says itself where it ends: no encoding begins another one, so
-whatever has a common beginning belongs together. What is followed by something is preceded by its length,
-for who goes through the database and has to take it apart. Behind the entry comes nothing for one value, a
-number of 8 bytes for each element of a list, in their order, and the key for each entry of a map.
-
-Equal keys must have equal bytes, as they are one key in a dict: -0.0 is written as 0.0, and where no type
-was declared True and 1.0 are written as 1.
+- The key group comes first, so that a range of key groups is a range of the database.
+- Names, keys, namespaces and the keys of maps are msgpack. No msgpack value is a prefix of another one, so
+  all keys with a common prefix belong to one state or entry.
+- A part that is followed by another one has its length (4 bytes) before it, so that a scan can split the key.
+- The rest is empty for a single value, a number of 8 bytes for each element of a list, in order, and the
+  map's key for each entry of a map.
+- Equal keys must have equal bytes, because they are one key in a dict: -0.0 is written as 0.0, and without a
+  declared type True and 1.0 are written as 1.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ pack_length = _LENGTH.pack
 pack_sequence = _SEQUENCE.pack
 
 
-def after(prefix: bytes) -> bytes | None:
-    """Give the least key above all that begin with ``prefix``; None where there is none."""
+def after_prefix(prefix: bytes) -> bytes | None:
+    """Return the least key greater than all keys with this prefix; None if there is none."""
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
 
 
 def range_of_groups(low: int, high: int) -> tuple[bytes, bytes]:
-    """Give the keys from which and up to which an inclusive range of key groups lies."""
+    """Return the first key (inclusive) and the last key (exclusive) of an inclusive range of key groups."""
     return pack_group(low), pack_group(high + 1)
 
 
 def canonical_form(kind: TypeInformation) -> Callable[[Any], Any] | None:
-    """Give what makes equal keys of a type the same value; None where they are anyway.
+    """Return a function that maps equal keys of a type to one value; None if equal keys have equal bytes.
 
     Raises StateError for a type whose equal values may have different bytes.
     """
@@ -85,7 +85,7 @@ def _positive_zero(value: Any) -> Any:
 
 
 def _as_in_a_dict(value: Any) -> Any:
-    """Write numbers that are equal in one way, as deep as tuples go."""
+    """Return one form for numbers that are equal, also within tuples."""
     kind = type(value)
     if kind is bool:
         return int(value)
@@ -97,7 +97,7 @@ def _as_in_a_dict(value: Any) -> Any:
 
 
 class Keys:
-    """Turns keys into their key groups and bytes; recent answers are kept."""
+    """Converts keys into their key groups and bytes."""
 
     __slots__ = ("_canonical", "_encode", "_kind", "_max_parallelism")
 
@@ -108,7 +108,7 @@ class Keys:
         self._encode = kind.encoder()
 
     def code(self, key: Any) -> tuple[int, bytes]:
-        """Give the key group and the bytes of a key.
+        """Return the key group and the bytes of a key.
 
         Raises WrongValue and InvalidKey.
         """
@@ -118,7 +118,7 @@ class Keys:
 
 
 class EntryLayout:
-    """Where the entries of one state begin in a database, and what they are."""
+    """Converts between the entries of one state and prefixes of keys in the database."""
 
     __slots__ = (
         "_canonical_namespace",
@@ -152,7 +152,7 @@ class EntryLayout:
             self._decode_namespace = namespace_type.decoder()
 
     def begin(self, entry: Any) -> bytes:
-        """Give the beginning of all that an entry has in the database.
+        """Return the prefix of all keys of an entry.
 
         Raises WrongValue and InvalidKey.
         """
@@ -165,14 +165,14 @@ class EntryLayout:
         return pack_group(group) + self.prefix + self.join(key, data)
 
     def join(self, key: bytes, namespace: bytes | None) -> bytes:
-        """Put the bytes of a key and a namespace together."""
+        """Join the bytes of a key and a namespace."""
         if namespace is None:
             return pack_length(len(key)) + key if self._has_rest else key
         joined = pack_length(len(key)) + key
         return joined + pack_length(len(namespace)) + namespace if self._has_rest else joined + namespace
 
     def split(self, data: bytes) -> tuple[bytes, bytes | None, int]:
-        """Take a key of the database apart: the bytes of key and namespace, and where the rest begins."""
+        """Split a key of the database: the bytes of key and namespace, and the position of the rest."""
         position = GROUP_BYTES + len(self.prefix)
         if not self._has_rest and not self._namespaced:
             return data[position:], None, len(data)
@@ -185,7 +185,7 @@ class EntryLayout:
         return key, namespace, position
 
     def entry(self, data: bytes) -> Any:
-        """Give the entry that a key of the database belongs to."""
+        """Return the entry of a key of the database."""
         key, namespace, _ = self.split(data)
         if namespace is None:
             return self._decode_key(key)

@@ -1,8 +1,10 @@
-"""The tables of the database backend: values, lists and maps, entry by entry and element by element.
+"""The tables of the database backend: values, lists and maps.
 
-A value is checked against its type when it is written, not first when a snapshot is taken. What is read is
-the caller's own copy: changing it changes nothing until it is written. An element of a list is written
-without reading the list, under a number that only grows.
+The rules this module lives by:
+
+- A value is checked against its type when it is written (a hashmap backend checks in the snapshot).
+- A read returns a new object: changing it has no effect until it is written.
+- Appending to a list does not read it: each element is a key of its own, with an ascending number.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from onceproof.engine.state.files import StateError
 from onceproof.engine.state.rocksdb.database import Database
 from onceproof.engine.state.rocksdb.layout import (
     EntryLayout,
-    after,
+    after_prefix,
     canonical_form,
     pack_group,
     pack_sequence,
@@ -26,13 +28,13 @@ from onceproof.engine.types import NotDescribable, TypeInformation, WrongValue
 _WRONG: Final = (WrongValue, NotDescribable, InvalidKey, UnicodeEncodeError)
 
 FEW_KEYS: Final = 100
-"""So many keys are deleted one by one, more of them as a range: each range slows later reads a little."""
+"""Up to this number keys are deleted one by one; more as a range, which slows later reads a little."""
 REMEMBERED_ENTRIES: Final = 1 << 17
-"""How many entries all tables of a backend together remember the bytes of: some tens of megabytes."""
+"""How many entries all tables of a backend together cache the bytes of: some tens of megabytes."""
 
 
-class Sequence:
-    """The number of the next element of any list."""
+class ElementNumbers:
+    """Numbers the elements of all lists of a backend, in ascending order."""
 
     __slots__ = ("next",)
 
@@ -40,14 +42,14 @@ class Sequence:
         self.next = 0
 
     def take(self, count: int) -> range:
-        """Take the next numbers."""
+        """Return the next ``count`` numbers."""
         first = self.next
         self.next += count
         return range(first, first + count)
 
 
 class DatabaseTable:
-    """What the tables have in common: where an entry begins, and going through all entries."""
+    """Base of the tables: the prefix of an entry, and iteration over all entries."""
 
     __slots__ = (
         "_beginnings",
@@ -80,7 +82,7 @@ class DatabaseTable:
         self._round = self._seek_entries()
 
     def begin(self, entry: Any) -> bytes:
-        """Give the beginning of all that an entry has in the database."""
+        """Return the prefix of all keys of an entry."""
         found = self._beginnings.get(entry)
         return self._remember(entry) if found is None else found
 
@@ -99,7 +101,7 @@ class DatabaseTable:
         return f"state {self.layout.state!r}"
 
     def _wrong(self, entry: Any, value: Any, error: Exception) -> StateError:
-        """Say which value of which entry does not fit."""
+        """Return an error that names the entry and its value."""
         try:
             self._unit.encode(value)
         except _WRONG as found:
@@ -113,7 +115,7 @@ class DatabaseTable:
             raise self._wrong(entry, value, error) from error
 
     def _prefixes(self) -> Iterator[bytes]:
-        """The beginning of all that the state has in each key group."""
+        """Yield the prefix of the state in each key group."""
         for group in self._key_groups:
             yield pack_group(group) + self.layout.prefix
 
@@ -128,31 +130,31 @@ class DatabaseTable:
                     yield layout.entry(key)
 
     def next_entries(self, count: int) -> list[Any]:
-        """Give the entries behind those that were given last, going round."""
+        """Return the next entries after those of the last call, starting over at the end."""
         found = list(islice(self._round, count))
         if len(found) < count:
             self._round = self._seek_entries()
         return found
 
     def _seek_entries(self) -> Iterator[Any]:
-        """Go through the entries by looking each up when its turn comes: nothing is held meanwhile."""
+        """Iterate over the entries with a seek for each: an open iterator would pin a database version."""
         layout, first_from = self.layout, self._database.first_from
         for prefix in self._prefixes():
             key = first_from(prefix)
             while key is not None and key.startswith(prefix):
                 _, _, rest = layout.split(key)
-                behind = key + b"\0" if rest == len(key) else after(key[:rest])
+                behind = key + b"\0" if rest == len(key) else after_prefix(key[:rest])
                 yield layout.entry(key)
                 key = None if behind is None else first_from(behind)
 
     def rewrite(self, decode: Callable[[bytes], Any], migrate: Callable[[Any], Any]) -> None:
-        """Replace every unit of the state by what becomes of it under its new type."""
+        """Migrate every unit of the state to its new type."""
         for prefix in self._prefixes():
             scanned = self._database.scan(prefix)
             self._database.write((key, self._encode(migrate(decode(data)))) for key, data in scanned)
 
     def _clear(self, entry: Any) -> None:
-        """Remove all that an entry has."""
+        """Remove all keys of an entry."""
         found = [key for key, _ in self._database.scan(self.begin(entry))]
         if len(found) > FEW_KEYS:
             self._database.delete_range(found[0], found[-1])
@@ -161,7 +163,7 @@ class DatabaseTable:
 
 
 class ValueTable(DatabaseTable):
-    """One value for each entry; what operators take for a dict."""
+    """One value for each entry; operators use it like a dict."""
 
     __slots__ = ("_get", "_put")
 
@@ -171,13 +173,13 @@ class ValueTable(DatabaseTable):
         self._put = self._database.put
 
     def get(self, entry: Any, default: Any = None, /) -> Any:
-        """Give the value, or the default."""
+        """Return the value, or the default."""
         begin = self._beginnings.get(entry)
         data = self._get(self._remember(entry) if begin is None else begin)
         return default if data is None else self._decode(data)
 
     def pop(self, entry: Any, default: Any = None, /) -> Any:
-        """Remove the value; give it, or the default."""
+        """Remove the value and return it, or return the default."""
         found = self.get(entry)
         if found is None:
             return default
@@ -216,12 +218,12 @@ class ListTable(DatabaseTable):
 
     __slots__ = ("_sequence",)
 
-    def __init__(self, sequence: Sequence, *arguments: Any) -> None:
+    def __init__(self, sequence: ElementNumbers, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._sequence = sequence
 
     def get(self, entry: Any) -> list[Any]:
-        """Give the elements as a list of the caller's own."""
+        """Return a new list of the elements."""
         decode = self._decode
         return [decode(data) for _, data in self._database.scan(self.begin(entry))]
 
@@ -264,7 +266,7 @@ class MapTable(DatabaseTable):
         self._decode_key = map_key.decoder()
 
     def get(self, entry: Any, key: Any) -> Any:
-        """Give the value of a key, or None."""
+        """Return the value of a key, or None."""
         data = self._database.get(self._place(entry, key))
         return None if data is None else self._decode(data)
 
@@ -283,17 +285,17 @@ class MapTable(DatabaseTable):
         )
 
     def remove(self, entry: Any, key: Any) -> None:
-        """Remove a key; one that is not there is fine."""
+        """Remove a key; do nothing if it is not there."""
         self._database.delete(self._place(entry, key))
 
     def items(self, entry: Any) -> list[tuple[Any, Any]]:
-        """Give all (key, value) pairs."""
+        """Return all (key, value) pairs."""
         begin = self.begin(entry)
         decode_key, decode, length = self._decode_key, self._decode, len(begin)
         return [(decode_key(key[length:]), decode(data)) for key, data in self._database.scan(begin)]
 
     def is_empty(self, entry: Any) -> bool:
-        """Whether there is no pair."""
+        """Return whether the entry has no pair."""
         return next(self._database.scan(self.begin(entry)), None) is None
 
     def clear(self, entry: Any) -> None:

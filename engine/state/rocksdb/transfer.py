@@ -1,8 +1,8 @@
-"""State between a database and the canonical form in which every backend writes and reads snapshots.
+"""Converts state between a database and the canonical form that every backend reads.
 
-Canonical are groups of (entry, what is held for it), as a hashmap backend writes them. Going either way
-nothing is decoded but the frame of msgpack: the bytes of keys and values are those of the database. Only
-keys that may be equal without being alike are read and written anew.
+The canonical form is that of a hashmap backend: by key group, a list of (entry, value). The conversion
+decodes only the outer frame of msgpack, because the bytes of keys and values are the same in both. Only keys
+whose equal values may have different bytes are decoded and encoded again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from onceproof.engine.state.rocksdb.layout import (
     pack_sequence,
     range_of_groups,
 )
-from onceproof.engine.state.rocksdb.tables import Sequence
+from onceproof.engine.state.rocksdb.tables import ElementNumbers
 from onceproof.engine.state.stored import EncodedTable, NativePart, TableDescription
 from onceproof.engine.types import TypeInformation, from_descriptor
 from onceproof.engine.types.information import ENCODE
@@ -40,7 +40,6 @@ _ITEMS: Final = msgspec.msgpack.Decoder(list[tuple[Raw, Raw]])
 
 
 def layout_of(name: str, table: TableDescription, max_parallelism: int) -> EntryLayout:
-    """Give the layout of a stored table."""
     key_type = from_descriptor(table.key_type)
     namespace = None if table.namespace_type is None else from_descriptor(table.namespace_type)
     return EntryLayout(name, table.kind, Keys(key_type, max_parallelism), key_type, namespace)
@@ -50,7 +49,7 @@ def layout_of(name: str, table: TableDescription, max_parallelism: int) -> Entry
 
 
 def import_table(
-    database: Database, name: str, table: EncodedTable, max_parallelism: int, sequence: Sequence
+    database: Database, name: str, table: EncodedTable, max_parallelism: int, sequence: ElementNumbers
 ) -> None:
     """Write a stored table into a database."""
     layout = layout_of(name, table.described(), max_parallelism)
@@ -64,7 +63,7 @@ def import_table(
 
 
 def _pairs(
-    layout: EntryLayout, table: EncodedTable, group: int, data: bytes, sequence: Sequence
+    layout: EntryLayout, table: EncodedTable, group: int, data: bytes, sequence: ElementNumbers
 ) -> Iterator[tuple[bytes, bytes]]:
     beginning = pack_group(group) + layout.prefix
     same_key = _rewriter(from_descriptor(table.key_type))
@@ -81,8 +80,10 @@ def _pairs(
             yield beginning + joined + behind, value
 
 
-def _rest_writer(table: EncodedTable, sequence: Sequence) -> Callable[[Any], Iterable[tuple[bytes, bytes]]]:
-    """Give what makes the keys' ends and the values of what is held for an entry."""
+def _rest_writer(
+    table: EncodedTable, sequence: ElementNumbers
+) -> Callable[[Any], Iterable[tuple[bytes, bytes]]]:
+    """Return the function from an encoded value to its (rest of the key, value) pairs in the database."""
     if table.kind == LIST:
         return lambda held: [
             (pack_sequence(number), bytes(element))
@@ -100,7 +101,7 @@ def _unchanged(data: Any) -> bytes:
 
 
 def _rewriter(kind: TypeInformation) -> Callable[[Any], bytes]:
-    """Give what makes the bytes of equal keys alike."""
+    """Return a function that maps the bytes of equal keys to the same bytes."""
     canonical = canonical_form(kind)
     if canonical is None:
         return _unchanged
@@ -127,7 +128,7 @@ def export_table(
 
 
 def _held(database: Database, layout: EntryLayout, kind: str, prefix: bytes) -> list[tuple[Any, Any]]:
-    """All entries of a table in one key group, each with what is held for it."""
+    """Return the (entry, value) pairs of a table in one key group."""
 
     def entry_of(pair: tuple[bytes, bytes]) -> tuple[bytes, bytes | None]:
         key, namespace, _ = layout.split(pair[0])
@@ -153,7 +154,7 @@ def _held(database: Database, layout: EntryLayout, kind: str, prefix: bytes) -> 
 def open_part(part: NativePart, settings: StateBackendSettings, read_only: bool) -> Database:
     """Open a copy of a stored database.
 
-    Raises DamagedFile, and whatever reading raises.
+    Raises DamagedFile, and the errors of ``part.read``.
     """
     try:
         return Database.of_files(_files(part), settings, read_only)
@@ -170,7 +171,7 @@ def _files(part: NativePart) -> Iterator[tuple[str, bytes]]:
 
 
 def export_part(part: NativePart, max_parallelism: int) -> dict[str, EncodedTable]:
-    """Read what a part holds into the canonical form, for a backend that is no database."""
+    """Read a part into the canonical form, for a hashmap backend."""
     database = open_part(part, StateBackendSettings(), read_only=True)
     try:
         key_groups = range(part.low, part.high + 1)
@@ -189,7 +190,7 @@ def export_checkpoint(
     max_parallelism: int,
     settings: StateBackendSettings,
 ) -> dict[str, EncodedTable]:
-    """Read a database as it was taken into the canonical form, for a savepoint."""
+    """Read a checkpoint of a database into the canonical form, for a savepoint."""
     database = Database.of_checkpoint(taken, settings)
     try:
         low, high = own_groups

@@ -27,7 +27,7 @@ def test_partitions_are_written_in_pieces_and_kept_apart():
     output.start_new_partition()
     output.write(b"c")
     assert output.get_number_of_partitions() == 3
-    assert output.taken() == [b"ab", b"", b"c"]
+    assert output.partitions() == [b"ab", b"", b"c"]
 
 
 def test_key_groups_are_written_in_pieces_and_kept_apart():
@@ -39,8 +39,8 @@ def test_key_groups_are_written_in_pieces_and_kept_apart():
     output.start_new_key_group(2)
     assert output.is_key_group_already_started(4)
     assert not output.is_key_group_already_started(3)
-    assert output.taken() == {2: b"", 4: b"ab"}
-    assert list(output.taken()) == [2, 4]
+    assert output.streams() == {2: b"", 4: b"ab"}
+    assert list(output.streams()) == [2, 4]
 
 
 @pytest.mark.parametrize(
