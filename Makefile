@@ -14,6 +14,9 @@ VENV := .venv
 STAMP := $(VENV)/stamp
 # The package as it is when it is installed, for mypy, which reads no editable install.
 LINKS := $(VENV)/links/onceproof
+# The editable install is asked before the working directory: a checkout in a folder named onceproof would otherwise
+# be taken for the package by any Python that starts in the folder above it.
+EDITABLE_FIRST := import sys; sys.meta_path.sort(key=lambda each: getattr(each, "__name__", "") != "_EditableFinder")
 # Of the command that a target runs: make nightly OPTIONS="--seed 7"
 OPTIONS :=
 RUN := $(VENV)/bin
@@ -40,7 +43,8 @@ $(STAMP): pyproject.toml constraints.txt
 	echo "set-up: no Python 3.11 or later with the modules venv and ensurepip (on Debian: python3-venv)" >&2; \
 	exit 1
 	@$(INSTALL) pip setuptools wheel
-	@PYTHONWARNINGS=ignore $(INSTALL) --no-build-isolation --no-binary $(SOURCES) --editable '.[dev]'
+	@PYTHONWARNINGS=ignore $(INSTALL) --no-build-isolation --no-binary $(SOURCES) --editable '.[all,dev,docs]'
+	@echo '$(EDITABLE_FIRST)' >"$$($(RUN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/editable_first.pth"
 	@rm -rf $(LINKS) && mkdir -p $(LINKS)
 	@for folder in engine harness reports scenarios; do ln -s "../../../$$folder" $(LINKS)/; done
 	@ln -s ../../../harness/public/__init__.py ../../../harness/public/__main__.py $(LINKS)/

@@ -42,6 +42,7 @@ ROOMS = (
         "durations",
         "elements",
         "errors",
+        "extras",
         "key_groups",
         "types",
         "protocol_points",

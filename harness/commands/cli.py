@@ -55,9 +55,20 @@ app = typer.Typer(
 )
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(f"onceproof {version('onceproof')}")
+        raise typer.Exit
+
+
 @app.callback()
 def _options(
     debug: Annotated[bool, typer.Option(DEBUG, help="Print the traceback of an internal error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
+    ] = False,
 ) -> None:
     """Prove, or disprove, that a stateful stream job counts every record exactly once."""
 
@@ -118,6 +129,9 @@ def campaign(
     as_json: AsJson = False,
 ) -> None:
     """Simulate scenarios on Spark executors, and check them in Spark SQL as well."""
+    from onceproof.engine.extras import SPARK, require
+
+    require("onceproof campaign", SPARK)
     from onceproof.harness.commands.campaign import campaign_command
     from onceproof.harness.settings.project_settings import load_settings
     from onceproof.harness.settings.run_plan import CAMPAIGN, plan_run
@@ -159,6 +173,9 @@ def nightly(
     junit: Junit = None,
 ) -> None:
     """Run a year of flights under kills, then a campaign, and report both."""
+    from onceproof.engine.extras import DATA, SPARK, require
+
+    require("onceproof nightly", SPARK, DATA)
     from onceproof.harness.commands.campaign import nightly_command
     from onceproof.harness.settings.project_settings import load_settings
 
@@ -177,6 +194,9 @@ def flights(
     as_json: AsJson = False,
 ) -> None:
     """Run a year of real flights under kills, and compare the rows with the oracle."""
+    from onceproof.engine.extras import DATA, SPARK, require
+
+    require("onceproof flights", SPARK, DATA)
     from onceproof.harness.commands.flights import flights_command
 
     raise typer.Exit(flights_command(system, seed, out, as_json, _command()))
@@ -292,6 +312,9 @@ def sensitivity(
     as_json: AsJson = False,
 ) -> None:
     """Measure on Spark which parameters drive the cost of recovery."""
+    from onceproof.engine.extras import SENSITIVITY, SPARK, require
+
+    require("onceproof sensitivity", SPARK, SENSITIVITY)
     from onceproof.harness.commands.sensitivity import sensitivity_command
 
     raise typer.Exit(sensitivity_command(folder, family, scenarios, seed, master, as_json, _command()))
@@ -389,11 +412,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             traceback.print_exc()
+        error = _missing_extra(error, given) if isinstance(error, ImportError) else error
         return _print_error(line_of(error), exit_code_of(error))
 
 
+def _missing_extra(error: ImportError, given: Sequence[str]) -> Exception:
+    """Return the error that names the extra, where a failed import needs one; else the error itself."""
+    from onceproof.engine.extras import missing_extra
+
+    words = [word for word in given if not word.startswith("-")]
+    return missing_extra(error, " ".join(("onceproof", *words[:1]))) or error
+
+
 def _print_error(line: str, code: int) -> int:
-    print(f"onceproof: {line}", file=sys.stderr)
+    print(line if line.startswith("onceproof ") else f"onceproof: {line}", file=sys.stderr)
     return code
 
 

@@ -38,6 +38,7 @@ _MENDABLE: Final = frozenset(
         ("onceproof.engine.configuration.configuration", "ConfigurationError"),
         # What no restart of a job mends: damaged checkpoints, malformed rows.
         ("onceproof.engine.errors", "UnrecoverableError"),
+        ("onceproof.engine.extras", "ExtraMissing"),
         ("onceproof.engine.runtime.storage", "StorageError"),
         ("onceproof.engine.runtime.request_folder", "JobNotRunning"),
         ("onceproof.engine.runtime.request_folder", "NoAnswer"),

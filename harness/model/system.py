@@ -87,6 +87,15 @@ _HOMES: Final = {
     ),
 }
 
+_EXTRAS: Final = {
+    "spark": ("spark",),
+    "spark-cluster": ("spark",),
+    "spark-standalone": ("spark",),
+    "relay": ("spark",),
+    "structured_streaming": ("spark",),
+}
+"""The extras of the installation that a system needs, by its name."""
+
 
 def system_names() -> tuple[str, ...]:
     """Return the names of all systems."""
@@ -94,7 +103,10 @@ def system_names() -> tuple[str, ...]:
 
 
 def find_system(name: str) -> System:
-    """Return a system by its name; UnknownSystem if there is none."""
+    """Return a system by its name; UnknownSystem if there is none.
+
+    Raises ExtraMissing where a package that it needs is not installed.
+    """
     system: System = _class_of(name)()
     return system
 
@@ -111,6 +123,9 @@ def _class_of(name: str) -> Any:
         near = difflib.get_close_matches(name, _HOMES, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_HOMES)}"
         raise UnknownSystem(f"unknown system {name!r}: {hint}")
+    from onceproof.engine.extras import require
+
+    require(f"system {name}", *_EXTRAS.get(name, ()))
     module, class_name = home
     return getattr(importlib.import_module(module), class_name)
 

@@ -4,3 +4,7 @@
 worker is told, ``worker`` and ``subtask`` what it does, ``job`` how a Spark job is run, called off and
 understood, ``committing`` how the driver commits what complete checkpoints list.
 """
+
+from onceproof.engine.extras import SPARK, require
+
+require("execution.target spark", SPARK)
