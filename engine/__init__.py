@@ -14,12 +14,19 @@ from onceproof.engine.api.checkpoint_config import (
     CheckpointingMode,
     ExternalizedCheckpointRetention,
 )
-from onceproof.engine.api.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
-from onceproof.engine.api.datastream import DataStream, DataStreamSink, KeyedStream
-from onceproof.engine.api.environment import StreamExecutionEnvironment
+from onceproof.engine.api.datastream import (
+    AllWindowedStream,
+    BroadcastConnectedStream,
+    BroadcastStream,
+    ConnectedStreams,
+    DataStream,
+    KeyedStream,
+    StreamExecutionEnvironment,
+    WindowedStream,
+)
 from onceproof.engine.api.execution_config import ExecutionConfig
 from onceproof.engine.api.job_client import CompletableFuture, JobClient, JobStatus, SavepointFailed
-from onceproof.engine.api.windowed_stream import AllWindowedStream, WindowedStream
+from onceproof.engine.api.operator_settings import DataStreamSink
 from onceproof.engine.broadcast_functions import (
     BaseBroadcastProcessFunction,
     BroadcastProcessFunction,

@@ -21,7 +21,7 @@ from onceproof.engine.state.descriptors import ListStateDescriptor
 from onceproof.engine.types import Types
 
 if TYPE_CHECKING:
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
     from onceproof.engine.state.operator import OperatorListState
     from onceproof.harness.model.family import JobIO
 

@@ -17,8 +17,7 @@ from onceproof.harness.model.family import JobIO, Workload
 from onceproof.scenarios._labelled import LabelledSource
 
 if TYPE_CHECKING:
-    from onceproof.engine.api.datastream import DataStream, KeyedStream
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import DataStream, KeyedStream, StreamExecutionEnvironment
     from onceproof.harness.model.scenario import RecordValue
 
 LABELLED_KEY: Final = Types.TUPLE([Types.STRING(), Types.STRING()])

@@ -27,7 +27,7 @@ from onceproof.harness.model.history import Row
 from onceproof.scenarios._event_time import with_progress
 
 if TYPE_CHECKING:
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 SECOND_MS = 1000
 BOUND_MS = 2 * SECOND_MS

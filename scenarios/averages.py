@@ -19,7 +19,7 @@ from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Recor
 from onceproof.scenarios._keyed_job import draw_keyed, into_table, keyed_records, named
 
 if TYPE_CHECKING:
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 KEYS: Final = ("a", "b", "c", "d", "e")
 THREE: Final = 3

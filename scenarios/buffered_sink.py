@@ -17,7 +17,7 @@ from onceproof.scenarios._buffering import MOST_SUBTASKS, BufferingSink, build
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 name = "buffered_sink"
 generator_version = 1

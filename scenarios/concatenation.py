@@ -19,7 +19,7 @@ from onceproof.scenarios._keyed_job import draw_keyed, into_table, keyed_records
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 name = "concatenation"
 generator_version = 1

@@ -35,8 +35,7 @@ from onceproof.scenarios.flights import AIRPORTS, FIRST_DEPARTURE_MS, MINUTE_MS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from onceproof.engine.api.datastream import DataStream
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import DataStream, StreamExecutionEnvironment
     from onceproof.harness.model.scenario import InputRecord
 
 name = "flight_delays"

@@ -29,7 +29,7 @@ from onceproof.scenarios._labelled import LabelledSource, label_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 name = "flights"
 generator_version = 1

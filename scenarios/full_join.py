@@ -25,8 +25,7 @@ from onceproof.scenarios._streams import StreamSource, part_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onceproof.engine.api.datastream import KeyedStream
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import KeyedStream, StreamExecutionEnvironment
     from onceproof.harness.model.scenario import InputRecord
 
 name = "full_join"

@@ -16,7 +16,7 @@ from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows,
 from onceproof.scenarios._keyed_job import draw_keyed, into_table, keyed_records, named
 
 if TYPE_CHECKING:
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 name = "greatest_of_five"
 generator_version = 1

@@ -29,8 +29,7 @@ from onceproof.scenarios._streams import StreamSource, part_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from onceproof.engine.api.datastream import DataStream, KeyedStream
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import DataStream, KeyedStream, StreamExecutionEnvironment
     from onceproof.harness.model.scenario import InputRecord, Parameter
 
 name = "interval_join"

@@ -16,7 +16,7 @@ from onceproof.scenarios.averages import THREE, average_by_list
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 name = "mean_of_three"
 generator_version = 1

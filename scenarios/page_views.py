@@ -17,7 +17,7 @@ from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Recor
 from onceproof.harness.model.scenario import RecordValue
 
 if TYPE_CHECKING:
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 name = "page_views"
 generator_version = 1

@@ -27,7 +27,7 @@ from onceproof.scenarios._event_time import watermarks, with_progress
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 name = "page_windows"
 generator_version = 1

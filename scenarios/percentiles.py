@@ -21,7 +21,7 @@ from onceproof.scenarios._event_time import watermarks
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 name = "percentiles"
 generator_version = 1

@@ -28,7 +28,7 @@ from onceproof.scenarios._labelled import LabelledSource
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
     from onceproof.harness.model.scenario import InputRecord
 
 name = "periodic_page_views"

@@ -29,7 +29,7 @@ from onceproof.scenarios import _lateness as lateness
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
     from onceproof.scenarios._lateness import Arrival
 
 name = "sessions"

@@ -26,7 +26,7 @@ from onceproof.scenarios import _lateness as lateness
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 name = "sliding_word_count"
 generator_version = 1

@@ -36,7 +36,7 @@ from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows,
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 name = "tickets"
 generator_version = 1

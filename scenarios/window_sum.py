@@ -25,7 +25,7 @@ from onceproof.scenarios import _lateness as lateness
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
     from onceproof.engine.windows.windows import TimeWindow
 
 name = "window_sum"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from onceproof.scenarios import word_count
 
 if TYPE_CHECKING:
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
     from onceproof.harness.model.family import JobIO
 
 name = "word_batches"

@@ -24,7 +24,7 @@ from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Recor
 from onceproof.scenarios import word_count
 
 if TYPE_CHECKING:
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 name = "word_bundles"
 generator_version = 2

@@ -15,7 +15,7 @@ from onceproof.harness.model.family import Workload
 from onceproof.scenarios import word_count
 
 if TYPE_CHECKING:
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
     from onceproof.harness.model.family import JobIO
 
 name = "word_commits"

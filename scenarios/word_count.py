@@ -20,8 +20,7 @@ from onceproof.harness.model.scenario import RecordValue
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onceproof.engine.api.datastream import KeyedStream
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import KeyedStream, StreamExecutionEnvironment
 
 name = "word_count"
 generator_version = 1

@@ -13,7 +13,7 @@ from onceproof.harness.model.family import NOTHING_DECLARED, FamilyOptions
 from onceproof.scenarios import word_count
 
 if TYPE_CHECKING:
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
     from onceproof.harness.model.family import Declared, JobIO, Records, Rows
 
 name = "word_table"

@@ -32,6 +32,10 @@ from tests.rooms import row_of as harness_row_of
 PACKAGES = ("engine", "harness", "scenarios", "reports", "tests")
 
 LONGEST_MODULE = 500
+# Modules that are longer, each with the reason.
+LONGER_MODULES = {
+    "engine.api.datastream": "environment and streams return each other; PyFlink has one module, too",
+}
 LONGEST_FUNCTION = 70
 
 # The rooms of the engine, lowest first. A module imports from its own row and the rows above it in this list;
@@ -60,7 +64,7 @@ ROOMS = (
 # They share a row and still never import each other: they speak in events and effects.
 STRANGERS = ("task", "checkpoint")
 # Where `execute()` lives: the only functions that may import upward, to pick a runtime.
-PICKS_A_RUNTIME = ("engine.api.datastream", "engine.api.environment")
+PICKS_A_RUNTIME = ("engine.api.datastream",)
 
 # The judge does not know the accused, but for the one place that starts Spark.
 JUDGES = re.compile(r"harness\.(checkers|model\.history|flights\.oracle)(\.|$)")
@@ -112,7 +116,7 @@ def opens_with_a_docstring(module: Module) -> Problems:
 
 def sizes(module: Module) -> Problems:
     lines = module.text.count("\n")
-    if lines > LONGEST_MODULE:
+    if lines > LONGEST_MODULE and module.name not in LONGER_MODULES:
         yield 1, f"has {lines} lines; a module has {LONGEST_MODULE} at the most"
     for node in ast.walk(module.tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -272,6 +276,12 @@ def test_modules_and_functions_are_short(package: str) -> None:
     check(sizes, package)
 
 
+@pytest.mark.parametrize("name", sorted(LONGER_MODULES))
+def test_named_exceptions_are_longer_modules(name: str) -> None:
+    [module] = [each for package in PACKAGES for each in modules(package) if each.name == name]
+    assert module.text.count("\n") > LONGEST_MODULE, "short enough now: delete its exception"
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_imports_go_through_the_namespace(package: str) -> None:
     check(uses_the_namespace, package)
@@ -368,7 +378,7 @@ def test_no_file_names_a_registry() -> None:
         (engine_imports_one_way, "engine.job.master", "from engine.runtime.local import run"),
         (engine_imports_one_way, "engine.api.datastream", "from engine.runtime.local import run"),
         (engine_imports_one_way, "engine.graph", "def f():\n    from engine.runtime import local"),
-        (engine_imports_one_way, "engine.api.environment", "def execute():\n    import engine.task.task"),
+        (engine_imports_one_way, "engine.api.datastream", "def execute():\n    import engine.task.task"),
         (engine_imports_one_way, "engine.task.task", "from onceproof.engine import DataStream"),
         (
             engine_imports_one_way,
@@ -425,6 +435,7 @@ def test_rule_sees_what_breaks_it(rule: Rule, name: str, text: str) -> None:
     [
         (opens_with_a_docstring, "engine.graph", '"""What it is for."""\n'),
         (sizes, "engine.graph", "x = 1\n" * 500),
+        (sizes, "engine.api.datastream", "x = 1\n" * 501),
         (sizes, "harness.commands.cli", "def long():\n" + "    x = 1\n" * 69),
         (stands_in_a_room, "engine", "from onceproof.engine.api.datastream import DataStream"),
         (stands_in_a_room, "engine.task.barriers.aligned", ""),
@@ -435,7 +446,7 @@ def test_rule_sees_what_breaks_it(rule: Rule, name: str, text: str) -> None:
         (engine_imports_one_way, "engine.task.task", "from .events import Event"),
         (
             engine_imports_one_way,
-            "engine.api.environment",
+            "engine.api.datastream",
             "def execute():\n    from engine.runtime import local",
         ),
         (harness_imports_one_way, "harness.trials.trial", "from onceproof.harness.systems import relay"),

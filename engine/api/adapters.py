@@ -1,13 +1,13 @@
-"""From what the user hands over (a lambda, a function object, a field's position) to what an operator calls.
+"""Functions of the user's job as operators call them: adapters of plain functions, and operator factories.
 
-The rules this module lives by:
+Rules:
 
-- Each subtask of each attempt gets its own copy of a function object, made when its operator is made; so no
-  two subtasks, and no two attempts, ever share what a function keeps in its attributes. A plain Python
-  function is its own copy: what a closure captured is shared, and must not be changed.
-- An adapter adds no call of its own: the user's callable becomes the method that the operator calls.
-- What cannot be copied (an open file, a connection) is an error that names the operator: it belongs into
-  ``open``.
+- Each subtask of each attempt gets its own copy of a function object, made when its operator is made. So
+  subtasks and attempts never share what a function keeps in its attributes. A plain Python function is its
+  own copy: what a closure captured is shared and must not change.
+- An adapter adds no call: the user's callable becomes the method that the operator calls.
+- A function object that cannot be copied (it holds an open file, a connection) is an InvalidJob error that
+  names it: create such things in ``open``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from functools import lru_cache
 from types import FunctionType
 from typing import Any
 
+from onceproof.engine.connectors.committing import WriterSinkFunction
+from onceproof.engine.connectors.sink import Sink
 from onceproof.engine.functions import (
     AggregateFunction,
     FilterFunction,
@@ -28,6 +30,7 @@ from onceproof.engine.functions import (
 )
 from onceproof.engine.graph import InvalidJob
 from onceproof.engine.operators.base import Operator
+from onceproof.engine.operators.sink import SinkOperator
 
 
 def _copy_callable(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -44,7 +47,7 @@ class CallableMap(MapFunction):
         return CallableMap(_copy_callable(self.map))
 
     def map(self, value: Any) -> Any:
-        """Replaced by the callable itself."""
+        """Never called: the constructor puts the callable in its place."""
         raise NotImplementedError
 
 
@@ -58,7 +61,7 @@ class CallableFilter(FilterFunction):
         return CallableFilter(_copy_callable(self.filter))
 
     def filter(self, value: Any) -> bool:
-        """Replaced by the callable itself."""
+        """Never called: the constructor puts the callable in its place."""
         raise NotImplementedError
 
 
@@ -72,7 +75,7 @@ class CallableFlatMap(FlatMapFunction):
         return CallableFlatMap(_copy_callable(self.flat_map))
 
     def flat_map(self, value: Any) -> Any:
-        """Replaced by the callable itself."""
+        """Never called: the constructor puts the callable in its place."""
         raise NotImplementedError
 
 
@@ -86,30 +89,64 @@ class CallableReduce(ReduceFunction):
         return CallableReduce(_copy_callable(self.reduce))
 
     def reduce(self, value1: Any, value2: Any) -> Any:
-        """Replaced by the callable itself."""
+        """Never called: the constructor puts the callable in its place."""
         raise NotImplementedError
 
 
+def map_function_of(function: object) -> MapFunction:
+    """Return the argument of ``map`` as a MapFunction; raises InvalidJob."""
+    return (
+        function
+        if isinstance(function, MapFunction)
+        else CallableMap(_callable(function, "map", MapFunction))
+    )
+
+
+def flat_map_function_of(function: object) -> FlatMapFunction:
+    """Return the argument of ``flat_map`` as a FlatMapFunction; raises InvalidJob."""
+    if isinstance(function, FlatMapFunction):
+        return function
+    return CallableFlatMap(_callable(function, "flat_map", FlatMapFunction))
+
+
+def filter_function_of(function: object) -> FilterFunction:
+    """Return the argument of ``filter`` as a FilterFunction; raises InvalidJob."""
+    if isinstance(function, FilterFunction):
+        return function
+    return CallableFilter(_callable(function, "filter", FilterFunction))
+
+
 def reduce_function_of(function: object) -> ReduceFunction:
-    """What ``reduce`` was given, as a ReduceFunction."""
+    """Return the argument of ``reduce`` as a ReduceFunction; raises InvalidJob."""
     if isinstance(function, ReduceFunction):
         return function
+    return CallableReduce(_callable(function, "reduce", ReduceFunction))
+
+
+def _callable(function: object, method: str, interface: type) -> Callable[..., Any]:
     if callable(function):
-        return CallableReduce(function)
-    raise InvalidJob(f"reduce takes a function or a ReduceFunction, not {function!r}")
+        return function
+    raise InvalidJob(f"{method} takes a function or a {interface.__name__}, not {function!r}")
 
 
 def aggregate_function_of(function: object) -> AggregateFunction:
-    """What ``aggregate`` was given, if it is an AggregateFunction: a callable alone cannot merge."""
+    """Return the argument of ``aggregate`` if it is an AggregateFunction: a plain function cannot merge."""
     if isinstance(function, AggregateFunction):
         return function
     raise InvalidJob(f"aggregate takes an AggregateFunction, not {function!r}")
 
 
+def check_function(method: str, value: object, expected: type, other: type, mend: str) -> None:
+    """Raise InvalidJob unless ``value`` is of the expected class; for ``other`` it names ``mend``."""
+    if not isinstance(value, expected):
+        use = f": call {mend}" if isinstance(value, other) else ""
+        raise InvalidJob(f"{method} takes a {expected.__name__}, not {value!r}{use}")
+
+
 def key_of(key_selector: object) -> Callable[[Any], Any]:
-    """The callable that extracts a key."""
+    """Return the function that extracts a key; raises InvalidJob for what cannot be called."""
     if type(key_selector) is FunctionType:
-        # Nearly always; asking an abstract class costs more than the rest of ``key_by``.
+        # The usual case; isinstance of an abstract class costs more than the rest of ``key_by``.
         return key_selector
     if isinstance(key_selector, KeySelector):
         return key_selector.get_key
@@ -121,12 +158,12 @@ def key_of(key_selector: object) -> Callable[[Any], Any]:
 
 
 _ATOMIC = frozenset((type(None), bool, int, float, str, bytes, FunctionType, type))
-"""What a deep copy leaves as it is."""
+"""Classes whose objects a deep copy returns unchanged."""
 
 
 @lru_cache(maxsize=256)
 def _is_plain(kind: Any) -> bool:
-    """Whether objects of a class are their ``__dict__``, so that copying it copies them."""
+    """Return whether copying the ``__dict__`` of an object of this class copies the object."""
     bases = kind.__mro__[:-1]
     return (
         kind.__reduce_ex__ is object.__reduce_ex__
@@ -138,7 +175,7 @@ def _is_plain(kind: Any) -> bool:
 
 
 def copy_function(function: Any) -> Any:
-    """A deep copy; many times faster than ``copy.deepcopy`` for the usual function object."""
+    """Return a deep copy; for the usual function object many times faster than ``copy.deepcopy``."""
     kind: Any = type(function)
     if not _is_plain(kind):
         own_way = getattr(function, "__deepcopy__", None)
@@ -162,7 +199,7 @@ class OperatorFactory:
         self._arguments = arguments
 
     def __call__(self) -> Operator:
-        """A new operator."""
+        """Return a new operator; raises InvalidJob if the function cannot be copied."""
         try:
             function = copy_function(self._function)
         except Exception as error:
@@ -171,3 +208,11 @@ class OperatorFactory:
                 " create files, locks and connections in its open(), not in its constructor"
             ) from error
         return self._operator_class(function, *self._arguments)
+
+
+def create_sink_operator(sink: Sink, committer_retries: int) -> SinkOperator:
+    """Return the operator of a sink whose committer tries a commit at most so many times again."""
+    function = sink.create_function()
+    if isinstance(function, WriterSinkFunction):
+        function.max_retries = committer_retries
+    return SinkOperator(function)

@@ -28,7 +28,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from onceproof.engine.api.environment import StreamExecutionEnvironment
+from onceproof.engine.api.datastream import StreamExecutionEnvironment
 from onceproof.engine.checkpoint.metadata import StateHandle
 from onceproof.engine.checkpoint.shared_registry import SharedStateRegistry
 from onceproof.engine.checkpoint.storing import store_snapshot

@@ -29,7 +29,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
-from onceproof.engine.api.environment import StreamExecutionEnvironment
+from onceproof.engine.api.datastream import StreamExecutionEnvironment
 from onceproof.engine.configuration import Configuration
 from onceproof.engine.connectors.source import Source
 from onceproof.engine.elements import Record

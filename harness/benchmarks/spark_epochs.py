@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from onceproof.engine.api.environment import StreamExecutionEnvironment
+from onceproof.engine.api.datastream import StreamExecutionEnvironment
 from onceproof.engine.configuration import CheckpointSettings, Configuration
 from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.file_sink import FileSink

@@ -23,7 +23,8 @@ from typing import Any, Final
 
 import msgspec
 
-from onceproof.engine.api.environment import StreamExecutionEnvironment, submitted
+from onceproof.engine.api.datastream import StreamExecutionEnvironment
+from onceproof.engine.api.job_description import submitted
 from onceproof.engine.configuration import Configuration
 from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.connectors.encoders import Encoder

@@ -37,7 +37,7 @@ from onceproof.harness.model.scenario import InputRecord, Parameter, RecordValue
 from onceproof.harness.model.user_file import error_line, import_file
 
 if TYPE_CHECKING:
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 Records: TypeAlias = Mapping[str, Sequence[InputRecord]]
 """By split, (timestamp, value) in the order of offsets."""

@@ -29,8 +29,7 @@ from onceproof.scenarios import _lateness as lateness
 from onceproof.scenarios.nexmark._generator import Auction, Bid, Event, Person, Settings, events
 
 if TYPE_CHECKING:
-    from onceproof.engine.api.datastream import DataStream
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import DataStream, StreamExecutionEnvironment
     from onceproof.engine.types import TypeInformation
     from onceproof.harness.model.scenario import RecordValue
 

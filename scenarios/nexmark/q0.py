@@ -11,7 +11,7 @@ from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Recor
 from onceproof.scenarios.nexmark import _events as nexmark
 
 if TYPE_CHECKING:
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 name = "nexmark_q0"
 generator_version = 1

@@ -14,7 +14,7 @@ from onceproof.scenarios.nexmark import _events as nexmark
 from onceproof.scenarios.nexmark._generator import FIRST_ID
 
 if TYPE_CHECKING:
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 name = "nexmark_q2"
 generator_version = 1

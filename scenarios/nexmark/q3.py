@@ -19,7 +19,7 @@ from onceproof.scenarios.nexmark import _events as nexmark
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 name = "nexmark_q3"
 generator_version = 1

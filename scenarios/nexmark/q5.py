@@ -22,7 +22,7 @@ from onceproof.scenarios.nexmark import _windows as windows
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 name = "nexmark_q5"
 generator_version = 1

@@ -21,7 +21,7 @@ from onceproof.scenarios.nexmark import _windows as windows
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
     from onceproof.engine.windows.windows import TimeWindow
 
 name = "nexmark_q7"

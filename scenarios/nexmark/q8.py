@@ -19,7 +19,7 @@ from onceproof.scenarios.nexmark import _events as nexmark
 from onceproof.scenarios.nexmark import _windows as windows
 
 if TYPE_CHECKING:
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 name = "nexmark_q8"
 generator_version = 1

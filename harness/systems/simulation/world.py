@@ -25,7 +25,7 @@ from typing import Any
 
 import msgspec
 
-from onceproof.engine.api.environment import StreamExecutionEnvironment
+from onceproof.engine.api.datastream import StreamExecutionEnvironment
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.messages import TO_TASK
 from onceproof.engine.protocol_points import ELEMENT, POINTS

@@ -15,7 +15,7 @@ from onceproof.engine.functions import KeyedProcessFunction
 from onceproof.engine.types import Types
 
 if TYPE_CHECKING:
-    from onceproof.engine.api.environment import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
     from onceproof.harness.model.family import JobIO, Role
 
 tasks: Final[dict[str, Role]] = {"records": "source", "query": "keyed", "rows": "sink"}

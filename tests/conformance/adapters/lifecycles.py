@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from onceproof.engine.api.environment import StreamExecutionEnvironment
+from onceproof.engine.api.datastream import StreamExecutionEnvironment
 from onceproof.engine.configuration import Configuration
 from onceproof.engine.connectors.source import Source, SplitReader
 from onceproof.engine.elements import MAX_WATERMARK, Record, Watermark

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from onceproof.engine.api.datastream import DataStream
-from onceproof.engine.api.environment import StreamExecutionEnvironment
+from onceproof.engine.api.datastream import DataStream, StreamExecutionEnvironment
 from onceproof.engine.configuration import Configuration
 from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.elements import MAX_WATERMARK, Record, Watermark

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from onceproof.engine.api.datastream import DataStream
-from onceproof.engine.api.windowed_stream import WindowedStream
+from onceproof.engine.api.datastream import DataStream, WindowedStream
 from onceproof.engine.durations import Time
 from onceproof.engine.elements import MIN_WATERMARK
 from onceproof.engine.output_tag import OutputTag

@@ -256,7 +256,7 @@ def test_streams_of_two_environments_cannot_be_united(stream):
 
 def test_a_sink_makes_a_function_for_each_subtask(stream):
     sink = stream.sink_to(NowhereSink())
-    one, two = created(sink._stream), created(sink._stream)
+    one, two = created(sink._operator), created(sink._operator)
     assert one.function is not two.function
 
 
@@ -273,7 +273,7 @@ def test_the_settings_of_a_sink_are_those_of_its_node(env, stream):
 
 
 def test_print_adds_a_print_sink_with_its_identifier(stream):
-    operator = created(stream.print("totals")._stream)
+    operator = created(stream.print("totals")._operator)
     assert isinstance(operator.function, PrintSinkFunction)
     assert operator.function._sink_identifier == "totals"
 

@@ -1,0 +1,176 @@
+"""What an environment keeps of a job that is being described: its options and its nodes.
+
+Rules:
+
+- Nodes stand in the order in which the program made them. A description holds no thread, file or process.
+- Executing a job forgets its nodes; a stream that is used again brings its own back, as in Flink.
+- The configuration is read when the job graph is built, so it may change until then. `set_parallelism` and
+  its like win over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
+
+from onceproof.engine.api.checkpoint_config import CheckpointConfig, CheckpointingMode
+from onceproof.engine.api.execution_config import ExecutionConfig
+from onceproof.engine.api.operator_settings import Upstreams
+from onceproof.engine.configuration import (
+    AUTO_WATERMARK_INTERVAL,
+    CHECKPOINT_INTERVAL,
+    CHECKPOINT_MODE,
+    DEFAULT_PARALLELISM,
+    JOB_NAME,
+    MAX_PARALLELISM,
+    OPERATOR_CHAINING,
+    Configuration,
+    job_settings,
+)
+from onceproof.engine.graph import (
+    JobGraph,
+    StreamNode,
+    build_job_graph,
+    check_max_parallelism,
+    check_parallelism,
+)
+
+if TYPE_CHECKING:
+    from onceproof.engine.configuration import CheckpointSettings
+    from onceproof.engine.operators.base import Operator
+
+DEFAULT_JOB_NAME = "Streaming Job"
+
+Announce: TypeAlias = Callable[[JobGraph], None]
+
+_submissions: Final[list[tuple[Configuration, Announce]]] = []
+"""The options and the announcement of the command line that runs a program; empty without one."""
+
+
+@contextmanager
+def submitted(configuration: Configuration, announce: Announce) -> Iterator[None]:
+    """Run a program as Flink's command line does.
+
+    Inside the context every new environment gets the options of ``configuration`` over its own, and
+    ``announce`` is called with each job graph just before the job runs.
+    """
+    _submissions.append((configuration, announce))
+    try:
+        yield
+    finally:
+        _submissions.pop()
+
+
+class JobDescription:
+    """The options and the nodes of a job that is not yet executed."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._parallelism: int | None = None
+        self._max_parallelism: int | None = None
+        self._nodes: list[StreamNode] = []
+        self._next_number = 0
+
+    def configure(self, configuration: Configuration) -> None:
+        """Take over every option that is set in ``configuration``."""
+        self._configuration.add_all(configuration)
+
+    def get_configuration(self) -> Configuration:
+        """Return the configuration of this environment. Changes count until a job graph is built."""
+        return self._configuration
+
+    def set_parallelism(self, parallelism: int) -> Self:
+        """Set the number of subtasks of every operator that has no parallelism of its own."""
+        self._parallelism = check_parallelism(parallelism, "the environment")
+        return self
+
+    def get_parallelism(self) -> int:
+        """Return the number of subtasks of an operator that has no parallelism of its own."""
+        if self._parallelism is not None:
+            return self._parallelism
+        return self._configuration.get(DEFAULT_PARALLELISM)
+
+    def set_max_parallelism(self, max_parallelism: int) -> Self:
+        """Set the number of key groups of every operator that has no max parallelism of its own."""
+        self._max_parallelism = check_max_parallelism(max_parallelism, "the environment")
+        return self
+
+    def get_max_parallelism(self) -> int:
+        """Return the number of key groups of an operator without its own; -1: from its parallelism."""
+        if self._max_parallelism is not None:
+            return self._max_parallelism
+        return self._configuration.get(MAX_PARALLELISM)
+
+    def disable_operator_chaining(self) -> Self:
+        """Give every operator a task of its own."""
+        self._configuration.set(OPERATOR_CHAINING, False)
+        return self
+
+    def is_chaining_enabled(self) -> bool:
+        """Return whether operators that can share a task do."""
+        return self._configuration.get(OPERATOR_CHAINING)
+
+    def enable_checkpointing(self, interval: int, mode: CheckpointingMode | None = None) -> Self:
+        """Take a checkpoint every ``interval`` milliseconds; ``mode`` None leaves the mode as it is."""
+        self._configuration.set(CHECKPOINT_INTERVAL, interval)
+        if mode is not None:
+            self._configuration.set(CHECKPOINT_MODE, mode.value)
+        return self
+
+    def get_config(self) -> ExecutionConfig:
+        """Return the settings of the execution, to read and to change."""
+        return ExecutionConfig(self._configuration)
+
+    def get_checkpoint_config(self) -> CheckpointConfig:
+        """Return the checkpoint settings, to read and to change."""
+        return CheckpointConfig(self._configuration)
+
+    def get_checkpoint_interval(self) -> int:
+        """Return the milliseconds between two checkpoints, or -1 without checkpoints."""
+        return self.get_checkpoint_config().get_checkpoint_interval()
+
+    def get_checkpointing_mode(self) -> CheckpointingMode:
+        """Return the mode of checkpoints."""
+        return self.get_checkpoint_config().get_checkpointing_mode()
+
+    def get_job_graph(
+        self, job_name: str | None = None, settings: CheckpointSettings | None = None
+    ) -> JobGraph:
+        """Build the job graph of the nodes described so far (Flink: StreamExecutionEnvironment.getJobGraph).
+
+        ``job_name`` None: the configured name. ``settings`` None: the configured checkpoint settings. Raises
+        InvalidJob.
+        """
+        configuration = self._configuration
+        max_parallelism = self.get_max_parallelism()
+        return build_job_graph(
+            job_name or configuration.get(JOB_NAME) or DEFAULT_JOB_NAME,
+            self._nodes,
+            job_settings(configuration) if settings is None else settings,
+            parallelism=self.get_parallelism(),
+            max_parallelism=None if max_parallelism == -1 else max_parallelism,
+            chaining=configuration.get(OPERATOR_CHAINING),
+            auto_watermark_interval_ms=configuration.get(AUTO_WATERMARK_INTERVAL),
+        )
+
+    def close(self) -> None:
+        """Do nothing: an environment holds nothing open between executions."""
+
+    def _add_node(self, name: str, create: Callable[[], Operator], upstreams: Upstreams) -> StreamNode:
+        node = StreamNode(self._next_number, name, create, upstreams)
+        self._next_number += 1
+        self._nodes.append(node)
+        return node
+
+    def _configure_as_submitted(self) -> None:
+        for given, _ in _submissions:
+            self.configure(given)
+
+    def _take_job_graph(self, job_name: str | None) -> JobGraph:
+        """Build the job graph that is about to run, forget its nodes and announce it."""
+        graph = self.get_job_graph(job_name)
+        self._nodes = []
+        for _, announce in _submissions:
+            announce(graph)
+        return graph
