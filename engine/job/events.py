@@ -12,7 +12,16 @@ from onceproof.engine.messages import AttemptId, TaskFailed
 
 
 class StartJob(Struct, frozen=True):
-    """The process is up and what its predecessors left has been read."""
+    """The process is up and what its predecessors left has been read.
+
+    ``orphans`` is how many tasks of earlier job masters still run. The first attempt waits for their end.
+    """
+
+    orphans: int = 0
+
+
+class OrphanEnded(Struct, frozen=True):
+    """A task of an earlier job master has ended."""
 
 
 class AttemptDeployed(Struct, frozen=True):
@@ -64,6 +73,7 @@ class RescaleRequested(Struct, frozen=True):
 
 MasterEvent: TypeAlias = (
     StartJob
+    | OrphanEnded
     | AttemptDeployed
     | DeploymentFailed
     | RestartDue

@@ -4,6 +4,7 @@ The rules it lives by:
 
 - The restart scope is the whole job: whichever task fails, all are cancelled and a new attempt is deployed
   from the latest completed checkpoint. Flink restarts pipelined regions; a job of keyed edges is one region.
+- The first attempt is deployed once no task of an earlier job master runs any more.
 - Nothing is restored while the outcome of a checkpoint is open (see the coordinator).
 - Attempts are named ``incarnation.number``. The incarnation is drawn by the process from durable storage, so
   two attempts never share a name, however often the process died.
@@ -44,6 +45,7 @@ from onceproof.engine.job.events import (
     JobFinished,
     MasterEffect,
     MasterEvent,
+    OrphanEnded,
     RescaleRequested,
     RestartDue,
     StartJob,
@@ -98,6 +100,7 @@ class JobMaster:
         "_attempt_number",
         "_finished",
         "_incarnation",
+        "_orphans",
         "_restart",
         "_stop_timeout_ms",
         "_tasks",
@@ -123,6 +126,8 @@ class JobMaster:
         self.state = JobState.CREATED
         self.ending: Ending | None = None
         """How the job is being ended, if somebody wants it to."""
+        self._orphans = 0
+        """How many tasks of earlier job masters still run."""
         self._tasks = 0
         self._finished: set[TaskId] = set()
 
@@ -159,7 +164,12 @@ class JobMaster:
         return effects
 
     def _start(self, event: StartJob, now: int) -> Sequence[MasterEffect]:
-        return self._deploy()
+        self._orphans = event.orphans
+        return () if self._orphans else self._deploy()
+
+    def _orphan_ended(self, event: OrphanEnded, now: int) -> Sequence[MasterEffect]:
+        self._orphans -= 1
+        return self._deploy() if self.state is JobState.CREATED and not self._orphans else ()
 
     def _attempt_deployed(self, event: AttemptDeployed, now: int) -> Sequence[MasterEffect]:
         self._tasks = len(event.plan.upstreams)
@@ -351,6 +361,7 @@ class JobMaster:
 
 _METHODS: Final[dict[type, str]] = {
     StartJob: "_start",
+    OrphanEnded: "_orphan_ended",
     AttemptDeployed: "_attempt_deployed",
     DeploymentFailed: "_deployment_failed",
     RestartDue: "_restart_due",

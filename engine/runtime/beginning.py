@@ -25,7 +25,13 @@ from onceproof.engine.job.deployment import fit_max_parallelism, plan_restores
 from onceproof.engine.job.layout import layout_of
 from onceproof.engine.runtime.mounting import MountingStorage, storage_at
 from onceproof.engine.runtime.places import place, within
-from onceproof.engine.runtime.recovery import Recovered, files_of, metadata_path, recover
+from onceproof.engine.runtime.recovery import (
+    RecoverableStorage,
+    Recovered,
+    files_of,
+    metadata_path,
+    recover,
+)
 from onceproof.engine.runtime.restore_point import (
     RESTORED_FROM,
     NoRestorePoint,
@@ -73,15 +79,13 @@ def begin(graph: JobGraph, storage: MountingStorage) -> Recovered | JobExecution
         raise located(error, storage) from error
     if not recovered.finished:
         claim_mode = recovered.starting_point.claim_mode if recovery.path is None else recovery.claim_mode
-        begun = with_starting_point(
+        return go_on_from_starting_point(
+            storage,
             recovered,
             partial(_found, storage),
             graph.settings.num_retained,
             is_claimed=claim_mode == CLAIM,
         )
-        for path in begun.outlived:
-            storage.delete(path)
-        return begun
     _logger.warning(
         "job %r has finished already: nothing is done; to run it again give it another name or another"
         " execution.checkpointing.dir than %s",
@@ -106,6 +110,20 @@ def _new_beginning(graph: JobGraph, storage: MountingStorage) -> StartingPoint |
     own = own_checkpoint(point, storage.root) if storage.root else 0
     incarnation = int(metadata.attempt.partition(".")[0])
     return StartingPoint(folder, metadata.checkpoint_id, recovery.claim_mode, own, incarnation)
+
+
+def go_on_from_starting_point(
+    storage: RecoverableStorage, recovered: Recovered, find: Find, num_retained: int, *, is_claimed: bool
+) -> Recovered:
+    """Add what the job has begun from to its checkpoints, and delete a claimed one that newer ones replace.
+
+    ``find`` reads the savepoint or checkpoint and lists the files that are deleted with it. Raises
+    NoRestorePoint where it is gone and still needed.
+    """
+    begun = with_starting_point(recovered, find, num_retained, is_claimed=is_claimed)
+    for path in begun.outlived:
+        storage.delete(path)
+    return begun
 
 
 def with_starting_point(

@@ -1,12 +1,14 @@
-"""What drivers do alike whose tasks live in this process: hand events to tasks and carry their effects out.
+"""The part of a driver that is the same wherever tasks live in the driver's own process.
 
 An execution is one process's run of a job: its job master, the tasks of the current attempt, and the storage.
 How a message travels, when a write becomes durable, what a clock is: that differs, and is left to the driver
-(the local runtime, the simulation). What follows from it is the same everywhere and stands here once:
+(the local runtime, the simulation). The rules that all of them share:
 
-- A machine that raises has failed: its task is gone, the job master is told.
-- The result of a write is handed to the task that asked for it. Where that task is gone the file is deleted,
-  for nobody will ever refer to it.
+- A task that raises has failed: the driver drops it and reports the failure to the job master.
+- The driver hands the result of a write to the task that asked for it. Where that task is gone the driver
+  deletes the file, because no checkpoint will ever list it.
+- A probe may raise Killed: the task that passes the protocol point dies there without closing anything, as
+  if its process had been killed.
 """
 
 from __future__ import annotations
@@ -19,13 +21,27 @@ from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.deployment import build_tasks, restore_events
 from onceproof.engine.job.events import CancelTasks
 from onceproof.engine.job.layout import Layout
-from onceproof.engine.messages import AttemptId, TaskFailed, TaskId
+from onceproof.engine.messages import AttemptId, Send, TaskFailed, TaskId
 from onceproof.engine.protocol_points import Probe
 from onceproof.engine.runtime.job_driver import JobDriver
 from onceproof.engine.runtime.recovery import RecoverableStorage, Recovered
-from onceproof.engine.task.events import CANCEL, Restore, StartTaskTimer, StoreSnapshot, TaskEvent
+from onceproof.engine.task.events import (
+    CANCEL,
+    HoldSnapshot,
+    Restore,
+    StartTaskTimer,
+    StoreSnapshot,
+    TaskEvent,
+)
 from onceproof.engine.task.settings import TaskSettings
 from onceproof.engine.task.task import Task
+
+
+class Killed(BaseException):
+    """A probe kills the task that passes a protocol point.
+
+    It is no Exception, so that no ``except Exception`` of a user's function survives it.
+    """
 
 
 class Execution(JobDriver):
@@ -67,6 +83,18 @@ class Execution(JobDriver):
     def task_died(self, task: Task, error: BaseException) -> None:
         """A task raised ``error`` and is already gone; tell the job master by ``failure_message``."""
 
+    # What observers override.
+
+    def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
+        """Called when a task has decided what a snapshot covers, before the snapshot can be stored.
+
+        A snapshot that is held back is reported twice, with the same path: when the task holds it, and when
+        the task has it stored.
+        """
+
+    def task_killed(self, task: Task, cause: str) -> None:
+        """Called when a task has been killed, before the job master hears of it."""
+
     # What is the same for all.
 
     def task_event(self, task: Task, event: TaskEvent) -> None:
@@ -75,6 +103,10 @@ class Execution(JobDriver):
         self.current_task = task
         try:
             effects = task.handle(event, self.now())
+            if self.checks_machines:
+                task.validate()
+        except Killed:
+            self.kill(task)
         except Exception as error:
             self.tasks.pop(task.id, None)
             self.task_died(task, error)
@@ -83,6 +115,13 @@ class Execution(JobDriver):
                 self.carry_out(effects)
         finally:
             self.current_task = outer
+
+    def kill(self, task: Task) -> None:
+        """Drop a living task as if its process had been killed: it closes nothing."""
+        if self.is_current(task):
+            del self.tasks[task.id]
+            self.task_killed(task, "killed")
+            self.send(Send(self.failure_message(task, Killed("killed"))))
 
     def failure_message(self, task: Task, error: BaseException) -> TaskFailed:
         """What the job master is told of a dead task."""
@@ -129,10 +168,33 @@ class Execution(JobDriver):
 
     def cancel(self, task: Task) -> None:
         """End a task; it is over even if it cannot close, and what it left the next attempt cleans up."""
+        outer = self.current_task
+        self.current_task = task
         try:
             task.handle(CANCEL, self.now())
+        except Killed:
+            self.task_killed(task, "killed while it closed")
         except Exception:
             return
+        finally:
+            self.current_task = outer
+
+    def _store_snapshot(self, effect: StoreSnapshot) -> None:
+        assert self.current_task is not None
+        self.snapshot_taken(self.current_task, effect)
+        self.store_snapshot(effect)
+
+    def _hold_snapshot(self, effect: HoldSnapshot) -> None:
+        assert self.current_task is not None
+        self.snapshot_taken(self.current_task, effect.store)
+
+
+Execution.handlers = {
+    **JobDriver.handlers,
+    StoreSnapshot: lambda driver, effect: driver._store_snapshot(effect),
+    HoldSnapshot: lambda driver, effect: driver._hold_snapshot(effect),
+    StartTaskTimer: lambda driver, effect: driver.start_task_timer(effect),
+}
 
 
 def failure_of(attempt: AttemptId, task: TaskId, name: str, error: BaseException) -> TaskFailed:

@@ -5,21 +5,22 @@ attempt (``Execution``), or in workers that make them anew for each checkpoint (
 asks for does not, and stands here once:
 
 - Deploying reads the checkpoint; what cannot be read ends the job, since trying again reads the same.
-- Checkpoints and stored snapshots that nobody needs any more are deleted: also those from before the point
+- Checkpoints and stored snapshots that are no longer needed are deleted: also those from before the point
   that the job has begun from, once it has a checkpoint of its own. What cannot be deleted now is left for the
   end of the job: no deletion is worth a job.
-- Somebody may ask for a savepoint, or for the end of the job (requests.py).
-- Whoever watches is told of attempts and of the fate of each checkpoint.
+- A user or another process may ask for a savepoint, or for the end of the job (requests.py).
+- A subclass can observe the run: it overrides the hooks for attempts and checkpoints, and sets
+  ``checks_machines`` to have every machine validated after each event.
 """
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from random import Random
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from onceproof.engine.checkpoint.coordinator import CheckpointCoordinator
 from onceproof.engine.checkpoint.events import (
@@ -31,6 +32,7 @@ from onceproof.engine.checkpoint.events import (
     DiscardCheckpoint,
     DiscardHandle,
     DiscardSharedFiles,
+    MetadataStored,
     RequestResolved,
     StartTimer,
     StoreMetadata,
@@ -56,7 +58,7 @@ from onceproof.engine.job.layout import Layout, layout_of
 from onceproof.engine.job.master import JobMaster, JobState
 from onceproof.engine.job.restart import Chance, restart_strategy
 from onceproof.engine.messages import AttemptId, Send
-from onceproof.engine.protocol_points import COMPLETED, COORDINATOR, TRIGGERED, Probe
+from onceproof.engine.protocol_points import COMPLETED, COORDINATOR, METADATA_WRITTEN, TRIGGERED, Probe
 from onceproof.engine.runtime.deletion import delete_now_or_later, left_for_later
 from onceproof.engine.runtime.recovery import (
     RecoverableStorage,
@@ -70,14 +72,19 @@ from onceproof.engine.runtime.recovery import (
 )
 from onceproof.engine.runtime.requests import JobRequest, RequestDesk, Respond, publish_metadata
 from onceproof.engine.runtime.result import JobCancelled, JobExecutionFailed, JobExecutionResult
-from onceproof.engine.runtime.starting_point import STARTING_POINT
-from onceproof.engine.task.events import DiscardSnapshot, HoldSnapshot, StartTaskTimer, StoreSnapshot
+from onceproof.engine.runtime.starting_point import STARTING_POINT, StartingPoint
+from onceproof.engine.task.events import DiscardSnapshot
 
 TAKEN_OVER: Final = "another process has taken job {!r} over"
 
 
 class JobDriver(ABC):
     """One process's run of a job, as far as the job master goes."""
+
+    checks_machines: ClassVar[bool] = False
+    """Whether each machine validates itself after every event; drivers under trial set it."""
+    handlers: ClassVar[Mapping[type, Callable[[Any, Any], None]]]
+    """By the type of an effect, the function that carries it out for a driver."""
 
     def __init__(
         self, graph: JobGraph, storage: RecoverableStorage, recovered: Recovered, probe: Probe
@@ -166,9 +173,6 @@ class JobDriver(ABC):
     def attempt_started(self, effect: Deploy) -> None:
         """For drivers that keep records."""
 
-    def snapshot_held(self, effect: HoldSnapshot) -> None:
-        """For drivers that keep records."""
-
     def checkpoint_triggered(self, effect: CheckpointTriggered) -> None:
         """For drivers that keep records."""
 
@@ -221,11 +225,23 @@ class JobDriver(ABC):
         if self.is_superseded:
             raise Superseded(TAKEN_OVER.format(self.graph.name))
 
+    def next_starting_point(self, metadata: CheckpointMetadata) -> StartingPoint | None:
+        """Return what the job begins from once this checkpoint is complete; None where that does not change.
+
+        The request desk knows it. A driver that takes requests in another way overrides this.
+        """
+        return self.desk.starting_point(metadata)
+
     def publish(self, metadata: CheckpointMetadata) -> None:
         """Make a checkpoint complete; raises OSError, and then it is certainly not there."""
         self.check_claim()
-        begins_from = self.desk.starting_point(metadata)
+        begins_from = self.next_starting_point(metadata)
         publish_metadata(self.storage, metadata, begins_from, self._recovered.starting_point)
+
+    def metadata_published(self, checkpoint_id: int) -> None:
+        """Tell the job master that the metadata of a checkpoint is durable."""
+        self.probe(METADATA_WRITTEN, COORDINATOR, checkpoint_id)
+        self.master_event(MetadataStored(checkpoint_id))
 
     def publish_file(self, path: str, data: bytes) -> None:
         """Publish a file, as ``publish`` does; raises OSError, and then it is certainly not there."""
@@ -256,16 +272,21 @@ class JobDriver(ABC):
 
     def master_event(self, event: MasterEvent) -> None:
         """Hand an event to the job master and carry out what follows."""
-        self.carry_out(self.master.handle(event, self.now()))
+        effects = self.master.handle(event, self.now())
+        if self.checks_machines:
+            self.master.validate()
+        if effects:
+            self.carry_out(effects)
 
     def carry_out(self, effects: Iterable[Any]) -> None:
         """Carry effects out, in order."""
+        handlers = self.handlers
         for effect in effects:
             kind = type(effect)
             if kind is Send:
                 self.send(effect)
             else:
-                getattr(self, _METHODS[kind])(effect)
+                handlers[kind](self, effect)
 
     def cause_of(self, error: Exception) -> str:
         """Why no attempt can be deployed, in one line."""
@@ -352,27 +373,23 @@ class JobDriver(ABC):
         """The job master has already acted on it."""
 
 
-_METHODS: Final[dict[type, str]] = {
-    StoreSnapshot: "store_snapshot",
-    HoldSnapshot: "snapshot_held",
-    StartTaskTimer: "start_task_timer",
-    DiscardSnapshot: "_discard_handle",
-    StartTimer: "start_timer",
-    StoreMetadata: "store_metadata",
-    DiscardCheckpoint: "_discard_checkpoint",
-    DiscardHandle: "_discard_handle",
-    DiscardSharedFiles: "_discard_shared_files",
-    CheckpointTriggered: "_checkpoint_triggered",
-    CheckpointCompleted: "_checkpoint_completed",
-    CheckpointAborted: "checkpoint_aborted",
-    RequestResolved: "_request_resolved",
-    AnsweredTooLate: "answered_too_late",
-    TooManyFailures: "_too_many_failures",
-    Deploy: "_deploy",
-    CancelTasks: "cancel_tasks",
-    StartRestartTimer: "start_timer",
-    JobFinished: "_job_finished",
-    JobFailed: "_job_failed",
-    JobCanceled: "_job_canceled",
+JobDriver.handlers = {
+    DiscardSnapshot: lambda driver, effect: driver._discard_handle(effect),
+    StartTimer: lambda driver, effect: driver.start_timer(effect),
+    StoreMetadata: lambda driver, effect: driver.store_metadata(effect),
+    DiscardCheckpoint: lambda driver, effect: driver._discard_checkpoint(effect),
+    DiscardHandle: lambda driver, effect: driver._discard_handle(effect),
+    DiscardSharedFiles: lambda driver, effect: driver._discard_shared_files(effect),
+    CheckpointTriggered: lambda driver, effect: driver._checkpoint_triggered(effect),
+    CheckpointCompleted: lambda driver, effect: driver._checkpoint_completed(effect),
+    CheckpointAborted: lambda driver, effect: driver.checkpoint_aborted(effect),
+    RequestResolved: lambda driver, effect: driver._request_resolved(effect),
+    AnsweredTooLate: lambda driver, effect: driver.answered_too_late(effect),
+    TooManyFailures: lambda driver, effect: driver._too_many_failures(effect),
+    Deploy: lambda driver, effect: driver._deploy(effect),
+    CancelTasks: lambda driver, effect: driver.cancel_tasks(effect),
+    StartRestartTimer: lambda driver, effect: driver.start_timer(effect),
+    JobFinished: lambda driver, effect: driver._job_finished(effect),
+    JobFailed: lambda driver, effect: driver._job_failed(effect),
+    JobCanceled: lambda driver, effect: driver._job_canceled(effect),
 }
-"""By name, not bound: an execution that held its own methods would be garbage for the collector to find."""

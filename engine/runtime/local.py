@@ -32,7 +32,6 @@ from onceproof.engine.api.job_client import JobClient
 from onceproof.engine.checkpoint.events import (
     AnsweredTooLate,
     MetadataFailed,
-    MetadataStored,
     StartTimer,
     StoreMetadata,
     TriggerRequested,
@@ -54,7 +53,7 @@ from onceproof.engine.messages import (
     Send,
     TriggerCheckpoint,
 )
-from onceproof.engine.protocol_points import COORDINATOR, METADATA_WRITTEN, Probe, no_probe
+from onceproof.engine.protocol_points import Probe, no_probe
 from onceproof.engine.runtime.beginning import begin, located, storage_of
 from onceproof.engine.runtime.deletion import delete_now_or_later
 from onceproof.engine.runtime.execution import Execution
@@ -352,13 +351,9 @@ class LocalExecution(Execution):
             except OSError as error:
                 reason = str(error)
                 return lambda: self.master_event(MetadataFailed(checkpoint_id, reason))
-            return lambda: self._published(checkpoint_id)
+            return lambda: self.metadata_published(checkpoint_id)
 
         self._submit(publish)
-
-    def _published(self, checkpoint_id: int) -> None:
-        self.probe(METADATA_WRITTEN, COORDINATOR, checkpoint_id)
-        self.master_event(MetadataStored(checkpoint_id))
 
     def _submit(self, work: Callable[[], Callable[[], None]]) -> None:
         self._writes += 1

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from onceproof.engine.checkpoint.coordinator import CheckpointCoordinator
 from onceproof.engine.checkpoint.events import CheckpointExpired, CoordinatorEffect
 from onceproof.engine.checkpoint.pending import PendingCheckpoint
-from onceproof.engine.job.events import StartJob
+from onceproof.engine.job.events import MasterEffect, StartJob
+from onceproof.engine.job.master import JobMaster
 from onceproof.engine.messages import AcknowledgeCheckpoint
 from onceproof.engine.runtime.job_driver import JobDriver
 from onceproof.engine.runtime.recovery import is_claimed_by
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant
-from onceproof.harness.systems.simulation.orphaned_tasks import Outliving
 
 
 @mutant(
@@ -78,17 +78,12 @@ def late_acknowledgement_completes(reached: Reached) -> Iterator[None]:
 )
 def zombies_run_on(reached: Reached) -> Iterator[None]:
     """What they write by key takes the place of what the new attempt has written."""
-    make_way = Outliving.make_way
+    start = JobMaster._start
 
-    def hasty(self: Outliving) -> None:
-        process = self._world.process
-        if self.processes and process is not None and not process.has_begun:
+    def hasty(self: JobMaster, event: StartJob, now: int) -> Sequence[MasterEffect]:
+        if event.orphans:
             reached()
-            process.has_begun = True
-            zombies = list(self.processes)
-            process.master_event(StartJob())
-            self.processes[:] = zombies
-        make_way(self)
+        return start(self, StartJob(), now)
 
-    with replaced(Outliving, "make_way", hasty):
+    with replaced(JobMaster, "_start", hasty):
         yield

@@ -8,14 +8,13 @@ from onceproof.engine.checkpoint.coordinator import CheckpointCoordinator
 from onceproof.engine.checkpoint.events import CoordinatorEffect, MetadataStored
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.messages import CHECKPOINT, SAVEPOINT
+from onceproof.engine.runtime import beginning, job_driver
 from onceproof.engine.runtime.beginning import Find, with_starting_point
 from onceproof.engine.runtime.recovery import Recovered
 from onceproof.engine.runtime.requests import publish_metadata
 from onceproof.engine.runtime.starting_point import PointStorage, StartingPoint
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant
-from onceproof.harness.systems.simulation import job_process as process
-from onceproof.harness.systems.simulation import user_requests as operations
 
 
 @mutant(
@@ -57,7 +56,7 @@ def savepoint_commits_without_restore_point(reached: Reached) -> Iterator[None]:
             reached()
         publish_metadata(storage, metadata, None, before)
 
-    with replaced(process, "publish_metadata", forgetful):
+    with replaced(job_driver, "publish_metadata", forgetful):
         yield
 
 
@@ -74,5 +73,5 @@ def unclaimed_savepoint_deleted(reached: Reached) -> Iterator[None]:
             reached()
         return with_starting_point(recovered, find, num_retained, is_claimed=True)
 
-    with replaced(operations, "with_starting_point", claiming):
+    with replaced(beginning, "with_starting_point", claiming):
         yield

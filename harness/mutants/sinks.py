@@ -14,7 +14,6 @@ from onceproof.engine.connectors.two_phase import (
 from onceproof.engine.functions import FunctionSnapshotContext
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant
-from onceproof.harness.systems.simulation.external_system import COMMITTED, SimulatedSink
 
 
 @mutant(
@@ -87,22 +86,23 @@ def pending_dropped_on_restore(reached: Reached) -> Iterator[None]:
 )
 def second_commit_writes_again(reached: Reached) -> Iterator[None]:
     """The commit is not idempotent: the new attempt gives the rows another name."""
-    recover_and_commit = SimulatedSink.recover_and_commit
+    recover_and_commit = TwoPhaseCommitSinkFunction.recover_and_commit
 
-    def again(self: SimulatedSink, transaction: str) -> None:
-        system = self._system
-        done = system.transactions[transaction]
-        if done.state != COMMITTED:
+    def again(self: TwoPhaseCommitSinkFunction, transaction: Any) -> None:
+        # Only the simulation's external system can say what the transaction holds.
+        system: Any = getattr(self, "_system", None)
+        if system is None or not system.is_committed(transaction):
             recover_and_commit(self, transaction)
             return
         reached()
+        done = system.transactions[transaction]
         name = system.begin(done.subtask, done.epoch, f"{self.attempt}-again")
         for row in done.rows:
             system.write(name, row)
         system.prepare(name)
         system.commit(name)
 
-    with replaced(SimulatedSink, "recover_and_commit", again):
+    with replaced(TwoPhaseCommitSinkFunction, "recover_and_commit", again):
         yield
 
 

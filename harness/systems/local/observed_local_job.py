@@ -15,15 +15,16 @@ from collections.abc import Callable
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.events import JobFailed, JobFinished
 from onceproof.engine.operators.source import SourceOperator
+from onceproof.engine.runtime.execution import Killed
 from onceproof.engine.runtime.local import LocalExecution
 from onceproof.engine.runtime.mounting import MountingStorage
 from onceproof.engine.runtime.recovery import Recovered
-from onceproof.engine.task.events import HoldSnapshot, StoreSnapshot, TaskEvent
+from onceproof.engine.task.events import StoreSnapshot, TaskEvent
 from onceproof.engine.task.task import Task
 from onceproof.harness.model.faults import KILLS
 from onceproof.harness.model.injected_error import is_injected
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.process.failpoints import Failpoints, Killed, die
+from onceproof.harness.systems.process.failpoints import Failpoints, die
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.process.test_io import records_read
 from onceproof.harness.systems.recording import event_log
@@ -53,8 +54,8 @@ class ObservedLocalExecution(ToldDriver, LocalExecution):
         self.parallelism = spec.parallelism
         self._graph_of = graph_of
         self._graph_parallelism = spec.parallelism
-        self._held: set[str] = set()
-        """Snapshots that were told of, and are not stored yet."""
+        self._logged_snapshots: set[str] = set()
+        """Paths of the snapshots that are in the log already."""
         LocalExecution.__init__(self, graph_of(spec.parallelism), storage, recovered, self.failpoints.probe)
 
     def points_passed(self) -> dict[str, int]:
@@ -86,48 +87,18 @@ class ObservedLocalExecution(ToldDriver, LocalExecution):
             return
         for task in victims:
             if task is not running:
-                self._kill(task)
+                self.kill(task)
         if running in victims:
             raise Killed
 
-    def _kill(self, task: Task) -> None:
-        """The task is gone without a word of its own; whoever watches it tells the job master."""
-        if self.is_current(task):
-            del self.tasks[task.id]
-            self._say_failed(task, "killed", injected=True)
-            self._mailbox.append(self.failure_message(task, Killed("killed")))
+    def task_killed(self, task: Task, cause: str) -> None:
+        """Log that a fault has killed the task."""
+        self._say_failed(task, cause, injected=True)
 
     def task_event(self, task: Task, event: TaskEvent) -> None:
-        """As every driver; and a task can be killed while it handles the event, and is validated after it."""
-        if not self.is_current(task):
-            # Killed from outside during this round.
-            return
-        outer = self.current_task
-        self.current_task = task
-        try:
-            effects = task.handle(event, self.now())
-            task.validate()
-        except Killed:
-            self._kill(task)
-        except Exception as error:
-            self.tasks.pop(task.id, None)
-            self.task_died(task, error)
-        else:
-            if effects:
-                self.carry_out(effects)
-        finally:
-            self.current_task = outer
-
-    def cancel(self, task: Task) -> None:
-        """As every driver; a task that is killed while it closes is over, too."""
-        outer = self.current_task
-        self.current_task = task
-        try:
-            super().cancel(task)
-        except Killed:
-            self._say_failed(task, "killed while it closed", injected=True)
-        finally:
-            self.current_task = outer
+        """Hand an event to a task, unless another task's fault has killed it during this round."""
+        if self.is_current(task):
+            super().task_event(task, event)
 
     def task_died(self, task: Task, error: BaseException) -> None:
         """A task raised: an injected error is the outside's, any other the engine's or the job's."""
@@ -147,22 +118,11 @@ class ObservedLocalExecution(ToldDriver, LocalExecution):
             return self._graph_of(self.parallelism)
         return self.graph
 
-    def snapshot_held(self, effect: HoldSnapshot) -> None:
-        """Tell what the snapshot covers: that is decided, whatever is added until it is stored."""
-        task = self.current_task
-        assert task is not None
-        say_snapshot(self.log, task, effect.store)
-        self._held.add(effect.store.path)
-
-    def store_snapshot(self, effect: StoreSnapshot) -> None:
-        """Tell what the snapshot covers, before it can be stored."""
-        task = self.current_task
-        assert task is not None
-        if effect.path in self._held:
-            self._held.discard(effect.path)
-        else:
+    def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
+        """Log what the snapshot covers, once."""
+        if effect.path not in self._logged_snapshots:
+            self._logged_snapshots.add(effect.path)
             say_snapshot(self.log, task, effect)
-        super().store_snapshot(effect)
 
     def job_finished(self, effect: JobFinished) -> None:
         """Tell once that is durable."""

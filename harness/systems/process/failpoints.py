@@ -20,10 +20,6 @@ from onceproof.harness.model.scenario import ANY_TASK, Fault
 from onceproof.harness.systems.process.job_specification import WaitingState
 
 
-class Killed(BaseException):
-    """The task that is running dies here."""
-
-
 def _always(fault: Fault, task: str) -> bool:
     return True
 

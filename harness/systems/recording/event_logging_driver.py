@@ -17,7 +17,7 @@ from typing import Any
 
 from onceproof.engine.checkpoint.events import CheckpointAborted, CheckpointCompleted, CheckpointTriggered
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
-from onceproof.engine.job.events import Deploy, MasterEvent
+from onceproof.engine.job.events import Deploy
 from onceproof.engine.operators.sink import SinkOperator
 from onceproof.engine.operators.source import SourceOperator
 from onceproof.engine.runtime.job_driver import JobDriver
@@ -36,6 +36,8 @@ class RunOver(BaseException):
 class ToldDriver(JobDriver):
     """A driver whose job master tells what it does; ``log`` is there before the driver's own beginning."""
 
+    checks_machines = True
+
     log: EventLog
     parallelism: int
     """Of the next attempt."""
@@ -43,12 +45,6 @@ class ToldDriver(JobDriver):
     @abstractmethod
     def points_passed(self) -> dict[str, int]:
         """How often this process has passed each protocol point, as far as nobody else counts."""
-
-    def master_event(self, event: MasterEvent) -> None:
-        """As every driver; the job master is validated after each event."""
-        effects = self.master.handle(event, self.now())
-        self.master.validate()
-        self.carry_out(effects)
 
     def attempt_started(self, effect: Deploy) -> None:
         """Tell which checkpoint it starts from, before anything is restored."""

@@ -14,10 +14,6 @@ from onceproof.harness.model.faults import KILLS
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Operation
 
 
-class Killed(BaseException):
-    """The task that is running dies here."""
-
-
 class ProcessKilled(BaseException):
     """The whole process dies here: the job master and all tasks."""
 

@@ -16,7 +16,6 @@ from onceproof.engine.checkpoint.events import (
     CheckpointCompleted,
     CheckpointTriggered,
     MetadataFailed,
-    MetadataStored,
     RequestResolved,
     StartTimer,
     StoreMetadata,
@@ -46,25 +45,22 @@ from onceproof.engine.protocol_points import (
 )
 from onceproof.engine.runtime.execution import Execution
 from onceproof.engine.runtime.recovery import Recovered, Superseded, files_of, metadata_path
-from onceproof.engine.runtime.requests import publish_metadata
 from onceproof.engine.runtime.restore_point import published_form
+from onceproof.engine.runtime.starting_point import StartingPoint
 from onceproof.engine.state.snapshot import encode_task_snapshot
 from onceproof.engine.state.stored import SHARED
 from onceproof.engine.task.events import (
-    HoldSnapshot,
     Restore,
     SnapshotFailed,
     SnapshotStored,
     StartTaskTimer,
     StoreSnapshot,
-    TaskEvent,
     TimerDue,
 )
 from onceproof.engine.task.task import Task
 from onceproof.harness.model.history import CHECKPOINT_ABORTED
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX, Action, Slot, slots_of
-from onceproof.harness.systems.simulation.fault_clock import Killed
 
 if TYPE_CHECKING:
     from onceproof.harness.systems.simulation.world import World
@@ -94,6 +90,8 @@ WRITE_REFUSED = "the storage refused the write"
 class SimulatedProcess(Execution):
     """The job master and the tasks of one simulated process."""
 
+    checks_machines = True
+
     def __init__(self, world: World, graph: JobGraph, recovered: Recovered) -> None:
         super().__init__(
             graph,
@@ -114,7 +112,6 @@ class SimulatedProcess(Execution):
         self._savepoints: dict[int, CheckpointMetadata] = {}
         self.is_headless = False
         """Whether its job master has died."""
-        self.has_begun = False
         self._restored = 0
         """How many tasks of the attempt were restored; those that died since have left ``tasks``."""
 
@@ -160,56 +157,20 @@ class SimulatedProcess(Execution):
             if self._restored == len(self._slots) == len(tasks) and self.world.account.is_down:
                 self.world.account.job_runs()
 
-    def task_event(self, task: Task, event: TaskEvent) -> None:
-        """As every driver; and a task can be killed while it handles the event, and is validated after it.
-
-        Written out instead of derived: this is half of what the simulation does all day. What takes time is
-        an action of its own here, so no task's event ever comes within another's.
-        """
-        self.current_task = task
-        try:
-            effects = task.handle(event, self._clock.now)
-            task.validate()
-        except Killed:
-            self.kill(task)
-        except Exception as error:
-            self.tasks.pop(task.id, None)
-            self.task_died(task, error)
-        else:
-            if effects:
-                self.carry_out(effects)
-        finally:
-            self.current_task = None
-
     def master_event(self, event: MasterEvent) -> None:
-        """As every driver; the job master is validated after each event."""
-        if self.is_headless:
-            return
-        effects = self.master.handle(event, self._clock.now)
-        self.master.validate()
-        if effects:
-            self.carry_out(effects)
+        """Hand an event to the job master, unless the job master has died."""
+        if not self.is_headless:
+            super().master_event(event)
 
     def cancel(self, task: Task) -> None:
-        """As every driver; a task that is killed while it closes is over, too."""
+        """End a task, and take its inputs out of the schedule."""
         self.world.renew_slots()
-        outer = self.current_task
-        self.current_task = task
-        try:
-            super().cancel(task)
-        except Killed:
-            self.world.account.task_failed(task, "killed while it closed", injected=True)
-        finally:
-            self.current_task = outer
+        super().cancel(task)
 
-    def kill(self, task: Task) -> None:
-        """The task is gone without a word of its own; whoever watches it tells the job master."""
-        if not self.is_current(task):
-            return
-        del self.tasks[task.id]
+    def task_killed(self, task: Task, cause: str) -> None:
+        """Enter the death into the history, and take the task's inputs out of the schedule."""
         self.world.renew_slots()
-        self.world.account.task_failed(task, "killed", injected=True)
-        self.send(Send(self.failure_message(task, Killed("killed"))))
+        self.world.account.task_failed(task, cause, injected=True)
 
     def kill_all(self) -> None:
         """All tasks are gone; the job master lives."""
@@ -257,18 +218,15 @@ class SimulatedProcess(Execution):
 
     # Storage.
 
-    def snapshot_held(self, effect: HoldSnapshot) -> None:
-        """What it covers is decided now, whatever is added to it until it is stored."""
-        task = self.current_task
-        assert task is not None
-        self.world.account.snapshot_taken(task, effect.store)
+    def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
+        """Note what the snapshot covers."""
+        self.world.account.snapshot_taken(task, effect)
 
     def store_snapshot(self, effect: StoreSnapshot) -> None:
         """The upload is an action of its own."""
         task = self.current_task
         assert task is not None
         world, name, checkpoint_id = self.world, task.name, effect.checkpoint_id
-        world.account.snapshot_taken(task, effect)
         label = f"store {name} {checkpoint_id}"
         fault = None
         if SNAPSHOTTED in world.other_faults:
@@ -320,12 +278,10 @@ class SimulatedProcess(Execution):
             if fault is None or fault.kind == "late_write":
                 self.publish(metadata)
 
-    def publish(self, metadata: CheckpointMetadata) -> None:
-        """As every driver; what is asked for here has come past the desk."""
-        self.check_claim()
+    def next_starting_point(self, metadata: CheckpointMetadata) -> StartingPoint | None:
+        """Return the savepoint that the scenario's user has stopped the job with, if it is this one."""
         number = self._numbers.get(metadata.checkpoint_id, 0)
-        begins_from = self.world.operations.goes_on_from(metadata.checkpoint_id, number)
-        publish_metadata(self.world.storage, metadata, begins_from, self._recovered.starting_point)
+        return self.world.operations.goes_on_from(metadata.checkpoint_id, number)
 
     def store_metadata(self, effect: StoreMetadata) -> None:
         """Publishing is an action of its own."""
@@ -352,21 +308,20 @@ class SimulatedProcess(Execution):
                 raise
             return
         if fault is None:
-            self.published(metadata.checkpoint_id)
+            self.metadata_published(metadata.checkpoint_id)
         else:
             label = f"metadata {metadata.checkpoint_id}"
-            world.add_later(
-                world.clock.now + fault.delay, _METADATA, label, self.published, metadata.checkpoint_id
-            )
+            due = world.clock.now + fault.delay
+            world.add_later(due, _METADATA, label, self.metadata_published, metadata.checkpoint_id)
 
-    def published(self, checkpoint_id: int) -> None:
+    def metadata_published(self, checkpoint_id: int) -> None:
+        """Tell the job master, unless it has died; a savepoint is remembered for the scenario's user."""
         if self.is_headless:
             return
-        self.world.probe(METADATA_WRITTEN, COORDINATOR, checkpoint_id)
         pending = self.master.coordinator.pending[checkpoint_id]
         if pending.number and pending.published is not None:
             self._savepoints[checkpoint_id] = pending.published
-        self.master_event(MetadataStored(checkpoint_id))
+        super().metadata_published(checkpoint_id)
 
     # Timers and the end.
 

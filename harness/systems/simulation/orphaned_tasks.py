@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
-from onceproof.engine.job.events import StartJob
+from onceproof.engine.job.events import OrphanEnded, StartJob
 from onceproof.engine.task.events import TaskEvent
 from onceproof.engine.task.task import Task
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX, Slot
@@ -105,7 +105,7 @@ class Outliving:
                 self._asked.add(id(task))
                 self._awaited += 1
                 self._world.add(_CONTROL, f"end {task.name}", self._end, (process, task))
-        self._begin()
+        self._report(StartJob(self._awaited))
 
     def _end(self, argument: tuple[SimulatedProcess, Task]) -> None:
         process, task = argument
@@ -113,15 +113,13 @@ class Outliving:
         if process.is_current(task):
             del process.tasks[task.id]
             process.cancel(task)
-        self._begin()
+        self._report(OrphanEnded())
 
-    def _begin(self) -> None:
-        """Let the new master begin, if there is one and nothing is in its way."""
-        if self._awaited:
-            return
-        self.clear()
-        self._world.renew_slots()
+    def _report(self, event: StartJob | OrphanEnded) -> None:
+        """Hand an event to the new job master, if there is one."""
+        if not self._awaited:
+            self.clear()
+            self._world.renew_slots()
         process = self._world.process
-        if process is not None and not process.has_begun:
-            process.has_begun = True
-            process.master_event(StartJob())
+        if process is not None:
+            process.master_event(event)

@@ -370,7 +370,7 @@ class World:
         assert process is not None
         self.outliving.take(process)
         self.renew_slots()
-        self._forget(lambda action: action.perform in (process.master_event, process.published))
+        self._forget(lambda action: action.perform in (process.master_event, process.metadata_published))
         self._start_again()
 
     def job_stopped(self) -> None:

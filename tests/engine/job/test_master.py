@@ -28,6 +28,7 @@ from onceproof.engine.job.events import (
     DeploymentFailed,
     JobFailed,
     JobFinished,
+    OrphanEnded,
     RescaleRequested,
     RestartDue,
     StartJob,
@@ -348,3 +349,10 @@ def test_a_restart_that_is_planned_over_a_pending_checkpoint_is_noticed(job):
     job.master.state = JobState.RESTARTING
     with pytest.raises(AssertionError, match="a restart is planned while a checkpoint is pending"):
         job.master.validate()
+
+
+def test_first_attempt_waits_until_all_orphaned_tasks_have_ended() -> None:
+    job = Job(incarnation=4)
+    assert job.handle(StartJob(orphans=2)) == []
+    assert job.handle(OrphanEnded()) == []
+    assert job.handle(OrphanEnded()) == [Deploy(AttemptId("4.1"), None)]
