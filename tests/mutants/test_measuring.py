@@ -154,7 +154,7 @@ def test_two_workers_find_what_one_finds_also_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
         "from onceproof.engine.operators.source import SourceOperator\n"
-        "from onceproof.harness.mutants import mutant, replaced\n\n"
+        "from onceproof import mutant, replaced\n\n"
         "@mutant(id='offsets-missing', breaks='lost', summary='no splits at all')\n"
         "def no_splits(reached):\n"
         "    def nothing(self, context):\n"

@@ -132,8 +132,8 @@ def test_the_fixture_runs_scenarios_in_the_middle_of_a_test(owner: User) -> None
 PLANTED = """
 import pytest
 
-from onceproof.harness.mutants import find_mutant
 from onceproof import exactly_once
+from onceproof.harness.model.mutants import find_mutant
 
 
 @pytest.fixture(autouse=True)

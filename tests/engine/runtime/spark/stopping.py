@@ -72,7 +72,8 @@ def main(folder: str, master: str, point: str) -> None:
     from tests.engine.runtime.conftest import Job
 
     threading.Thread(target=let_go_on, args=(Path(folder),), daemon=True).start()
-    with spark_context(master, configuration=SPECULATION) as context:
+    root = Path(__file__).parents[4]
+    with spark_context(master, configuration=SPECULATION, python_path=[root]) as context:
         graph = Job(Path(folder)).graph(execution__checkpointing__interval_records=50)
         result = execute_on_spark(graph, context, probe=StopOnce(Path(folder), point))
         print(result.attempts, result.checkpoints)
