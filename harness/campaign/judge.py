@@ -24,11 +24,11 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from onceproof.harness.campaign.tables import JUDGEMENT_COLUMNS, TrialTables
 from onceproof.harness.checkers.oracle_spark import (
-    EVIDENCE_COLUMNS,
     SAMPLE_ROWS,
     SCENARIO,
+    TRIAL_COLUMNS,
     Difference,
-    Evidence,
+    FamilyTrials,
     SparkOracle,
     record_schema_of,
 )
@@ -94,16 +94,16 @@ def check_judgeable(session: SparkSession, family: Family, tables: TrialTables) 
 
 
 def table_in(session: SparkSession, tables: TrialTables, folders: Sequence[Path]) -> DataFrame:
-    """Return what is judged of the trials of one family in folders, as Evidence has it."""
+    """Return what is judged of the trials of one family in folders, as FamilyTrials has it."""
     # With a schema Spark need not look into the files to find one; that of all columns takes a while to make.
-    judged = pa.schema([tables.schema.field(name) for name in EVIDENCE_COLUMNS])
+    judged = pa.schema([tables.schema.field(name) for name in TRIAL_COLUMNS])
     return session.read.schema(from_arrow_schema(judged)).parquet(*map(str, folders))
 
 
 def disagreements(session: SparkSession, all_trials: Sequence[Trials]) -> list[Disagreement]:
     """Judge all families by their SQL in one job; return the scenarios that Python judged differently."""
     found = SparkOracle(session).differences(
-        [Evidence.of(each.family, each.table, each.verdicts.num_rows) for each in all_trials]
+        [FamilyTrials.of(each.family, each.table, each.verdicts.num_rows) for each in all_trials]
     )
     differences = {(difference.family, difference.scenario): difference for difference in found}
     disagreeing = []

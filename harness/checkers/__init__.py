@@ -1,8 +1,8 @@
-"""One checker for each property that a run is judged by.
+"""The checkers, one for each property that a run is judged by.
 
-Their order is that of signatures: a failure is known by its first violation, so what explains the others
-comes first. A machine that raised may spoil everything after it; wrong output outranks the commits and
-attempts it came through; a job that is stuck has its leaks from that.
+The order of CHECKERS decides signatures: a failure is named by its first violation, so causes come before
+consequences. An exception in a machine comes first, because it can spoil everything after it. Wrong output
+comes before the commits and attempts that produced it. Leaks come last: a stuck job leaks as a consequence.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ CHECKERS: Final[tuple[Checker, ...]] = (
 PROPERTIES: Final = tuple(checker.property for checker in CHECKERS)
 
 CONTINUATIONS: Final = (restore_anywhere.PROPERTY, state_equivalence.PROPERTY)
-"""What is asked of a share of the scenarios: it takes more runs than the one that a history tells of."""
+"""Properties that are checked for a sample of the scenarios only: each check needs further runs, which
+continue the job from one of its checkpoints."""
 
 __all__ = ["CHECKERS", "CONTINUATIONS", "PROPERTIES", "Checker", "Signature", "Violation"]

@@ -1,13 +1,13 @@
-"""What a checker is, and what it answers.
+"""The interface of a checker, and the violations that it returns.
 
 The rules this module lives by:
 
 - A checker judges one property from a history, the scenario and the oracle, and from nothing else. It never
-  imports the engine: the judge does not know the accused, so no mistake of the engine can hide in both.
-- It must never accuse a sound engine. Where arrival order or a tolerated fault leaves a choice, every choice
-  passes; each checker's text says which these are.
-- A violation carries a witness, small enough to read, from which a person sees that it is one.
-- The anomalies of a checker are a closed list of a few words: they are half of a signature, and the shrinker
+  imports the engine, so a mistake in the engine's code cannot appear in the checker as well.
+- A checker never reports a correct engine. Where arrival order or a tolerated fault allows several results,
+  all of them pass; the docstring of each checker lists these cases.
+- A violation carries a witness: a few rows or numbers from which a person can verify it.
+- The anomalies of a checker are a closed list of short names. They are half of a signature, and the shrinker
   and the reports compare them.
 """
 
@@ -22,36 +22,43 @@ from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
 
 Signature: TypeAlias = tuple[str, str]
-"""(property, anomaly), or (exception type, function): what makes two failures the same."""
+"""(property, anomaly), or (exception type, function). Failures with equal signatures count as the same."""
 
 WITNESS_ROWS = 5
-"""A witness shows at most so many rows; it tells how many there are."""
+"""The most rows that a witness shows; their full number stands beside them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One way in which a run broke a property."""
+    """One violation of a property by a run."""
 
     property: str
     anomaly: str
     where: str
-    """The step, transaction or task at which it can be seen."""
+    """The step, transaction or task at which it shows, as text."""
     witness: dict[str, Any] = field(default_factory=dict)
-    """JSON-able."""
+    """The evidence, in values that JSON can hold. An exception has the keys ``exception`` and
+    ``function``."""
 
     def signature(self) -> Signature:
-        """Return what this violation has in common with others of the same cause."""
+        """Return (property, anomaly), or (exception type, function) where a machine raised."""
         if "exception" in self.witness:
             return self.witness["exception"], self.witness["function"]
         return self.property, self.anomaly
 
 
 class Checker(Protocol):
-    """Judges one property."""
+    """A checker judges the history of a run by one property."""
 
     @property
     def property(self) -> str:
-        """Its name in verdicts and reports."""
+        """The name of the property in verdicts and reports."""
 
     def check(self, scenario: Scenario, history: History, oracle: Oracle) -> Sequence[Violation]:
-        """Return the violations in a history; none if the property holds."""
+        """Return the violations of the property in a history.
+
+        :param scenario: the scenario that was run
+        :param history: its visible events
+        :param oracle: the rows that the scenario should commit
+        :return: the violations, the most telling first; empty if the property holds
+        """

@@ -1,22 +1,22 @@
-"""consistent_cut: what can be read is always made of whole transactions of completed checkpoints.
+"""consistent_cut: the visible rows always consist of whole transactions of completed checkpoints.
 
-Sink subtasks commit one after another, so at most moments the visible rows equal no cut of the input, on a
-sound engine too. What does hold, and is checked at every commit:
+Sink subtasks commit one after another, so at most moments the visible rows equal no cut of the input, even
+when the engine is correct. These anomalies are checked at every commit:
 
-- early commit: a transaction is visible although no checkpoint that has completed lists it.
-- out of order: of two transactions of the same sink subtask the later one became visible first. A commit that
-  the external system had answered with an error is excused: the ones behind it are committed all the same. So
-  are batches of write-ahead sinks that an earlier attempt made: a restore may give them to several subtasks.
-- skipped commit: an attempt commits its own output while something that the checkpoint it was restored from
-  lists is not visible; the restore should have committed it. Batches of write-ahead sinks are excused, since
-  a restore leaves them to the next completion.
-- stale restore: an attempt is restored from another checkpoint than the latest that had completed.
-- wrong cut: exactly the transactions listed by checkpoints up to n are visible, and the rows in them are not
-  those of the input before cut n. Where checkpoint n holds records in flight, what follows from them is not
-  there yet: rows may be missing, but none may be there that is not of the cut. At-least-once is the other way
-  round: what overtook a barrier may be there already, and nothing may be missing.
+- early commit: a transaction is visible, and no completed checkpoint lists it.
+- out of order: of two transactions of one sink subtask, the later became visible first. Excused: a commit
+  that the external system had answered with an error (the transactions after it are committed anyway), and
+  batches of write-ahead sinks from an earlier attempt (a restore may give them to several subtasks).
+- skipped commit: an attempt commits its own output while a transaction listed by the checkpoint that it was
+  restored from is not visible. The restore should have committed it. Batches of write-ahead sinks are
+  excused: a restore leaves them to the next completed checkpoint.
+- stale restore: an attempt is restored from a checkpoint that is not the latest completed one.
+- wrong cut: exactly the transactions listed by checkpoints up to n are visible, and their rows are not those
+  of the input before cut n. If checkpoint n holds records in flight, their rows may be missing, but no row
+  from after the cut may be visible. With at-least-once the rule is reversed: rows of records that overtook a
+  barrier may be visible already, and no row may be missing.
 
-Of sinks that write by key ``tables.py`` tells what may be read.
+``table_reads.py`` judges sinks that write by key.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 
 from onceproof.harness.checkers.base import WITNESS_ROWS, Violation
 from onceproof.harness.checkers.oracle import Oracle, RowCounts, count_rows
-from onceproof.harness.checkers.table_reads import Tables
+from onceproof.harness.checkers.table_reads import TableReads
 from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     CHECKPOINT_COMPLETED,
@@ -47,46 +47,49 @@ WRONG_CUT = "wrong cut"
 
 
 class ConsistentCut:
-    """Follows the commits of a run one by one."""
+    """Checks the visible rows after each commit of a run."""
 
     property = "consistent_cut"
 
     def check(self, scenario: Scenario, history: History, oracle: Oracle) -> Sequence[Violation]:
         """Return the violations in the order in which they became visible."""
-        reading = _Reading(oracle, scenario.is_exactly_once)
+        follower = _CommitFollower(oracle, scenario.is_exactly_once)
         for step, kind, subject, payload in history.events:
             if kind == TRANSACTION_VISIBLE:
-                reading.visible(step, subject, payload)
+                follower.transaction_visible(step, subject, payload)
             elif kind == CHECKPOINT_COMPLETED:
-                reading.completed(step, subject, payload)
+                follower.checkpoint_completed(step, subject, payload)
             elif kind == ROWS_WRITTEN:
-                reading.written(step, subject, payload)
+                follower.rows_written(step, subject, payload)
             elif kind == ATTEMPT_STARTED:
-                reading.started(step, subject, payload["restored"])
+                follower.attempt_started(step, subject, payload["restored"])
             elif kind == COMMIT_FAILED:
-                reading.failed_commits.add(subject)
-        return reading.violations
+                follower.failed_commits.add(subject)
+        return follower.violations
 
 
-class _Reading:
-    """What a reader of the history knows at one moment of it."""
+class _CommitFollower:
+    """The completed checkpoints and visible transactions up to one event of the history.
+
+    An "index" below is a position in ``checkpoints``.
+    """
 
     __slots__ = (
-        "checked",
         "checkpoints",
         "failed_commits",
         "first_listed",
-        "highest",
+        "highest_visible",
         "is_exactly_once",
+        "last_compared",
         "last_epochs",
-        "listed",
+        "listed_counts",
         "oracle",
-        "restored",
+        "restored_from",
         "rows",
         "running",
-        "seen",
-        "tables",
+        "table_reads",
         "violations",
+        "visible_counts",
     )
 
     def __init__(self, oracle: Oracle, is_exactly_once: bool) -> None:
@@ -95,58 +98,58 @@ class _Reading:
         self.violations: list[Violation] = []
         self.rows: list[Row] = []
         self.checkpoints: list[tuple[int, Cut, int]] = []
-        """The completed ones in order, each with its cut and the number of records that it holds in flight;
-        "place" below is an index into this list."""
+        """The completed checkpoints in order: id, cut, number of records in flight."""
         self.first_listed: dict[str, int] = {}
-        """By transaction, the place of the first checkpoint that lists it."""
-        self.listed: list[int] = []
-        """By place, how many transactions that checkpoint was the first to list."""
-        self.seen: list[int] = []
-        """By place, how many of those are visible."""
-        self.highest = -1
-        """The highest place of which something is visible."""
-        self.checked = -1
-        """The highest place whose cut was compared."""
+        """By transaction, the index of the first checkpoint that lists it."""
+        self.listed_counts: list[int] = []
+        """By index, how many transactions that checkpoint was the first to list."""
+        self.visible_counts: list[int] = []
+        """By index, how many of those are visible."""
+        self.highest_visible = -1
+        """The highest index with a visible transaction."""
+        self.last_compared = -1
+        """The highest index whose cut was compared."""
         self.last_epochs: dict[tuple[str, int], int] = {}
+        """By (attempt, sink subtask), the epoch of its latest visible transaction."""
         self.failed_commits: set[str] = set()
-        self.restored: dict[str, int | None] = {}
-        """By attempt that has not yet committed anything of its own, the place it was restored from."""
+        self.restored_from: dict[str, int | None] = {}
+        """By attempt that has committed nothing of its own yet, the index that it was restored from."""
         self.running = ""
-        self.tables: Tables | None = None
-        """Where the family writes by key."""
+        self.table_reads: TableReads | None = None
+        """Set if the family's sink writes by key."""
         if oracle.table_keys:
-            self.tables = Tables(ConsistentCut.property, oracle, self.violations)
+            self.table_reads = TableReads(ConsistentCut.property, oracle, self.violations)
 
-    def started(self, step: int, attempt: str, restored: int | None) -> None:
+    def attempt_started(self, step: int, attempt: str, restored: int | None) -> None:
         self.running = attempt
         latest = self.checkpoints[-1][0] if self.checkpoints else None
         if restored != latest:
             witness = {"step": step, "attempt": attempt, "restored": restored, "latest": latest}
             self._violate(STALE_RESTORE, f"attempt {attempt}, step {step}", witness)
-        self.restored[attempt] = len(self.checkpoints) - 1 if restored == latest else None
+        self.restored_from[attempt] = len(self.checkpoints) - 1 if restored == latest else None
 
-    def completed(self, step: int, checkpoint: int, payload: dict[str, Any]) -> None:
-        place = len(self.checkpoints)
+    def checkpoint_completed(self, step: int, checkpoint: int, payload: dict[str, Any]) -> None:
+        index = len(self.checkpoints)
         first_listed = self.first_listed
         new = [transaction for transaction in payload["transactions"] if transaction not in first_listed]
         for transaction in new:
-            first_listed[transaction] = place
+            first_listed[transaction] = index
         self.checkpoints.append((checkpoint, payload["cut"], payload["in_flight"]))
-        self.listed.append(len(new))
-        self.seen.append(0)
-        if self.tables is None or first_listed:
+        self.listed_counts.append(len(new))
+        self.visible_counts.append(0)
+        if self.table_reads is None or first_listed:
             self._compare_cuts(step)
-        if self.tables is not None:
-            self.tables.completed(step, checkpoint, payload["cut"], payload["in_flight"])
+        if self.table_reads is not None:
+            self.table_reads.checkpoint_completed(step, checkpoint, payload["cut"], payload["in_flight"])
 
-    def visible(self, step: int, transaction: str, payload: dict[str, Any]) -> None:
+    def transaction_visible(self, step: int, transaction: str, payload: dict[str, Any]) -> None:
         self.rows += payload["rows"]
-        place = self.first_listed.get(transaction)
-        if place is None:
-            witness = {"step": step, "transaction": transaction, "rows": _shown(payload["rows"])}
+        index = self.first_listed.get(transaction)
+        if index is None:
+            witness = {"step": step, "transaction": transaction, "rows": _first_rows(payload["rows"])}
             self._violate(EARLY_COMMIT, f"transaction {transaction}, step {step}", witness)
-            # It counts as listed by the next checkpoint from here on; no cut can be compared any more.
-            self.checked = len(self.checkpoints) + 1_000_000
+            # Its rows are of no known cut, so no later cut is compared: each would differ for this reason.
+            self.last_compared = len(self.checkpoints) + 1_000_000
             return
         attempt, epoch = payload["attempt"], payload["epoch"]
         writer = (attempt, payload["subtask"])
@@ -162,58 +165,62 @@ class _Reading:
             self._violate(OUT_OF_ORDER, f"transaction {transaction}, step {step}", witness)
         if "waits" not in payload:
             self._check_restored_before(step, transaction, attempt)
-        self.seen[place] += 1
-        if place > self.highest:
-            self.highest = place
+        self.visible_counts[index] += 1
+        if index > self.highest_visible:
+            self.highest_visible = index
         self._compare_cuts(step)
 
-    def written(self, step: int, task: str, payload: dict[str, Any]) -> None:
-        assert self.tables is not None, "a family whose sink writes by key has table_keys"
-        self.tables.written(step, task, payload["rows"])
+    def rows_written(self, step: int, task: str, payload: dict[str, Any]) -> None:
+        assert self.table_reads is not None, "a family whose sink writes by key has table_keys"
+        self.table_reads.rows_written(step, task, payload["rows"])
 
     def _check_restored_before(self, step: int, transaction: str, attempt: str) -> None:
-        """Check, at the first commit of an attempt's own, that its restore left nothing uncommitted."""
-        place = self.restored.pop(attempt, None)
-        if place is None:
+        """Check, at the first commit of an attempt's own output, that its restore committed all it had to."""
+        index = self.restored_from.pop(attempt, None)
+        if index is None:
             return
-        if self.seen[: place + 1] != self.listed[: place + 1]:
-            missing = sum(self.listed[: place + 1]) - sum(self.seen[: place + 1])
+        listed, visible = self.listed_counts[: index + 1], self.visible_counts[: index + 1]
+        if visible != listed:
+            missing = sum(listed) - sum(visible)
             witness = {
                 "step": step,
                 "transaction": transaction,
                 "attempt": attempt,
-                "restored": self.checkpoints[place][0],
+                "restored": self.checkpoints[index][0],
                 "transactions not visible": missing,
             }
             self._violate(SKIPPED_COMMIT, f"transaction {transaction}, step {step}", witness)
 
     def _compare_cuts(self, step: int) -> None:
-        """Compare with every cut whose transactions are exactly the visible ones."""
-        highest = self.highest
-        if self.checked >= len(self.checkpoints) or self.seen[: highest + 1] != self.listed[: highest + 1]:
+        """Compare the visible rows with each cut whose transactions are exactly the visible ones."""
+        highest = self.highest_visible
+        if (
+            self.last_compared >= len(self.checkpoints)
+            or self.visible_counts[: highest + 1] != self.listed_counts[: highest + 1]
+        ):
             return
-        place = highest if highest > self.checked else self.checked + 1
-        while 0 <= place < len(self.checkpoints) and (place <= highest or not self.listed[place]):
-            self.checked = place
-            checkpoint, cut, in_flight = self.checkpoints[place]
+        index = highest if highest > self.last_compared else self.last_compared + 1
+        while 0 <= index < len(self.checkpoints) and (index <= highest or not self.listed_counts[index]):
+            self.last_compared = index
+            checkpoint, cut, in_flight = self.checkpoints[index]
             expected = self.oracle.rows_at(cut, self.rows)
             actual = count_rows(self.rows)
-            if actual != expected and (missing_or_extra := self._differing(expected, actual, in_flight)):
-                missing, extra = missing_or_extra
+            if actual != expected and (missing_and_extra := self._difference(expected, actual, in_flight)):
+                missing, extra = missing_and_extra
                 witness = {
                     "step": step,
                     "checkpoint": checkpoint,
                     "cut": dict(cut),
-                    "missing": _shown(missing),
-                    "not of the cut": _shown(extra),
+                    "missing": _first_rows(missing),
+                    "not of the cut": _first_rows(extra),
                 }
                 self._violate(WRONG_CUT, f"checkpoint {checkpoint}, step {step}", witness)
-            place += 1
+            index += 1
 
-    def _differing(
+    def _difference(
         self, expected: RowCounts, actual: RowCounts, in_flight: int
     ) -> tuple[list[Row], list[Row]] | None:
-        """Return the rows that must not be missing or be there; None if all of it may be."""
+        """Return (missing rows, extra rows); None if the guarantee and the records in flight allow them."""
         missing = [row for row, count in expected.items() if actual.get(row, 0) < count]
         extra = [row for row, count in actual.items() if expected.get(row, 0) < count]
         wrong = missing if not self.is_exactly_once else extra if in_flight else [*missing, *extra]
@@ -223,5 +230,5 @@ class _Reading:
         self.violations.append(Violation(ConsistentCut.property, anomaly, where, witness))
 
 
-def _shown(rows: Sequence[Row]) -> list[list[Any]]:
+def _first_rows(rows: Sequence[Row]) -> list[list[Any]]:
     return [list(row) for row in rows[:WITNESS_ROWS]]

@@ -1,13 +1,14 @@
-"""coverage: a large campaign meets every planned kind of fault at every point it can happen at.
+"""coverage: a large campaign injects every kind of fault at every protocol point where it is valid.
 
-A fault that is planned and never strikes is a hole that looks like safety, so a campaign of CAMPAIGN
-scenarios or more fails for it. Smaller ones are not asked: chance alone leaves gaps in them.
+A fault that never fires proves nothing about the engine, so a campaign of CAMPAIGN scenarios or more fails
+for it. Smaller campaigns are not checked, because chance alone leaves gaps in them.
 
 Anomalies:
 
-- fault never fired: a (kind, point) of the fault table did not strike once.
+- fault never fired: a (kind, point) of the fault table never fired.
 - point never passed: no task passed a protocol point.
-- mode never taken: no checkpoint completed in a mode that every family may draw; at-least-once not all may.
+- mode never taken: no checkpoint completed in a barrier mode. At-least-once is not checked, because some
+  families do not support it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ MODE_NEVER_TAKEN = "mode never taken"
 MODES: Final[tuple[Barriers, ...]] = ("aligned", "unaligned")
 
 CAMPAIGN = 10_000
+"""The number of scenarios from which on coverage is checked."""
 
 
 def check_coverage(
@@ -34,7 +36,13 @@ def check_coverage(
     passed: Mapping[str, int],
     kinds: Sequence[FaultKind] = FAULT_KINDS,
 ) -> Sequence[Violation]:
-    """Return what a campaign has missed, of the fault kinds that the system on trial can take."""
+    """Return a violation for each fault, protocol point and barrier mode that a campaign missed.
+
+    :param scenarios: how many scenarios ran; fewer than CAMPAIGN give no violations
+    :param fired: how often each (kind, point) fired
+    :param passed: how often each protocol point was passed, and each name of :func:`mode_point` counted
+    :param kinds: the fault kinds that the system under test supports
+    """
     if scenarios < CAMPAIGN:
         return ()
     violations = [
@@ -57,5 +65,5 @@ def check_coverage(
 
 
 def mode_point(barriers: Barriers) -> str:
-    """Return under which name completed checkpoints of a mode are counted beside passed points."""
+    """Return the name under which an outcome's ``points`` counts completed checkpoints of a barrier mode."""
     return f"completed {barriers}"

@@ -1,7 +1,7 @@
-"""determinism: the same scenario gives the same trace, on any machine.
+"""determinism: two runs of one scenario give the same trace, on any machine.
 
-The one anomaly is "trace differs". The hashes cover every step; the events, where they differ as well, give
-the witness: the first one that is not the same.
+The only anomaly is "trace differs". The trace hash covers every step; if visible events differ too, the first
+pair that differs is the witness.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TRACE_DIFFERS = "trace differs"
 
 
 def check_determinism(first: History, second: History) -> Sequence[Violation]:
-    """Compare two runs of one scenario."""
+    """Return one violation if two runs of one scenario differ; else none."""
     if first.trace_hash == second.trace_hash and first.events == second.events:
         return ()
     witness: dict[str, Any] = {"hashes": [first.trace_hash, second.trace_hash]}

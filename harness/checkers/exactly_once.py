@@ -1,14 +1,14 @@
-"""exactly_once: at the end, the committed rows are the oracle's rows, each as often as it should be.
+"""exactly_once: at the end, the visible rows are the oracle's rows, each as often as the oracle expects it.
 
 Anomalies:
 
-- lost: a row is there less often than it should be.
-- duplicated: a row that should be there is there too often.
-- wrong value: a row is there in the place of a lost one; the two differ in their last column only.
-- phantom: a row is there that nothing in the input explains.
+- lost: a row is visible less often than expected.
+- duplicated: an expected row is visible too often.
+- wrong value: an unexpected row replaces a missing one; the two differ in their last column only.
+- phantom: a row is visible that the oracle does not expect.
 
-Where a sink writes by key, a row is there if it was the last of its key: to write one again is no duplicate.
-What is not there yet is lost only if the job has finished: a run that was cut off is the matter of liveness.
+Where a sink writes by key, only the last row of each key counts, so a repeated write is no duplicate. A
+missing row is lost only if the job has finished: a run that was cut off is judged by liveness.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ ANOMALIES = (LOST, DUPLICATED, WRONG_VALUE, PHANTOM)
 
 
 class ExactlyOnce:
-    """Compares all visible rows with the oracle's, once, at the end."""
+    """Compares the rows that are visible at the end with the oracle's rows."""
 
     property = "exactly_once"
 
     def check(self, scenario: Scenario, history: History, oracle: Oracle) -> Sequence[Violation]:
-        """Return a violation for each anomaly that occurs; at-least-once is the matter of mode."""
+        """Return one violation for each anomaly that occurs; none for at-least-once scenarios."""
         if not scenario.is_exactly_once:
             return ()
         if oracle.table_keys and not _has_finished(history):
-            # On its way a table shows rows that are not the last of their keys; see tables.py.
+            # Before the end a table shows intermediate rows of its keys, which consistent_cut judges.
             return ()
         visible = rows_at_end(history)
         actual = count_rows(visible)
@@ -54,8 +54,8 @@ class ExactlyOnce:
             return ()
         finished = _has_finished(history)
         return [
-            violation_of(self.property, anomaly, rows, expected, actual, history)
-            for anomaly, rows in sorted_out(expected, actual, finished)
+            row_violation(self.property, anomaly, rows, expected, actual, history)
+            for anomaly, rows in classify_rows(expected, actual, finished)
             if rows
         ]
 
@@ -64,10 +64,14 @@ def _has_finished(history: History) -> bool:
     return any(event[1] == JOB_FINISHED for event in history.events)
 
 
-def violation_of(
+def row_violation(
     name: str, anomaly: str, rows: list[Row], expected: RowCounts, actual: RowCounts, history: History
 ) -> Violation:
-    """Return what shows that rows are there too often, or not often enough."""
+    """Return the violation for rows that are visible too often or not often enough.
+
+    :param name: the property that is violated
+    :param rows: the rows in question; the witness shows the first WITNESS_ROWS of them
+    """
     shown: list[dict[str, Any]] = [
         {
             "row": list(row),
@@ -82,29 +86,34 @@ def violation_of(
     return Violation(name, anomaly, where, {"rows": shown, "count": len(rows)})
 
 
-def sorted_out(expected: RowCounts, actual: RowCounts, finished: bool) -> tuple[tuple[str, list[Row]], ...]:
-    """Return the rows of each anomaly, each row once, those that weigh most first."""
+def classify_rows(
+    expected: RowCounts, actual: RowCounts, finished: bool
+) -> tuple[tuple[str, list[Row]], ...]:
+    """Return the rows of each anomaly, the gravest anomaly first; a row has at most one anomaly.
+
+    :param finished: whether the job has finished; if not, no row counts as lost
+    """
     missing = [row for row, count in expected.items() if actual.get(row, 0) < count] if finished else []
     duplicated = [row for row, count in actual.items() if 0 < expected.get(row, 0) < count]
     unexplained = [row for row in actual if row not in expected]
-    # A row that only its last column tells from a missing one has taken that one's place.
-    places: dict[Row, int] = {}
+    # An unexpected row that equals a missing one but for its last column counts as a wrong value of it.
+    unmatched: dict[Row, int] = {}
     for row in missing:
-        places[row[:-1]] = places.get(row[:-1], 0) + 1
+        unmatched[row[:-1]] = unmatched.get(row[:-1], 0) + 1
     wrong, phantom = [], []
     for row in unexplained:
-        if places.get(row[:-1], 0):
-            places[row[:-1]] -= 1
+        if unmatched.get(row[:-1], 0):
+            unmatched[row[:-1]] -= 1
             wrong.append(row)
         else:
             phantom.append(row)
-    taken = {row[:-1] for row in wrong}
-    lost = [row for row in missing if row[:-1] not in taken or places[row[:-1]] > 0]
+    matched = {row[:-1] for row in wrong}
+    lost = [row for row in missing if row[:-1] not in matched or unmatched[row[:-1]] > 0]
     return (LOST, lost), (DUPLICATED, duplicated), (WRONG_VALUE, wrong), (PHANTOM, phantom)
 
 
 def _transactions_with(row: Row, history: History) -> list[str]:
-    """Return the transactions in which a row became visible, or the tasks that wrote it."""
+    """Return the transactions in which a row became visible, or the tasks that wrote it by key."""
     return [
         subject
         for _, kind, subject, payload in history.events

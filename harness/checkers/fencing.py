@@ -1,12 +1,12 @@
-"""fencing: nothing of a dead attempt becomes visible, or destroys what is visible.
+"""fencing: a dead attempt makes nothing visible and destroys nothing that is visible.
 
 Anomalies:
 
-- zombie commit: a transaction of an older attempt becomes visible although, when the newer attempt started,
-  no completed checkpoint listed it. What a checkpoint did list before then is every attempt's to commit.
-- zombie checkpoint: a checkpoint is completed in the name of an attempt that is not the running one.
-- foreign snapshot: a checkpoint that is completed holds a snapshot that another attempt has written. What
-  it covers is not what the other parts cover, and its file may be gone when a restore asks for it.
+- zombie commit: a transaction of an older attempt becomes visible, and no completed checkpoint listed it when
+  the newer attempt started. A transaction that was listed by then may be committed by any attempt.
+- zombie checkpoint: a checkpoint completes that belongs to an attempt other than the running one.
+- foreign snapshot: a completed checkpoint holds a snapshot that another attempt wrote. It belongs to another
+  cut than the other snapshots, and its file may be deleted before a restore reads it.
 - zombie write: a sink that writes by key does so in an attempt that is not the running one.
 - visible twice: one transaction becomes visible a second time.
 - hidden: rows that could be read are gone or were replaced.
@@ -38,7 +38,7 @@ HIDDEN = "hidden"
 
 
 class Fencing:
-    """Compares the attempt that each visible act belongs to with the one that runs."""
+    """Compares the attempt behind each commit, write and checkpoint with the running attempt."""
 
     property = "fencing"
 
@@ -52,7 +52,7 @@ class Fencing:
 
         running = ""
         listed: set[str] = set()
-        # What an older attempt may still make visible: listed before the running one started.
+        # Transactions of older attempts that may still become visible: listed before the running one started.
         inherited: set[str] = set()
         visible: set[str] = set()
         for step, kind, subject, payload in history.events:

@@ -1,13 +1,14 @@
-"""Known signatures: failures that a project has listed, so that a new one stands out.
+"""Known signatures: failures that a project has listed, so that a new failure stands out.
 
 The rules this module lives by:
 
-- A known failure is run, counted, shrunk and shown like any other, and marked; it does not fail the run. As
-  with a test that is expected to fail, CI stays green while somebody mends it, and turns red for what is new.
-- Listed is what makes two failures the same: family, property, anomaly; for an exception, its type and the
-  function. Nothing finer: a step or a record would be another one tomorrow.
-- The list must shrink again. One that did not occur though its family ran is told, so that it can be taken
-  out. That fails nothing: scenarios are drawn, and what is rare may only not have come.
+- A known failure is run, counted, shrunk and shown like any other, and marked as known; it does not fail the
+  run. Like a test marked as expected to fail, it keeps CI green until it is fixed; a new failure turns CI
+  red.
+- An entry lists family, property and anomaly; for an exception, family, exception type and function. It never
+  lists a step or a record, which change from run to run.
+- An entry that did not occur although its family ran is reported, so that it can be removed. It does not fail
+  the run: scenarios are random, and a rare failure may just not have been drawn.
 """
 
 from __future__ import annotations
@@ -20,28 +21,28 @@ from onceproof.harness.checkers.base import Signature
 
 @dataclass(frozen=True, slots=True)
 class KnownSignature:
-    """A way to fail that is listed, and why."""
+    """A listed failure of a family, with the reason for listing it."""
 
     family: str
-    """As outcomes call it; for a family from a file, the file's ``name``."""
+    """The family's ``name``, as in outcomes."""
     property: str
-    """The property, or the type of an exception."""
+    """The property, or the exception's type."""
     anomaly: str
     """The anomaly, or the function that raised."""
     since: str = ""
-    """A date, or whatever tells when it was met."""
+    """When the failure was first seen: a date or free text."""
     why: str = ""
-    """What is known about it, and who mends it."""
+    """What is known about it, and who fixes it: free text."""
 
     def signature(self) -> Signature:
-        """Return the signature as verdicts have it."""
+        """Return the signature that verdicts show for this failure."""
         return self.property, self.anomaly
 
     def about(self) -> str:
-        """Return since when it is known, and what; empty where nobody has said."""
+        """Return ``since`` and ``why`` as one text; "" if neither is given."""
         return ": ".join(filter(None, (self.since and f"since {self.since}", self.why)))
 
 
 def find_known(known: Sequence[KnownSignature], family: str, signature: Signature) -> KnownSignature | None:
-    """Return the entry that lists a failure; None if it is new."""
+    """Return the entry for a failure of a family with this signature; None if it is not listed."""
     return next((entry for entry in known if entry.family == family and entry.signature() == signature), None)

@@ -1,13 +1,13 @@
 """liveness: after the last fault, the job completes its checkpoints, commits and finishes within a bound.
 
-The bound is the scenario's step budget, which the generator draws so generously that only a job which makes
-no progress meets it; from the schedule's horizon on every schedule is fair, so no choice of steps excuses it.
+The bound is the scenario's step budget. The generator draws it so large that only a job without progress uses
+it up. After the schedule's horizon every schedule is fair, so an unlucky order of steps is no excuse.
 
 Anomalies:
 
-- stuck: the budget was used up.
-- job failed: the job gave up, which no scenario's restart strategy allows.
-- unfinished: the run ended without either.
+- stuck: the run used up its step budget.
+- job failed: the job gave up, although the restart strategy of every scenario allows enough restarts.
+- unfinished: the run ended in neither way, and the job had not finished.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _PROGRESS = {
 
 
 class Liveness:
-    """Looks for the end of the job."""
+    """Checks that the job finished."""
 
     property = "liveness"
 
     def check(self, scenario: Scenario, history: History, oracle: Oracle) -> Sequence[Violation]:
-        """Return one violation if the job did not finish; its witness tells how far it came."""
+        """Return one violation if the job did not finish; the witness names its last progress."""
         anomaly, cause = UNFINISHED, ""
-        # From the end, because that is where the answer stands.
+        # Backwards, because the event that decides is among the last.
         for _, kind, _, payload in reversed(history.events):
             if kind == JOB_FINISHED:
                 return ()

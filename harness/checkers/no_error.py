@@ -2,11 +2,11 @@
 
 Anomalies:
 
-- an exception that a machine raised: its signature is (exception type, function), wherever it was raised.
-- failure without a fault: a task fails in an attempt in which no fault has struck. What follows from a fault
-  in the same attempt is excused, as a checkpoint that fails because a message was lost.
-- restart without a fault: there are more restarts than faults that have struck, since each fault ends one
-  attempt at the most. A job that has stopped, or could not, begins another without a fault.
+- exception: a machine raised. The signature is (exception type, function), independent of task and step.
+- failure without a fault: a task fails in an attempt in which no fault has fired. Consequences of a fault in
+  the same attempt are excused, such as a checkpoint that fails because a message was lost.
+- restart without a fault: there are more restarts than fired faults. Each fault ends at most one attempt. The
+  attempt that starts after a stop with savepoint, successful or not, is not counted.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ RESTART_WITHOUT_FAULT = "restart without a fault"
 
 
 class NoError:
-    """Follows faults, failures and restarts."""
+    """Counts faults and restarts, and reports exceptions and failures without a fault."""
 
     property = "no_error"
 
     def check(self, scenario: Scenario, history: History, oracle: Oracle) -> Sequence[Violation]:
-        """Return exceptions first, since a task that fails of one needs no other reason; then by steps."""
+        """Return the exceptions first, because they explain the task failures after them; then by step."""
         exceptions: list[Violation] = []
         violations: list[Violation] = []
         faults, faults_at_start, restarts = 0, 0, -1

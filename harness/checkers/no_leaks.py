@@ -1,8 +1,8 @@
-"""no_leaks: at rest nothing is left behind.
+"""no_leaks: after the job has finished, nothing is left behind.
 
-Whoever runs a scenario looks, once the job has ended, for open transactions, orphan files, unowned timers and
-pending notifications, and records what it finds; each kind is an anomaly. What a run that did not finish
-still holds is no leak: it may be in use.
+After the end of the job, the system looks for open transactions, orphan files, unowned timers and pending
+notifications, and records each as a leak event; each kind is an anomaly. Leaks of a run that did not finish
+are ignored, because the job may still use these resources.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from onceproof.harness.model.scenario import Scenario
 
 
 class NoLeaks:
-    """Turns the leaks of a finished run into violations, one a kind."""
+    """Returns one violation for each kind of leak of a finished run."""
 
     property = "no_leaks"
 
     def check(self, scenario: Scenario, history: History, oracle: Oracle) -> Sequence[Violation]:
-        """Return one violation for each kind of thing that was left behind."""
+        """Return one violation for each kind of resource that a finished run left behind."""
         leaked: dict[str, list[str]] = {}
         finished = False
         for _, kind, subject, payload in history.events:

@@ -1,11 +1,11 @@
-"""The rows that a scenario should commit, from plain Python written apart from the engine.
+"""The rows that a scenario should commit, computed by its family's ``expected`` without the engine.
 
 The rules this module lives by:
 
-- Rows are a multiset: exactly-once says how often a row is there, not in which order.
-- The oracle sees the records and what the run declared of its own choices, never the engine.
-- What is asked twice is computed once: consistent_cut asks for the input as of each checkpoint, and the last
-  checkpoint is at the end of the input, where exactly_once asks again.
+- Rows are a multiset: exactly-once constrains how often a row is visible, not the order of rows.
+- The oracle sees the records and what the run declared about its own choices, never the engine.
+- The rows for each cut are computed once. consistent_cut asks for the cut of each checkpoint; the last cut is
+  the end of the input, for which exactly_once asks again.
 """
 
 from __future__ import annotations
@@ -26,46 +26,57 @@ from onceproof.harness.model.history import Cut, Row
 from onceproof.harness.model.scenario import Scenario
 
 RowCounts: TypeAlias = Mapping[Row, int]
-"""A multiset: each row with how often it is there."""
+"""A multiset: each row with its number of occurrences."""
 Versions: TypeAlias = Mapping[Row, Sequence[Row]]
-"""By key, its rows in the order in which they replace one another."""
+"""By key, its rows in the order in which each replaces the one before."""
 
 
 class Oracle(Protocol):
-    """Knows what should come out."""
+    """Computes the rows that a run of a scenario should commit."""
 
     @property
     def at_least_once(self) -> AtLeastOnce | None:
-        """What the family says of rows where records may count twice."""
+        """What the family says about its rows when records count twice; see :data:`AtLeastOnce`."""
 
     @property
     def table_keys(self) -> int:
-        """By how many columns the family's sink writes; 0 where it does not write by key."""
+        """The number of key columns of the family's sink; 0 if it does not write by key."""
 
     def rows(self, visible: Rows = ()) -> RowCounts:
-        """Return the rows for the whole input; ``visible`` are those in which a run says what it chose."""
+        """Return the rows for the whole input.
+
+        :param visible: the rows that the run committed; a family that ``declares`` reads its choices from
+            them
+        """
 
     def rows_at(self, cut: Cut, visible: Rows = ()) -> RowCounts:
-        """Return the rows for the input before a cut, as a run whose rows are ``visible`` has come to it."""
+        """Return the rows for the input before a cut.
+
+        :param cut: the next offset of each split; a split that it does not name has not begun
+        :param visible: the rows that the run has committed so far
+        """
 
     def versions_at(self, cut: Cut | None) -> Versions:
-        """Return what the table shows one after another, for the input before a cut, or the whole."""
+        """Return by key the rows that the table shows one after another.
+
+        :param cut: the next offset of each split, or None for the whole input
+        """
 
 
-class Expecting(Protocol):
+class SupportsExpected(Protocol):
     """The part of a family that an oracle needs."""
 
     def expected(self, records: Records, declared: Declared) -> Rows:
-        """Return the rows that the records should give."""
+        """Return the rows that the job should commit for the records."""
 
 
 class PythonOracle:
-    """Asks the family's ``expected``."""
+    """The oracle of one scenario, computed by its family's ``expected``."""
 
     __slots__ = (
+        "_cache",
         "_declares",
         "_family",
-        "_known",
         "_lengths",
         "_records",
         "_versions",
@@ -73,7 +84,7 @@ class PythonOracle:
         "table_keys",
     )
 
-    def __init__(self, family: Expecting, scenario: Scenario) -> None:
+    def __init__(self, family: SupportsExpected, scenario: Scenario) -> None:
         self._family = family
         self._records = scenario.records
         options = options_of(family)
@@ -82,7 +93,8 @@ class PythonOracle:
         self.at_least_once = options.at_least_once
         self.table_keys = options.table_keys
         self._lengths = tuple([len(records) for records in scenario.records.values()])
-        self._known: dict[tuple[int, ...], RowCounts] = {}
+        self._cache: dict[tuple[int, ...], RowCounts] = {}
+        """By the number of records of each split, the rows for them."""
 
     def rows(self, visible: Rows = ()) -> RowCounts:
         """Return the rows for the whole input."""
@@ -91,7 +103,7 @@ class PythonOracle:
         return self._rows(self._lengths)
 
     def rows_at(self, cut: Cut, visible: Rows = ()) -> RowCounts:
-        """Return the rows for the input before a cut; a split that the cut does not name is not begun."""
+        """Return the rows for the input before a cut."""
         lengths = tuple([cut.get(split, 0) for split in self._records])
         if self._declares:
             declared = Declared(visible, is_whole=False)
@@ -99,7 +111,7 @@ class PythonOracle:
         return self._rows(lengths)
 
     def versions_at(self, cut: Cut | None) -> Versions:
-        """Return what the table shows one after another."""
+        """Return by key the rows that the table shows one after another."""
         lengths = self._lengths
         if cut is not None:
             lengths = tuple([cut.get(split, 0) for split in self._records])
@@ -110,19 +122,19 @@ class PythonOracle:
         return found
 
     def _rows(self, lengths: tuple[int, ...]) -> RowCounts:
-        known = self._known.get(lengths)
-        if known is None:
-            known = count_rows(self._family.expected(self._before(lengths), NOTHING_DECLARED))
-            self._known[lengths] = known
-        return known
+        rows = self._cache.get(lengths)
+        if rows is None:
+            rows = count_rows(self._family.expected(self._before(lengths), NOTHING_DECLARED))
+            self._cache[lengths] = rows
+        return rows
 
     def _before(self, lengths: tuple[int, ...]) -> Records:
         if lengths == self._lengths:
             return self._records
         pairs = zip(self._records.items(), lengths, strict=True)
-        return {split: all_of_it[:length] for (split, all_of_it), length in pairs}
+        return {split: records[:length] for (split, records), length in pairs}
 
 
 def count_rows(rows: Iterable[Row]) -> RowCounts:
-    """Return a multiset of rows, as a plain dict: comparing two of them is one call into C."""
+    """Return the multiset of some rows, as a plain dict: two of them are compared by one call into C."""
     return dict(Counter(rows))

@@ -1,18 +1,16 @@
-"""The oracle of a whole campaign: one Spark job says which scenarios committed other rows than they should.
+"""The oracle of a campaign: one Spark job finds all scenarios whose committed rows differ from the expected.
 
 The rules this module lives by:
 
-- One job judges all scenarios of all families. A row that should be there counts +1, a row that was committed
-  -1; grouped by scenario and all columns, a sum that is not zero is a difference. A job for each scenario
-  would take a thousand times as long.
-- A job over thirty families costs what its planning costs, not what its rows do. So each family's judgement
-  is one query in one text, and a family's trials come into one task, where nothing need be moved, unless
-  there are few families. Where each has few scenarios they are judged by interpreting: compiling would take
-  longer.
-- Grouping takes null for equal to null, which a join does not: rows may hold nulls.
-- A family's query is the user's text. What is wrong with it is said in one line that names the family, before
-  a campaign has run for an hour.
-- Nothing here knows how the rows came about: records and rows are tables, whoever ran the scenarios.
+- One job judges all scenarios of all families. An expected row counts +1 and a committed row -1; grouped by
+  scenario and all columns, a sum other than zero is a difference. One job for each scenario would take a
+  thousand times as long.
+- With thirty families, planning dominates the time of the job. So each family is one query in one SQL text,
+  and, unless there are few families, one task without a shuffle. With few scenarios for each family the
+  queries are interpreted, because compiling them would take longer.
+- Rows are compared by grouping, not by a join, because grouping treats null as equal to null.
+- A family's query is written by the user. An error in it is reported in one line that names the family.
+- This module does not depend on the system that ran the scenarios: records and rows are tables.
 """
 
 from __future__ import annotations
@@ -38,84 +36,88 @@ VIEW: Final = "records"
 DECLARED_VIEW: Final = "declared"
 SCENARIO: Final = "scenario_id"
 SAMPLE_ROWS: Final = 5
-EVIDENCE_COLUMNS: Final = (SCENARIO, "input", "committed")
-"""What is needed of trials, as onceproof.harness.campaign.tables describes them."""
+TRIAL_COLUMNS: Final = (SCENARIO, "input", "committed")
+"""The columns of a table of trials (see onceproof.harness.campaign.tables) that this module reads."""
 
 _RECORD_COLUMNS: Final[dict[str, DataType]] = {
     "split": StringType(),
     "offset": LongType(),
     "timestamp": LongType(),
 }
-# A family may call its own columns as it likes, so ours must be unlikely.
+# Families choose the names of their columns, so these names must be unlikely.
 _BALANCE: Final = "onceproof_balance"
 _TRIALS: Final = "onceproof_trials"
 
 SCENARIOS_WORTH_COMPILING: Final = 500
-"""Of each family. Compiling a query takes a quarter of a second, and saves half a millisecond a scenario."""
+"""Scenarios of one family. Compiling a query takes 0.25 s and saves 0.5 ms for each scenario."""
 FAMILIES_PER_CORE: Final = 2
-"""With so many families, one task for each keeps all cores busy."""
+"""From this number on, one task for each family keeps all cores busy."""
 
-_JUDGING: Final[dict[str, str]] = {
-    # Planning anew after each stage would make a job of each.
+_SETTINGS: Final[dict[str, str]] = {
+    # Adaptive planning would run each stage as a job of its own.
     "spark.sql.adaptive.enabled": "false",
-    # A broadcast is a job of its own; all that is joined stands in one task already.
+    # A broadcast is a job of its own, and both sides of a join are in one task already.
     "spark.sql.autoBroadcastJoinThreshold": "-1",
-    # What follows from conditions is looked for at length, and saves nothing here.
+    # Inferring constraints takes long here and saves nothing.
     "spark.sql.constraintPropagation.enabled": "false",
-    # Nobody looks at the plan; as a text of thirty families it takes seconds.
+    # Formatting the plan of thirty families takes seconds, and it is never displayed.
     "spark.sql.ui.explainMode": "simple",
 }
-_INTERPRETING: Final[dict[str, str]] = {
+_INTERPRETED_SETTINGS: Final[dict[str, str]] = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-_IN_ONE_TASK_EACH: Final[dict[str, str]] = {
+_ONE_TASK_PER_FAMILY_SETTINGS: Final[dict[str, str]] = {
     "spark.sql.shuffle.partitions": "1",
-    # Families that each stand in one task would all be put into the same one.
+    # Otherwise the union would put all single-task families into the same task.
     "spark.sql.unionOutputPartitioning": "false",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A scenario that committed other rows than it should."""
+    """A scenario whose committed rows differ from the expected rows."""
 
     family: str
     scenario: int
     missing: int
-    """Rows that should be there, counted as often as they are missing."""
+    """How many expected rows are missing, repetitions counted."""
     surplus: int
-    """Rows that are there too often."""
+    """How many committed rows are too many, repetitions counted."""
     sample: tuple[tuple[Row, int], ...]
-    """Some of the rows with their balance: how often a row is missing, below zero how often too many."""
+    """Up to SAMPLE_ROWS differing rows, each with its expected minus its committed count."""
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """What is to be judged of one family."""
+class FamilyTrials:
+    """The trials of one family that are to be judged."""
 
     family: Family
     trials: DataFrame
-    """The columns of EVIDENCE_COLUMNS."""
+    """The columns of TRIAL_COLUMNS, a row for each scenario."""
     scenarios: int
-    """About how many there are; what is the fastest way depends on it, and nothing else."""
+    """About how many rows ``trials`` has; decides only how the job is planned."""
 
     @classmethod
-    def of(cls, family: Family, trials: DataFrame, scenarios: int = 0) -> Evidence:
-        """Take the evidence out of a table of trials."""
-        return cls(family, trials.select(*EVIDENCE_COLUMNS), scenarios)
+    def of(cls, family: Family, trials: DataFrame, scenarios: int = 0) -> FamilyTrials:
+        """Select the columns of TRIAL_COLUMNS from a table of trials."""
+        return cls(family, trials.select(*TRIAL_COLUMNS), scenarios)
 
 
 class SparkOracle:
-    """Asks the families' queries."""
+    """Runs the ``oracle_sql`` of families in a Spark session."""
 
     def __init__(self, session: SparkSession) -> None:
         self.session = session
 
     def expected(self, family: Family, records: DataFrame, committed: DataFrame | None = None) -> DataFrame:
-        """Return the rows that the records should give, as scenario_id and the columns of row_schema.
+        """Return the rows that a family's query expects for some records.
 
-        ``committed`` is what a family that ``declares`` is told of what its run chose; None is nothing.
+        :param records: scenario_id and the columns of the family's ``record_schema``
+        :param committed: scenario_id and the committed rows, from which a family that ``declares`` reads the
+            choices of its run; None for no rows
+        :return: scenario_id and the columns of the family's ``row_schema``
+        :raises FamilyError: the query or a schema is wrong
         """
         records.createOrReplaceTempView(VIEW)
         if options_of(family).declares:
@@ -128,76 +130,82 @@ class SparkOracle:
             sql.col(_quoted(field.name)).cast(field.dataType) for field in row_schema_of(family).fields
         ]
         try:
-            return self.session.sql(_bare(family)).select(columns)
+            return self.session.sql(_query_text(family)).select(columns)
         except SPARK_ERRORS as error:
             raise FamilyError(f"oracle_sql of family {family.name}: {one_line(error)}") from None
 
-    def differences(self, all_evidence: Sequence[Evidence]) -> list[Difference]:
-        """Return the scenarios that differ, of all families in one job."""
-        if not all_evidence:
+    def differences(self, families: Sequence[FamilyTrials]) -> list[Difference]:
+        """Return the scenarios that differ, of all families in one job, by family and scenario.
+
+        :raises FamilyError: a family's query or schema is wrong
+        """
+        if not families:
             return []
         cores = self.session.sparkContext.defaultParallelism
-        many = len(all_evidence) >= FAMILIES_PER_CORE * cores
-        scenarios = sum(evidence.scenarios for evidence in all_evidence)
-        settings = dict(_JUDGING)
-        if scenarios < SCENARIOS_WORTH_COMPILING * len(all_evidence):
-            settings |= _INTERPRETING
-        settings |= _IN_ONE_TASK_EACH if many else {"spark.sql.shuffle.partitions": str(cores)}
+        many = len(families) >= FAMILIES_PER_CORE * cores
+        scenarios = sum(each.scenarios for each in families)
+        settings = dict(_SETTINGS)
+        if scenarios < SCENARIOS_WORTH_COMPILING * len(families):
+            settings |= _INTERPRETED_SETTINGS
+        settings |= _ONE_TASK_PER_FAMILY_SETTINGS if many else {"spark.sql.shuffle.partitions": str(cores)}
         with _configured(self.session, settings):
             try:
-                every = self._differing(all_evidence, 1 if many else cores)
-                # Every task is sent the plan of all families: few of them, however many families there are.
-                found = every.coalesce(cores).collect()
+                differing = self._differing_scenarios(families, 1 if many else cores)
+                # Spark sends the plan of all families to every task, so there are no more tasks than cores.
+                found = differing.coalesce(cores).collect()
             except SPARK_ERRORS as error:
-                names = ", ".join(evidence.family.name for evidence in all_evidence)
+                names = ", ".join(each.family.name for each in families)
                 raise FamilyError(f"oracle_sql of family {names}: {one_line(error)}") from None
-        differences = [_difference(all_evidence[row["place"]].family, row) for row in found]
+        differences = [_difference(families[row["place"]].family, row) for row in found]
         return sorted(differences, key=lambda each: (each.family, each.scenario))
 
-    def _differing(self, all_evidence: Sequence[Evidence], tasks: int) -> DataFrame:
-        """Return place, scenario_id, missing, surplus and sample, a row for each scenario that differs."""
-        all_dealt, queries = [], []
-        for place, evidence in enumerate(all_evidence):
-            trials = evidence.trials
-            # Whole trials are dealt out by scenario while they are few rows: later steps move nothing.
-            dealt = trials.coalesce(1) if tasks == 1 else trials.repartition(tasks, SCENARIO)
-            dealt.createOrReplaceTempView(f"{_TRIALS}_{place}")
-            all_dealt.append(dealt)
-            queries.append(_query(place, evidence.family, tasks))
+    def _differing_scenarios(self, families: Sequence[FamilyTrials], tasks: int) -> DataFrame:
+        """Return a row for each scenario that differs: place, scenario_id, missing, surplus, sample.
+
+        :param tasks: the number of tasks for each family; ``place`` is the index into ``families``
+        """
+        all_partitioned, queries = [], []
+        for place, each in enumerate(families):
+            trials = each.trials
+            # Trials are partitioned here, where they are few rows, so that later steps need no shuffle.
+            partitioned = trials.coalesce(1) if tasks == 1 else trials.repartition(tasks, SCENARIO)
+            partitioned.createOrReplaceTempView(f"{_TRIALS}_{place}")
+            all_partitioned.append(partitioned)
+            queries.append(_query(place, each.family, tasks))
         try:
-            # One text, not one after another joined to all before it, each time looked through whole.
+            # One SQL text: a chain of union() calls would be analysed again at each call.
             return self.session.sql(" UNION ALL ".join(f"SELECT * FROM ({query})" for query in queries))
         except SPARK_ERRORS:
-            for evidence, dealt, query in zip(all_evidence, all_dealt, queries, strict=True):
-                self._check(evidence.family, dealt, query)
+            for each, partitioned, query in zip(families, all_partitioned, queries, strict=True):
+                self._check(each.family, partitioned, query)
             raise
 
-    def _check(self, family: Family, dealt: DataFrame, query: str) -> None:
-        """Raise FamilyError where a family's query is what is wrong with the query over all."""
+    def _check(self, family: Family, trials: DataFrame, query: str) -> None:
+        """Raise FamilyError if the query of one family fails by itself."""
         try:
             self.session.sql(query)
         except SPARK_ERRORS as error:
-            # By itself the family's own may be told better.
+            # The family's own query, without ours around it, gives a clearer message.
             records, committed = (
-                dealt.selectExpr(SCENARIO, f"inline({name})") for name in EVIDENCE_COLUMNS[1:]
+                trials.selectExpr(SCENARIO, f"inline({name})") for name in TRIAL_COLUMNS[1:]
             )
             self.expected(family, records, committed)
             raise FamilyError(f"oracle_sql of family {family.name}: {one_line(error)}") from None
 
 
 def _query(place: int, family: Family, tasks: int) -> str:
-    """Return the query for the scenarios of a family that differ, over the view of its trials."""
+    """Return the SQL that finds the differing scenarios of a family, over the view of its trials."""
     trials = f"{_TRIALS}_{place}"
     fields = row_schema_of(family).fields
     names = ", ".join(_quoted(field.name) for field in fields)
     cast_fields = ", ".join(f"CAST({_quoted(field.name)} AS {_type_text(field)})" for field in fields)
     committed = f"SELECT {SCENARIO}, inline(committed) FROM {trials}"
     declared = f", {DECLARED_VIEW} AS ({committed})" if options_of(family).declares else ""
-    # Rows that should be there and rows that are come from the same task, which Spark does not see by itself.
+    # Expected and committed rows are in the same task, which Spark does not infer without the hint.
     hint = "/*+ COALESCE(1) */" if tasks == 1 else ""
-    # Only where the columns are named anew (everything) does Spark see that both sides are dealt out alike,
-    # and leaves them where they are. As JSON, rows of all families fit into one table; nulls would be left
-    # out of it, and only of the few that differ is it worth making.
+    # With the columns renamed (AS everything) Spark sees that both sides are partitioned alike, and does not
+    # shuffle. JSON makes the rows of all families fit one table; it is built for the few differing rows only,
+    # and must be asked to keep nulls.
     return f"""
 WITH {VIEW} AS (SELECT {SCENARIO}, inline(input) FROM {trials}){declared}
 SELECT {place} AS place, {SCENARIO},
@@ -212,7 +220,7 @@ FROM (
       SELECT {SCENARIO}, {names}, -1 AS {_BALANCE} FROM ({committed})
       UNION ALL
       SELECT CAST({SCENARIO} AS BIGINT), {cast_fields}, 1 FROM (
-{_bare(family)}
+{_query_text(family)}
       )
     ) AS everything({SCENARIO}, {names}, {_BALANCE})
   ) AS counted
@@ -223,19 +231,19 @@ GROUP BY {SCENARIO}
 """
 
 
-def _bare(family: Family) -> str:
-    """Return a family's query; one that stands inside another must not end in a semicolon."""
+def _query_text(family: Family) -> str:
+    """Return a family's query without a final semicolon, so that it can stand inside another query."""
     return family.oracle_sql.strip().rstrip(";")
 
 
 def _type_text(field: StructField) -> str:
-    """Return a column's type as SQL writes it."""
+    """Return the SQL name of a column's type."""
     return StructType([StructField("a", field.dataType)]).toDDL().split(" ", 1)[1]
 
 
 @contextmanager
 def _configured(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Set settings of a session for a while."""
+    """Set some settings of a session inside the ``with`` block, and restore them afterwards."""
     before = {name: session.conf.get(name, None) for name in settings}
     try:
         for name, value in settings.items():
@@ -255,12 +263,12 @@ def _difference(family: Family, found: SparkRow) -> Difference:
 
 
 def arrow_schemas_of(family: Family) -> tuple[pa.Schema, pa.Schema]:
-    """Return the columns of records and of rows as Arrow names them, for whoever has no JVM."""
+    """Return the Arrow schemas of a family's records and rows, for processes without a JVM."""
     return to_arrow_schema(record_schema_of(family)), to_arrow_schema(row_schema_of(family))
 
 
 def record_schema_of(family: Family) -> StructType:
-    """Return the columns of the view ``records``, but for scenario_id."""
+    """Return the columns of the view ``records``, without scenario_id."""
     own = _parsed(family.record_schema, f"record_schema of family {family.name}", _RECORD_COLUMNS)
     return StructType([StructField(name, kind) for name, kind in _RECORD_COLUMNS.items()] + own.fields)
 
@@ -271,15 +279,20 @@ def row_schema_of(family: Family) -> StructType:
 
 
 def _parsed(ddl: str, where: str, taken: Mapping[str, DataType]) -> StructType:
-    """Return a schema from its DDL; FamilyError says where one is wrong."""
+    """Return a schema from its DDL.
+
+    :param where: where the DDL stands, for errors
+    :param taken: columns that the schema must not use
+    :raises FamilyError: the DDL is wrong, or a column name is taken
+    """
     try:
         schema = cast(StructType, StructType.fromDDL(ddl))
     except SPARK_ERRORS as error:
-        raise FamilyError(f"{where}: {ddl!r} is no Spark DDL: {one_line(error)}") from None
+        raise FamilyError(f"{where}: {ddl!r} is not valid Spark DDL: {one_line(error)}") from None
     names = [SCENARIO, *taken]
     for name in schema.names:
         if name.lower() in names:
-            raise FamilyError(f"{where}: a column named {name!r} is there already: choose another name")
+            raise FamilyError(f"{where}: the column name {name!r} is already in use: choose another name")
         names.append(name.lower())
     return schema
 

@@ -1,11 +1,11 @@
-"""The outcome of one scenario: a line of outcomes.jsonl, and a row where a campaign keeps its results.
+"""The outcome of one scenario: a line of outcomes.jsonl, and a row in a campaign's Parquet tables.
 
 The rules this module lives by:
 
-- An outcome is small and flat, and holds what reports count. What takes a page to tell (records, trace,
-  explanation) comes from a replay of the seed, which determinism makes free.
-- Everything in it follows from the scenario but ``milliseconds``, so two runs can be compared line by line.
-- The hash of a whole run does not depend on the order in which its scenarios were run, nor on who ran them.
+- An outcome is small and flat, and holds what reports count. Records, trace and explanation are not stored:
+  a replay of the seed gives them again.
+- Everything in it but ``milliseconds`` follows from the scenario, so two runs can be compared line by line.
+- The hash of a whole run does not depend on the order or the process in which its scenarios ran.
 - The keys of its mappings are plain words ("kill_task/committing"), so that any tool can read a line.
 """
 
@@ -29,12 +29,12 @@ ViolationLine: TypeAlias = tuple[str, str, str, str]
 
 
 class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What became of one scenario."""
+    """The verdict, the signature and the counts of one scenario."""
 
     family: str
     generator_version: int
     seed: int | None
-    """None: the scenario was shrunk or written by hand."""
+    """None for a scenario that was shrunk or written by hand."""
     passed: bool
     signature: Signature | None
     violations: tuple[ViolationLine, ...]
@@ -42,11 +42,11 @@ class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     steps: int
     attempts: int
     checkpoints: int
-    """How many completed."""
+    """How many checkpoints completed."""
     kills: int
-    """How many kills struck."""
+    """How many injected kills fired."""
     rescales: int
-    """How many attempts began with another parallelism than the one before."""
+    """How many attempts started with another parallelism than the attempt before."""
     records: int
     records_replayed: int
     recovery_steps: int
@@ -54,15 +54,15 @@ class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     coverage: dict[str, int]
     """How often each fault fired, by "kind/point"."""
     planned: dict[str, int]
-    """How many faults the scenario planned, by "kind/point", as far as they can strike the system."""
+    """How many faults the scenario planned, by "kind/point", without those in ``not_applicable``."""
     not_applicable: dict[str, int]
-    """How many it planned that cannot: they were not survived."""
+    """How many planned faults the system cannot inject, by "kind/point"."""
     points: dict[str, int]
     """How often each protocol point was passed."""
 
 
 class OutcomeError(Exception):
-    """A line that holds no outcome; the message is one line that names the file."""
+    """A line is no valid outcome; the message is one line that names the file and line number."""
 
 
 _encoder = msgspec.json.Encoder()
@@ -70,7 +70,7 @@ _decoder = msgspec.json.Decoder(Outcome)
 
 
 def outcome_of(scenario: Scenario, history: History, verdict: Verdict) -> Outcome:
-    """Return the outcome of a run that has been judged."""
+    """Return the outcome of a run, from its history and verdict."""
     statistics = history.statistics
     coverage = {f"{kind}/{point}": count for (kind, point), count in statistics.coverage.items()}
     planned: dict[str, int] = {}
@@ -79,7 +79,7 @@ def outcome_of(scenario: Scenario, history: History, verdict: Verdict) -> Outcom
         planned[name] = planned.get(name, 0) + 1
     not_applicable = {f"{kind}/{point}": count for (kind, point), count in statistics.not_applicable.items()}
     for name, count in not_applicable.items():
-        # A rescale that a system cannot do is a part of a kill that it can.
+        # A kill with a rescale counts in both mappings if the system can kill but not rescale.
         left = planned.pop(name, 0) - count
         if left > 0:
             planned[name] = left
@@ -120,12 +120,17 @@ def outcome_of(scenario: Scenario, history: History, verdict: Verdict) -> Outcom
 
 
 def to_line(outcome: Outcome) -> bytes:
-    """Return the outcome as a line of JSON."""
+    """Return the outcome as a line of JSON, with the newline."""
     return _encoder.encode(outcome) + b"\n"
 
 
 def from_line(line: bytes, path: str = "outcome", number: int = 1) -> Outcome:
-    """Return the outcome in a line of JSON; ``path`` and ``number`` are named in errors."""
+    """Return the outcome that a line of JSON holds.
+
+    :param path: the file's name, for errors
+    :param number: the line's number, for errors
+    :raises OutcomeError: the line is no valid outcome of this version
+    """
     try:
         return _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -133,11 +138,11 @@ def from_line(line: bytes, path: str = "outcome", number: int = 1) -> Outcome:
 
 
 def combined_hash(hashes: Iterable[tuple[str, int | None, str]]) -> str:
-    """Return one hash over (family, seed, trace hash) of all scenarios of a run, whatever their order."""
+    """Return one hash over (family, seed, trace hash) of all scenarios, independent of their order."""
     lines = sorted(f"{family} {seed} {trace_hash}\n" for family, seed, trace_hash in hashes)
     return blake2b("".join(lines).encode(), digest_size=16).hexdigest()
 
 
 def _as_json(witness: dict[str, Any]) -> str:
-    """A value that JSON has no word for is written as Python shows it: a witness is for reading."""
+    """Return the witness as JSON; a value without a JSON form is written as its ``repr``."""
     return msgspec.json.encode(witness, enc_hook=repr).decode()

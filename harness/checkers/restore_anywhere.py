@@ -1,11 +1,11 @@
-"""restore_anywhere: a completed checkpoint, restored at any parallelism, ends in the result of the whole job.
+"""restore_anywhere: a job restored from a completed checkpoint at any parallelism ends with the right rows.
 
-It is restored into what the outside was when it completed. What is committed there already and what is
-committed from then on are the oracle's rows together; the anomalies are those of exactly_once (of mode, where
-that is what the scenario asks for), and:
+The checkpoint is restored into a copy of the external system as of its completion. The rows that were
+committed there and those that the restored job commits must together be the oracle's rows. The anomalies are
+those of exactly_once (for at-least-once scenarios: of mode), and:
 
-- not finished: the job that was restored did not come to its end.
-- refused: it raised instead.
+- not finished: the restored job did not finish.
+- refused: the restored job raised an exception.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
-    """What came of a checkpoint."""
+class RestoredRun:
+    """The run of a job that was restored from a checkpoint."""
 
     checkpoint: int
     parallelism: int
     history: History
-    """From the rows that were visible when the checkpoint completed."""
+    """Its events; the rows that were visible when the checkpoint completed come first."""
 
 
-def check_restored(scenario: Scenario, restored: Restored, oracle: Oracle) -> Sequence[Violation]:
-    """Judge the end of a job that was restored."""
+def check_restored(scenario: Scenario, restored: RestoredRun, oracle: Oracle) -> Sequence[Violation]:
+    """Return the violations of restore_anywhere in the run of a restored job; empty if the property holds."""
     where = f"checkpoint {restored.checkpoint} at parallelism {restored.parallelism}"
     about = {"checkpoint": restored.checkpoint, "parallelism": restored.parallelism}
     finished = False

@@ -1,16 +1,20 @@
-"""state_equivalence: what a checkpoint holds of each key group is what an undisturbed run holds at that cut.
+"""state_equivalence: each key group in a checkpoint equals that of an undisturbed run at the same cut.
 
-Timers are state like any other. So is broadcast state, whose copies in all subtasks are compared as one.
-Where event time decides what is in the state, two runs are compared only if it had come equally far in both:
-a restored job begins from no watermark, and may be behind for a while. As long as it is behind what its state
-saw before the restore, the state tells of that time, and is not compared either. What an operator with timers
-has given out depends on its own event time, so whoever reads of it is compared only where it is: a barrier
-that overtakes can find it at its end, and those behind it not. States that depend on the moments at which
-watermarks came as well are named by the family, and left out.
+Timers are compared like other state. Broadcast state is compared once, as the union of all subtasks' copies.
 
-- missing entry: the undisturbed run holds something for a key, and the checkpoint nothing.
-- surplus entry: the checkpoint holds something for a key, and the undisturbed run nothing.
-- other value: both hold something, and not the same.
+An operator's state depends on event time as well, so these cases are not compared:
+
+- The event time of the operator differs between the two runs. A restored job starts without a watermark, so
+  it can lag behind the undisturbed run, and behind what its own state saw before the restore.
+- The operator reads, directly or not, from an operator with timers whose event time differs. A barrier that
+  overtakes records can find the upstream operator at its end of time and the operator itself not.
+- The family lists the state as dependent on the moments at which watermarks arrived.
+
+Anomalies:
+
+- missing entry: the undisturbed run has an entry for a key, and the checkpoint has none.
+- surplus entry: the checkpoint has an entry for a key, and the undisturbed run has none.
+- other value: both have entries, and they differ.
 """
 
 from __future__ import annotations
@@ -23,8 +27,8 @@ from typing import Any, TypeAlias
 from onceproof.harness.checkers.base import WITNESS_ROWS, Violation
 from onceproof.harness.model.history import Cut
 
-Place: TypeAlias = tuple[str, str, int]
-"""Operator, state, key group; -1 stands for broadcast state, which every subtask has."""
+StateAddress: TypeAlias = tuple[str, str, int]
+"""(operator, state, key group); the key group of broadcast state is -1."""
 
 PROPERTY = "state_equivalence"
 MISSING_ENTRY = "missing entry"
@@ -33,37 +37,45 @@ OTHER_VALUE = "other value"
 
 
 @dataclass(frozen=True, slots=True)
-class Holdings:
-    """The keyed state of a checkpoint."""
+class CheckpointState:
+    """The keyed and broadcast state of a checkpoint, in a form that can be compared."""
 
-    entries: Mapping[Place, Counter[str]]
-    """In words that are equal where the state is."""
+    entries: Mapping[StateAddress, Counter[str]]
+    """The entries as text; equal state gives equal text."""
     progress: Mapping[str, Any]
-    """By operator that can be compared, how far event time had come."""
+    """By comparable operator, its event time."""
     upstream: Mapping[str, frozenset[str]]
-    """By operator, those with keyed state from which its input comes, however many are in between."""
+    """By operator, all operators with keyed state upstream of it, directly or not."""
 
 
 def check_equivalence(
-    checkpoint: int, cut: Cut, kept: Holdings, undisturbed: Holdings
+    checkpoint: int, cut: Cut, disturbed: CheckpointState, undisturbed: CheckpointState
 ) -> Sequence[Violation]:
-    """Compare a checkpoint with that of an undisturbed run at the same cut."""
-    equally_far = {
+    """Compare the state of a checkpoint with that of an undisturbed run at the same cut.
+
+    :param checkpoint: the checkpoint's id, for the violations
+    :param cut: the next offset of each split
+    :param disturbed: the state in the checkpoint of the run under test
+    :param undisturbed: the state of a run without faults
+    :return: at most one violation for each anomaly; it shows the first WITNESS_ROWS places
+    """
+    equal_progress = {
         operator
-        for operator, progress in kept.progress.items()
+        for operator, progress in disturbed.progress.items()
         if operator in undisturbed.progress and undisturbed.progress[operator] == progress
     }
-    comparable = {operator for operator in equally_far if kept.upstream[operator] <= equally_far}
+    comparable = {operator for operator in equal_progress if disturbed.upstream[operator] <= equal_progress}
     differing: dict[str, list[dict[str, Any]]] = {}
-    for place in sorted(kept.entries.keys() | undisturbed.entries.keys()):
-        if place[0] not in comparable:
+    for address in sorted(disturbed.entries.keys() | undisturbed.entries.keys()):
+        if address[0] not in comparable:
             continue
-        here, there = kept.entries.get(place, Counter()), undisturbed.entries.get(place, Counter())
-        if here == there:
+        actual = disturbed.entries.get(address, Counter())
+        expected = undisturbed.entries.get(address, Counter())
+        if actual == expected:
             continue
-        missing, surplus = there - here, here - there
+        missing, surplus = expected - actual, actual - expected
         anomaly = OTHER_VALUE if missing and surplus else MISSING_ENTRY if missing else SURPLUS_ENTRY
-        operator, state, key_group = place
+        operator, state, key_group = address
         differing.setdefault(anomaly, []).append(
             {
                 "operator": operator,

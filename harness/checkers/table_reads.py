@@ -1,14 +1,14 @@
-"""What may be read of a table that a sink writes by key: replayed rows, none that a checkpoint has passed.
+"""consistent_cut for sinks that write by key: a key never falls behind the latest completed checkpoint.
 
-Such a sink has no transactions: what it writes can be read at once, before any checkpoint is complete, and a
-restored job writes some of it again. To write a row again is no duplicate. What does hold, and is checked at
-every write and at every completion:
+Such a sink has no transactions. Its rows are readable at once, before any checkpoint completes, and a
+restored job writes some of them again; a repeated write is no duplicate. These anomalies are checked at every
+write and at every completed checkpoint:
 
-- unknown version: a row is written that the input gives its key at no time.
-- behind the cut: a checkpoint is complete, and a key shows an older row than the input before its cut gives,
-  or none. The sink must have written what it buffered before its snapshot, and a job that is restored from a
-  checkpoint repeats only what comes after it. Records in flight have not come to the sink yet, so by as many
-  rows a key may be behind.
+- unknown version: the sink writes a row that no prefix of the input gives this key.
+- behind the cut: a checkpoint is complete, and a key shows an older row than the input before the cut gives,
+  or no row. The sink must flush its buffer before its snapshot, and a job restored from a checkpoint repeats
+  only rows from after it. Records in flight have not reached the sink, so a key may be behind by that number
+  of rows.
 """
 
 from __future__ import annotations
@@ -23,39 +23,46 @@ UNKNOWN_VERSION = "unknown version"
 BEHIND_THE_CUT = "behind the cut"
 
 
-class Tables:
-    """A table as a reader finds it at one moment of a history, and how far it must have come."""
+class TableReads:
+    """The table's content after each event of a history, and the oldest version that each key may show.
 
-    __slots__ = ("_keys", "_least", "_oracle", "_places", "_property", "_shown", "_violations")
+    A version is the position of a row in the sequence of rows that its key takes.
+    """
+
+    __slots__ = ("_key_columns", "_least", "_oracle", "_property", "_shown", "_versions", "_violations")
 
     def __init__(self, name: str, oracle: Oracle, violations: list[Violation]) -> None:
         self._property = name
         self._oracle = oracle
-        self._keys = oracle.table_keys
+        self._key_columns = oracle.table_keys
         self._violations = violations
-        self._places: dict[Row, int] = {
-            row: place for rows in oracle.versions_at(None).values() for place, row in enumerate(rows)
+        self._versions: dict[Row, int] = {
+            row: version for rows in oracle.versions_at(None).values() for version, row in enumerate(rows)
         }
-        """By row, which of its key's rows it is."""
+        """By row, its version."""
         self._shown: dict[Row, int] = {}
-        """By key, which of its rows it shows."""
+        """By key, the version that the table shows."""
         self._least: dict[Row, int] = {}
-        """By key, which of its rows it must show at least."""
+        """By key, the oldest version that the table may show."""
 
-    def written(self, step: int, task: str, rows: Sequence[Row]) -> None:
-        """Rows have been written."""
+    def rows_written(self, step: int, task: str, rows: Sequence[Row]) -> None:
+        """Check the rows that a sink subtask wrote."""
         for row in rows:
-            key = row[: self._keys]
-            place = self._places.get(row)
-            if place is None:
+            key = row[: self._key_columns]
+            version = self._versions.get(row)
+            if version is None:
                 self._violate(UNKNOWN_VERSION, f"{task}, step {step}", step, [row])
                 continue
-            self._shown[key] = place
-            if place < self._least.get(key, -1):
+            self._shown[key] = version
+            if version < self._least.get(key, -1):
                 self._violate(BEHIND_THE_CUT, f"{task}, step {step}", step, [row])
 
-    def completed(self, step: int, checkpoint: int, cut: Cut, in_flight: int) -> None:
-        """A checkpoint is complete: nobody repeats what is before its cut."""
+    def checkpoint_completed(self, step: int, checkpoint: int, cut: Cut, in_flight: int) -> None:
+        """Check that the table shows what the checkpoint covers; from now on no key may show an older row.
+
+        :param cut: the next offset of each split in the checkpoint
+        :param in_flight: the number of records that the checkpoint holds in channels
+        """
         behind = []
         for key, rows in self._oracle.versions_at(cut).items():
             least = max(self._least.get(key, -1), len(rows) - 1 - in_flight)

@@ -1,10 +1,10 @@
-"""The verdict on one run: what all checkers say of it, and the signature by which the failure is known.
+"""The verdict on one run: the violations that all checkers found, and the signature of the failure.
 
 The rules this module lives by:
 
-- Every checker is asked, always: a failure that shows in three properties tells more than the first alone.
+- Every checker runs on every history, even after a violation: several violations explain more than one.
 - The signature is that of the first violation in the order of CHECKERS. The shrinker keeps it, reports group
-  by it, and a project lists the ones it knows about; so it holds no step, no task and no number.
+  by it, and a project lists the known ones; so it holds no step, no task and no number.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from onceproof.harness.model.scenario import Scenario
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the checkers say of one run."""
+    """The violations that the checkers found in one run, in the order of CHECKERS."""
 
     violations: tuple[Violation, ...]
 
@@ -30,7 +30,7 @@ class Verdict:
 
     @property
     def signature(self) -> Signature | None:
-        """Return what makes this failure the same as others; None if it is none."""
+        """Return the signature of the first violation; None if the run passed."""
         return self.violations[0].signature() if self.violations else None
 
     def failed_properties(self) -> tuple[str, ...]:
@@ -39,7 +39,7 @@ class Verdict:
 
 
 def judge(scenario: Scenario, history: History, oracle: Oracle) -> Verdict:
-    """Ask every checker about a run."""
+    """Run every checker on the history of a scenario and return the verdict."""
     violations: list[Violation] = []
     for checker in CHECKERS:
         found = checker.check(scenario, history, oracle)

@@ -19,7 +19,7 @@ from onceproof.harness.checkers.outcome import outcome_of
 from onceproof.harness.commands.replay import passes_text, scenario_and_family, subject_of
 from onceproof.harness.commands.run import progress_bar, shrunk_text
 from onceproof.harness.explanation import descriptions as wording
-from onceproof.harness.explanation.decisions import takes_lines
+from onceproof.harness.explanation.decisions import decision_lines
 from onceproof.harness.explanation.explanation import explain
 from onceproof.harness.explanation.visible_run import recovery_text
 from onceproof.harness.model.exit_codes import FAILED, PASSED
@@ -84,7 +84,7 @@ def _lines_of(case: FailureCase, real: bool, shrink: str) -> Iterator[str]:
         if text:
             yield f"{title}: {text}"
     if takes is not None:
-        lines = list(takes_lines(takes))
+        lines = list(decision_lines(takes))
         if not takes.is_minimal and not real:
             lines.append(f"{shrink} removes what the failure does not need")
         yield from _section("what it takes", lines)

@@ -21,7 +21,7 @@ import msgspec
 from onceproof.harness.checkers import Violation
 from onceproof.harness.checkers.outcome import Outcome, outcome_of
 from onceproof.harness.explanation import descriptions as wording
-from onceproof.harness.explanation.narrative import tell
+from onceproof.harness.explanation.narrative import narrative_text
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.exit_codes import FAILED, PASSED, UsageError
 from onceproof.harness.model.family import Family, FamilyError, family_names, load_family
@@ -80,7 +80,7 @@ def replay_command(subject: str, family: str | None, trace: bool, system: str, a
         print(msgspec.json.encode(document, enc_hook=repr).decode())
         return _code(outcome)
     if trace:
-        print(tell(trial.history))
+        print(narrative_text(trial.history))
         print()
     print(wording.scenario_text(scenario))
     for fault in scenario.faults:

@@ -1,1 +1,1 @@
-"""Why a scenario fails: cause, sentence, story."""
+"""Explanations of a failed scenario: what is wrong, the cause, and the events that led to it."""

@@ -1,13 +1,13 @@
-"""Why a run failed, as far as it can be told from outside.
+"""The cause of a failed run, as far as visible events show it.
 
 The rules this module lives by:
 
-- The cause names what went before the first wrong output: the fault, the checkpoint, the attempt, and which
-  step did not do its part.
-- Causes are tried from the most telling to the least. Each rests on facts in the history alone; where none
-  fits, the last faults are named and nothing is claimed.
-- Never more certain than the facts: what a snapshot holds cannot be seen from outside, so a wrong restore is
-  told as what its output shows.
+- The cause names what preceded the first wrong output: the fault, the checkpoint, the attempt, and the step
+  of the protocol that was missed.
+- Causes are tried from the most specific to the least. Each follows from the history alone; if none fits, the
+  text names the last faults and claims nothing.
+- The text claims no more than the history shows. The content of a snapshot is not visible, so a wrong restore
+  is described by the output that follows it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,19 @@ Violations: TypeAlias = Sequence[Violation]
 
 
 def cause_of(facts: Facts, violations: Violations, step: int) -> str:
-    """Return why the run failed, from what happened until the step at which it can be seen."""
-    for explanation in _FROM_THE_MOST_TELLING:
-        told = explanation(facts, violations)
-        if told:
-            return told
+    """Return the cause of a failure as one or two sentences.
+
+    :param facts: the facts of the failed run
+    :param violations: all violations of the run
+    :param step: the first step at which the failure shows
+    """
+    for explain_by in _EXPLANATIONS_BY_SPECIFICITY:
+        text = explain_by(facts, violations)
+        if text:
+            return text
     faults = facts.faults_before(step)
     if not faults:
-        return "No fault had struck: the order of steps alone led to this."
+        return "No fault had fired before: the order of steps alone caused the failure."
     last = "; ".join(f"at step {fault.step} {fault_story(fault)}" for fault in faults[-2:])
     return f"Before that, {last}."
 
@@ -49,7 +54,11 @@ def _commit_before_completion(facts: Facts, violations: Violations) -> str:
         return ""
     name, step = early.witness["transaction"], early.witness["step"]
     listing = facts.first_listing(name)
-    later = f"; checkpoint {listing.number} did at step {listing.step}" if listing else ", nor did any later"
+    later = (
+        f"; checkpoint {listing.number}, which completed at step {listing.step}, is the first to list it"
+        if listing
+        else ", and no later checkpoint lists it"
+    )
     return f"Transaction {name} was committed at step {step}, when no completed checkpoint listed it{later}."
 
 
@@ -60,13 +69,13 @@ def _foreign_snapshot(facts: Facts, violations: Violations) -> str:
     step = found.witness["step"]
     number = next(checkpoint.number for checkpoint in facts.checkpoints if checkpoint.step == step)
     return (
-        f"Checkpoint {number} took an acknowledgement that attempt {', '.join(found.witness['writers'])} had"
-        f" sent for one of attempt {found.witness['attempt']}: its parts are cuts at different moments."
+        f"Checkpoint {number} of attempt {found.witness['attempt']} accepted an acknowledgement that attempt"
+        f" {', '.join(found.witness['writers'])} had sent: its snapshots belong to different cuts."
     )
 
 
 def _never_committed(facts: Facts, violations: Violations) -> str:
-    """A listed transaction was dropped; told only where the output shows it."""
+    """Explain a listed transaction that was never committed, if the output shows the loss."""
     if not any(_shows_loss(violation) for violation in violations):
         return ""
     for name, checkpoint in facts.never_visible():
@@ -74,13 +83,13 @@ def _never_committed(facts: Facts, violations: Violations) -> str:
         if restores:
             restore = restores[0]
             return (
-                f"Transaction {name} was pre-committed and listed by checkpoint {checkpoint.number}, complete"
-                f" at step {checkpoint.step}; attempt {restore.name}, restored from it at step"
-                f" {restore.step}, did not commit it, nor did anyone else."
+                f"Transaction {name} was pre-committed and listed by checkpoint {checkpoint.number}, which"
+                f" completed at step {checkpoint.step}. Attempt {restore.name}, restored from that checkpoint"
+                f" at step {restore.step}, did not commit it, and no later attempt did."
             )
         return (
-            f"Transaction {name} was pre-committed and listed by checkpoint {checkpoint.number}, complete at"
-            f" step {checkpoint.step}, and never committed."
+            f"Transaction {name} was pre-committed and listed by checkpoint {checkpoint.number}, which"
+            f" completed at step {checkpoint.step}, but it was never committed."
         )
     return ""
 
@@ -92,7 +101,7 @@ def _shows_loss(violation: Violation) -> bool:
 
 
 def _committed_twice(facts: Facts, violations: Violations) -> str:
-    """Whoever has committed it died before that was known, and the next one did not look."""
+    """Explain a commit that was repeated after a failure, because its success was not recorded."""
     found = _with_anomaly(violations, Fencing.property, fencing.VISIBLE_TWICE)
     if found is None:
         return ""
@@ -102,16 +111,16 @@ def _committed_twice(facts: Facts, violations: Violations) -> str:
     faults = [fault for fault in facts.faults if before <= fault.step < step]
     if attempt is None or not faults or not before < attempt.step < step:
         return ""
-    origin = "anew" if attempt.restored is None else f"from checkpoint {attempt.restored}"
+    origin = "without a checkpoint" if attempt.restored is None else f"from checkpoint {attempt.restored}"
     return (
-        f"Transaction {name} was visible at step {before}. At step {faults[-1].step}"
-        f" {fault_story(faults[-1])}; attempt {attempt.name}, which began {origin} at step {attempt.step},"
-        f" committed it once more at step {step}, as if that had not been done."
+        f"Transaction {name} became visible at step {before}. At step {faults[-1].step}"
+        f" {fault_story(faults[-1])}. Attempt {attempt.name}, which started {origin} at step {attempt.step},"
+        f" committed the transaction again at step {step}."
     )
 
 
 def _after_restore(facts: Facts, violations: Violations) -> str:
-    """The first wrong output is that of a restored attempt; what came before was right."""
+    """Explain a failure whose first wrong output comes from a restored attempt."""
     wrong = first_wrong_transaction(facts, violations)
     if wrong is None:
         return ""
@@ -125,35 +134,36 @@ def _after_restore(facts: Facts, violations: Violations) -> str:
     return (
         f"Attempt {attempt.name} was restored from checkpoint {restored.number} at step {attempt.step}"
         f"{_with_rescale(facts, attempt.name)}; its transaction {wrong.name} is the first with wrong rows."
-        f" {_of_covered_input(facts, violations, restored)}"
+        f" {_restored_state_text(facts, violations, restored)}"
     )
 
 
-def _of_covered_input(facts: Facts, violations: Violations, restored: Checkpoint) -> str:
+def _restored_state_text(facts: Facts, violations: Violations, restored: Checkpoint) -> str:
+    """Return what the wrong rows say about the restored state: empty, applied twice, or of another cut."""
     duplicate = _with_anomaly(violations, ExactlyOnce.property, exactly_once.DUPLICATED)
     if duplicate is not None:
         lost = _with_anomaly(violations, ExactlyOnce.property, exactly_once.LOST)
         keys = {tuple(shown["row"][:-1]) for shown in duplicate.witness["rows"]}
-        anew = (
+        restarted = (
             []
             if lost is None
             else [row["row"] for row in lost.witness["rows"] if tuple(row["row"][:-1]) in keys]
         )
-        if anew:
+        if restarted:
             return (
-                f"For {', '.join(map(str, anew[0][:-1]))} it began anew: what checkpoint {restored.number}"
-                " holds of it did not come back."
+                f"Key {', '.join(map(str, restarted[0][:-1]))} started from empty state: the state that"
+                f" checkpoint {restored.number} holds for it was not restored."
             )
         first = facts.holding(duplicate.witness["rows"][0]["row"])[0]
         listing = facts.first_listing(first.name)
         if listing is not None and listing.number <= restored.number:
             row = row_text(duplicate.witness["rows"][0]["row"])
             return (
-                f"Row {row} had been part of checkpoint {listing.number} already: input that the checkpoint"
-                " covers was applied again, or output of it written again."
+                f"Row {row} was already part of checkpoint {listing.number}: the job applied input again that"
+                " the checkpoint covers, or wrote its output again."
             )
     position = ", ".join(f"{split} at {offset}" for split, offset in restored.cut.items())
-    return f"What was restored is not the state of that checkpoint's cut ({position})."
+    return f"The restored state is not the state at that checkpoint's cut ({position})."
 
 
 def _with_rescale(facts: Facts, name: str) -> str:
@@ -165,7 +175,7 @@ def _with_rescale(facts: Facts, name: str) -> str:
 
 
 def _cut(facts: Facts, violations: Violations) -> str:
-    """Rows and offsets of one checkpoint disagree although nothing was restored."""
+    """Explain a checkpoint whose rows and offsets disagree without a restore before it."""
     violation = _first_wrong_cut(violations)
     if violation is None:
         return ""
@@ -178,7 +188,7 @@ def _cut(facts: Facts, violations: Violations) -> str:
         )
     if witness["missing"] and not witness["not of the cut"]:
         return f"Records before the barrier of checkpoint {number} have no rows in its transactions."
-    return f"The rows in the transactions of checkpoint {number} are those of other records than its offsets."
+    return f"The rows in the transactions of checkpoint {number} do not match the checkpoint's offsets."
 
 
 def _first_wrong_cut(violations: Violations) -> Violation | None:
@@ -186,17 +196,17 @@ def _first_wrong_cut(violations: Violations) -> Violation | None:
 
 
 def first_wrong_transaction(facts: Facts, violations: Violations) -> Visible | None:
-    """Return the first transaction that holds a row which should not be there, or not once more."""
+    """Return the first visible transaction with an unexpected or duplicated row; None if there is none."""
     wrong: list[Visible] = []
     for violation in violations:
         if violation.property == ExactlyOnce.property and violation.anomaly != exactly_once.LOST:
             for shown in violation.witness["rows"]:
-                # Of a duplicate the first occurrence is right, as often as the row should be there.
+                # Of a duplicated row, the first occurrences are correct, up to the expected count.
                 wrong += facts.holding(shown["row"])[shown["expected"] :]
     return min(wrong, key=lambda transaction: transaction.step, default=None)
 
 
-_FROM_THE_MOST_TELLING: Final = (
+_EXPLANATIONS_BY_SPECIFICITY: Final = (
     _commit_before_completion,
     _foreign_snapshot,
     _never_committed,

@@ -1,15 +1,14 @@
-"""What it takes for a scenario to fail: its decisions, each left out and the rest run again.
+"""Which decisions of a failing scenario matter: each is left out in turn, and the rest is run again.
 
 The rules this module lives by:
 
-- A decision is what somebody who writes a test would have to ask for: a fault, another parallelism after it,
-  a choice of the schedule that a fair one would not have made. Records and settings are the stage, not the
-  plot.
-- A decision matters if every property holds without it. Nothing is guessed: each is left out in turn, and the
-  scenario run again as it is judged everywhere else.
-- That one does not matter is told as well: two may each do for the other, and a scenario that was not shrunk
-  has many that do nothing.
-- A schedule that draws its steps, or lists more choices than anybody reads, is one decision.
+- A decision is a fault, a change of parallelism after it, a requested operation, or a choice of the schedule
+  that a fair schedule would not make. Records and settings are not decisions.
+- A decision matters if every property holds without it. Each result is measured: the scenario is run again
+  without the decision, and judged by all checkers.
+- Decisions that do not matter are listed as well. Each of two may suffice without the other, and a scenario
+  that was not shrunk has many without effect.
+- A schedule that is drawn from a seed, or lists more than MOST_CHOICES choices, counts as one decision.
 """
 
 from __future__ import annotations
@@ -32,83 +31,87 @@ from onceproof.harness.explanation.descriptions import (
 from onceproof.harness.model.scenario import Scenario, Schedule
 from onceproof.reports.text import counted
 
-Fails: TypeAlias = Callable[[Scenario], Signature | None]
-"""Runs a scenario; the signature of its failure, or None if it passes."""
+RunForSignature: TypeAlias = Callable[[Scenario], Signature | None]
+"""Runs a scenario and returns the signature of its failure, or None if it passes."""
 Effect: TypeAlias = Literal["matters", "changes", "idle"]
 
 MOST_CHOICES: Final = 12
+"""A longer list of preemptions counts as one decision."""
 FEW_PRIORITIES: Final = 2
+"""A schedule with more priorities counts as one decision."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One thing that was decided in a scenario, and the scenario without it."""
+    """A decision of a scenario in words, and the scenario without it."""
 
     text: str
     without: Scenario
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
-    """A decision, and what becomes of the scenario without it."""
+class DecisionEffect:
+    """A decision, and what happens when the scenario is run without it."""
 
     text: str
     effect: Effect
-    """matters: every property holds. changes: it fails in another way. idle: it fails in the same way."""
+    """matters: every property holds. changes: another signature. idle: the same signature."""
     otherwise: Signature | None = None
-    """How it fails without the decision, where it ``changes``."""
+    """The signature without the decision, if the effect is ``changes``."""
 
 
 @dataclass(frozen=True, slots=True)
-class Takes:
-    """All decisions of a scenario, in their order: faults, then the schedule."""
+class DecisionEffects:
+    """The effects of all decisions of a scenario: faults first, then operations, then the schedule."""
 
-    decisions: tuple[Weighed, ...] = ()
+    decisions: tuple[DecisionEffect, ...] = ()
 
     @property
     def is_minimal(self) -> bool:
-        """Whether none can be left out while the scenario fails as it does."""
+        """Return whether no decision can be left out without changing the failure."""
         return all(decision.effect != "idle" for decision in self.decisions)
 
     @property
     def sentence(self) -> str:
-        """What the decisions come to, in a sentence."""
-        weighed = self.decisions
-        if not weighed:
-            return "Nothing has to go wrong for it: no fault strikes, and the schedule is the fair one."
-        count = {effect: sum(each.effect == effect for each in weighed) for effect in _WORDS}
+        """Return a summary of the effects, in one to three sentences."""
+        decisions = self.decisions
+        if not decisions:
+            return "The failure needs no fault and no special schedule: it happens under the fair schedule."
+        count = {effect: sum(each.effect == effect for each in decisions) for effect in _EFFECT_TEXTS}
         matter, idle = count["matters"], count["idle"]
-        if matter == len(weighed):
+        if matter == len(decisions):
             if matter == 1:
-                return "It takes this one decision: without it every property holds."
-            return f"It takes all {matter} of these decisions: without any one of them every property holds."
-        told = [
-            f"{matter} of {len(weighed)} decisions {'matters' if matter == 1 else 'matter'}: without"
+                return "The failure needs this decision: without it every property holds."
+            return f"The failure needs all {matter} decisions: without any one of them every property holds."
+        sentences = [
+            f"{matter} of {len(decisions)} decisions {'matters' if matter == 1 else 'matter'}: without"
             f" {'it' if matter == 1 else 'any one of them'} every property holds."
             if matter
-            else f"None of {counted(len(weighed), 'decision')} matters by itself."
+            else f"None of {counted(len(decisions), 'decision')} matters by itself."
         ]
         if changes := count["changes"]:
-            told.append(f"Without {changes} it fails in another way.")
+            sentences.append(f"Leaving out {changes} changes how the run fails.")
         if idle:
-            told.append(f"{idle} {'does' if idle == 1 else 'do'} not matter, so the scenario is not minimal.")
-        return " ".join(told)
+            sentences.append(
+                f"{idle} {'does' if idle == 1 else 'do'} not matter, so the scenario is not minimal."
+            )
+        return " ".join(sentences)
 
 
-_WORDS: Final[dict[Effect, str]] = {
+_EFFECT_TEXTS: Final[dict[Effect, str]] = {
     "matters": "matters",
     "changes": "changes it",
     "idle": "does not matter",
 }
 
 
-def takes_lines(takes: Takes) -> Iterator[str]:
-    """Yield what a scenario takes, for the terminal."""
-    yield takes.sentence
-    width = max((len(_WORDS[decision.effect]) for decision in takes.decisions), default=0)
-    for decision in takes.decisions:
+def decision_lines(effects: DecisionEffects) -> Iterator[str]:
+    """Yield the summary and a line for each decision, for the terminal."""
+    yield effects.sentence
+    width = max((len(_EFFECT_TEXTS[decision.effect]) for decision in effects.decisions), default=0)
+    for decision in effects.decisions:
         otherwise = f"; without it: {', '.join(decision.otherwise)}" if decision.otherwise else ""
-        yield f"{_WORDS[decision.effect]:<{width}}  {decision.text}{otherwise}"
+        yield f"{_EFFECT_TEXTS[decision.effect]:<{width}}  {decision.text}{otherwise}"
 
 
 def decisions_of(scenario: Scenario) -> Iterator[Decision]:
@@ -117,31 +120,35 @@ def decisions_of(scenario: Scenario) -> Iterator[Decision]:
         before, after = scenario.faults[:index], scenario.faults[index + 1 :]
         yield Decision(fault_text(fault), replace(scenario, faults=(*before, *after)))
         if fault.rescale_to:
-            staying = replace(fault, rescale_to=0)
-            text = f"that the job then runs with parallelism {fault.rescale_to}"
-            yield Decision(text, replace(scenario, faults=(*before, staying, *after)))
+            without_rescale = replace(fault, rescale_to=0)
+            text = f"the restart with parallelism {fault.rescale_to} after it"
+            yield Decision(text, replace(scenario, faults=(*before, without_rescale, *after)))
     for index, operation in enumerate(scenario.asked):
         rest = (*scenario.asked[:index], *scenario.asked[index + 1 :])
         yield Decision(operation_text(operation), replace(scenario, operations=rest or UNSET))
-    for text, schedule in _of_schedule(scenario.schedule):
+    for text, schedule in _schedule_decisions(scenario.schedule):
         yield Decision(text, replace(scenario, schedule=schedule))
 
 
-def weigh(scenario: Scenario, signature: Signature, fails: Fails) -> Takes:
-    """Run a scenario that fails with the signature without each of its decisions in turn."""
-    weighed = []
+def measure_decisions(scenario: Scenario, signature: Signature, run: RunForSignature) -> DecisionEffects:
+    """Run a failing scenario again without each of its decisions in turn.
+
+    :param signature: how the scenario fails
+    :param run: runs a scenario and returns its signature, or None if it passes
+    """
+    effects = []
     for decision in decisions_of(scenario):
-        found = fails(decision.without)
+        found = run(decision.without)
         if found is None:
-            weighed.append(Weighed(decision.text, "matters"))
+            effects.append(DecisionEffect(decision.text, "matters"))
         elif found == signature:
-            weighed.append(Weighed(decision.text, "idle"))
+            effects.append(DecisionEffect(decision.text, "idle"))
         else:
-            weighed.append(Weighed(decision.text, "changes", found))
-    return Takes(tuple(weighed))
+            effects.append(DecisionEffect(decision.text, "changes", found))
+    return DecisionEffects(tuple(effects))
 
 
-def _of_schedule(schedule: Schedule) -> Iterator[tuple[str, Schedule]]:
+def _schedule_decisions(schedule: Schedule) -> Iterator[tuple[str, Schedule]]:
     """Yield each decision of a schedule with the schedule without it."""
     if schedule.kind == "uniform":
         yield f"the order of all steps, drawn with seed {schedule.seed}", Schedule()
@@ -167,5 +174,5 @@ def _of_schedule(schedule: Schedule) -> Iterator[tuple[str, Schedule]]:
             changes = (*schedule.changes[:index], *schedule.changes[index + 1 :])
             yield change_text(*change), replace(schedule, changes=changes)
         if schedule.seed:
-            text = f"that chance decides between equals, with seed {schedule.seed}"
+            text = f"the random choice between equal priorities, with seed {schedule.seed}"
             yield text, replace(schedule, seed=0)

@@ -1,9 +1,9 @@
-"""The harness's own things in words: faults, scenarios, and the commands that replay them.
+"""Faults, operations, schedules and scenarios in words, and the commands that replay them.
 
 The rules this module lives by:
 
-- A command is printed so that it can be copied into a shell as it stands.
-- A fault is described in the order of a plan: what happens, to which task, when.
+- A printed command can be copied into a shell unchanged.
+- A fault is described in this order: what happens, at which task, when.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Operation, Scenario
 
 SIMULATED: Final = "simulated"
-"""The system that a command means if it names none."""
+"""The system that a command uses if its ``--system`` is missing."""
 
 _ACTIONS: Final = {
     "poll": "reads of the sources",
@@ -47,20 +47,20 @@ _ACTIONS: Final = {
 
 
 _REASONS: Final = {
-    EXPIRED: "its time was up",
-    FAILOVER: "the job starts again",
-    SUBSUMED: "a later one is complete",
-    SUSPENDED: "the job does not run",
+    EXPIRED: "it timed out",
+    FAILOVER: "the job restarts",
+    SUBSUMED: "a later checkpoint completed",
+    SUSPENDED: "the job is suspended",
     SHUT_DOWN: "the job has ended",
     SCHEDULER_STOPPED: "the job stops",
-    DECLINED_SUBSUMED: "a later one has begun",
-    DECLINED_ON_CANCELLATION_BARRIER: "a task was told to give it up",
-    DECLINED_INPUT_END_OF_STREAM: "a task had all its input",
+    DECLINED_SUBSUMED: "a later checkpoint has started",
+    DECLINED_ON_CANCELLATION_BARRIER: "a task received a cancellation barrier",
+    DECLINED_INPUT_END_OF_STREAM: "an input of a task had ended",
 }
 
 
 def reason_text(reason: str) -> str:
-    """Why a checkpoint is given up: what Flink has a name for in words, anything else as it is."""
+    """Return why a checkpoint was aborted: Flink's failure reasons in words, other texts unchanged."""
     return _REASONS.get(reason, reason[:1].lower() + reason[1:] if " " in reason else reason)
 
 
@@ -85,7 +85,10 @@ def fault_text(fault: Fault) -> str:
 
 
 def operation_text(operation: Operation) -> str:
-    """`stop with a savepoint at completed, checkpoint 2, then run with parallelism 3 on rocksdb`."""
+    """Return a requested operation in words.
+
+    Example: `stop with a savepoint at completed, checkpoint 2, then run with parallelism 3 on rocksdb`.
+    """
     what = "stop with a savepoint" if operation.kind == "stop" else "take a savepoint"
     parts = [f"{what} at {operation.point.replace('_', ' ')}"]
     if operation.task != ANY_TASK:
@@ -106,72 +109,80 @@ def operation_text(operation: Operation) -> str:
 
 
 def choice_text(step: int, label: str) -> str:
-    """`at step 12, before its turn: count-0 takes what is next on its channel 1`; see `Action.label`."""
+    """Return a choice of a schedule in words; ``label`` is an ``Action.label``.
+
+    Example: `at step 12, out of turn: count-0 takes the next element of its channel 1`.
+    """
     verb, _, rest = label.partition(" ")
     task, _, number = rest.rpartition(" ")
     target, _, channel = rest.rpartition("/")
-    told = {
+    texts = {
         "poll": f"{rest} reads its next record",
-        "deliver": f"{target} takes what is next on its channel {channel}",
+        "deliver": f"{target} takes the next element of its channel {channel}",
         "restore": f"{rest} is restored",
         "store": f"the snapshot of {task} for checkpoint {number} reaches the storage",
         "metadata": f"the metadata of checkpoint {rest} reaches the storage",
-        "trigger": f"{task} is told to begin checkpoint {number}",
+        "trigger": f"the trigger of checkpoint {number} reaches {task}",
         "acknowledge": f"the acknowledgement of {task} for checkpoint {number} arrives",
-        "notify": f"{task} is told that checkpoint {number} is complete",
+        "notify": f"the notification of checkpoint {number} reaches {task}",
         "timer": f"the timer {rest} fires",
     }
-    return f"at step {step}, before its turn: {told.get(verb, label)}"
+    return f"at step {step}, out of turn: {texts.get(verb, label)}"
 
 
 def priority_text(action: str, priority: int) -> str:
-    """`writes of snapshots wait for all else`."""
+    """Return a priority of a schedule in words: `writes of snapshots wait for all other steps`."""
     if priority == 0:
         return f"{_ACTIONS[action]} come in turn"
-    return f"{_ACTIONS[action]} {'come before' if priority > 0 else 'wait for'} all else"
+    return f"{_ACTIONS[action]} {'come before' if priority > 0 else 'wait for'} all other steps"
 
 
 def change_text(step: int, action: str, priority: int) -> str:
-    """`from step 40 on, timers come before all else`."""
+    """Return a change of priority in words: `from step 40 on, timers come before all other steps`."""
     return f"from step {step} on, {priority_text(action, priority)}"
 
 
 def ordinal(number: int) -> str:
-    """`1st`, `2nd`, `3rd`, `11th`."""
+    """Return an ordinal: `1st`, `2nd`, `3rd`, `11th`."""
     ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{ending}"
 
 
 def steps(count: int) -> str:
-    """`1 step`, `2 steps`."""
+    """Return a number of steps: `1 step`, `2 steps`."""
     return f"{count} step{'' if count == 1 else 's'}"
 
 
 def scenario_text(scenario: Scenario) -> str:
-    """A scenario in one line."""
+    """Return a scenario's seed, family, size, faults and schedule in one line."""
     name = "a scenario" if scenario.seed is None else f"seed {scenario.seed}"
     count = scenario.record_count()
     return (
         f"{name} of {scenario.family}: {count} record{'' if count == 1 else 's'} in {len(scenario.records)}"
         f" split{'' if len(scenario.records) == 1 else 's'}, parallelism {scenario.parallelism},"
         f" {len(scenario.faults)} fault{'' if len(scenario.faults) == 1 else 's'},"
-        f" {_asked_text(scenario)}{scenario.schedule.kind} schedule"
+        f" {_operations_text(scenario)}{scenario.schedule.kind} schedule"
     )
 
 
 def replay_command(subject: int | Path, family: str, system: str = SIMULATED) -> str:
-    """The command that replays a seed or a scenario's file; ``family`` is a name or a path."""
+    """Return the command that replays a scenario.
+
+    :param subject: a seed, or the path of a scenario's JSON file
+    :param family: the family's name, or the path of its file
+    :param system: the name of the system to run it on
+    """
     return _command("replay", subject, family, system)
 
 
 def shrink_command(subject: int | Path, family: str, system: str = SIMULATED) -> str:
-    """The command that shrinks a seed or a scenario's file."""
+    """Return the command that shrinks a scenario; parameters as of :func:`replay_command`."""
     return _command("shrink", subject, family, system)
 
 
 def _command(name: str, subject: int | Path, family: str, system: str) -> str:
     words = ["onceproof", name, str(subject)]
-    # A file names its family; only one that is not built in has to be told where it is.
+    # A scenario's file names its family; the option is needed only if the family is not built in.
     if isinstance(subject, int) or family not in family_names():
         words += ["--family", family]
     if system != SIMULATED:
@@ -179,6 +190,6 @@ def _command(name: str, subject: int | Path, family: str, system: str) -> str:
     return shlex.join(words)
 
 
-def _asked_text(scenario: Scenario) -> str:
+def _operations_text(scenario: Scenario) -> str:
     count = len(scenario.asked)
     return f"{count} request{'' if count == 1 else 's'}, " if count else ""

@@ -1,12 +1,11 @@
-"""A failure on half a page: what is wrong, why, where it first shows, and the story that leads there.
+"""A failure on half a page: what is wrong, the cause, the step where it first shows, and the events before.
 
 The rules this module lives by:
 
-- Read by a person in the morning, who has not seen the scenario: names as in the diagram, steps as in the
-  trace, one witness instead of all.
-- The story is short. It keeps what moves a job on (attempts, faults, checkpoints, commits) and drops the
-  rest; the whole trace is a replay away.
-- All of it comes from visible events and the verdict; a trace, where there is one, adds the steps between.
+- The reader has not seen the scenario: tasks are named as in the diagram, steps as in the trace, and one
+  witness stands for all.
+- The list of events is short: attempts, faults, checkpoints and commits. A replay prints the whole trace.
+- Everything follows from visible events and the verdict; a trace, if there is one, adds lost messages.
 """
 
 from __future__ import annotations
@@ -46,29 +45,37 @@ from onceproof.harness.model.scenario import Scenario
 _MESSAGES: Final = {"trigger": "trigger", "acknowledge": "acknowledgement", "notify": "completion notice"}
 
 LONGEST_STORY: Final = 24
+"""The most lines of a story; the middle of a longer one is left out."""
 MOST_ROWS: Final = 6
+"""The most rows of a transaction that a line of the story shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What is told of a failure."""
+    """The explanation of a failed run, or the story of a passed one."""
 
     sentence: str
-    """What is wrong."""
+    """What is wrong with the output or the job."""
     cause: str
-    """What it comes from, as far as can be seen from outside."""
+    """The cause, as far as visible events show it."""
     witness: dict[str, Any] = field(default_factory=dict)
-    """What the checker shows for it."""
+    """The witness of the first violation."""
     first_divergence: str = ""
-    """The first moment at which the run can be told from a right one."""
+    """The first step at which the run differs visibly from a correct one."""
     story: list[str] = field(default_factory=list)
-    """The steps that lead there, one a line."""
+    """The events that lead there, one a line."""
 
 
 def explain(
     scenario: Scenario, history: History, trace: dict[str, Any] | None, verdict: Verdict
 ) -> Explanation:
-    """Return the explanation of a failed run, best of a shrunk scenario; of a passed one, its story."""
+    """Return the explanation of a failed run, or the story of a passed one.
+
+    :param scenario: the scenario that was run; a shrunk one gives the best explanation
+    :param history: its visible events
+    :param trace: its full trace, or None
+    :param verdict: the verdict on the history
+    """
     facts = facts_of(history)
     if verdict.passed:
         return Explanation("Every property holds.", "", story=_story(history, {}, trace, facts))
@@ -79,36 +86,36 @@ def explain(
         cause=cause_of(facts, verdict.violations, step),
         witness=violation.witness,
         first_divergence=divergence,
-        story=_story(history, _marked(verdict), trace, facts, _named(verdict)),
+        story=_story(history, _rows_to_mark(verdict), trace, facts, _transactions_in(verdict)),
     )
 
 
 def _first_divergence(facts: Facts, verdict: Verdict, history: History) -> tuple[int, str]:
-    """Return the first step at which anything shows, and what shows there."""
-    moments: list[tuple[int, str]] = []
+    """Return the first step at which a violation shows, and the text for it."""
+    divergences: list[tuple[int, str]] = []
     for violation in verdict.violations:
         step = violation.witness.get("step")
         if step is not None and violation.property != Liveness.property:
-            moments.append((step, _in_a_phrase(violation)))
+            divergences.append((step, _violation_phrase(violation)))
     wrong = first_wrong_transaction(facts, verdict.violations)
     if wrong is not None:
-        moments.append((wrong.step, f"transaction {wrong.name} shows a row that should not be there"))
-    if not moments:
+        divergences.append((wrong.step, f"transaction {wrong.name} contains an unexpected row"))
+    if not divergences:
         last = history.events[-1][0] if history.events else 0
         return last, f"step {last}: the end of the run"
-    step, phrase = min(moments, key=lambda moment: moment[0])
+    step, phrase = min(divergences, key=lambda divergence: divergence[0])
     return step, f"step {step}: {phrase}"
 
 
-def _in_a_phrase(violation: Violation) -> str:
+def _violation_phrase(violation: Violation) -> str:
     where = violation.where.split(", step")[0]
     if violation.property == ConsistentCut.property:
         return f"{violation.anomaly} of {where}"
     return f"{violation.anomaly}, {where}"
 
 
-def _marked(verdict: Verdict) -> dict[str, set[tuple[Any, ...]]]:
-    """Return the rows that the story points at, by their anomaly."""
+def _rows_to_mark(verdict: Verdict) -> dict[str, set[tuple[Any, ...]]]:
+    """Return by anomaly the rows that the story marks."""
     return {
         violation.anomaly: {tuple(shown["row"]) for shown in violation.witness["rows"]}
         for violation in verdict.violations
@@ -116,8 +123,8 @@ def _marked(verdict: Verdict) -> dict[str, set[tuple[Any, ...]]]:
     }
 
 
-def _named(verdict: Verdict) -> frozenset[str]:
-    """Return the transactions that violations name: these are told even where they move nothing."""
+def _transactions_in(verdict: Verdict) -> frozenset[str]:
+    """Return the transactions that violations name: the story shows these even when they are empty."""
     return frozenset(
         violation.witness["transaction"]
         for violation in verdict.violations
@@ -132,34 +139,37 @@ def _story(
     facts: Facts,
     named: frozenset[str] = frozenset(),
 ) -> list[str]:
-    lines = list(_without_repetition(history, marked, named))
+    lines = list(_event_lines(history, marked, named))
     if trace is not None:
-        lines += _strays(trace, facts)
-    # Stable: what shares a step stays in the order in which it happened.
-    told = [f"step {step}: {line}" for step, line in sorted(lines, key=lambda line: line[0]) if line]
-    return _shortened(told)
+        lines += _stray_messages(trace, facts)
+    # The sort is stable, so events of one step keep their order.
+    story = [f"step {step}: {line}" for step, line in sorted(lines, key=lambda line: line[0]) if line]
+    return _shortened(story)
 
 
-def _without_repetition(
+def _event_lines(
     history: History, marked: dict[str, set[tuple[Any, ...]]], named: frozenset[str]
 ) -> Iterator[tuple[int, str]]:
-    """Yield each event that is told; of checkpoints in a row that cover the same input the first only."""
+    """Yield (step, text) of each event; "" for events that the story leaves out.
+
+    Of consecutive checkpoints with the same cut, only the first is shown.
+    """
     covered = None
     for event in history.events:
-        told = _told(event, marked)
-        if not told and event[1] == TRANSACTION_VISIBLE and event[2] in named:
-            told = f"transaction {event[2]} becomes visible, without a row in it"
+        text = _event_text(event, marked)
+        if not text and event[1] == TRANSACTION_VISIBLE and event[2] in named:
+            text = f"transaction {event[2]} becomes visible, without any rows"
         if event[1] == CHECKPOINT_COMPLETED:
             if event[3]["cut"] == covered:
                 continue
             covered = event[3]["cut"]
-        elif told:
+        elif text:
             covered = None
-        yield event[0], told
+        yield event[0], text
 
 
-def _strays(trace: dict[str, Any], facts: Facts) -> Iterator[tuple[int, str]]:
-    """Yield the messages that were lost, or arrived in another attempt than the one that sent them."""
+def _stray_messages(trace: dict[str, Any], facts: Facts) -> Iterator[tuple[int, str]]:
+    """Yield the messages that were lost, or that arrived in a later attempt than they were sent in."""
     for arrow in trace.get("arrows", ()):
         name = _MESSAGES.get(arrow["kind"])
         if name is None:
@@ -175,8 +185,8 @@ def _strays(trace: dict[str, Any], facts: Facts) -> Iterator[tuple[int, str]]:
             yield arrived, f"{message} at step {sent}, in attempt {before.name}, reaches {receiver}"
 
 
-def _told(event: Event, marked: dict[str, set[tuple[Any, ...]]]) -> str:
-    """Return what an event means for the job, "" for what needs no telling."""
+def _event_text(event: Event, marked: dict[str, set[tuple[Any, ...]]]) -> str:
+    """Return the text of an event, or "" if the story leaves it out."""
     step, kind, subject, payload = event
     if kind == ATTEMPT_STARTED:
         restored = payload["restored"]
@@ -188,9 +198,9 @@ def _told(event: Event, marked: dict[str, set[tuple[Any, ...]]]) -> str:
         cut = ", ".join(f"{split} {offset}" for split, offset in payload["cut"].items())
         return f"checkpoint {subject} is complete; it covers {cut or 'no input'}"
     if kind == CHECKPOINT_ABORTED:
-        return f"checkpoint {subject} is given up: {reason_text(payload['reason'])}"
+        return f"checkpoint {subject} is aborted: {reason_text(payload['reason'])}"
     if kind == TRANSACTION_VISIBLE:
-        # An empty transaction moves nothing.
+        # An empty transaction changes no output.
         return (
             f"transaction {subject} becomes visible: {_rows(payload['rows'], marked)}"
             if payload["rows"]
@@ -199,32 +209,32 @@ def _told(event: Event, marked: dict[str, set[tuple[Any, ...]]]) -> str:
     if kind == ROWS_WRITTEN:
         return f"{subject} writes by key: {_rows(payload['rows'], marked)}"
     if kind == TRANSACTION_HIDDEN:
-        return f"transaction {subject} is gone"
+        return f"the rows of transaction {subject} are no longer visible"
     if kind == COMMIT_FAILED:
-        return f"the commit of transaction {subject} is answered with an error"
+        return f"the commit of transaction {subject} returns an error"
     if kind == ERROR:
         return f"{subject} raises {payload['type']} in {payload['function']}: {payload['text']}"
     if kind == LEAK:
         return f"left behind: {subject} {payload['name']}"
     return {
-        JOB_FINISHED: "the job is done",
-        JOB_FAILED: f"the job gives up: {payload.get('cause', '')}",
-        BUDGET_EXHAUSTED: "the steps of the scenario are used up",
+        JOB_FINISHED: "the job finishes",
+        JOB_FAILED: f"the job fails: {payload.get('cause', '')}",
+        BUDGET_EXHAUSTED: "the step budget of the scenario is used up",
     }.get(kind, "")
 
 
 def _rows(rows: list[Any], marked: dict[str, set[tuple[Any, ...]]]) -> str:
-    """Return some of the rows, those in question first and marked."""
-    told = []
+    """Return up to MOST_ROWS rows as text, the marked ones first, each with its anomaly."""
+    texts = []
     for row in sorted(rows, key=lambda row: not any(tuple(row) in of for of in marked.values())):
         anomalies = [anomaly for anomaly, of in marked.items() if tuple(row) in of]
-        told.append(row_text(row) + (f" [{anomalies[0]}]" if anomalies else ""))
-    rest = len(told) - MOST_ROWS
-    return ", ".join(told[:MOST_ROWS]) + (f" and {rest} more" if rest > 0 else "")
+        texts.append(row_text(row) + (f" [{anomalies[0]}]" if anomalies else ""))
+    rest = len(texts) - MOST_ROWS
+    return ", ".join(texts[:MOST_ROWS]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _shortened(lines: list[str]) -> list[str]:
-    """Return the story without its middle, where it is too long to be read."""
+    """Return the story, without its middle if it has more than LONGEST_STORY lines."""
     if len(lines) <= LONGEST_STORY:
         return lines
     half = LONGEST_STORY // 2

@@ -1,10 +1,10 @@
-"""What a history says about its attempts, checkpoints and transactions, put side by side.
+"""The attempts, checkpoints, transactions and faults of a history, indexed for the explanation.
 
 The rules this module lives by:
 
-- Facts only: which checkpoint lists a transaction, which attempt was restored from what, when rows became
-  visible. What follows from them is for whoever explains.
-- Read once, in one pass, from visible events: an explanation must hold for any system, traced or not.
+- Facts only: which checkpoint lists a transaction, which attempt was restored from which checkpoint, when
+  rows became visible. Conclusions are drawn in ``cause.py``.
+- The facts come from visible events alone, read in one pass, so they exist for every system, traced or not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from onceproof.harness.model.history import (
 
 @dataclass(slots=True)
 class Attempt:
-    """One attempt of the job."""
+    """An attempt of the job; ``restored`` is the checkpoint that it started from, or None."""
 
     name: str
     step: int
@@ -57,7 +57,7 @@ class Visible:
 
 @dataclass(slots=True)
 class StruckFault:
-    """A fault that struck."""
+    """A fault that fired."""
 
     step: int
     kind: str
@@ -67,7 +67,7 @@ class StruckFault:
 
 @dataclass(slots=True)
 class Facts:
-    """A history by what happened instead of by when."""
+    """The events of a history by kind, each list in the order of steps."""
 
     attempts: list[Attempt] = field(default_factory=list)
     checkpoints: list[Checkpoint] = field(default_factory=list)
@@ -75,15 +75,14 @@ class Facts:
     faults: list[StruckFault] = field(default_factory=list)
 
     def attempt(self, name: str) -> Attempt | None:
-        """Return an attempt by its name."""
         return next((attempt for attempt in self.attempts if attempt.name == name), None)
 
     def running_at(self, step: int) -> Attempt | None:
-        """Return the attempt that ran at a step."""
+        """Return the attempt that ran at a step; None before the first."""
         return next((attempt for attempt in reversed(self.attempts) if attempt.step <= step), None)
 
     def checkpoint(self, number: int | None) -> Checkpoint | None:
-        """Return a completed checkpoint by its id."""
+        """Return a completed checkpoint by its id; None if it did not complete."""
         return next((checkpoint for checkpoint in self.checkpoints if checkpoint.number == number), None)
 
     def first_listing(self, transaction: str) -> Checkpoint | None:
@@ -92,7 +91,7 @@ class Facts:
         return next(listing, None)
 
     def never_visible(self) -> list[tuple[str, Checkpoint]]:
-        """Return the transactions that a completed checkpoint lists and nobody ever committed."""
+        """Return each listed but never visible transaction, with the first checkpoint that lists it."""
         seen = {transaction.name for transaction in self.visible}
         listed: dict[str, Checkpoint] = {}
         for checkpoint in self.checkpoints:
@@ -102,12 +101,12 @@ class Facts:
         return list(listed.items())
 
     def holding(self, row: Sequence[Any]) -> list[Visible]:
-        """Return the visible transactions that hold a row, in the order of their commits."""
+        """Return the visible transactions that contain a row, in the order of their commits."""
         wanted = tuple(row)
         return [transaction for transaction in self.visible if wanted in transaction.rows]
 
     def faults_before(self, step: int) -> list[StruckFault]:
-        """Return the faults that had struck by a step."""
+        """Return the faults that had fired up to a step, including it."""
         return [fault for fault in self.faults if fault.step <= step]
 
 

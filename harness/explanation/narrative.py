@@ -1,11 +1,11 @@
-"""A run told line by line, as plain text in columns: what `onceproof replay --trace` prints.
+"""A run as text in aligned columns, one line for each event: the output of `onceproof replay --trace`.
 
 The rules this module lives by:
 
-- One line an event: the step, the task it happened at, a word for what happened, and the rest. So a line can
-  be searched for, and two runs can be compared with diff.
-- A message is told where it arrives, with the step at which it was sent; one that was lost where it was sent.
-- Within a step causes come first: what arrived, what the task then did, what the outside saw of it.
+- A line holds the step, the task, a verb and the details, so that lines can be searched and runs compared
+  with diff.
+- A message has its line where it arrives, with the step at which it was sent; a lost one where it was sent.
+- Within a step causes come first: messages that arrived, then what the task did, then visible events.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from onceproof.harness.model import history as kinds
 from onceproof.harness.model.history import Event, History
 
 Line: TypeAlias = tuple[int, str, str, str]
-"""(step, task, what, the rest)."""
+"""(step, task, verb, details)."""
 
 JOB: Final = "job"
-_ARRIVED, _DID, _SEEN = range(3)
+# The order of lines within a step.
+_MESSAGE, _TASK_ACTION, _VISIBLE_EVENT = range(3)
 
 _MARKS: Final = {
     "trigger": ("triggers", "checkpoint"),
@@ -33,8 +34,8 @@ _MARKS: Final = {
     "finished": ("finished", ""),
     "write": ("writes", "row"),
 }
-# The history tells these with more to say.
-_TOLD_ELSEWHERE: Final = ("complete", "visible", "checkpoint_aborted")
+# The history has events for these, with more details.
+_MARKS_OF_EVENTS: Final = ("complete", "visible", "checkpoint_aborted")
 
 _MESSAGES: Final = {
     "record": "record",
@@ -46,25 +47,28 @@ _MESSAGES: Final = {
 }
 
 
-def story_of(run: History) -> list[Line]:
-    """Return what happened, in order; with less detail where the run was made without a trace."""
+def narrative_lines(run: History) -> list[Line]:
+    """Return the lines of a run by step; without a trace, the visible events only."""
     lines: list[tuple[int, int, Line]] = []
     trace = run.trace or {}
-    lines += [(line[0], _ARRIVED, line) for line in map(_message, trace.get("arrows", ()))]
-    marks = trace.get("marks", ())
-    lines += [(mark["step"], _DID, _mark(mark)) for mark in marks if mark["kind"] not in _TOLD_ELSEWHERE]
-    lines += [(event[0], _SEEN, line) for event in run.events for line in _event(event)]
-    # Stable: what shares a step and a rank stays in the order in which it was noted.
+    lines += [(line[0], _MESSAGE, line) for line in map(_message, trace.get("arrows", ()))]
+    lines += [
+        (mark["step"], _TASK_ACTION, _mark(mark))
+        for mark in trace.get("marks", ())
+        if mark["kind"] not in _MARKS_OF_EVENTS
+    ]
+    lines += [(event[0], _VISIBLE_EVENT, line) for event in run.events for line in _event(event)]
+    # The sort is stable, so lines of one step and rank keep their order.
     return [line for _, _, line in sorted(lines, key=lambda entry: entry[:2])]
 
 
-def tell(run: History) -> str:
-    """Return the story as text in aligned columns."""
-    return "\n".join(aligned(story_of(run)))
+def narrative_text(run: History) -> str:
+    """Return the lines of a run as text in aligned columns."""
+    return "\n".join(align_columns(narrative_lines(run)))
 
 
-def aligned(lines: Sequence[Line]) -> list[str]:
-    """Return the lines with their columns under each other."""
+def align_columns(lines: Sequence[Line]) -> list[str]:
+    """Return each line as text, its columns padded to the widest entry."""
     if not lines:
         return []
     widths = [max(len(str(line[column])) for line in lines) for column in range(3)]
@@ -109,7 +113,7 @@ def _event(event: Event) -> Iterator[Line]:
             cut = ", ".join(f"{split} {offset}" for split, offset in payload["cut"].items())
             yield step, JOB, "completes", f"checkpoint {subject}; read so far: {cut}"
         case kinds.CHECKPOINT_ABORTED:
-            yield step, JOB, "gives up", f"checkpoint {subject}: {payload['reason']}"
+            yield step, JOB, "aborts", f"checkpoint {subject}: {payload['reason']}"
         case kinds.TRANSACTION_VISIBLE:
             rows = ", ".join(map(_row, payload["rows"])) or "no rows"
             yield step, JOB, "VISIBLE", f"transaction {subject}: {rows}"
@@ -125,7 +129,7 @@ def _event(event: Event) -> Iterator[Line]:
         case kinds.SAVEPOINT_COMPLETED:
             yield step, JOB, "completes", f"savepoint {subject}"
         case kinds.JOB_STOPPED:
-            yield step, JOB, "stops", "to be started again from where it is"
+            yield step, JOB, "stops", "with a savepoint, to be restarted from it"
         case kinds.STOP_FAILED:
             yield step, JOB, "FAILED", f"to stop with a savepoint: {payload['reason']}"
         case kinds.JOB_FINISHED:
@@ -133,7 +137,7 @@ def _event(event: Event) -> Iterator[Line]:
         case kinds.JOB_FAILED:
             yield step, JOB, "FAILED", payload["cause"]
         case kinds.BUDGET_EXHAUSTED:
-            yield step, JOB, "STUCK", "the steps of the scenario are used up"
+            yield step, JOB, "STUCK", "the step budget of the scenario is used up"
         case kinds.LEAK:
             yield step, JOB, "LEAK", f"{subject}: {payload['name']}"
 

@@ -1,10 +1,10 @@
-"""What is wrong with a run, in a sentence: what a user of its output sees, with one witness.
+"""One sentence for each violation: what a user of the output sees, with one witness.
 
 The rules this module lives by:
 
-- One sentence for each anomaly of each checker, in words that need no knowledge of the harness. An anomaly
-  without one is named as it is: a new checker works before somebody has found words for it.
-- One row or one transaction stands for all; how many there are is told beside it.
+- Each anomaly of each checker has a sentence that needs no knowledge of the harness. An anomaly without an
+  entry in _SENTENCES is shown by its name, so a new checker works at once.
+- The sentence shows one row or transaction, and says how many there are.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from onceproof.harness.model.faults import row_of
 
 
 def row_text(row: Sequence[Any]) -> str:
-    """Return a row as in "(bee, 2)"."""
+    """Return a row as text, as in "(bee, 2)"."""
     return f"({', '.join(map(str, row))})"
 
 
@@ -49,7 +49,7 @@ def fault_story(fault: StruckFault) -> str:
 
 
 def sentence_of(violation: Violation) -> str:
-    """Return what is wrong with the output, in a sentence."""
+    """Return what is wrong with the output or the job, in one sentence."""
     witness = violation.witness
     if violation.property == ExactlyOnce.property:
         return _wrong_rows(violation.anomaly, witness)
@@ -60,17 +60,17 @@ def sentence_of(violation: Violation) -> str:
             f"{where} raised {witness['exception']} in {witness['function']} at step {witness['step']}{text}."
         )
     if violation.property == Liveness.property:
-        return _no_end(violation.anomaly, witness)
+        return _liveness_sentence(violation.anomaly, witness)
     if violation.property == NoLeaks.property:
-        more = "" if witness["count"] == 1 else f", and {witness['count'] - 1} more of the kind"
-        return f"When the job was done, {violation.anomaly} {witness['names'][0]} was left behind{more}."
+        more = "" if witness["count"] == 1 else f", and {witness['count'] - 1} more of this kind"
+        return f"After the job finished, {violation.anomaly} {witness['names'][0]} was left behind{more}."
     if violation.property == restore_anywhere.PROPERTY:
-        return _restored(violation.anomaly, witness)
+        return _restore_sentence(violation.anomaly, witness)
     if violation.property == state_equivalence.PROPERTY:
-        return _other_state(violation.where, witness)
-    told = _TOLD.get((violation.property, violation.anomaly))
-    if told is not None:
-        return told(witness)
+        return _state_sentence(violation.where, witness)
+    sentence = _SENTENCES.get((violation.property, violation.anomaly))
+    if sentence is not None:
+        return sentence(witness)
     return f"{violation.property.replace('_', ' ')}: {violation.anomaly}, {violation.where}."
 
 
@@ -80,41 +80,44 @@ def _wrong_rows(anomaly: str, witness: dict[str, Any]) -> str:
     more = "" if count == 1 else f" {count} rows are affected in all."
     names = " and ".join(dict.fromkeys(first["transactions"]))
     if anomaly == exactly_once.LOST:
-        there = f"is there {_times(first['visible'])} and" if first["visible"] else "never became visible; it"
-        return f"Row {row} {there} should be there {_times(first['expected'])}.{more}"
+        expected = f"it is expected {_times(first['expected'])}"
+        if first["visible"]:
+            return f"Row {row} is visible only {_times(first['visible'])}; {expected}.{more}"
+        return f"Row {row} never became visible; {expected}.{more}"
     if anomaly == exactly_once.DUPLICATED:
-        there, right = _times(first["visible"]), _times(first["expected"])
-        return f"Row {row} is there {there} instead of {right}, by {names}.{more}"
+        visible, expected = _times(first["visible"]), _times(first["expected"])
+        return f"Row {row} is visible {visible} instead of {expected}, committed by {names}.{more}"
     if anomaly == exactly_once.WRONG_VALUE:
-        return f"Row {row}, committed by {names}, stands in the place of another one that is missing.{more}"
-    return f"Row {row}, committed by {names}, follows from nothing in the input.{more}"
+        return f"Row {row}, committed by {names}, replaces an expected row that is missing.{more}"
+    return f"Row {row}, committed by {names}, does not follow from the input.{more}"
 
 
-def _restored(anomaly: str, witness: dict[str, Any]) -> str:
-    origin = f"from checkpoint {witness['checkpoint']} at parallelism {witness['parallelism']}"
+def _restore_sentence(anomaly: str, witness: dict[str, Any]) -> str:
+    restored = f"Restored from checkpoint {witness['checkpoint']} with parallelism {witness['parallelism']}, "
     if anomaly == restore_anywhere.REFUSED:
         text = f": {witness['text']}" if witness["text"] else ""
-        return f"A job that goes on {origin} ends with {witness['raised']} in {witness['task']}{text}."
+        return f"{restored}the job failed with {witness['raised']} in {witness['task']}{text}."
     if anomaly == restore_anywhere.NOT_FINISHED:
-        return f"A job that goes on {origin} does not come to its end."
+        return f"{restored}the job does not finish."
     if anomaly in exactly_once.ANOMALIES:
-        return f"If a job goes on {origin}: {_wrong_rows(anomaly, witness)}"
-    return f"If a job goes on {origin}: {anomaly}, row {row_text(witness['rows'][0]['row'])}."
+        return f"{restored}the job ends with wrong rows. {_wrong_rows(anomaly, witness)}"
+    row = row_text(witness["rows"][0]["row"])
+    return f"{restored}the job ends with wrong rows: {anomaly}, row {row}."
 
 
-def _other_state(where: str, witness: dict[str, Any]) -> str:
+def _state_sentence(where: str, witness: dict[str, Any]) -> str:
     places = witness["places"]
     place = places[0]
-    held = [
+    differences = [
         f"{name} {', '.join(place[entries])}"
-        for name, entries in (("too much", "surplus"), ("not", "missing"))
+        for name, entries in (("an extra", "surplus"), ("no", "missing"))
         if place[entries]
     ]
     group = f" in key group {place['key group']}" if place["key group"] >= 0 else ""
     more = "" if len(places) == 1 else f" {len(places)} places differ in all."
     return (
-        f"{where.capitalize()} is not what an undisturbed run holds at the same cut: of {place['operator']},"
-        f" state {place['state']}{group}, it holds {' and '.join(held)}.{more}"
+        f"{where.capitalize()} differs from an undisturbed run at the same cut: state {place['state']} of"
+        f" {place['operator']}{group} has {' and '.join(differences)}.{more}"
     )
 
 
@@ -122,22 +125,22 @@ def _times(count: int) -> str:
     return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
-def _no_end(anomaly: str, witness: dict[str, Any]) -> str:
+def _liveness_sentence(anomaly: str, witness: dict[str, Any]) -> str:
     if anomaly == liveness.JOB_GAVE_UP:
-        return f"The job gave up at step {witness['step']}: {witness['cause']}."
+        return f"The job failed for good at step {witness['step']}: {witness['cause']}."
     if anomaly == liveness.STUCK:
         last = witness.get("last checkpoint")
         if last is None:
-            return f"The job was not done after {witness['step']} steps, and no checkpoint ever completed."
+            return f"The job had not finished after {witness['step']} steps, and no checkpoint completed."
         progress = f"its last checkpoint, {last['which']}, completed at step {last['step']}"
-        return f"The job was not done after {witness['step']} steps; {progress}."
-    return f"The run ended at step {witness['step']} before the job was done."
+        return f"The job had not finished after {witness['step']} steps; {progress}."
+    return f"The run ended at step {witness['step']} before the job had finished."
 
 
-_TOLD: Final[dict[tuple[str, str], Callable[[dict[str, Any]], str]]] = {
+_SENTENCES: Final[dict[tuple[str, str], Callable[[dict[str, Any]], str]]] = {
     (ConsistentCut.property, consistent_cut.EARLY_COMMIT): lambda w: (
         f"Transaction {w['transaction']} became visible at step {w['step']}, although no completed checkpoint"
-        " lists it: a crash at this moment would show its rows twice."
+        " lists it: after a crash at this step its rows would become visible again."
     ),
     (ConsistentCut.property, consistent_cut.OUT_OF_ORDER): lambda w: (
         f"Transaction {w['transaction']} became visible at step {w['step']}, after a later one of the same"
@@ -153,43 +156,42 @@ _TOLD: Final[dict[tuple[str, str], Callable[[dict[str, Any]], str]]] = {
         f" {_checkpoint(w['latest'])} had completed."
     ),
     (ConsistentCut.property, consistent_cut.WRONG_CUT): lambda w: (
-        f"With everything committed that checkpoint {w['checkpoint']} lists, the rows are not those of the"
-        f" input before it: {_difference(w)}."
+        f"All transactions that checkpoint {w['checkpoint']} lists are committed, but the rows are not those"
+        f" of the input before its barrier: {_difference(w)}."
     ),
     (ConsistentCut.property, tables.UNKNOWN_VERSION): lambda w: (
-        f"Row {row_text(w['rows'][0])}, written by key at step {w['step']}, follows from nothing in the"
-        " input."
+        f"Row {row_text(w['rows'][0])}, written by key at step {w['step']}, does not follow from the input."
     ),
     (ConsistentCut.property, tables.BEHIND_THE_CUT): lambda w: (
         f"At step {w['step']} the table does not show row {row_text(w['rows'][0])} or a later one of its key,"
         " although a complete checkpoint covers the input that gives it."
     ),
     (Fencing.property, fencing.ZOMBIE_WRITE): lambda w: (
-        f"Attempt {w['attempt']} wrote by key at step {w['step']}, when attempt {w['running']} ran."
+        f"Attempt {w['attempt']} wrote by key at step {w['step']}, while attempt {w['running']} was running."
     ),
     (Fencing.property, fencing.ZOMBIE_COMMIT): lambda w: (
-        f"Output of attempt {w['attempt']} became visible at step {w['step']}, when attempt {w['running']}"
-        " ran, which knows nothing of it."
+        f"Output of attempt {w['attempt']} became visible at step {w['step']}, while attempt {w['running']}"
+        " was running, whose checkpoint does not list it."
     ),
     (Fencing.property, fencing.ZOMBIE_CHECKPOINT): lambda w: (
-        f"A checkpoint of attempt {w['attempt']} completed at step {w['step']}, when attempt {w['running']}"
-        " ran."
+        f"A checkpoint of attempt {w['attempt']} completed at step {w['step']}, while attempt {w['running']}"
+        " was running."
     ),
     (NoError.property, no_error.FAILURE_WITHOUT_FAULT): lambda w: (
-        f"{w['task']} failed at step {w['step']} in an attempt in which no fault had struck: {w['cause']}."
+        f"{w['task']} failed at step {w['step']} in an attempt in which no fault had fired: {w['cause']}."
     ),
     (NoError.property, no_error.RESTART_WITHOUT_FAULT): lambda w: (
-        f"Attempt {w['attempt']} started at step {w['step']}: restart number {w['restarts']}, when only"
-        f" {w['faults']} faults had struck."
+        f"Attempt {w['attempt']} started at step {w['step']}: restart number {w['restarts']}, but only"
+        f" {w['faults']} faults had fired."
     ),
     (Fencing.property, fencing.VISIBLE_TWICE): lambda w: (
         f"Transaction {w['transaction']} became visible a second time at step {w['step']}."
     ),
     (Fencing.property, fencing.HIDDEN): lambda w: (
-        f"Rows of transaction {w['transaction']} could be read and are gone since step {w['step']}."
+        f"Rows of transaction {w['transaction']} were visible and disappeared at step {w['step']}."
     ),
     (determinism.PROPERTY, determinism.TRACE_DIFFERS): lambda w: (
-        "Two runs of the same scenario differ, so it cannot be replayed."
+        "Two runs of the same scenario differ, so the scenario cannot be replayed."
     ),
     (Fencing.property, fencing.FOREIGN_SNAPSHOT): lambda w: (
         f"A checkpoint of attempt {w['attempt']} completed at step {w['step']} with a snapshot that attempt"

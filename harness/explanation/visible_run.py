@@ -1,11 +1,11 @@
-"""A run as it could be seen from outside: the diagram and the recoveries of what left no trace.
+"""The diagram and the recoveries of a run without a trace, from its visible events.
 
 The rules this module lives by:
 
-- Drawn is what the history holds, where it holds it: attempts, checkpoints, rows that became visible, deaths.
-  What went on between tasks nobody outside saw, so there are no arrows: a guess would look like a fact.
-- Its lanes are the job, the tasks that are named, and the output as its readers see it.
-- An event is a step, so the diagram tells an order, and no time. Times are told of recoveries, in seconds.
+- The diagram shows events of the history only: attempts, checkpoints, visible rows, deaths. It has no arrows,
+  because messages between tasks are not recorded, and a guess would look like a fact.
+- Its lanes are the job, the tasks that events name, and the output as its readers see it.
+- The axis shows the order of events, not time. Times are given for recoveries, in seconds.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from onceproof.reports.text import counted, duration
 JOB: Final = "job"
 OUTPUT: Final = "output"
 PROCESS: Final = "process"
-"""How a history calls one that dies with all its tasks."""
+"""The subject of a TASK_FAILED event when a process dies with all its tasks."""
 
 _MARKS: Final = {
     CHECKPOINT_TRIGGERED: "trigger",
@@ -45,8 +45,8 @@ _MARKS: Final = {
 }
 
 
-def seen_from_outside(history: History) -> dict[str, Any]:
-    """Return a trace of a run that has none, in the form of one."""
+def visible_trace(history: History) -> dict[str, Any]:
+    """Return the visible events of a history in the form of a trace, for the diagram."""
     tasks = list(dict.fromkeys(_tasks_of(history)))
     return {
         "lanes": [JOB, *tasks, OUTPUT],
@@ -80,7 +80,7 @@ def _marks_of(event: Event) -> Iterator[dict[str, Any]]:
 
 
 def _kills_of(history: History, tasks: list[str]) -> Iterator[dict[str, Any]]:
-    """Yield each death by a fault, on the lanes of those that died of it."""
+    """Yield each kill by a fault, on the lanes of the tasks that it killed."""
     for step, kind, subject, payload in history.events:
         if kind == FAULT_FIRED and subject in KILLS:
             one = subject == "kill_task" and payload["task"] != ANY_TASK
@@ -89,7 +89,7 @@ def _kills_of(history: History, tasks: list[str]) -> Iterator[dict[str, Any]]:
 
 
 def _attempts_of(history: History) -> list[dict[str, Any]]:
-    """Return the attempts; one that another follows has ended with the last failure before that."""
+    """Return the attempts; each but the last ends with the last failure before the next one starts."""
     attempts: list[dict[str, Any]] = []
     failed = 0
     for step, kind, subject, payload in history.events:
@@ -103,17 +103,17 @@ def _attempts_of(history: History) -> list[dict[str, Any]]:
 
 
 def recovery_text(recovery: Recovery) -> str:
-    """Return how a job came back from a death, as far as it did."""
+    """Return how a job recovered from a fault, in one sentence, as far as it recovered."""
     fault = StruckFault(0, recovery.kind, recovery.point, recovery.task)
     parts = [fault_story(fault)]
     if recovery.means:
-        parts[0] += f", by means of {recovery.means.replace('_', ' ')}"
+        parts[0] += f" (by {recovery.means.replace('_', ' ')})"
     if recovery.position is not None:
-        parts.append(f"{counted(recovery.position, 'record')} had been read")
+        parts.append(f"the job had read {counted(recovery.position, 'record')}")
     if recovery.parallelism_after:
         origin = "the beginning" if recovery.restored is None else f"checkpoint {recovery.restored}"
         again = counted(recovery.replayed or 0, "record")
-        parts.append(f"it went on from {origin} and read {again} again")
+        parts.append(f"it started again from {origin} and read {again} again")
     if recovery.seconds is not None:
-        parts.append(f"new rows after {duration(recovery.seconds)}")
+        parts.append(f"new rows became visible after {duration(recovery.seconds)}")
     return "; ".join(parts)

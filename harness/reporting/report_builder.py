@@ -24,7 +24,7 @@ from onceproof.harness.checkers import CONTINUATIONS, PROPERTIES
 from onceproof.harness.checkers.coverage import CAMPAIGN, POINT_NEVER_PASSED, check_coverage
 from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
 from onceproof.harness.checkers.known_failures import KnownSignature, find_known
-from onceproof.harness.explanation.decisions import Takes
+from onceproof.harness.explanation.decisions import DecisionEffects
 from onceproof.harness.explanation.descriptions import fault_text, operation_text
 from onceproof.harness.explanation.visible_run import recovery_text
 from onceproof.harness.model.exit_codes import line_of
@@ -290,7 +290,7 @@ def failure_of(case: FailureCase) -> Failure:
     )
 
 
-def _decisions(takes: Takes) -> tuple[Decision, ...]:
+def _decisions(takes: DecisionEffects) -> tuple[Decision, ...]:
     return tuple(
         Decision(weighed.text, weighed.effect, ", ".join(weighed.otherwise or ()))
         for weighed in takes.decisions

@@ -20,8 +20,8 @@ from typing import Final
 from onceproof.engine.messages import CHECKPOINT
 from onceproof.harness.checkers.base import Violation
 from onceproof.harness.checkers.oracle import PythonOracle
-from onceproof.harness.checkers.restore_anywhere import Restored, check_restored
-from onceproof.harness.checkers.state_equivalence import Holdings, check_equivalence
+from onceproof.harness.checkers.restore_anywhere import RestoredRun, check_restored
+from onceproof.harness.checkers.state_equivalence import CheckpointState, check_equivalence
 from onceproof.harness.generation.fault_patterns import HIGHEST_PARALLELISM
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Family, options_of
@@ -75,7 +75,7 @@ def _restored(
     family: Family, scenario: Scenario, kept: Kept, parallelism: int, backend: StateBackend | None
 ) -> Iterator[Violation]:
     history = restored(family, scenario, kept, parallelism, backend)
-    result = Restored(kept.metadata.checkpoint_id, parallelism, history)
+    result = RestoredRun(kept.metadata.checkpoint_id, parallelism, history)
     yield from check_restored(scenario, result, PythonOracle(family, scenario))
 
 
@@ -89,5 +89,5 @@ def _compared(family: Family, scenario: Scenario, kept: Kept) -> Iterator[Violat
         options = options_of(family)
         ordered = not options.declares
         without = options.arrival_states_with(scenario.parameters)
-        here, there = (Holdings(*contents_of(each, ordered, without)) for each in (kept, control))
+        here, there = (CheckpointState(*contents_of(each, ordered, without)) for each in (kept, control))
         yield from check_equivalence(kept.metadata.checkpoint_id, kept.cut, here, there)

@@ -18,7 +18,7 @@ from typing import Final
 
 from onceproof.harness.checkers import CONTINUATIONS, Signature
 from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
-from onceproof.harness.explanation.decisions import Fails, Takes, weigh
+from onceproof.harness.explanation.decisions import DecisionEffects, RunForSignature, measure_decisions
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.scenario import Scenario
@@ -49,7 +49,7 @@ class Examined:
     """Of the small scenario; None: there was no time for any."""
     repeated: bool
     """It failed again in the same way."""
-    takes: Takes | None = None
+    takes: DecisionEffects | None = None
     """Its decisions, and which of them matter; None where that was not found out."""
     notes: tuple[str, ...] = ()
     """What is to be known of how this was found out, and what it cannot tell."""
@@ -134,12 +134,12 @@ def shrink_scenario(
 
 def what_it_takes(
     family: Family, scenario: Scenario, signature: Signature, system: System = SIMULATED
-) -> Takes:
+) -> DecisionEffects:
     """Return which decisions of a scenario matter to its failing with the signature."""
-    return weigh(scenario, signature, _failing(family, signature, system))
+    return measure_decisions(scenario, signature, _failing(family, signature, system))
 
 
-def _failing(family: Family, signature: Signature, system: System) -> Fails:
+def _failing(family: Family, signature: Signature, system: System) -> RunForSignature:
     """Return what runs a scenario and says how it fails, as far as a failure of the signature can be seen."""
 
     def fails(candidate: Scenario) -> Signature | None:
@@ -181,7 +181,7 @@ def _examine_by_few_runs(
     if found.signature is not None and found.scenario.faults:
         runs.limit_seconds = limit_seconds
         with suppress(LimitReached):
-            takes = weigh(found.scenario, found.signature, runs.fails)
+            takes = measure_decisions(found.scenario, found.signature, runs.fails)
     before, after = size_of(found.before), size_of(found.scenario)
     return Examined(
         ShrinkResult(found.scenario, runs.runs, runs.seconds, before, after),
@@ -192,7 +192,7 @@ def _examine_by_few_runs(
     )
 
 
-def _notes(system: System, runs: RealRuns, found: RealShrink, takes: Takes | None) -> Iterator[str]:
+def _notes(system: System, runs: RealRuns, found: RealShrink, takes: DecisionEffects | None) -> Iterator[str]:
     """Yield what has to be known of a failure that was looked into by few runs."""
     spent = f"{counted(runs.runs, 'run')} on {system.name}, {duration(runs.seconds)} in all"
     if found.signature is None:

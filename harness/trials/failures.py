@@ -27,11 +27,11 @@ from onceproof.harness.checkers.known_failures import KnownSignature, find_known
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.outcome import Outcome
 from onceproof.harness.checkers.verdict import Verdict
-from onceproof.harness.explanation.decisions import Takes
+from onceproof.harness.explanation.decisions import DecisionEffects
 from onceproof.harness.explanation.descriptions import replay_command, shrink_command
 from onceproof.harness.explanation.explanation import Explanation, explain
 from onceproof.harness.explanation.sentences import sentence_of
-from onceproof.harness.explanation.visible_run import seen_from_outside
+from onceproof.harness.explanation.visible_run import visible_trace
 from onceproof.harness.model.family import Family, Rows
 from onceproof.harness.model.history import History, rows_at_end
 from onceproof.harness.model.scenario import Scenario, to_json
@@ -68,7 +68,7 @@ class FailureCase:
     """The command that replays the scenario as it was found; empty where it has no seed."""
     shrink: str
     """The command that shrinks the scenario as it was found."""
-    takes: Takes | None = None
+    takes: DecisionEffects | None = None
     """Its decisions, and which of them matter; None where the run cannot be repeated without them."""
     notes: tuple[str, ...] = ()
     """What is to be known of how this was found out, and what it cannot tell."""
@@ -162,7 +162,7 @@ def case_of(
     else:
         explanation = explain(shrunk.scenario, history, history.trace, verdict)
     if history.trace is None and examined.repeated:
-        history.trace = seen_from_outside(history)
+        history.trace = visible_trace(history)
     return FailureCase(
         family=family,
         signature=group.signature,

@@ -201,7 +201,7 @@ def make_failure(**changes):
         "decisions": (
             Decision("kill all at notified of checkpoint 1", "matters"),
             Decision("that the job then runs with parallelism 3", "changes", "fencing, zombie commit"),
-            Decision("writes of snapshots wait for all else", "idle"),
+            Decision("writes of snapshots wait for all other steps", "idle"),
         ),
         "columns": ("word", "count"),
         "rows": row_differences([("k1", 1), ("k1", 2)], [("k1", 2)]),

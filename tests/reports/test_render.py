@@ -207,7 +207,7 @@ def test_a_failed_night_leads_with_the_failure(reports):
         "What it takes. 1 of 3 decisions matters: without it every property holds.",
         "matters kill all at notified of checkpoint 1",
         "changes it that the job then runs with parallelism 3; without it: fencing, zombie commit",
-        "does not matter writes of snapshots wait for all else",
+        "does not matter writes of snapshots wait for all other steps",
         "everything is killed before either sink learns of it",
         "consistent cut and no leaks",
     ):

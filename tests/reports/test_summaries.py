@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceproof.harness.checkers.exactly_once import sorted_out
+from onceproof.harness.checkers.exactly_once import classify_rows
 from onceproof.reports.summaries import distribution, row_differences
 
 
@@ -39,7 +39,7 @@ def test_the_marks_are_the_anomalies_that_the_checker_of_exactly_once_finds():
         ([(1,)], [(2,)]),
         ([(1,)], [(1,), (2,)]),
     ):
-        marked = sorted_out(Counter(expected), Counter(actual), finished=True)
+        marked = classify_rows(Counter(expected), Counter(actual), finished=True)
         found = {anomaly for anomaly, rows in marked if rows}
         assert {row[0] for row in marks(expected, actual)} - {"equal"} == found
 

@@ -1,4 +1,4 @@
-"""consistent_cut, on histories told by hand."""
+"""consistent_cut, on hand-written histories."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 CHECKER = ConsistentCut()
 
 
-def test_a_run_with_kills_in_which_nothing_went_wrong_passes(sound_run: Run) -> None:
+def test_a_correct_run_with_kills_passes(sound_run: Run) -> None:
     assert sound_run.check(CHECKER) == []
 
 
-def test_sinks_that_commit_one_after_another_show_no_cut_in_between_and_pass(run: Run) -> None:
+def test_sinks_that_commit_one_after_another_pass(run: Run) -> None:
     run.start("1.1").checkpoint(1, 2).checkpoint(2, 6)
     # Sink 1 commits both of its transactions before sink 0 commits its first.
     run.commit("t1-0-1.1", "t1-1-1.1", "t0-0-1.1", "t0-1-1.1").finish()
     assert run.check(CHECKER) == []
 
 
-def test_a_lost_notification_made_up_for_by_the_next_checkpoint_passes(run: Run) -> None:
+def test_a_lost_notification_repaired_by_the_next_checkpoint_passes(run: Run) -> None:
     run.start("1.1").checkpoint(1, 2).commit("t0-0-1.1").checkpoint(2, 4).commit().checkpoint(3, 6).commit()
     assert run.finish().check(CHECKER) == []
 
 
-def test_a_transaction_visible_before_any_checkpoint_completed_is_an_early_commit(run: Run) -> None:
+def test_a_transaction_visible_before_any_checkpoint_is_an_early_commit(run: Run) -> None:
     run.start("1.1")
     run.history.transaction_visible(run.tick(), "t0-0-1.1", 0, "1.1", 0, [("bee", 1)])
     run.checkpoint(1, 2)
@@ -45,7 +45,7 @@ def test_a_transaction_that_only_a_later_checkpoint_lists_is_an_early_commit(run
     assert run.check(CHECKER) == [("early commit", "transaction t0-1-1.1")]
 
 
-def test_an_early_commit_does_not_raise_a_string_of_wrong_cuts_behind_it(run: Run) -> None:
+def test_an_early_commit_causes_no_further_wrong_cuts(run: Run) -> None:
     run.start("1.1")
     run.history.transaction_visible(run.tick(), "t0-0-1.1", 0, "1.1", 0, [("bee", 1)])
     run.checkpoint(1, 2).commit("t1-0-1.1").checkpoint(2, 6).commit().finish()
@@ -62,7 +62,7 @@ def test_two_sink_subtasks_need_not_commit_in_the_order_of_epochs(run: Run) -> N
     assert run.check(CHECKER) == []
 
 
-def test_a_commit_that_was_answered_with_an_error_may_follow_later_ones(run: Run) -> None:
+def test_a_commit_that_failed_may_follow_later_ones(run: Run) -> None:
     run.start("1.1").checkpoint(1, 2).checkpoint(2, 6).commit_failed("t0-0-1.1")
     run.commit("t0-1-1.1", "t1-0-1.1", "t1-1-1.1", "t0-0-1.1")
     assert run.check(CHECKER) == []
@@ -75,14 +75,14 @@ def test_only_the_failed_commit_itself_is_excused(run: Run) -> None:
     assert run.check(CHECKER) == [("out of order", "transaction t0-0-1.1")]
 
 
-def test_an_attempt_that_commits_its_own_before_what_its_restore_owes_has_skipped_it(run: Run) -> None:
+def test_an_attempt_that_commits_its_own_output_first_skipped_a_commit(run: Run) -> None:
     run.start("1.1").checkpoint(1, 2).commit("t0-0-1.1").fault().start("1.2", restored=1)
     run.pending.clear()
     run.checkpoint(2, 6).commit("t0-1-1.2")
     assert run.check(CHECKER) == [("skipped commit", "transaction t0-1-1.2")]
 
 
-def test_a_restore_may_commit_in_any_order_before_the_attempt_commits_its_own(run: Run) -> None:
+def test_a_restore_may_commit_in_any_order_before_new_output(run: Run) -> None:
     run.start("1.1").checkpoint(1, 2).fault().start("1.2", restored=1).commit("t1-0-1.1", "t0-0-1.1")
     assert run.checkpoint(2, 6).commit("t1-1-1.2", "t0-1-1.2").check(CHECKER) == []
 
@@ -92,12 +92,12 @@ def test_a_restore_from_an_older_checkpoint_than_the_latest_is_stale(run: Run) -
     assert run.check(CHECKER) == [("stale restore", "attempt 1.2")]
 
 
-def test_a_restart_from_nothing_after_a_completed_checkpoint_is_stale(run: Run) -> None:
+def test_a_restart_without_the_completed_checkpoint_is_stale(run: Run) -> None:
     run.start("1.1").checkpoint(1, 2).start("1.2")
     assert run.check(CHECKER) == [("stale restore", "attempt 1.2")]
 
 
-def test_a_restart_from_nothing_before_any_checkpoint_passes(run: Run) -> None:
+def test_a_restart_without_state_before_any_checkpoint_passes(run: Run) -> None:
     run.start("1.1").fault().start("1.2").checkpoint(1, 6).commit().finish()
     assert run.check(CHECKER) == []
 
@@ -111,12 +111,12 @@ def test_rows_of_records_behind_the_barrier_make_a_wrong_cut(run: Run) -> None:
     assert violation.witness["cut"] == {"words": 2}
 
 
-def test_a_row_missing_from_the_transactions_of_a_checkpoint_makes_a_wrong_cut(run: Run) -> None:
+def test_a_row_missing_from_a_checkpoint_makes_a_wrong_cut(run: Run) -> None:
     run.start("1.1").checkpoint(1, 3, [("bee", 1), ("owl", 1)]).commit()
     assert run.check(CHECKER) == [("wrong cut", "checkpoint 1")]
 
 
-def test_a_checkpoint_whose_input_moved_on_without_any_new_transaction_makes_a_wrong_cut(run: Run) -> None:
+def test_new_input_without_new_transactions_makes_a_wrong_cut(run: Run) -> None:
     run.start("1.1").checkpoint(1, 2).commit()
     run.history.checkpoint_completed(run.tick(), 2, "1.1", {"words": 4}, ())
     assert run.check(CHECKER) == [("wrong cut", "checkpoint 2")]
@@ -128,7 +128,7 @@ def test_a_checkpoint_without_new_input_and_without_transactions_passes(run: Run
     assert run.check(CHECKER) == []
 
 
-def test_a_wrong_cut_is_seen_when_the_last_of_its_transactions_becomes_visible(run: Run) -> None:
+def test_a_wrong_cut_is_found_when_its_last_transaction_is_visible(run: Run) -> None:
     run.start("1.1").checkpoint(1, 2, [("bee", 1)]).commit("t0-0-1.1")
     assert run.check(CHECKER) == []
     assert run.commit("t1-0-1.1").check(CHECKER) == [("wrong cut", "checkpoint 1")]
@@ -137,7 +137,7 @@ def test_a_wrong_cut_is_seen_when_the_last_of_its_transactions_becomes_visible(r
 # Records in flight, and at-least-once.
 
 
-def test_rows_of_records_in_flight_may_be_missing_from_the_cut_of_their_checkpoint(run: Run) -> None:
+def test_rows_of_records_in_flight_may_be_missing_from_the_cut(run: Run) -> None:
     run.start("1.1").checkpoint(1, 3, rows=[("bee", 1)], in_flight=2).commit()
     assert run.check(CHECKER) == []
 
@@ -147,18 +147,18 @@ def test_rows_missing_from_a_cut_without_records_in_flight_are_a_wrong_cut(run: 
     assert run.check(CHECKER) == [("wrong cut", "checkpoint 1")]
 
 
-def test_a_row_from_behind_the_cut_is_a_wrong_cut_whatever_is_in_flight(run: Run) -> None:
+def test_a_row_from_behind_the_cut_is_wrong_even_with_records_in_flight(run: Run) -> None:
     run.start("1.1").checkpoint(1, 1, rows=[("bee", 1), ("owl", 1)], in_flight=5).commit()
     assert run.check(CHECKER) == [("wrong cut", "checkpoint 1")]
 
 
-def test_at_least_once_may_show_what_is_behind_the_cut(run: Run) -> None:
+def test_at_least_once_may_show_rows_from_behind_the_cut(run: Run) -> None:
     run.scenario = replace(run.scenario, mode=CheckpointMode("at_least_once"))
     run.start("1.1").checkpoint(1, 1, rows=[("bee", 1), ("owl", 1)]).commit()
     assert run.check(CHECKER) == []
 
 
-def test_at_least_once_must_show_what_is_before_the_cut(run: Run) -> None:
+def test_at_least_once_must_show_all_rows_before_the_cut(run: Run) -> None:
     run.scenario = replace(run.scenario, mode=CheckpointMode("at_least_once"))
     run.start("1.1").checkpoint(1, 2, rows=[("bee", 1)]).commit()
     assert run.check(CHECKER) == [("wrong cut", "checkpoint 1")]
@@ -175,15 +175,15 @@ def batches(run: Run, attempt: str, *epochs: int) -> list[str]:
     return [anomaly for anomaly, _ in run.check(CHECKER)]
 
 
-def test_batches_of_a_write_ahead_sink_that_were_restored_may_come_in_any_order(run: Run) -> None:
+def test_restored_write_ahead_batches_may_be_committed_in_any_order(run: Run) -> None:
     assert batches(run, "1.2", 1, 0) == []
 
 
-def test_batches_of_the_running_attempt_come_in_their_order(run: Run) -> None:
+def test_write_ahead_batches_of_the_running_attempt_keep_their_order(run: Run) -> None:
     assert batches(run, "1.1", 1, 0) == ["out of order"]
 
 
-def test_the_restore_leaves_batches_of_a_write_ahead_sink_to_the_next_completion(run: Run) -> None:
+def test_a_restore_leaves_write_ahead_batches_to_the_next_checkpoint(run: Run) -> None:
     run.start("1.1").checkpoint(1, 2).fault().start("1.2", restored=1).checkpoint(2, 4)
     name = "t0-1-1.2"
     run.history.transaction_visible(run.tick(), name, 0, "1.2", 1, run.contents[name][3], waits=True)

@@ -1,4 +1,4 @@
-"""exactly_once, on histories told by hand."""
+"""exactly_once, on hand-written histories."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 CHECKER = ExactlyOnce()
 
 
-def test_a_run_with_kills_in_which_nothing_went_wrong_passes(sound_run: Run) -> None:
+def test_a_correct_run_with_kills_passes(sound_run: Run) -> None:
     assert sound_run.check(CHECKER) == []
 
 
@@ -46,13 +46,13 @@ def test_a_transaction_that_is_never_committed_is_lost(run: Run) -> None:
     }
 
 
-def test_what_is_missing_in_a_run_that_was_cut_off_is_not_lost(run: Run) -> None:
+def test_rows_missing_in_a_run_that_was_cut_off_are_not_lost(run: Run) -> None:
     run.start("1.1").checkpoint(1, 2).commit("t0-0-1.1")
     run.history.budget_exhausted(run.tick())
     assert run.check(CHECKER) == []
 
 
-def test_records_applied_again_to_restored_state_give_rows_that_nothing_explains(run: Run) -> None:
+def test_records_applied_twice_give_phantom_rows(run: Run) -> None:
     # Offsets are missing from the snapshot: the whole input is read again on top of the counts.
     run.start("1.1").checkpoint(1, 6).commit().fault().start("1.2", restored=1)
     run.checkpoint(2, 6, [("bee", 3), ("owl", 3), ("bee", 4)]).commit().finish()
@@ -68,12 +68,12 @@ def test_output_committed_twice_under_two_names_is_duplicated(run: Run) -> None:
     assert violation.witness["rows"][0]["transactions"] == ["t1-0-1.1", "t1-1-1.2"]
 
 
-def test_duplicates_are_seen_in_a_run_that_was_cut_off(run: Run) -> None:
+def test_duplicates_are_found_in_a_run_that_was_cut_off(run: Run) -> None:
     run.start("1.1").checkpoint(1, 2).commit().checkpoint(2, 2, [("bee", 1)]).commit()
     assert run.check(CHECKER) == [("duplicated", "transaction t0-1-1.1")]
 
 
-def test_a_row_with_another_last_column_in_the_place_of_a_lost_one_is_a_wrong_value(run: Run) -> None:
+def test_a_row_that_differs_in_its_last_column_is_a_wrong_value(run: Run) -> None:
     rows = [("bee", 1), ("owl", 1), ("bee", 2), ("toad", 1), ("ant", 1), ("owl", 7)]
     run.start("1.1").checkpoint(1, 6, rows).commit().finish()
     assert run.check(CHECKER) == [("wrong value", "transaction t1-0-1.1")]
@@ -90,7 +90,7 @@ def test_a_row_of_a_key_that_the_input_does_not_hold_is_a_phantom(run: Run) -> N
     assert run.check(CHECKER) == [("phantom", "transaction t1-1-1.1")]
 
 
-def test_the_witness_shows_a_few_rows_and_tells_how_many_there_are(
+def test_the_witness_shows_a_few_rows_and_their_number(
     make_scenario: Callable[..., Scenario], run: Run
 ) -> None:
     many = make_scenario(records={"words": tuple((index, f"w{index}") for index in range(40))})

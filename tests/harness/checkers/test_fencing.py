@@ -1,4 +1,4 @@
-"""fencing, on histories told by hand."""
+"""fencing, on hand-written histories."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 CHECKER = Fencing()
 
 
-def test_a_run_with_kills_in_which_nothing_went_wrong_passes(sound_run: Run) -> None:
+def test_a_correct_run_with_kills_passes(sound_run: Run) -> None:
     assert sound_run.check(CHECKER) == []
 
 
-def test_an_old_transaction_that_a_checkpoint_listed_before_the_restart_may_be_committed(run: Run) -> None:
+def test_an_old_transaction_listed_before_the_restart_may_be_committed(run: Run) -> None:
     run.start("1.1").checkpoint(1, 2).fault().start("1.2", restored=1).commit()
     assert run.check(CHECKER) == []
 
 
-def test_an_old_transaction_that_no_checkpoint_listed_before_the_restart_is_a_zombie_commit(run: Run) -> None:
+def test_an_old_transaction_not_listed_before_the_restart_is_a_zombie_commit(run: Run) -> None:
     run.start("1.1").checkpoint(1, 2).commit().fault().start("1.2", restored=1)
     run.history.transaction_visible(run.tick(), "t0-1-1.1", 0, "1.1", 1, [("bee", 2)])
     assert run.check(CHECKER) == [("zombie commit", "transaction t0-1-1.1")]
@@ -40,13 +40,13 @@ def test_a_checkpoint_completed_by_a_dead_attempt_is_a_zombie(run: Run) -> None:
     assert run.check(CHECKER) == [("zombie checkpoint", "checkpoint 1")]
 
 
-def test_a_checkpoint_with_a_snapshot_of_an_older_attempt_is_an_anomaly(run: Run) -> None:
+def test_a_snapshot_of_an_older_attempt_is_foreign(run: Run) -> None:
     run.start("1.1").fault("kill_process", "acknowledged").start("2.1")
     run.history.checkpoint_completed(run.tick(), 1, "2.1", {"words": 0}, (), ("1.1", "2.1"))
     assert run.check(CHECKER) == [("foreign snapshot", "checkpoint 1")]
 
 
-def test_a_checkpoint_of_which_it_is_not_known_who_wrote_it_passes(run: Run) -> None:
+def test_a_checkpoint_with_unknown_writers_passes(run: Run) -> None:
     run.start("1.1")
     run.history.checkpoint_completed(run.tick(), 1, "1.1", {"words": 0}, ())
     assert run.check(CHECKER) == []

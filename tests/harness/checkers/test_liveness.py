@@ -1,4 +1,4 @@
-"""liveness, on histories told by hand."""
+"""liveness, on hand-written histories."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_leaks_found_after_the_end_do_not_hide_that_the_job_finished(sound_run: 
     assert sound_run.check(CHECKER) == []
 
 
-def test_a_run_that_used_its_budget_up_is_stuck_and_the_witness_tells_how_far_it_came(run: Run) -> None:
+def test_a_run_that_used_up_its_budget_is_stuck_with_its_last_progress(run: Run) -> None:
     run.start("1.1").checkpoint(1, 2).commit().fault().start("1.2", restored=1)
     run.history.budget_exhausted(1000)
     assert run.check(CHECKER) == [("stuck", "step 1000")]

@@ -1,4 +1,4 @@
-"""mode: at-least-once, on histories told by hand."""
+"""mode: at-least-once, on hand-written histories."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def counted(run: Run, make_scenario: Callable[..., Scenario]) -> Run:
     return run
 
 
-def test_it_is_asked_of_at_least_once_alone_and_exactly_once_of_the_others(counted: Run, run: Run) -> None:
+def test_mode_judges_at_least_once_and_exactly_once_the_rest(counted: Run, run: Run) -> None:
     counted.start("1.1").checkpoint(1, 2).finish()
     assert counted.check(ExactlyOnce()) == []
     assert counted.check(CHECKER) != []
@@ -49,7 +49,7 @@ def test_after_a_failure_rows_may_be_repeated(counted: Run) -> None:
     assert counted.finish().check(CHECKER) == []
 
 
-def test_a_row_that_nothing_explains_is_a_phantom_unless_the_family_says_otherwise(counted: Run) -> None:
+def test_an_unexpected_row_is_a_phantom_unless_the_family_excuses_it(counted: Run) -> None:
     counted.start("1.1").checkpoint(1, 2).commit().fault().start("1.2", restored=1)
     counted.checkpoint(2, 6, rows=[("bee", 2), ("bee", 3), ("toad", 1), ("ant", 1), ("owl", 2)]).commit()
     assert counted.finish().check(CHECKER) == [("phantom", "transaction t0-1-1.2")]
@@ -57,7 +57,7 @@ def test_a_row_that_nothing_explains_is_a_phantom_unless_the_family_says_otherwi
     assert counted.check(CHECKER) == []
 
 
-def test_a_row_that_is_missing_at_the_end_is_lost_whatever_went_wrong(counted: Run) -> None:
+def test_a_row_missing_at_the_end_is_lost_even_after_a_failure(counted: Run) -> None:
     counted.start("1.1").checkpoint(1, 2).commit().fault().start("1.2", restored=1)
     counted.checkpoint(2, 6, rows=[("bee", 2), ("toad", 1), ("ant", 1)]).commit()
     assert counted.check(CHECKER) == [], "it may still come"

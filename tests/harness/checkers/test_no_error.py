@@ -1,4 +1,4 @@
-"""no_error, on histories told by hand."""
+"""no_error, on hand-written histories."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_task_killed_by_a_fault_passes(run: Run) -> None:
     assert run.start("1.2").check(CHECKER) == []
 
 
-def test_a_checkpoint_that_failed_for_a_lost_message_may_restart_the_job(run: Run) -> None:
+def test_a_checkpoint_failed_by_a_lost_message_may_restart_the_job(run: Run) -> None:
     run.start("1.1").fault("lose_message", "acknowledged")
     run.history.checkpoint_aborted(run.tick(), 1, "expired")
     run.history.task_failed(run.tick(), "coordinator", "1.1", "checkpoint 1 expired", False)
@@ -48,14 +48,14 @@ def test_two_faults_in_one_attempt_may_cause_one_restart_each(run: Run) -> None:
     assert run.start("1.1").fault().fault().start("1.2").start("1.3").check(CHECKER) == []
 
 
-def test_what_a_machine_raised_comes_before_the_failure_of_its_task(run: Run) -> None:
+def test_an_exception_comes_before_the_failure_of_its_task(run: Run) -> None:
     run.start("1.1")
     run.history.task_failed(run.tick(), "sink-0", "1.1", "KeyError: 'state'", False)
     run.history.error(run.tick(), "sink-0", "KeyError", "restore", "'state'")
     assert [anomaly for anomaly, _ in run.check(CHECKER)] == ["exception", "failure without a fault"]
 
 
-def test_an_exception_of_a_machine_is_known_by_its_type_and_its_function(run: Run) -> None:
+def test_the_signature_of_an_exception_is_its_type_and_function(run: Run) -> None:
     run.start("1.1")
     run.history.error(run.tick(), "count-0", "KeyError", "restore", "'state'")
     assert run.check(CHECKER) == [("exception", "count-0")]

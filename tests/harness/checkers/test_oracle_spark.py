@@ -1,4 +1,4 @@
-"""The Spark oracle: it agrees with the Python one on every family, finds each planted row, minds nulls."""
+"""The Spark oracle: it agrees with the Python oracle on every family and finds each planted row."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from onceproof.harness.trials import trial
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from onceproof.harness.checkers.oracle_spark import Difference, Evidence
+    from onceproof.harness.checkers.oracle_spark import Difference, FamilyTrials
 
 pytestmark = pytest.mark.spark
 
@@ -61,7 +61,7 @@ def duplicated(rows: list[Row]) -> list[Row]:
 
 
 def phantom(rows: list[Row]) -> list[Row]:
-    return [*rows, ("nobody", *rows[0][1:])]
+    return [*rows, ("unknown", *rows[0][1:])]
 
 
 def wrong_value(rows: list[Row]) -> list[Row]:
@@ -133,12 +133,12 @@ Case = tuple[int, Mapping[str, Sequence[InputRecord]], Sequence[Row]]
 """Number, records, committed rows."""
 
 
-def evidence_of(spark: SparkSession, family: Family, cases: Sequence[Case]) -> Evidence:
+def evidence_of(spark: SparkSession, family: Family, cases: Sequence[Case]) -> FamilyTrials:
     """Bring cases the way of a campaign: through an Arrow batch whose lists Spark takes apart."""
     import pyarrow as pa
 
     from onceproof.harness.campaign.tables import TrialTables
-    from onceproof.harness.checkers.oracle_spark import Evidence, arrow_schemas_of
+    from onceproof.harness.checkers.oracle_spark import FamilyTrials, arrow_schemas_of
 
     tables = TrialTables(family.name, *arrow_schemas_of(family))
     trials = [
@@ -146,10 +146,10 @@ def evidence_of(spark: SparkSession, family: Family, cases: Sequence[Case]) -> E
         for number, records, rows in cases
     ]
     batch = tables.batch(trials)
-    return Evidence.of(family, spark.createDataFrame(pa.Table.from_batches([batch])))
+    return FamilyTrials.of(family, spark.createDataFrame(pa.Table.from_batches([batch])))
 
 
-def differences(spark: SparkSession, *all_evidence: Evidence) -> list[Difference]:
+def differences(spark: SparkSession, *all_evidence: FamilyTrials) -> list[Difference]:
     from onceproof.harness.checkers.oracle_spark import SparkOracle
 
     return SparkOracle(spark).differences(all_evidence)
@@ -237,7 +237,7 @@ def test_each_planted_row_is_found_in_its_scenario_and_nowhere_else(judged: Judg
 
 
 @pytest.mark.parametrize("name", OF_EVENT_TIME)
-def test_a_planted_row_is_no_choice_that_a_run_of_event_time_can_have_made(name: str, judged: Judged) -> None:
+def test_a_planted_row_is_no_valid_choice_of_an_event_time_run(name: str, judged: Judged) -> None:
     family, cases = load_family(name), drawn(load_family(name))
     planted = [number for of, number in judged.planted if of == name]
     assert len(planted) > len(PLANTS)
@@ -249,7 +249,7 @@ def test_a_planted_row_is_no_choice_that_a_run_of_event_time_can_have_made(name:
     assert [each.scenario for each in judged.differences if each.family == name] == planted
 
 
-def test_rows_that_declare_what_cannot_have_been_are_found(spark: SparkSession) -> None:
+def test_rows_that_declare_an_impossible_choice_are_found(spark: SparkSession) -> None:
     # The watermark is at 9,999 from the second view on, so the third and the fourth may be late.
     views = {"log": [(0, "a"), (12_000, "a"), (9_999, "a"), (1, "a")]}
     second_window = ("views", "a", 20_000, 1)
@@ -309,7 +309,7 @@ def test_nulls_are_values_and_equal_to_each_other(spark: SparkSession) -> None:
     assert (found.missing, found.surplus, found.sample) == (1, 0, (((None, None), 1),))
 
 
-def test_rows_count_as_often_as_they_are_there(spark: SparkSession) -> None:
+def test_repeated_rows_are_counted(spark: SparkSession) -> None:
     records = {"one": [(0, (1, "a")), (1, (1, "a"))], "two": [(0, (1, "a"))]}
     for times in range(6):
         evidence = evidence_of(spark, a_family(), [(0, records, [(1, "a")] * times)])
@@ -317,7 +317,7 @@ def test_rows_count_as_often_as_they_are_there(spark: SparkSession) -> None:
         assert found == ([] if times == 3 else [(max(3 - times, 0), max(times - 3, 0))])
 
 
-def test_scenarios_without_records_or_rows_are_judged_too(spark: SparkSession) -> None:
+def test_scenarios_without_records_or_rows_are_judged(spark: SparkSession) -> None:
     cases: list[Case] = [
         (0, {"one": []}, []),
         (1, {"one": []}, [(1, "a")]),
@@ -327,7 +327,7 @@ def test_scenarios_without_records_or_rows_are_judged_too(spark: SparkSession) -
     assert [(each.scenario, each.missing, each.surplus) for each in found] == [(1, 0, 1), (2, 1, 0)]
 
 
-def test_columns_may_be_called_anything(spark: SparkSession) -> None:
+def test_columns_may_have_any_name(spark: SparkSession) -> None:
     family = a_family(
         record_schema="family STRING, balance BIGINT",
         row_schema="`the row` STRING, balance BIGINT, family STRING",
@@ -354,21 +354,19 @@ def test_columns_may_be_called_anything(spark: SparkSession) -> None:
         ({"row_schema": "a STRING, A STRING"}, "a column named 'A' is there already"),
     ],
 )
-def test_what_is_wrong_with_a_query_or_schema_is_said_in_one_line(
-    spark: SparkSession, members: dict[str, str], said: str
-) -> None:
+def test_a_wrong_query_or_schema_is_one_line(spark: SparkSession, members: dict[str, str], said: str) -> None:
     with pytest.raises(FamilyError, match=said) as error:
         differences(spark, evidence_of(spark, a_family(**members), [(0, {"one": []}, [])]))
     assert "\n" not in str(error.value)
 
 
-def test_a_query_that_fails_on_a_record_is_told_as_the_family_s(spark: SparkSession) -> None:
+def test_a_query_that_fails_on_a_record_names_the_family(spark: SparkSession) -> None:
     family = a_family(oracle_sql="SELECT scenario_id, 1 div number AS number, text FROM records")
     with pytest.raises(FamilyError, match=r"oracle_sql of family numbers: .*DIVIDE_BY_ZERO"):
         differences(spark, evidence_of(spark, family, [(0, {"one": [(0, (0, "a"))]}, [])]))
 
 
-def test_a_value_that_the_schema_has_no_place_for_is_the_family_s_mistake(spark: SparkSession) -> None:
+def test_a_value_outside_the_schema_names_the_family(spark: SparkSession) -> None:
     for value in ((1.5, "a"), ("a", "a"), (1,), 2**70):
         with pytest.raises(FamilyError, match=r"family numbers: .*record_schema"):
             evidence_of(spark, a_family(), [(0, {"one": [(0, cast(Any, value))]}, [])])
@@ -409,7 +407,7 @@ def short_year(folder: Path) -> tuple[list[Path], list[str]]:
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_a_year_is_equal_to_the_row_and_what_is_not_is_found(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_year_of_flights_equals_the_rows_and_a_change_is_found(spark: SparkSession, tmp_path: Path) -> None:
     from onceproof.harness.flights.oracle import compare_year
 
     flights = load_family("flights")
@@ -446,7 +444,7 @@ def test_no_rows_at_all_are_all_missing(spark: SparkSession, tmp_path: Path) -> 
     assert nothing.sample == ((("UA", "JFK", "1", "0", "2"), 1), (("UA", "JFK", "2", "1", "2"), 1))
 
 
-def test_a_file_that_spark_cannot_read_is_told_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_file_that_spark_cannot_read_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
     from onceproof.harness.flights.oracle import YearUnreadable, compare_year
 
     path = tmp_path / "JFK.csv"

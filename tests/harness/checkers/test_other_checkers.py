@@ -1,4 +1,4 @@
-"""no_leaks, determinism and coverage, on histories and counts made by hand."""
+"""no_leaks, determinism and coverage, on hand-written histories and counts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_each_kind_of_thing_left_behind_is_one_anomaly(sound_run: Run) -> None:
     ]
 
 
-def test_what_an_unfinished_run_still_holds_is_no_leak(run: Run) -> None:
+def test_resources_of_an_unfinished_run_are_no_leak(run: Run) -> None:
     run.start("1.1")
     run.history.leak(90, "open transaction", "t0-0-1.1")
     assert run.check(LEAKS) == []
@@ -63,32 +63,32 @@ def test_different_steps_behind_the_same_events_differ() -> None:
     assert violation.where == "between two visible events"
 
 
-def test_a_large_campaign_that_met_everything_is_covered() -> None:
+def test_a_large_campaign_with_every_fault_and_point_is_covered() -> None:
     assert check_coverage(CAMPAIGN, ALL_FIRED, ALL_PASSED) == []
 
 
-def test_a_planned_fault_that_never_struck_fails_a_large_campaign() -> None:
+def test_a_planned_fault_that_never_fired_fails_a_large_campaign() -> None:
     fired = {**ALL_FIRED, ("tear_write", "metadata_written"): 0}
     (violation,) = check_coverage(CAMPAIGN, fired, ALL_PASSED)
     assert (violation.anomaly, violation.where) == ("fault never fired", "tear_write at metadata_written")
 
 
-def test_a_point_that_nobody_passed_fails_a_large_campaign() -> None:
+def test_a_point_that_no_task_passed_fails_a_large_campaign() -> None:
     passed = {**ALL_PASSED, "aborted": 0}
     (violation,) = check_coverage(CAMPAIGN, ALL_FIRED, passed)
     assert (violation.anomaly, violation.where) == ("point never passed", "aborted")
 
 
-def test_a_mode_in_which_nothing_completed_fails_a_large_campaign() -> None:
+def test_a_mode_without_a_completed_checkpoint_fails_a_large_campaign() -> None:
     passed = {**ALL_PASSED, mode_point("unaligned"): 0}
     (violation,) = check_coverage(CAMPAIGN, ALL_FIRED, passed)
     assert (violation.anomaly, violation.where) == ("mode never taken", "unaligned")
 
 
-def test_a_small_campaign_is_not_asked_for_coverage() -> None:
+def test_a_small_campaign_is_not_checked_for_coverage() -> None:
     assert check_coverage(CAMPAIGN - 1, {}, {}) == ()
 
 
-def test_kinds_that_the_system_cannot_take_are_not_asked_for() -> None:
+def test_fault_kinds_that_the_system_lacks_are_not_checked() -> None:
     fired = {("kill_all", point): 1 for point in POINTS}
     assert check_coverage(CAMPAIGN, fired, ALL_PASSED, ["kill_all"]) == []

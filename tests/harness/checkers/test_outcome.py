@@ -1,4 +1,4 @@
-"""Outcomes: what a line holds, that it survives its JSON, and the hash over many."""
+"""Outcomes: the fields of a line, its round trip through JSON, and the hash over many."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_planned_faults_are_counted_whether_they_fired_or_not(sound_run: Run) ->
     assert outcome.not_applicable == {}
 
 
-def test_faults_that_cannot_strike_the_system_are_counted_apart(sound_run: Run) -> None:
+def test_faults_that_the_system_cannot_inject_are_counted_apart(sound_run: Run) -> None:
     faults = (
         Fault("kill_all", "element"),
         Fault("kill_all", "completed"),
@@ -81,7 +81,7 @@ def test_violations_carry_their_witness_as_json(run: Run) -> None:
     assert json.loads(witness)["text"] == "two open transactions"
 
 
-def test_a_line_is_one_line_and_comes_back(sound_run: Run) -> None:
+def test_an_outcome_is_one_line_and_survives_a_round_trip(sound_run: Run) -> None:
     outcome = outcome_of_run(sound_run, seed=2**63 - 1)
     line = to_line(outcome)
     assert line.count(b"\n") == 1
@@ -89,12 +89,12 @@ def test_a_line_is_one_line_and_comes_back(sound_run: Run) -> None:
 
 
 @pytest.mark.parametrize("line", [b"", b"{", b'{"family": "word_count"}', b"\xff"])
-def test_a_damaged_line_is_named(line: bytes) -> None:
+def test_a_damaged_line_is_an_error_with_file_and_line(line: bytes) -> None:
     with pytest.raises(OutcomeError, match=r"outcomes\.jsonl:3: not an outcome"):
         from_line(line, "outcomes.jsonl", 3)
 
 
-def test_the_hash_of_many_does_not_depend_on_their_order() -> None:
+def test_the_combined_hash_does_not_depend_on_the_order() -> None:
     hashes = [("a", 1, "x"), ("b", 1, "y"), ("a", 2, "x")]
     assert combined_hash(hashes) == combined_hash(hashes[::-1])
     assert combined_hash(hashes) != combined_hash([("a", 1, "y"), ("b", 1, "x"), ("a", 2, "x")])

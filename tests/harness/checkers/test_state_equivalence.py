@@ -1,4 +1,4 @@
-"""state_equivalence: two holdings compared key group by key group."""
+"""state_equivalence: the state of two checkpoints, compared key group by key group."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from onceproof.harness.checkers.state_equivalence import Holdings, Place, check_equivalence
+from onceproof.harness.checkers.state_equivalence import CheckpointState, StateAddress, check_equivalence
 
-COUNT: Place = ("count", "total", 3)
-TIMER: Place = ("count", "_timer_state/event_user", 3)
+COUNT: StateAddress = ("count", "total", 3)
+TIMER: StateAddress = ("count", "_timer_state/event_user", 3)
 
 
 def anomalies(
-    here: Mapping[Place, list[str]],
-    there: Mapping[Place, list[str]],
+    here: Mapping[StateAddress, list[str]],
+    there: Mapping[StateAddress, list[str]],
     progress: tuple[Any, Any] = ((7,), (7,)),
 ) -> list[str]:
     kept, undisturbed = (
-        Holdings(
+        CheckpointState(
             {place: Counter(entries) for place, entries in entries.items()},
             {"count": reached},
             {"count": frozenset()},
@@ -39,7 +39,7 @@ def test_the_same_entries_in_another_order_are_equal() -> None:
 
 
 @pytest.mark.parametrize(
-    ("here", "there", "told"),
+    ("here", "there", "expected"),
     [
         ({}, {COUNT: ["a 1"]}, ["missing entry"]),
         ({COUNT: ["a 1"], TIMER: ["a at 9"]}, {COUNT: ["a 1"]}, ["surplus entry"]),
@@ -48,30 +48,30 @@ def test_the_same_entries_in_another_order_are_equal() -> None:
         ({COUNT: ["a 1", "a 1"]}, {COUNT: ["a 1"]}, ["surplus entry"]),
     ],
 )
-def test_what_is_missing_what_is_too_much_and_what_differs_are_told_apart(
-    here: Mapping[Place, list[str]], there: Mapping[Place, list[str]], told: list[str]
+def test_missing_surplus_and_different_entries_are_distinguished(
+    here: Mapping[StateAddress, list[str]], there: Mapping[StateAddress, list[str]], expected: list[str]
 ) -> None:
-    assert anomalies(here, there) == told
+    assert anomalies(here, there) == expected
 
 
-def test_an_operator_in_which_time_had_come_less_far_is_not_compared() -> None:
+def test_an_operator_with_another_event_time_is_not_compared() -> None:
     assert anomalies({TIMER: ["a at 9"]}, {}, ((7,), (12,))) == []
     assert anomalies({TIMER: ["a at 9"]}, {}, (None, None)) == ["surplus entry"]
 
 
-def of_two_stages(entries: list[str], progress: Mapping[str, Any]) -> Holdings:
+def of_two_stages(entries: list[str], progress: Mapping[str, Any]) -> CheckpointState:
     upstream = {"closed": frozenset[str](), "count": frozenset({"closed"})}
-    return Holdings({COUNT: Counter(entries)}, progress, upstream)
+    return CheckpointState({COUNT: Counter(entries)}, progress, upstream)
 
 
-def test_what_reads_of_an_operator_with_timers_is_compared_where_that_one_is() -> None:
-    def told(here: Mapping[str, Any], there: Mapping[str, Any]) -> int:
+def test_an_operator_is_compared_only_if_its_upstream_timers_are() -> None:
+    def expected(here: Mapping[str, Any], there: Mapping[str, Any]) -> int:
         kept, undisturbed = of_two_stages(["a 1"], here), of_two_stages([], there)
         return len(check_equivalence(5, {"words": 2}, kept, undisturbed))
 
     equally_far = {"closed": (7,), "count": (7,)}
-    assert told(equally_far, equally_far) == 1
-    assert told({"closed": (9,), "count": (7,)}, equally_far) == 0
+    assert expected(equally_far, equally_far) == 1
+    assert expected({"closed": (9,), "count": (7,)}, equally_far) == 0
     # At its end it is not compared itself.
-    assert told({"count": (7,)}, equally_far) == 0
-    assert told(equally_far, {"count": (7,)}) == 0
+    assert expected({"count": (7,)}, equally_far) == 0
+    assert expected(equally_far, {"count": (7,)}) == 0

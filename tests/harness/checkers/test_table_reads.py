@@ -1,4 +1,4 @@
-"""What may be read of a table that is written by key: rows again, but none that a checkpoint has passed."""
+"""consistent_cut for sinks that write by key: repeated rows pass, rows behind a checkpoint do not."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def scenario() -> Scenario:
     return replace(generate(word_table, 0), records=records)
 
 
-class Story:
-    """A run told by hand."""
+class HandWrittenRun:
+    """A run written by hand."""
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
@@ -58,67 +58,67 @@ class Story:
 
 
 @pytest.fixture
-def story(scenario: Scenario) -> Story:
-    return Story(scenario)
+def run(scenario: Scenario) -> HandWrittenRun:
+    return HandWrittenRun(scenario)
 
 
-def test_what_is_written_again_after_a_restart_is_no_duplicate(story: Story) -> None:
-    story.writes(("ant", 1), ("bee", 1))
-    story.completes(1, 2)
-    story.writes(("ant", 2))
-    story.restarts(1)
-    story.writes(("ant", 2), attempt="1.2")
-    story.writes(("ant", 3), attempt="1.2")
-    story.history.job_finished(9)
-    assert story.anomalies() == []
+def test_a_row_written_again_after_a_restart_is_no_duplicate(run: HandWrittenRun) -> None:
+    run.writes(("ant", 1), ("bee", 1))
+    run.completes(1, 2)
+    run.writes(("ant", 2))
+    run.restarts(1)
+    run.writes(("ant", 2), attempt="1.2")
+    run.writes(("ant", 3), attempt="1.2")
+    run.history.job_finished(9)
+    assert run.anomalies() == []
 
 
-def test_rows_may_be_read_before_any_checkpoint_completes(story: Story) -> None:
-    story.writes(("ant", 1))
-    story.writes(("ant", 2))
-    story.writes(("ant", 1))
-    assert story.anomalies() == []
+def test_rows_may_be_read_before_any_checkpoint_completes(run: HandWrittenRun) -> None:
+    run.writes(("ant", 1))
+    run.writes(("ant", 2))
+    run.writes(("ant", 1))
+    assert run.anomalies() == []
 
 
-def test_the_last_row_of_a_key_is_compared_at_the_end(story: Story) -> None:
-    story.writes(("ant", 3), ("bee", 1))
-    story.writes(("ant", 2))
-    story.history.job_finished(9)
-    assert story.anomalies() == [WRONG_VALUE]
+def test_the_last_row_of_a_key_is_compared_at_the_end(run: HandWrittenRun) -> None:
+    run.writes(("ant", 3), ("bee", 1))
+    run.writes(("ant", 2))
+    run.history.job_finished(9)
+    assert run.anomalies() == [WRONG_VALUE]
 
 
-def test_a_key_that_nobody_wrote_is_lost(story: Story) -> None:
-    story.writes(("ant", 3))
-    story.history.job_finished(9)
-    assert story.anomalies() == [LOST]
+def test_a_key_that_was_never_written_is_lost(run: HandWrittenRun) -> None:
+    run.writes(("ant", 3))
+    run.history.job_finished(9)
+    assert run.anomalies() == [LOST]
 
 
-def test_a_row_that_the_input_never_gives_is_found_at_once(story: Story) -> None:
-    story.writes(("ant", 4))
-    assert UNKNOWN_VERSION in story.anomalies()
+def test_a_row_that_does_not_follow_from_the_input_is_found(run: HandWrittenRun) -> None:
+    run.writes(("ant", 4))
+    assert UNKNOWN_VERSION in run.anomalies()
 
 
-def test_a_key_must_show_what_a_complete_checkpoint_covers(story: Story) -> None:
-    story.writes(("ant", 1))
-    story.completes(1, 3)
-    assert BEHIND_THE_CUT in story.anomalies()
+def test_a_key_must_show_the_row_of_a_completed_checkpoint(run: HandWrittenRun) -> None:
+    run.writes(("ant", 1))
+    run.completes(1, 3)
+    assert BEHIND_THE_CUT in run.anomalies()
 
 
-def test_records_in_flight_have_not_come_to_the_sink_yet(story: Story) -> None:
-    story.writes(("ant", 1), ("bee", 1))
-    story.completes(1, 3, in_flight=1)
-    assert BEHIND_THE_CUT not in story.anomalies()
+def test_records_in_flight_may_be_missing_in_the_table(run: HandWrittenRun) -> None:
+    run.writes(("ant", 1), ("bee", 1))
+    run.completes(1, 3, in_flight=1)
+    assert BEHIND_THE_CUT not in run.anomalies()
 
 
-def test_what_a_complete_checkpoint_covers_is_not_written_again(story: Story) -> None:
-    story.writes(("ant", 2), ("bee", 1))
-    story.completes(1, 3)
-    story.restarts(1)
-    story.writes(("ant", 1), attempt="1.2")
-    assert BEHIND_THE_CUT in story.anomalies()
+def test_rows_covered_by_a_checkpoint_are_not_written_again(run: HandWrittenRun) -> None:
+    run.writes(("ant", 2), ("bee", 1))
+    run.completes(1, 3)
+    run.restarts(1)
+    run.writes(("ant", 1), attempt="1.2")
+    assert BEHIND_THE_CUT in run.anomalies()
 
 
-def test_a_dead_attempt_must_not_write(story: Story) -> None:
-    story.restarts(None)  # type: ignore[arg-type]
-    story.writes(("ant", 1), attempt="1.1")
-    assert ZOMBIE_WRITE in story.anomalies()
+def test_a_dead_attempt_must_not_write(run: HandWrittenRun) -> None:
+    run.restarts(None)  # type: ignore[arg-type]
+    run.writes(("ant", 1), attempt="1.1")
+    assert ZOMBIE_WRITE in run.anomalies()

@@ -1,4 +1,4 @@
-"""The verdict: what all checkers say, and the signature of a failure."""
+"""The verdict: the violations of all checkers, and the signature of a failure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_sound_run_passes_every_property(sound_run: Run) -> None:
     assert verdict.failed_properties() == ()
 
 
-def test_a_failure_is_known_by_its_first_property_and_shows_in_all(run: Run) -> None:
+def test_the_signature_is_the_first_of_several_broken_properties(run: Run) -> None:
     run.start("1.1").checkpoint(1, 6).commit().checkpoint(2, 6, [("owl", 2)]).commit(
         "t1-1-1.1"
     ).commit().finish()
@@ -34,7 +34,7 @@ def test_a_failure_is_known_by_its_first_property_and_shows_in_all(run: Run) -> 
     assert verdict.failed_properties() == ("exactly_once", "consistent_cut", "no_leaks")
 
 
-def test_an_exception_is_the_signature_whatever_it_led_to(run: Run) -> None:
+def test_an_exception_is_the_signature_before_its_consequences(run: Run) -> None:
     run.start("1.1").finish()
     run.history.error(run.tick(), "sink-0", "AssertionError", "validate", "two open transactions")
     assert judge(run.scenario, run.history, run.oracle).signature == ("AssertionError", "validate")
@@ -44,7 +44,7 @@ def test_the_property_of_each_checker_is_named_once() -> None:
     assert len(set(PROPERTIES)) == len(CHECKERS)
 
 
-def test_all_checkers_together_judge_a_run_in_a_fraction_of_what_it_takes_to_simulate_it(
+def test_all_checkers_take_a_fraction_of_the_simulation_s_time(
     sound_run: Run,
 ) -> None:
     # A step is simulated in some 3 µs, so a run of 300 steps in about a millisecond. The limit leaves room
@@ -69,7 +69,7 @@ def test_the_oracle_knows_the_input_before_a_cut(sound_run: Run) -> None:
     assert oracle.rows_at({"words": 6}) is oracle.rows()
 
 
-def test_the_oracle_of_a_family_is_asked_once_for_each_cut(sound_run: Run) -> None:
+def test_expected_is_computed_once_for_each_cut(sound_run: Run) -> None:
     asked = []
 
     class Counting:
@@ -98,7 +98,7 @@ class Choosing:
         return [(word,) for word in (words if declared.is_whole else words & given).elements()]
 
 
-def test_a_family_that_declares_is_told_what_had_become_visible(sound_run: Run) -> None:
+def test_a_family_that_declares_receives_the_visible_rows(sound_run: Run) -> None:
     oracle = PythonOracle(Choosing(), sound_run.scenario)
     words = [value for split in sound_run.scenario.records.values() for _, value in split]
     cut = {split: len(records) for split, records in sound_run.scenario.records.items()}

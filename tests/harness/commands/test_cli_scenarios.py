@@ -138,7 +138,7 @@ def test_explain_prints_the_course_of_a_passing_scenario(onceproof: Command) -> 
     assert ended.code == 0
     assert "Every property holds." in ended.out
     assert "what it takes" not in ended.out
-    assert "the job is done" in ended.out
+    assert "the job finishes" in ended.out
 
 
 def test_families_are_listed(onceproof: Command) -> None:

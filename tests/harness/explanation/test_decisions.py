@@ -1,4 +1,4 @@
-"""Which decisions of a failing scenario matter: each left out, and the rest run again."""
+"""Which decisions of a failing scenario matter: each is left out, and the rest is run again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from onceproof.harness.checkers import Signature
-from onceproof.harness.explanation.decisions import decisions_of, takes_lines, weigh
+from onceproof.harness.explanation.decisions import decision_lines, decisions_of, measure_decisions
 from onceproof.harness.model.family import load_family
 from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Fault, Scenario, Schedule, check
@@ -25,24 +25,24 @@ def needs(*needed: Fault) -> Callable[[Scenario], Signature | None]:
 
 
 def effects(scenario: Scenario, fails: Callable[[Scenario], Signature | None]) -> list[str]:
-    return [decision.effect for decision in weigh(scenario, LOST, fails).decisions]
+    return [decision.effect for decision in measure_decisions(scenario, LOST, fails).decisions]
 
 
 def test_a_fault_matters_if_every_property_holds_without_it(make_scenario: Make) -> None:
     scenario = make_scenario(faults=(KILL, LOSE))
     assert effects(scenario, needs(KILL, LOSE)) == ["matters", "matters"]
-    takes = weigh(scenario, LOST, needs(KILL, LOSE))
+    takes = measure_decisions(scenario, LOST, needs(KILL, LOSE))
     assert takes.is_minimal
     assert takes.sentence == (
-        "It takes all 2 of these decisions: without any one of them every property holds."
+        "The failure needs all 2 decisions: without any one of them every property holds."
     )
 
 
-def test_a_decision_that_does_nothing_is_told_and_the_scenario_is_not_minimal(make_scenario: Make) -> None:
-    takes = weigh(make_scenario(faults=(KILL, LOSE)), LOST, needs(LOSE))
+def test_a_scenario_with_an_idle_decision_is_not_minimal(make_scenario: Make) -> None:
+    takes = measure_decisions(make_scenario(faults=(KILL, LOSE)), LOST, needs(LOSE))
     assert [decision.effect for decision in takes.decisions] == ["idle", "matters"]
     assert not takes.is_minimal
-    assert list(takes_lines(takes)) == [
+    assert list(decision_lines(takes)) == [
         "1 of 2 decisions matters: without it every property holds."
         " 1 does not matter, so the scenario is not minimal.",
         "does not matter  kill all tasks at completed, checkpoint 2",
@@ -50,24 +50,24 @@ def test_a_decision_that_does_nothing_is_told_and_the_scenario_is_not_minimal(ma
     ]
 
 
-def test_two_that_do_for_each_other_matter_neither_by_itself(make_scenario: Make) -> None:
+def test_of_two_faults_that_each_suffice_neither_matters_by_itself(make_scenario: Make) -> None:
     scenario = make_scenario(faults=(KILL, LOSE))
-    takes = weigh(scenario, LOST, lambda candidate: LOST if candidate.faults else None)
+    takes = measure_decisions(scenario, LOST, lambda candidate: LOST if candidate.faults else None)
     assert takes.sentence.startswith("None of 2 decisions matters by itself.")
     assert not takes.is_minimal
 
 
-def test_without_a_decision_it_may_fail_in_another_way(make_scenario: Make) -> None:
+def test_a_decision_can_change_the_signature(make_scenario: Make) -> None:
     other: Signature = ("no_leaks", "open transaction")
     scenario = make_scenario(faults=(KILL, LOSE))
-    takes = weigh(scenario, LOST, lambda candidate: LOST if KILL in candidate.faults else other)
+    takes = measure_decisions(scenario, LOST, lambda candidate: LOST if KILL in candidate.faults else other)
     assert [decision.effect for decision in takes.decisions] == ["changes", "idle"]
     assert takes.decisions[0].otherwise == other
-    assert "Without 1 it fails in another way." in takes.sentence
+    assert "Leaving out 1 changes how the run fails." in takes.sentence
     line = (
         "changes it       kill all tasks at completed, checkpoint 2; without it: no_leaks, open transaction"
     )
-    assert line in takes_lines(takes)
+    assert line in decision_lines(takes)
 
 
 def test_the_parallelism_after_a_kill_is_a_decision_of_its_own(make_scenario: Make) -> None:
@@ -76,13 +76,13 @@ def test_the_parallelism_after_a_kill_is_a_decision_of_its_own(make_scenario: Ma
     kill, rescale = decisions_of(scenario)
     assert kill.without.faults == ()
     assert rescale.without.faults == (KILL,)
-    assert rescale.text == "that the job then runs with parallelism 3"
+    assert rescale.text == "the restart with parallelism 3 after it"
     assert effects(scenario, lambda candidate: LOST if candidate.faults else None) == ["matters", "idle"]
 
 
-def test_a_fair_run_without_faults_takes_nothing(make_scenario: Make) -> None:
-    takes = weigh(make_scenario(), LOST, lambda candidate: LOST)
-    assert takes.sentence.startswith("Nothing has to go wrong for it")
+def test_a_fair_run_without_faults_has_no_decisions(make_scenario: Make) -> None:
+    takes = measure_decisions(make_scenario(), LOST, lambda candidate: LOST)
+    assert takes.sentence.startswith("The failure needs no fault and no special schedule")
     assert takes.is_minimal
 
 
@@ -90,22 +90,22 @@ def test_each_choice_of_a_schedule_is_left_out_by_itself(make_scenario: Make) ->
     choices = ((3, "poll source-0"), (9, "deliver count-0/1"), (12, "store count-0 1"))
     scenario = make_scenario(schedule=Schedule("preemptions", preemptions=choices))
     needed = choices[1]
-    takes = weigh(scenario, LOST, lambda c: LOST if needed in c.schedule.preemptions else None)
+    takes = measure_decisions(scenario, LOST, lambda c: LOST if needed in c.schedule.preemptions else None)
     assert [(decision.text, decision.effect) for decision in takes.decisions] == [
-        ("at step 3, before its turn: source-0 reads its next record", "idle"),
-        ("at step 9, before its turn: count-0 takes what is next on its channel 1", "matters"),
-        ("at step 12, before its turn: the snapshot of count-0 for checkpoint 1 reaches the storage", "idle"),
+        ("at step 3, out of turn: source-0 reads its next record", "idle"),
+        ("at step 9, out of turn: count-0 takes the next element of its channel 1", "matters"),
+        ("at step 12, out of turn: the snapshot of count-0 for checkpoint 1 reaches the storage", "idle"),
     ]
 
 
-def test_few_priorities_are_left_out_one_by_one_with_their_changes_and_the_seed(make_scenario: Make) -> None:
+def test_few_priorities_their_changes_and_the_seed_are_left_out_one_by_one(make_scenario: Make) -> None:
     schedule = Schedule("priority", 7, {"store": -1, "poll": 1}, ((40, "timer", 0),), 300)
     found = list(decisions_of(make_scenario(schedule=schedule)))
     assert [decision.text for decision in found] == [
-        "writes of snapshots wait for all else",
-        "reads of the sources come before all else",
+        "writes of snapshots wait for all other steps",
+        "reads of the sources come before all other steps",
         "from step 40 on, timers come in turn",
-        "that chance decides between equals, with seed 7",
+        "the random choice between equal priorities, with seed 7",
     ]
     assert [decision.without.schedule for decision in found] == [
         replace(schedule, priorities={"poll": 1}),
@@ -115,7 +115,7 @@ def test_few_priorities_are_left_out_one_by_one_with_their_changes_and_the_seed(
     ]
 
 
-def test_a_schedule_that_nobody_reads_is_one_decision(make_scenario: Make) -> None:
+def test_a_drawn_or_long_schedule_is_one_decision(make_scenario: Make) -> None:
     many = tuple((step, "poll source-0") for step in range(40))
     schedules = [
         Schedule("uniform", 3, {}, (), 100),
@@ -127,15 +127,15 @@ def test_a_schedule_that_nobody_reads_is_one_decision(make_scenario: Make) -> No
         assert only.without.schedule == Schedule()
 
 
-def test_what_is_left_out_leaves_a_scenario_that_can_be_run(make_scenario: Make) -> None:
+def test_a_scenario_without_one_of_its_decisions_is_valid(make_scenario: Make) -> None:
     family = load_family("word_count")
     for seed in range(60):
         for decision in decisions_of(scenario_of(family, seed)):
             check(decision.without)
 
 
-def test_of_a_shrunk_failure_all_that_is_left_matters_and_that_is_true() -> None:
-    """Against the engine itself, with a planted bug: splits that are assigned anew after a restore."""
+def test_every_decision_of_a_shrunk_failure_matters_when_run_again() -> None:
+    """With a bug planted in the engine: splits are assigned again after a restore."""
     family, mutant = load_family("page_views"), find_mutant("FLINK-7143")
     with mutant.applied():
         found = next(
@@ -148,8 +148,8 @@ def test_of_a_shrunk_failure_all_that_is_left_matters_and_that_is_true() -> None
         small = shrink_scenario(family, found, signature).scenario
         takes = what_it_takes(family, small, signature)
         assert takes.decisions
-        for weighed, decision in zip(takes.decisions, decisions_of(small), strict=True):
+        for measured, decision in zip(takes.decisions, decisions_of(small), strict=True):
             verdict = try_scenario(family, decision.without, twice=False, continued=False).verdict
-            assert weighed.effect != "idle"
-            assert verdict.passed == (weighed.effect == "matters")
-        assert any(weighed.effect == "matters" for weighed in takes.decisions)
+            assert measured.effect != "idle"
+            assert verdict.passed == (measured.effect == "matters")
+        assert any(measured.effect == "matters" for measured in takes.decisions)

@@ -56,14 +56,14 @@ def test_a_scenario_in_words(make_scenario: Callable[..., Scenario]) -> None:
 
 def test_commands_can_be_copied_into_a_shell() -> None:
     assert replay_command(7, "word_count") == "onceproof replay 7 --family word_count"
-    # A file names its family; where a family's own file stands has to be told.
+    # A scenario's file names its family; the path of a family's own file must be given.
     assert replay_command(Path("out/a.json"), "word_count") == "onceproof replay out/a.json"
     command = replay_command(Path("my out/a.json"), "./my family.py")
     assert shlex.split(command) == ["onceproof", "replay", "my out/a.json", "--family", "./my family.py"]
     assert shrink_command(Path("a.json"), "word_count") == "onceproof shrink a.json"
 
 
-def test_why_a_checkpoint_is_given_up_is_told_in_words() -> None:
-    assert reason_text("JOB_FAILOVER_REGION") == "the job starts again"
+def test_the_reason_of_an_aborted_checkpoint_in_words() -> None:
+    assert reason_text("JOB_FAILOVER_REGION") == "the job restarts"
     assert reason_text("A task finished before it answered") == "a task finished before it answered"
     assert reason_text("DISK_FULL") == "DISK_FULL"

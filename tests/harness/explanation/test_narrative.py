@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onceproof.harness.explanation.narrative import aligned, story_of, tell
+from onceproof.harness.explanation.narrative import align_columns, narrative_lines, narrative_text
 from onceproof.harness.model.family import load_family
 from onceproof.harness.model.history import EVENT_KINDS, History
 from onceproof.harness.trials.trial import scenario_of, try_scenario
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from tests.harness.conftest import Run
 
 
-def test_columns_stand_under_each_other() -> None:
-    assert aligned([(3, "job", "starts", "attempt 1.1"), (120, "count-1", "dies", "")]) == [
+def test_columns_are_aligned() -> None:
+    assert align_columns([(3, "job", "starts", "attempt 1.1"), (120, "count-1", "dies", "")]) == [
         "  3  job      starts  attempt 1.1",
         "120  count-1  dies",
     ]
-    assert aligned([]) == []
+    assert align_columns([]) == []
 
 
-def test_without_a_trace_the_visible_events_are_told(sound_run: Run) -> None:
-    story = story_of(sound_run.history)
+def test_without_a_trace_the_visible_events_are_shown(sound_run: Run) -> None:
+    story = narrative_lines(sound_run.history)
     assert len(story) == len(sound_run.history.events)
     assert story[0] == (1, "job", "starts", "attempt 1.1 with parallelism 2, from the beginning")
-    text = tell(sound_run.history)
+    text = narrative_text(sound_run.history)
     assert "attempt 2.1 with parallelism 2, from checkpoint 2" in text
     assert "VISIBLE" in text
 
 
-def test_every_kind_of_event_is_told() -> None:
+def test_every_kind_of_event_has_a_line() -> None:
     history = History()
     history.attempt_started(1, "1.1", 2, None)
     history.fault_fired(2, "kill_all", "element", "count-0")
@@ -52,22 +52,22 @@ def test_every_kind_of_event_is_told() -> None:
     history.stop_failed(11, "a reason")
     history.job_stopped(11)
     history.job_finished(12)
-    told = {kind for _, kind, _, _ in history.events}
+    kinds = {kind for _, kind, _, _ in history.events}
     # No system records a trigger; the trace has it.
-    assert told == set(EVENT_KINDS) - {"checkpoint_triggered"}
-    assert len(story_of(history)) == len(history.events)
+    assert kinds == set(EVENT_KINDS) - {"checkpoint_triggered"}
+    assert len(narrative_lines(history)) == len(history.events)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_trace_tells_every_message(seed: int) -> None:
+def test_every_message_of_a_trace_has_a_line(seed: int) -> None:
     family = load_family("word_count")
     history = try_scenario(family, scenario_of(family, seed), trace=True).history
     assert history.trace is not None
-    story = story_of(history)
+    story = narrative_lines(history)
     assert [line[0] for line in story] == sorted(line[0] for line in story)
     messages = [line for line in story if line[2] in ("receives", "sends")]
     assert len(messages) == len(history.trace["arrows"])
-    # The trace and the history tell one thing once.
+    # An event that is in the trace and in the history has one line.
     assert sum(line[2] == "VISIBLE" for line in story) == sum(
         event[1] == "transaction_visible" for event in history.events
     )

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from onceproof.harness.explanation.explanation import explain
-from onceproof.harness.explanation.visible_run import recovery_text, seen_from_outside
+from onceproof.harness.explanation.visible_run import recovery_text, visible_trace
 from onceproof.harness.model.family import FamilyError, load_family
 from onceproof.harness.model.history import ATTEMPT_STARTED, JOB_FINISHED, ROWS_WRITTEN, TRANSACTION_VISIBLE
 from onceproof.harness.model.scenario import Fault
@@ -173,17 +173,17 @@ def test_the_query_of_the_readme_survives_what_its_careless_twin_does_not(
     assert 0 < shrunk.scenario.record_count() < scenario.record_count()
     history = shrunk.trial.history
     explanation = explain(shrunk.scenario, history, None, shrunk.trial.verdict)
-    assert "is there twice instead of once, by batch-0" in explanation.sentence
+    assert "is visible twice instead of once, committed by batch-0" in explanation.sentence
     assert "sink was killed at the point committed" in explanation.cause
     assert "attempt 2.1, which began from checkpoint 1" in explanation.cause
-    trace = seen_from_outside(history)
+    trace = visible_trace(history)
     assert trace["lanes"] == ["job", "sink", "query", "output"]
     [kill] = trace["kills"]
     assert kill["lanes"] == ["sink"]
     shown = [mark["step"] for mark in trace["marks"] if mark["label"] == "batch-0"]
     assert shown[0] < kill["step"] < shown[1]
     [recovery] = map(recovery_text, history.statistics.recoveries)
-    assert "went on from checkpoint 1" in recovery
+    assert "started again from checkpoint 1" in recovery
     assert "new rows after" in recovery
 
 
