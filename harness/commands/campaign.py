@@ -18,10 +18,15 @@ def campaign_command(plan: RunPlan, master: str | None) -> int:
     # Checked first: a missing Java must not cost the results of an earlier campaign.
     find_java(os.environ)
     from onceproof.harness.campaign.pipeline import CampaignStopped, run_campaign
-    from onceproof.harness.reporting.report_builder import make_way, report_of, with_oracles, write_report
+    from onceproof.harness.reporting.report_builder import (
+        add_oracle_agreement,
+        build_report,
+        prepare_junit_file,
+        write_report,
+    )
     from onceproof.harness.trials.failures import failure_cases
 
-    make_way(plan.junit)
+    prepare_junit_file(plan.junit)
     mistake: CampaignStopped | None = None
     with progress_bar(plan.scenarios, plan.max_time) as bar:
         bar.describe("starting Spark")
@@ -43,7 +48,9 @@ def campaign_command(plan: RunPlan, master: str | None) -> int:
             campaign.run, plan.out, bar.describe, plan.known, limit_seconds=plan.shrink_time
         )
         bar.describe("writing the report")
-        report = with_oracles(report_of(campaign.run, cases, plan.command, mistake, plan.known), campaign)
+        report = add_oracle_agreement(
+            build_report(campaign.run, cases, plan.command, mistake, plan.known), campaign
+        )
         page = write_report(report, plan.out, plan.junit)
     print_summary(campaign.run, cases, report, page, plan.as_json)
     if mistake is not None:

@@ -67,7 +67,7 @@ _VICTIMS: Final[Mapping[tuple[str, str], str]] = {
 def flights_command(system: str, seed: int, out: Path, as_json: bool, command: str) -> int:
     """Run the year on a system, compare its rows with the oracle, print the result, return the exit code."""
     if system not in SYSTEMS:
-        raise UsageError(f"--system {system}: no such system; use one of {', '.join(SYSTEMS)}")
+        raise UsageError(f"--system {system}: the year of flights runs on {', '.join(SYSTEMS)}")
     find_java(os.environ)
     name, run = SYSTEMS[system]
     # Executors have a working directory of their own.

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from onceproof.harness.model.exit_codes import FAILED, INTERRUPTED, NOTHING_RAN, PASSED
-from onceproof.harness.reporting.report_builder import make_way, report_of, write_report
+from onceproof.harness.reporting.report_builder import build_report, prepare_junit_file, write_report
 from onceproof.harness.settings.run_plan import RunPlan
 from onceproof.harness.trials.examination import repeats
 from onceproof.harness.trials.failures import FailureCase, failure_cases
@@ -46,7 +46,7 @@ EXIT_CODES: Final = {
 
 def run_command(plan: RunPlan) -> int:
     """Run the planned scenarios, print the summary, write the report, and return the exit code."""
-    make_way(plan.junit)
+    prepare_junit_file(plan.junit)
     if plan.left_out:
         left_out = listing(plan.left_out)
         print(f"onceproof: skipped, no query for {plan.system}: {left_out}", file=sys.stderr)
@@ -71,7 +71,7 @@ def run_command(plan: RunPlan) -> int:
                 raise
         cases = failure_cases(result, plan.out, bar.describe, plan.known, limit_seconds=plan.shrink_time)
         bar.describe("writing the report")
-        report = report_of(result, cases, plan.command, mistake, plan.known)
+        report = build_report(result, cases, plan.command, mistake, plan.known)
         page = write_report(report, plan.out, plan.junit)
     print_summary(result, cases, report, page, plan.as_json)
     if mistake is not None:

@@ -185,11 +185,11 @@ def _write(
     master: str,
 ) -> Path:
     """Add an experiment to the report, write it, and return the path of the page."""
-    from onceproof.harness.reporting.report_builder import failure_of, report_of, write_report
+    from onceproof.harness.reporting.report_builder import build_report, failure_of, write_report
     from onceproof.harness.sensitivity.report_section import with_sensitivity
 
     if before is None:
-        report = report_of(run, cases, study.command)
+        report = build_report(run, cases, study.command)
         facts = msgspec.structs.replace(report.facts, system=f"{report.facts.system}, on Spark {master}")
         # The experiment uses one kind of fault at one point, so a coverage table would be empty.
         report = msgspec.structs.replace(report, facts=facts, coverage=None, problems=())

@@ -57,9 +57,9 @@ def report_command(folder: Path, junit: Path | None) -> int:
         raise ReportUnreadable(f"{error.filename or folder}: cannot be read: {error.strerror}") from None
     print(f"report: {write(report, folder)}")
     if junit is not None:
-        from onceproof.harness.reporting.report_builder import make_way, write_junit
+        from onceproof.harness.reporting.report_builder import prepare_junit_file, write_junit
 
-        make_way(junit)
+        prepare_junit_file(junit)
         write_junit(report, junit)
     return PASSED
 

@@ -1,17 +1,15 @@
-"""The night's work: a year of flights under kills, planted bugs, a campaign, and the report of it all.
+"""The nightly job: a year of flights under kills, planted bugs, a campaign, and one report of all three.
 
 The rules this module lives by:
 
-- One Spark session serves everything that judges or counts, and is started first: where it cannot start
-  nothing of the last night is overwritten. Drivers that are on trial have a Spark of their own, and die.
-- A night is another one each time: where no seed is given it is drawn, told, and in the report, with the
-  command that does the same again.
-- Each night is a row of the history, from which the trend in the report is drawn. Where that cannot be kept
-  is found out before anything is done.
-- A part that cannot be done does not take the others with it: it fails the night, with its reason in the
-  report.
-- The verdict is the report's own: whoever reads the exit code and whoever reads the page learn the same.
-- Stdout has the summary; stderr says what is done now.
+- One Spark session judges everything. It starts first, so that a Spark that cannot start overwrites nothing
+  of the last night. Drivers under test start their own Spark, because they are killed.
+- Without a given seed each night draws a new one. The report contains the command that repeats the night.
+- Each night is a row of the history, from which the trend is drawn. An unwritable history is an error before
+  the work starts.
+- A part that fails does not stop the others. It fails the night, and the report gives the reason.
+- The exit code follows from the report's verdict.
+- The summary goes to stdout, progress to stderr.
 """
 
 from __future__ import annotations
@@ -46,12 +44,12 @@ from onceproof.harness.model.history import CHECKPOINT_COMPLETED, History
 from onceproof.harness.model.mutants import Mutant as Bug
 from onceproof.harness.model.mutants import built_in_mutants
 from onceproof.harness.nightly.night_history import NightHistory
-from onceproof.harness.nightly.trend import row_of, with_history, with_nights
+from onceproof.harness.nightly.trend import night_row, with_history, with_nights
 from onceproof.harness.reporting.report_builder import (
-    make_way,
-    report_of,
+    add_oracle_agreement,
+    build_report,
+    prepare_junit_file,
     time_text,
-    with_oracles,
     write_report,
 )
 from onceproof.harness.settings.project_settings import NIGHTS
@@ -65,7 +63,7 @@ from onceproof.reports.model import Mutant, RealInput, Report, Sizes
 from onceproof.reports.text import counted, duration
 
 MUTANT_SECONDS: Final = 90.0
-"""Planted bugs that are not tried by then are left for another night, and told."""
+"""Time for the planted bugs. Those that remain are left for another night, and their number is printed."""
 
 FOLDER_OF_YEAR: Final = "year"
 FOLDER_OF_FLIGHTS: Final = "flights"
@@ -86,31 +84,31 @@ def nightly(
     keep: int = NIGHTS,
     junit: Path | None = None,
 ) -> int:
-    """Do the night's work with a campaign of ``seconds``, and return the exit code.
+    """Run the nightly job, with a campaign of ``seconds``, and return the exit code.
 
-    ``out`` gets the report, and what it was made from; the next night there replaces it. The campaign is over
-    ``families``, all built-in ones if none is named; ``known`` is what the settings list. The folder
-    ``history``, if none is named one in ``out``, keeps as many nights as ``keep`` says. ``junit`` is the file
-    of a JUnit report, if one is wanted.
+    ``out`` is the folder of the report and its data; the next night replaces them. The campaign runs
+    ``families``, or all built-in ones. ``known`` holds the failures that the settings list. ``history`` is
+    the folder of the history, by default one in ``out``; it keeps ``keep`` nights. ``junit`` is the path of a
+    JUnit XML file. Raises the errors of a family, of an unwritable folder, and of a campaign that stopped.
     """
     find_java(os.environ)
     names = tuple(families) or tuple(family_names())
-    # A mistake in a family must not show after all the rest has been done.
+    # Check the families now, not after the hour before the campaign.
     for family in load_families(names):
         check_family(family)
     command = command or "onceproof nightly"
     if seed is None:
         seed = new_seed()
-        # What is in the report does the same again.
+        # The command in the report repeats this night.
         command += f" --seed {seed}"
     night = _Night(out, seed, command, names, known)
     with progress_bar(None, None) as bar:
         nights = NightHistory(history or out / FOLDER_OF_HISTORY, keep, bar.warn)
         nights.prepare()
-        make_way(junit)
+        prepare_junit_file(junit)
         bar.describe("starting Spark")
         with spark_session(name="onceproof nightly") as session:
-            bar.warn(f"the night of seed {seed}")
+            bar.warn(f"nightly run with seed {seed}")
             try:
                 night.flights(partial(compare_year, session), bar)
                 night.planted_bugs(bar)
@@ -119,11 +117,11 @@ def nightly(
                 night.campaign(partial(run_campaign, session=session), seconds, bar)
             except KeyboardInterrupt:
                 night.interrupted = "interrupted from the keyboard"
-        return night.tell(bar, nights, junit)
+        return night.finish(bar, nights, junit)
 
 
 class _Night:
-    """What has been done so far."""
+    """A night that is running: the results of its finished parts."""
 
     def __init__(
         self, out: Path, seed: int, command: str, families: Sequence[str], known: Sequence[KnownSignature]
@@ -142,11 +140,11 @@ class _Night:
         self._mistake: CampaignStopped | None = None
 
     def flights(self, compare: Callable[..., YearComparison], bar: Bar) -> None:
-        """Run the year under kills, on the local runtime and on Spark, and compare."""
-        self._fly(FAMILY, run_flights, FOLDER_OF_FLIGHTS, compare, bar)
-        self._fly(ON_SPARK, run_flights_on_spark, FOLDER_OF_FLIGHTS_ON_SPARK, compare, bar)
+        """Count the year under kills on the local runtime and on Spark, and compare the rows."""
+        self._count_year(FAMILY, run_flights, FOLDER_OF_FLIGHTS, compare, bar)
+        self._count_year(ON_SPARK, run_flights_on_spark, FOLDER_OF_FLIGHTS_ON_SPARK, compare, bar)
 
-    def _fly(
+    def _count_year(
         self,
         name: str,
         run: Callable[..., FlightsTrial],
@@ -175,30 +173,30 @@ class _Night:
         bar.warn(real_input_text(real))
 
     def planted_bugs(self, bar: Bar) -> None:
-        """Try as many planted bugs as fit into their time."""
+        """Measure as many planted bugs as fit into MUTANT_SECONDS."""
         mutants = built_in_mutants()
-        # Each night begins with another one, so that no bug is always the one there was no time for.
+        # Each night starts with another mutant, so that the time limit does not always skip the same ones.
         mutants = mutants[(first := self._seed % len(mutants)) :] + mutants[:first]
         deadline = time.perf_counter() + MUTANT_SECONDS
         tried = self._try_bugs(mutants, self._seed, deadline, bar)
-        # A few need more scenarios than one sample has: they get another one, of another seed.
+        # Some mutants need more scenarios than one sample has. They get a second sample from another seed.
         survived = [mutant for mutant in mutants if mutant.id in tried and not tried[mutant.id].killed]
         for name, again in self._try_bugs(survived, self._seed + 1, deadline, bar).items():
             both = (tried[name].scenarios or 0) + (again.scenarios or 0)
             tried[name] = msgspec.structs.replace(again, scenarios=both)
         self._mutants = [*tried.values()]
         killed = sum(mutant.killed for mutant in self._mutants)
-        left = f"; there was no time for {untried} more" if (untried := len(mutants) - len(tried)) else ""
+        left = f"; no time for {untried} more" if (untried := len(mutants) - len(tried)) else ""
         bar.warn(f"{killed} of {counted(len(tried), 'planted bug')} caught{left}")
 
     def _try_bugs(self, mutants: Sequence[Bug], seed: int, deadline: float, bar: Bar) -> dict[str, Mutant]:
-        """Return what became of planted bugs, by their ids; those that there was no time for are left out."""
+        """Return the measured mutants by id; those after the deadline are missing."""
         tried: dict[str, Mutant] = {}
         mutants = mutants if time.perf_counter() < deadline else ()
         families, workers = family_names(), usable_processors()
         for result in measure_all(mutants, families, seed, workers=workers, shrink_seconds=0.0):
             tried[result.id] = mutant_of(result)
-            # Kept however the night ends.
+            # An interrupted night reports the mutants measured so far.
             self._mutants = [*(each for each in self._mutants if each.id != result.id), tried[result.id]]
             bar.describe(f"planted bugs: {len(tried)} of {len(mutants)}")
             if time.perf_counter() > deadline:
@@ -218,12 +216,12 @@ class _Night:
         except CampaignStopped as stopped:
             self._campaign, self._mistake = stopped.campaign, stopped
 
-    def tell(self, bar: Bar, history: NightHistory, junit: Path | None) -> int:
+    def finish(self, bar: Bar, history: NightHistory, junit: Path | None) -> int:
         """Write the report and the history, print the summary, and return the exit code."""
         run = self._campaign.run
         cases = failure_cases(run, self._out, bar.describe, self._known)
         bar.describe("writing the report")
-        report = self._among(history, self._report(cases))
+        report = self._with_history(history, self._report(cases))
         page = write_report(report, self._out, junit)
         for line in _summary(run, cases, report, page):
             print(line)
@@ -233,13 +231,13 @@ class _Night:
         return INTERRUPTED if report.interrupted and code != FAILED else code
 
     def _report(self, cases: Sequence[FailureCase]) -> Report:
-        """Return what this night came to."""
+        """Return the report of this night without its history."""
         run = self._campaign.run
-        report = report_of(run, cases, self._command, self._mistake, self._known)
+        report = build_report(run, cases, self._command, self._mistake, self._known)
         if run.tally.scenarios:
-            report = with_oracles(report, self._campaign)
+            report = add_oracle_agreement(report, self._campaign)
         interrupted = report.interrupted or self.interrupted
-        problems = [] if run.tally.scenarios or interrupted else ["the campaign came to no scenario"]
+        problems = [] if run.tally.scenarios or interrupted else ["the campaign ran no scenario"]
         whole = ("the whole night", duration(time.perf_counter() - self._begun))
         return msgspec.structs.replace(
             report,
@@ -252,18 +250,20 @@ class _Night:
             ),
         )
 
-    def _among(self, history: NightHistory, report: Report) -> Report:
-        """Return the report with the nights before it, and add this one to them."""
+    def _with_history(self, history: NightHistory, report: Report) -> Report:
+        """Add this night to the history, and return the report with the trend of all nights."""
         before = history.read()
         report = with_history(report, before)
-        tonight = row_of(report, self._started, time.perf_counter() - self._begun)
+        tonight = night_row(report, self._started, time.perf_counter() - self._begun)
         if tonight.status == "empty":
             return with_nights(report, before)
         try:
             history.add(tonight)
         except OSError as error:
-            said = f"{history.folder}: the history of nights cannot be written to: {error.strerror or error}"
-            report = msgspec.structs.replace(report, problems=(*report.problems, said))
+            problem = (
+                f"{history.folder}: the history of nights cannot be written to: {error.strerror or error}"
+            )
+            report = msgspec.structs.replace(report, problems=(*report.problems, problem))
         return with_nights(report, [*before, tonight])
 
 
@@ -279,7 +279,7 @@ def _summary(run: RunResult, cases: list[FailureCase], report: Report, page: Pat
 
 
 def mutant_of(result: Result) -> Mutant:
-    """Return a measured mutant as the report shows it."""
+    """Return a measured mutant as the report's model holds it."""
     shrunk = result.shrunk
     return Mutant(
         id=result.id,

@@ -1,15 +1,15 @@
-"""The history of nights: a folder of Parquet files, one for each night, each with one row.
+"""The history of nights: a folder of Parquet files, one per night, each with one row.
 
 The rules this module lives by:
 
-- A night adds a file of its own and touches no other's. It is written beside its name, made durable and then
-  renamed, so nights that end at the same time, or in the middle of writing, leave whole files only.
-- Any tool reads the folder as one table: what is nested (families, properties, signatures) is lists of
-  structs.
-- A file that holds no night is set aside under a name that readers of Parquet pass over, and told in one
-  line, never deleted: the other nights are there all the same. One of a newer onceproof is told and left.
-- Only so many nights are kept; the oldest go first. A file's name begins with the night's time, so that the
-  order of the names is that of the nights.
+- A night writes one new file: to a hidden name, with fsync, then renamed. Concurrent and interrupted nights
+  therefore leave only complete files.
+- Any Parquet reader reads the folder as one table. Nested figures (families, properties, signatures) are
+  lists of structs.
+- A damaged file is renamed so that Parquet readers ignore it, and reported in one line; it is never deleted.
+  A file of a newer onceproof is reported and left as it is.
+- The history keeps a fixed number of nights and deletes the oldest. File names begin with the time of the
+  night, so that their order is that of the nights.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ ASIDE: Final = "_damaged-"
 
 
 class PropertyFigures(msgspec.Struct, frozen=True):
-    """How often one property held and failed in one family."""
+    """In how many scenarios of a family a property held and failed."""
 
     property: str
     passed: int
     failed: int
     known: int
-    """How many of those that failed did so with a known signature."""
+    """Failed scenarios with a known signature."""
 
 
 class FamilyFigures(msgspec.Struct, frozen=True):
-    """What became of one family."""
+    """The results of one family."""
 
     family: str
     scenarios: int
@@ -53,20 +53,20 @@ class FamilyFigures(msgspec.Struct, frozen=True):
 
 
 class SignatureFigures(msgspec.Struct, frozen=True):
-    """One way in which a night failed."""
+    """One signature of a night's failures."""
 
     family: str
     property: str
     anomaly: str
     scenarios: int
     known: bool
-    """The settings listed it."""
+    """The settings list it."""
     new: bool
-    """They did not, and no night that was kept then had it."""
+    """The settings do not list it, and no earlier night of the history had it."""
 
 
 class RealFigures(msgspec.Struct, frozen=True):
-    """What became of one real input."""
+    """The result of one real input, such as the year of flights."""
 
     name: str
     records: int
@@ -74,7 +74,7 @@ class RealFigures(msgspec.Struct, frozen=True):
     rows_different: int
     failed: bool
     recovery_seconds: float | None
-    """The longest recovery."""
+    """Seconds of the longest recovery."""
 
 
 class NightRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,13 +88,13 @@ class NightRow(msgspec.Struct, frozen=True, kw_only=True):
     scenarios: int
     failed: int
     known: int
-    """How many of those that failed did so with a known signature."""
+    """Failed scenarios with a known signature."""
     seconds: float
-    """What the campaign took."""
+    """Duration of the campaign."""
     night_seconds: float
-    """What the whole night took."""
+    """Duration of the whole night."""
     records_replayed_median: float | None
-    """Of the scenarios in which the job had to start again; so are the next three."""
+    """This and the next three cover the scenarios in which the job restarted."""
     records_replayed_percentile_95: float | None
     recovery_steps_median: float | None
     recovery_steps_percentile_95: float | None
@@ -141,7 +141,7 @@ _REAL: Final = pa.struct(
 SCHEMA: Final = pa.schema(
     [
         ("started", pa.timestamp("us", "UTC")),
-        # A seed may be any whole number.
+        # A seed may exceed 64 bits.
         ("seed", pa.string()),
         ("revision", pa.string()),
         ("status", pa.string()),
@@ -164,23 +164,23 @@ SCHEMA: Final = pa.schema(
 )
 
 
-class _Newer(Exception):
+class _NewerFormat(Exception):
     """A file of a newer format than this onceproof reads."""
 
 
 class NightHistory:
-    """The nights in a folder."""
+    """The history of nights in a folder."""
 
     def __init__(self, folder: Path, keep: int, warn: Callable[[str], None]) -> None:
-        """``keep`` is how many nights stay; ``warn`` is told in one line of each file that cannot be read."""
+        """Open the history: ``keep`` nights are kept; ``warn`` gets one line for each unreadable file."""
         self.folder = folder
         self._keep = keep
         self._warn = warn
 
     def prepare(self) -> None:
-        """Make the folder, and see that it can be written to; raises OutputUnwritable.
+        """Make the folder and check that it is writable. Raises OutputUnwritable.
 
-        For the beginning of a night, when nothing has been done yet that could be lost.
+        Called at the beginning of a night, before any work could be lost.
         """
         trial = self.folder / f".{os.getpid()}.trial"
         try:
@@ -193,23 +193,23 @@ class NightHistory:
             ) from None
 
     def read(self) -> list[NightRow]:
-        """Return the nights, the oldest first; files that hold none are set aside."""
+        """Return the nights, the oldest first. Damaged files are renamed and skipped."""
         rows = []
         for path in self._files():
             try:
                 rows.append(_read(path))
             except FileNotFoundError:
-                # Another night that ends just now has made room for itself.
+                # A concurrent night has just deleted its oldest file.
                 continue
-            except _Newer as newer:
+            except _NewerFormat as newer:
                 self._warn(f"{path}: {newer}")
             except (pa.ArrowException, OSError, ValueError) as error:
-                self._tell_of(path, error)
+                self._report_unreadable(path, error)
         return sorted(rows, key=lambda row: row.started)
 
     def add(self, row: NightRow) -> Path:
-        """Write a night down, and let go of the oldest ones beyond those that are kept; raises OSError."""
-        # Of two nights that begin at once, one must not take the other's name.
+        """Write a night, delete the oldest ones beyond ``keep``, and return the path. Raises OSError."""
+        # The random part keeps the names of nights apart that start at the same time.
         name = f"{row.started:%Y%m%dT%H%M%S%fZ}-{os.urandom(4).hex()}{SUFFIX}"
         path = self.folder / name
         hidden = self.folder / f".{name}.part"
@@ -229,34 +229,34 @@ class NightHistory:
         """Return the files of nights, the oldest first."""
         return sorted(path for path in self.folder.glob(f"*{SUFFIX}") if path.name[0] not in "._")
 
-    def _tell_of(self, path: Path, error: Exception) -> None:
-        """Tell of a file that could not be read, and set it aside if that is for what is in it."""
-        said = " ".join(str(error).split())
+    def _report_unreadable(self, path: Path, error: Exception) -> None:
+        """Report a file that could not be read, and rename it if its content is damaged."""
+        reason = " ".join(str(error).split())
         if isinstance(error, OSError) and error.errno is not None:
-            self._warn(f"{path}: cannot be read, the night is left out: {error.strerror}")
+            self._warn(f"{path}: cannot be read, the night is skipped: {error.strerror}")
             return
         aside = path.with_name(ASIDE + path.name)
         try:
             path.rename(aside)
         except OSError as failure:
-            self._warn(f"{path}: holds no night, and cannot be set aside ({failure.strerror}): {said}")
+            self._warn(f"{path}: damaged, and cannot be renamed ({failure.strerror}): {reason}")
         else:
-            self._warn(f"{path}: holds no night, set aside as {aside.name}: {said}")
+            self._warn(f"{path}: damaged, renamed to {aside.name}: {reason}")
 
 
 def _read(path: Path) -> NightRow:
-    # Not by name: the library would take an equals sign in the path for a partition.
+    # Opened here, because the library takes an equals sign in a path for a partition.
     with path.open("rb") as file:
         content = parquet.ParquetFile(file)
         version = int((content.schema_arrow.metadata or {}).get(VERSION_KEY, b"0"))
         if version > FORMAT_VERSION:
-            raise _Newer(
-                f"of format version {version}, but this onceproof reads up to {FORMAT_VERSION};"
-                " the night is left out"
+            raise _NewerFormat(
+                f"format version {version}, but this onceproof reads up to {FORMAT_VERSION};"
+                " the night is skipped"
             )
         rows = content.read().to_pylist()
     if not version or len(rows) != 1:
-        raise ValueError("a Parquet file, but not of a night")
+        raise ValueError("a Parquet file, but not one of a night")
     return msgspec.convert(rows[0] | {"seed": _seed(rows[0].get("seed"))}, NightRow)
 
 

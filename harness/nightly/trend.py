@@ -1,12 +1,11 @@
-"""Tonight among the nights: what is new, what has gone, and the trend that the report shows.
+"""Compares a night with the history: new failures, known failures that no longer occur, and the trend.
 
 The rules this module lives by:
 
-- The history of nights is the only memory. What the settings list as known is the settings' word, and not
-  made of what was seen before: a failure that nobody has listed fails every night until it is mended.
-- New is what no kept night has shown. What has been seen before is told with the first night that had it.
-- A known signature is missed night by night: how many nights in a row did without it tells whether it is
-  mended, better than one night can.
+- A failure is known only if the settings list it. An unlisted failure fails every night until it is fixed.
+- A failure is new if no night of the history had it. Otherwise the report names the first night with it.
+- For a known failure the report counts the latest nights in a row without it. Many such nights are evidence
+  that it is fixed; one night is not.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ from onceproof.reports.model import (
 )
 
 MOST_NIGHTS: Final = 60
-"""Nights that a page shows."""
+"""Largest number of nights that a page shows."""
 MOST_SIGNATURES: Final = 5
-"""Signatures that a page shows of an earlier night."""
+"""Largest number of signatures that a page shows for an earlier night."""
 
 
 def with_history(report: Report, before: Sequence[NightRow]) -> Report:
-    """Return the report with what the nights before tell of its failures; the oldest night is the first."""
+    """Return the report with the earlier nights of each failure; ``before`` starts with the oldest night."""
     return msgspec.structs.replace(
         report,
         failures=tuple(_seen_before(failure, before) for failure in report.failures),
@@ -53,12 +52,12 @@ def with_history(report: Report, before: Sequence[NightRow]) -> Report:
 
 
 def with_nights(report: Report, nights: Sequence[NightRow]) -> Report:
-    """Return the report with the trend of the nights, tonight the last."""
+    """Return the report with the trend over ``nights``, of which tonight is the last."""
     return msgspec.structs.replace(report, nights=tuple(map(_night, nights[-MOST_NIGHTS:])))
 
 
-def row_of(report: Report, started: datetime, seconds: float) -> NightRow:
-    """Return tonight as a row of the history; ``seconds`` is what the whole night took."""
+def night_row(report: Report, started: datetime, seconds: float) -> NightRow:
+    """Return tonight as a row of the history; ``seconds`` is the duration of the whole night."""
     replayed, steps = (_cost(report, name) for name in (REPLAYED, RECOVERY_STEPS))
     return NightRow(
         started=started.astimezone(UTC),
@@ -83,7 +82,7 @@ def row_of(report: Report, started: datetime, seconds: float) -> NightRow:
 
 
 def _seen_before(failure: Failure, before: Sequence[NightRow]) -> Failure:
-    nights = [night for night in before if _had(night, failure)]
+    nights = [night for night in before if _failed_alike(night, failure)]
     if not nights:
         return failure
     return msgspec.structs.replace(
@@ -96,12 +95,12 @@ def _seen_before(failure: Failure, before: Sequence[NightRow]) -> Failure:
 
 def _missed_before(known: KnownFailure, before: Sequence[NightRow]) -> KnownFailure:
     ran = [night for night in before if any(family.family == known.family for family in night.families)]
-    missed = takewhile(lambda night: not _had(night, known), reversed(ran))
+    missed = takewhile(lambda night: not _failed_alike(night, known), reversed(ran))
     return msgspec.structs.replace(known, nights_without=sum(1 for _ in missed))
 
 
-def _had(night: NightRow, broken: Failure | KnownFailure) -> bool:
-    """Return whether a night failed in the same way."""
+def _failed_alike(night: NightRow, broken: Failure | KnownFailure) -> bool:
+    """Return whether a night had a failure with the same family and signature."""
     wanted = (broken.family, broken.property, broken.anomaly)
     return any((each.family, each.property, each.anomaly) == wanted for each in night.signatures)
 

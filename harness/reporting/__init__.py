@@ -1,1 +1,1 @@
-"""From the results of a run to the values that the HTML report is rendered from."""
+"""Converts the results of a run to the model from which ``reports`` renders the HTML page."""

@@ -1,10 +1,10 @@
-"""From what a run came to, to its report: the values that the page is rendered from.
+"""Builds the report of a run: the model from which the page, report.json and JUnit XML are written.
 
 The rules this module lives by:
 
-- Nothing is judged here. What failed is in the tally and in the failures; the page concludes the rest.
-- A run, a campaign and a night build the same report with the same functions; who has more to show (real
-  input, mutants, the agreement of oracles) adds it with ``msgspec.structs.replace``.
+- This module judges nothing. The tally and the failures hold the verdicts; `reports.headline` concludes.
+- A run, a campaign and a night build the report with the same functions. Parts that only some of them have
+  (real input, mutants, the agreement of oracles) are added with ``msgspec.structs.replace``.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from onceproof.reports.summaries import distribution, row_differences
 from onceproof.reports.text import counted
 
 if TYPE_CHECKING:
-    # It imports pyspark, which only a campaign needs.
+    # This module imports pyspark, which only a campaign needs.
     from onceproof.harness.campaign.pipeline import CampaignResult
 
 SYSTEM: Final = "simulated"
@@ -67,14 +67,18 @@ RECOVERY_STEPS: Final = "steps without a running job"
 MOST_WITNESSES: Final = 5
 
 
-def report_of(
+def build_report(
     result: RunResult,
     failures: Sequence[FailureCase],
     command: str = "",
     mistake: Exception | None = None,
     known: Sequence[KnownSignature] = (),
 ) -> Report:
-    """Return the report of a run; ``mistake`` is what ended it early, ``known`` what the settings list."""
+    """Return the report of a run.
+
+    ``failures`` holds one case per signature, ``command`` is the command line, ``mistake`` the error that
+    ended the run early, and ``known`` the failures that the settings list.
+    """
     tally = result.tally
     interrupted = "interrupted from the keyboard" if result.interrupted else ""
     return Report(
@@ -91,7 +95,7 @@ def report_of(
 
 
 def write_report(report: Report, folder: Path, junit_file: Path | None = None) -> Path:
-    """Write index.html and report.json, and JUnit XML if it is asked for; return the path of the page."""
+    """Write index.html, report.json and, if ``junit_file`` is given, JUnit XML; return the page's path."""
     page = write(report, folder)
     if junit_file is not None:
         write_junit(report, junit_file)
@@ -99,25 +103,25 @@ def write_report(report: Report, folder: Path, junit_file: Path | None = None) -
 
 
 def write_junit(report: Report, path: Path) -> None:
-    """Write the report as JUnit XML."""
+    """Write the report as JUnit XML. Raises OutputUnwritable."""
     try:
         path.write_bytes(junit(report))
     except OSError as error:
         raise _unwritable(path, error) from None
 
 
-def make_way(path: Path | None) -> None:
-    """Make the folder of a JUnit file, and take away what an earlier run has left there.
+def prepare_junit_file(path: Path | None) -> None:
+    """Make the folder of a JUnit file and delete the file of an earlier run; None does nothing.
 
-    A run that ends before it comes to its report must not leave the results of another one. Raises
-    OutputUnwritable while nothing has been done yet that could be lost.
+    A run that ends before its report must not leave the results of another run. Commands call this first, so
+    that OutputUnwritable is raised before any work is done.
     """
     if path is None:
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
-        # Nothing stands there now, so this leaves nothing.
+        # Try to write the file, and remove it again.
         path.touch()
         path.unlink()
     except OSError as error:
@@ -128,10 +132,10 @@ def _unwritable(path: Path, error: OSError) -> OutputUnwritable:
     return OutputUnwritable(f"{path}: cannot be written: {error.strerror or error}")
 
 
-def with_oracles(report: Report, campaign: CampaignResult) -> Report:
-    """Return the report of a campaign: with how its two oracles agree, and on what it ran.
+def add_oracle_agreement(report: Report, campaign: CampaignResult) -> Report:
+    """Return a campaign's report with the agreement of its two oracles and the Spark master.
 
-    Of one that ended early it says how many scenarios only Python has judged.
+    If the campaign ended early, the report states how many scenarios only the Python oracle has judged.
     """
     agreement = OracleAgreement(
         scenarios=campaign.judged,
@@ -151,7 +155,7 @@ def with_oracles(report: Report, campaign: CampaignResult) -> Report:
 
 
 def facts_of(result: RunResult, command: str = "") -> Facts:
-    """Return what was run, on what, and for how long."""
+    """Return the facts of a run: scenarios, seed, version, machine, system, duration, trace hash."""
     tally = result.tally
     return Facts(
         scenarios=tally.scenarios,
@@ -166,25 +170,25 @@ def facts_of(result: RunResult, command: str = "") -> Facts:
         command=command,
         others=(
             ("kills", f"{tally.kills:,}, {tally.rescales:,} of them with another parallelism afterwards"),
-            *_left_out(tally),
+            *_not_applicable(tally),
         ),
     )
 
 
-def _left_out(tally: Tally) -> Iterator[tuple[str, str]]:
-    """Yield, as a fact, the faults that were planned for nothing: that they did no harm says nothing."""
+def _not_applicable(tally: Tally) -> Iterator[tuple[str, str]]:
+    """Yield as a fact the number of planned faults that the system cannot inject."""
     if tally.not_applicable:
         faults = counted(tally.not_applicable, "planned fault")
         yield "not applicable", f"{faults} that this system cannot inject"
 
 
 def time_text(moment: datetime) -> str:
-    """Return a moment as reports tell it: `2026-11-20 02:17:05 UTC`."""
+    """Return a moment in the format of the report: `2026-11-20 02:17:05 UTC`."""
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def engine_version() -> str:
-    """Return the version of the distribution, and the commit where it runs from a checkout."""
+    """Return the version of the distribution, with the commit if onceproof runs from a checkout."""
     version = metadata.version("onceproof")
     root = Path(__file__).parents[1]
     if not (root / ".git").exists():
@@ -203,13 +207,13 @@ def engine_version() -> str:
 
 
 def machine_text() -> str:
-    """Return the machine in a few words."""
+    """Return processors, Python version, operating system and architecture of this machine."""
     processors = counted(os.cpu_count() or 1, "processor")
     return f"{processors}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
 
 
 def coverage_of(tally: Tally, system: System = SIMULATED) -> Coverage:
-    """Return where each kind of fault was planned and fired, of those that can strike the system."""
+    """Return how often each fault kind was planned and fired at each point, for faults of the system."""
     cells = tuple(
         CoverageCell(kind, point, tally.planned[f"{kind}/{point}"], tally.fired[f"{kind}/{point}"])
         for kind, row in FAULTS.items()
@@ -220,7 +224,10 @@ def coverage_of(tally: Tally, system: System = SIMULATED) -> Coverage:
 
 
 def coverage_problems(tally: Tally, system: System = SIMULATED) -> list[str]:
-    """Return what a large run should have met and did not, besides the faults that the table shows."""
+    """Return a line for each protocol point that a large run never passed.
+
+    Fault kinds that never fired are not listed; the coverage table shows them.
+    """
     fired = {
         (kind, point): tally.fired[f"{kind}/{point}"] for kind, row in FAULTS.items() for point in row.points
     }
@@ -233,8 +240,8 @@ def coverage_problems(tally: Tally, system: System = SIMULATED) -> list[str]:
 
 
 def costs_of(tally: Tally) -> tuple[Distribution, ...]:
-    """Return what recovery cost, over the scenarios in which a job had to start again."""
-    note = "over the scenarios in which the job had to start again"
+    """Return the distributions of the cost of recovery, over the scenarios in which a job restarted."""
+    note = "over the scenarios in which the job restarted"
     found = (
         distribution(REPLAYED, "records", tally.replayed, note),
         distribution(RECOVERY_STEPS, "steps", tally.recovery_steps, note),
@@ -243,7 +250,7 @@ def costs_of(tally: Tally) -> tuple[Distribution, ...]:
 
 
 def failure_of(case: FailureCase) -> Failure:
-    """Return a failure as the page shows it."""
+    """Return a failure as the report's model holds it."""
     scenario, shrunk, explanation = case.scenario, case.shrunk, case.explanation
     records = tuple(
         InputRecord(split, offset, value if isinstance(value, tuple) else (value,), timestamp)

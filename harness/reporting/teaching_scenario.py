@@ -1,11 +1,10 @@
-"""The scenario on which a report teaches reading its diagrams, and traces as a report draws them.
+"""Chooses the example scenario with which a report explains its diagrams, and converts traces for drawing.
 
 The rules this module lives by:
 
-- The example comes from the run itself and is replayed from its seed, like everything that is drawn.
-- What ran on another system is drawn as the simulation runs it, if the kill strikes there, too.
-- It is a passing scenario with one kill and a rescale, if possible restored from a checkpoint, on few lanes
-  and in few steps; which one does not depend on the order in which outcomes came.
+- The example is a scenario of the run, replayed from its seed in the simulation.
+- It passes, has one kill and a rescale, if possible a restore from a checkpoint, few lanes and few steps.
+- The choice does not depend on the order of outcomes.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from onceproof.reports.text import counted, words
 from onceproof.reports.trace import MarkKind
 
 LANE_STEPS: Final = 15
-"""So many more steps make a diagram as much harder to read as one lane more."""
+"""Number of steps that make a diagram as much longer to read as one lane."""
 
 _DRAWN: Final = frozenset(get_args(MarkKind))
 
 
 def trace_of(history: History) -> Trace:
-    """Return a run's trace as far as it is drawn."""
+    """Return the part of a run's trace that a diagram draws."""
     trace: dict[str, Any] = dict(history.trace or {})
     trace.pop("faults", None)
     trace["marks"] = [mark for mark in trace.get("marks", ()) if mark["kind"] in _DRAWN]
@@ -40,7 +39,7 @@ def trace_of(history: History) -> Trace:
 
 
 def teaching_example(result: RunResult) -> Example | None:
-    """Return the passing scenario that reads best: restored from a checkpoint, few lanes, few steps."""
+    """Return the passing scenario that is easiest to read, or None if no candidate has a kill."""
     best: tuple[tuple[bool, int, str, int], Scenario, Trial] | None = None
     for _, name, seed in result.tally.examples:
         family = result.family(name)
@@ -50,7 +49,7 @@ def teaching_example(result: RunResult) -> Example | None:
             continue
         started = [payload for _, kind, _, payload in trial.history.events if kind == ATTEMPT_STARTED]
         lanes = len((trial.history.trace or {"lanes": ()})["lanes"])
-        # A restore from nothing teaches less, but more than no example.
+        # An attempt without a checkpoint is a weaker example, but better than none.
         from_nothing = started[-1]["restored"] is None
         key = (from_nothing, lanes * LANE_STEPS + trial.history.statistics.steps, name, seed)
         if best is None or key < best[0]:
@@ -69,7 +68,7 @@ def teaching_example(result: RunResult) -> Example | None:
 
 
 def _kill_in(history: History) -> tuple[int, str] | None:
-    """Return the step and the point of the first kill; None where there is none."""
+    """Return the step and the point of the first kill, or None."""
     for step, kind, subject, payload in history.events:
         if kind == FAULT_FIRED and subject in KILLS:
             return step, payload["point"]
@@ -77,7 +76,7 @@ def _kill_in(history: History) -> tuple[int, str] | None:
 
 
 def _sentence(history: History) -> str:
-    """Tell what happens in the example."""
+    """Return a sentence that describes the example."""
     attempts = [payload for _, kind, _, payload in history.events if kind == ATTEMPT_STARTED]
     kill = _kill_in(history)
     assert kill is not None
@@ -85,7 +84,7 @@ def _sentence(history: History) -> str:
     before, after = attempts[0]["parallelism"], attempts[-1]["parallelism"]
     restored = attempts[-1]["restored"]
     replayed = counted(history.statistics.records_replayed, "record")
-    origin = "a start from nothing" if restored is None else f"a restore of checkpoint {restored}"
+    origin = "a restart from the beginning" if restored is None else f"a restore of checkpoint {restored}"
     return (
         f"a kill at step {step} (at the point {words(point)}), then {origin}"
         f" with parallelism {after} instead of {before}, and {replayed} read again."

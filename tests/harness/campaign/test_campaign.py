@@ -337,16 +337,16 @@ def test_an_interrupt_ends_the_campaign_with_what_was_judged(
 
 def test_a_campaign_that_ended_early_tells_how_many_scenarios_spark_sql_has_not_judged() -> None:
     from onceproof.harness.campaign.pipeline import CampaignResult
-    from onceproof.harness.reporting.report_builder import report_of, with_oracles
+    from onceproof.harness.reporting.report_builder import add_oracle_agreement, build_report
 
     result = run(["word_count"], scenarios=12, workers=1)
     result.interrupted = True
     early = "interrupted from the keyboard; Spark SQL has not judged {} of 12 scenarios"
     for judged, agreed_on in ((0, None), (8, 8)):
-        report = with_oracles(report_of(result, []), CampaignResult(result, judged=judged))
+        report = add_oracle_agreement(build_report(result, []), CampaignResult(result, judged=judged))
         assert report.interrupted == early.format(12 - judged)
         assert (report.oracles.scenarios if report.oracles else None) == agreed_on
-    whole = with_oracles(report_of(result, []), CampaignResult(result, judged=12))
+    whole = add_oracle_agreement(build_report(result, []), CampaignResult(result, judged=12))
     assert whole.interrupted == "interrupted from the keyboard"
 
 

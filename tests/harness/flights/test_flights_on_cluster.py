@@ -156,5 +156,5 @@ def test_a_system_that_flies_no_year_is_told_in_a_line(capsys):
     assert main(["flights", "--system", "simulated"]) == 4
     assert (
         capsys.readouterr().err
-        == "onceproof: --system simulated: the year runs on local, spark, spark-cluster\n"
+        == "onceproof: --system simulated: the year of flights runs on local, spark, spark-cluster\n"
     )

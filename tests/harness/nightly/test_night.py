@@ -1,4 +1,4 @@
-"""A night in small: part of the year, one planted bug, a few seconds of campaign."""
+"""A small nightly run: part of the year, one planted bug, a campaign of a few seconds."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from onceproof.harness.trials.runner import OUTCOMES, OutputUnwritable, RunResul
 from onceproof.reports.render import read
 
 SOME_FAMILIES = ["page_windows", "tickets", "word_count"]
-"""All that there are for a small night; that each family can be judged on Spark is for the oracle's tests."""
+"""The families of a small night. The tests of the oracle judge all families on Spark."""
 
 
 @pytest.fixture
 def small(monkeypatch):
-    """Little of everything, and no Spark."""
+    """Replace the parts of a night by small ones without Spark."""
 
     @contextmanager
     def none(name):
@@ -57,7 +57,7 @@ def small(monkeypatch):
 
 @pytest.fixture
 def smallest(small, monkeypatch):
-    """A night that has no flights either."""
+    """A small night whose flights data are missing."""
 
     def missing(folder):
         raise DataMissing("the flights are not installed: make setup")
@@ -68,14 +68,16 @@ def smallest(small, monkeypatch):
 @pytest.mark.spark
 @pytest.mark.local_kill
 @pytest.mark.slow
-def test_a_night_that_passes_tells_of_all_its_parts(small, spark, tmp_path, monkeypatch, capsys):
+def test_passing_night_reports_flights_mutants_campaign_and_history(
+    small, spark, tmp_path, monkeypatch, capsys
+):
     @contextmanager
     def shared(name):
         yield spark
 
     monkeypatch.setattr(nightly, "spark_session", shared)
     monkeypatch.setattr(nightly, "run_campaign", run_campaign)
-    # What comes of flights on Spark is for a test of their own: here they are the local ones once more.
+    # Flights on Spark have their own test. Here the result of the local run stands in for them.
     flown = []
 
     def fly(*arguments, **options):
@@ -83,7 +85,7 @@ def test_a_night_that_passes_tells_of_all_its_parts(small, spark, tmp_path, monk
         return flown[0]
 
     monkeypatch.setattr(nightly, "run_flights", fly)
-    # They are asked for as the real ones would be.
+    # The autospec checks that the call has the signature of the real function.
     on_spark = create_autospec(nightly.run_flights_on_spark, side_effect=lambda *_, **__: flown[0])
     monkeypatch.setattr(nightly, "run_flights_on_spark", on_spark)
     assert nightly.nightly(tmp_path, seconds=2, seed=7, junit=tmp_path / "junit.xml") == 0
@@ -110,17 +112,17 @@ def test_a_night_that_passes_tells_of_all_its_parts(small, spark, tmp_path, monk
     written = capsys.readouterr()
     assert "flights: 6,000 records under 12 kills, equal to the row" in written.out
     assert str(tmp_path / "index.html") in written.out
-    assert "the night of seed 7" in written.err
+    assert "nightly run with seed 7" in written.err
 
 
-def test_a_night_without_its_data_fails_and_does_the_rest(smallest, tmp_path, capsys):
-    # The second night knows the first, and the command that repeats it.
+def test_night_without_flights_data_fails_but_runs_the_other_parts(smallest, tmp_path, capsys):
+    # The second night reads the first from the history.
     for _ in range(2):
         assert nightly.nightly(tmp_path, seconds=1) == 1
     report = read(tmp_path)
     assert [real.error for real in report.real_inputs] == ["the flights are not installed: make setup"] * 2
-    # No more has the campaign, which is none here: a night that tried nothing must not pass.
-    assert report.problems == ("the campaign came to no scenario",)
+    # The campaign of this fixture is empty, and an empty campaign must not pass.
+    assert report.problems == ("the campaign ran no scenario",)
     assert [mutant.killed for mutant in report.mutants] == [True]
     assert [night.status for night in report.nights] == ["failed", "failed"]
     assert len(list((tmp_path / "history").glob("*.parquet"))) == 2
@@ -128,7 +130,7 @@ def test_a_night_without_its_data_fails_and_does_the_rest(smallest, tmp_path, ca
     assert "the flights are not installed" in capsys.readouterr().out
 
 
-def test_a_planted_bug_that_one_sample_does_not_catch_has_another(smallest, tmp_path, monkeypatch):
+def test_surviving_mutant_is_measured_on_a_second_sample(smallest, tmp_path, monkeypatch):
     seeds = []
 
     def second_sample_catches(mutants, families, seed, **_):
@@ -144,7 +146,7 @@ def test_a_planted_bug_that_one_sample_does_not_catch_has_another(smallest, tmp_
     assert seeds == [7, 8]
 
 
-def test_planted_bugs_that_there_was_no_time_for_are_told(smallest, tmp_path, monkeypatch, capsys):
+def test_mutants_after_the_time_limit_are_counted(smallest, tmp_path, monkeypatch, capsys):
     two = tuple(map(find_mutant, ("commit-before-completion", "FLINK-9263")))
 
     def slowly(mutants, *_, **__):
@@ -156,10 +158,10 @@ def test_planted_bugs_that_there_was_no_time_for_are_told(smallest, tmp_path, mo
     monkeypatch.setattr(nightly, "MUTANT_SECONDS", 0.5)
     monkeypatch.setattr(nightly, "measure_all", slowly)
     nightly.nightly(tmp_path, seconds=1, seed=0)
-    assert "1 of 1 planted bug caught; there was no time for 1 more" in capsys.readouterr().err
+    assert "1 of 1 planted bug caught; no time for 1 more" in capsys.readouterr().err
 
 
-def test_a_night_that_is_interrupted_keeps_what_was_done(small, tmp_path, monkeypatch):
+def test_interrupted_night_writes_its_report(small, tmp_path, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
@@ -168,13 +170,13 @@ def test_a_night_that_is_interrupted_keeps_what_was_done(small, tmp_path, monkey
     assert read(tmp_path).interrupted == "interrupted from the keyboard"
 
 
-def test_what_is_left_of_the_last_night_that_cannot_be_replaced_is_one_clear_line(small, tmp_path):
+def test_results_that_cannot_be_replaced_are_a_one_line_error(small, tmp_path):
     (tmp_path / "flights").write_text("a file where a folder should be")
     with pytest.raises(OutputUnwritable, match=r"flights: cannot be emptied: Not a directory"):
         nightly.nightly(tmp_path, seconds=1, seed=1)
 
 
-def test_a_history_that_cannot_be_kept_is_told_before_anything_is_done(small, tmp_path):
+def test_unwritable_history_is_reported_before_the_work_starts(small, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputUnwritable, match=r"file/history: the history of nights cannot be written to"):
         nightly.nightly(tmp_path / "file", seconds=1, seed=1)
@@ -183,7 +185,7 @@ def test_a_history_that_cannot_be_kept_is_told_before_anything_is_done(small, tm
     assert not (tmp_path / "out").exists()
 
 
-def test_a_history_that_cannot_be_kept_in_the_end_fails_the_night_and_loses_nothing(
+def test_history_write_error_at_the_end_fails_the_night_and_keeps_its_results(
     smallest, tmp_path, monkeypatch, capsys
 ):
     def full(self, row):
@@ -191,19 +193,19 @@ def test_a_history_that_cannot_be_kept_in_the_end_fails_the_night_and_loses_noth
 
     monkeypatch.setattr(NightHistory, "add", full)
     assert nightly.nightly(tmp_path, seconds=1, seed=1) == 1
-    told = f"{tmp_path}/history: the history of nights cannot be written to: No space left on device"
-    assert told in read(tmp_path).problems
-    assert told in capsys.readouterr().out
+    problem = f"{tmp_path}/history: the history of nights cannot be written to: No space left on device"
+    assert problem in read(tmp_path).problems
+    assert problem in capsys.readouterr().out
 
 
-def test_a_family_with_a_mistake_is_told_before_anything_is_done(small, tmp_path):
+def test_mistake_in_a_family_is_reported_before_the_work_starts(small, tmp_path):
     (tmp_path / "broken.py").write_text("name =\n")
     with pytest.raises(FamilyError, match=r"broken.py:1: SyntaxError"):
         nightly.nightly(tmp_path / "out", seconds=1, seed=1, families=[str(tmp_path / "broken.py")])
     assert not (tmp_path / "out").exists()
 
 
-def test_only_so_many_nights_are_kept(smallest, tmp_path):
+def test_history_keeps_the_given_number_of_nights(smallest, tmp_path):
     for seed in range(3):
         nightly.nightly(tmp_path, seconds=1, seed=seed, history=tmp_path / "nights", keep=2)
     kept = NightHistory(tmp_path / "nights", 2, print).read()

@@ -1,4 +1,4 @@
-"""The history of nights: what comes back, what is kept, what is set aside, and nights that end at once."""
+"""The history of nights: reading, pruning, damaged files, and concurrent nights."""
 
 from __future__ import annotations
 
@@ -64,18 +64,18 @@ def warnings() -> list[str]:
 
 @pytest.fixture
 def history(tmp_path: Path, warnings: list[str]) -> NightHistory:
-    # Arrow would take such a name for a partition.
+    # Arrow takes a name with an equals sign for a partition.
     kept = NightHistory(tmp_path / "year=2026" / "nights", 5, warnings.append)
     kept.prepare()
     return kept
 
 
-def test_there_is_no_night_before_the_first(tmp_path: Path, history: NightHistory) -> None:
+def test_new_history_has_no_nights(tmp_path: Path, history: NightHistory) -> None:
     assert history.read() == []
     assert NightHistory(tmp_path / "absent", 5, print).read() == []
 
 
-def test_a_night_comes_back_as_it_was(history: NightHistory, warnings: list[str]) -> None:
+def test_written_night_is_read_back_equal(history: NightHistory, warnings: list[str]) -> None:
     nights = [night(), night(1, seed=None), night(2, seed=2**200, families=(), signatures=(), real_inputs=())]
     for each in reversed(nights):
         history.add(each)
@@ -83,11 +83,11 @@ def test_a_night_comes_back_as_it_was(history: NightHistory, warnings: list[str]
     assert warnings == []
 
 
-def test_every_figure_of_a_night_is_a_column(history: NightHistory) -> None:
+def test_all_figures_of_a_night_are_columns(history: NightHistory) -> None:
     assert SCHEMA.names == list(NightRow.__struct_fields__)
     history.add(night())
     history.add(night(1))
-    # Whoever has Arrow or Spark reads the folder as one table.
+    # Arrow and Spark read the folder as one table.
     table = pyarrow.dataset.dataset(history.folder, format="parquet").to_table()
     assert table.schema.names == SCHEMA.names
     assert table.num_rows == 2
@@ -97,14 +97,14 @@ def test_every_figure_of_a_night_is_a_column(history: NightHistory) -> None:
     ]
 
 
-def test_the_oldest_nights_go_first(history: NightHistory) -> None:
+def test_oldest_nights_are_deleted_first(history: NightHistory) -> None:
     for number in (3, 1, 7, 2, 6, 4, 5):
         history.add(night(number))
     assert [row.seed for row in history.read()] == [3, 4, 5, 6, 7]
     assert len(list(history.folder.iterdir())) == 5
 
 
-def test_a_file_is_whole_or_not_there(history: NightHistory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_leaves_no_file(history: NightHistory, monkeypatch: pytest.MonkeyPatch) -> None:
     history.add(night())
 
     def fail(*_: object) -> None:
@@ -154,7 +154,7 @@ def of_another_shape(path: Path) -> None:
     [truncated, flipped, emptied, of_others, without_rows, of_another_shape],
     ids=lambda f: f.__name__,
 )
-def test_a_damaged_file_is_set_aside_and_the_other_nights_are_there(
+def test_damaged_file_is_renamed_and_the_other_nights_are_read(
     history: NightHistory, warnings: list[str], damage: Any
 ) -> None:
     history.add(night())
@@ -163,11 +163,11 @@ def test_a_damaged_file_is_set_aside_and_the_other_nights_are_there(
     damage(path)
     content = path.read_bytes()
     assert [row.seed for row in history.read()] == [0, 2]
-    [told] = warnings
-    assert told.startswith(f"{path}: holds no night, set aside as _damaged-{path.name}: ")
-    assert "\n" not in told
+    [warning] = warnings
+    assert warning.startswith(f"{path}: damaged, renamed to _damaged-{path.name}: ")
+    assert "\n" not in warning
     assert path.with_name(f"_damaged-{path.name}").read_bytes() == content
-    # It is told once, is no night to be pruned, and stands in nobody's way.
+    # The file is reported once, not pruned, and ignored by readers of the folder.
     assert [row.seed for row in history.read()] == [0, 2]
     assert len(warnings) == 1
     assert pyarrow.dataset.dataset(history.folder, format="parquet").to_table().num_rows == 2
@@ -176,19 +176,17 @@ def test_a_damaged_file_is_set_aside_and_the_other_nights_are_there(
     assert path.with_name(f"_damaged-{path.name}").exists()
 
 
-def test_a_night_of_a_newer_onceproof_is_told_and_left_alone(
-    history: NightHistory, warnings: list[str]
-) -> None:
+def test_night_of_a_newer_version_is_reported_and_kept(history: NightHistory, warnings: list[str]) -> None:
     path = history.add(night())
     table = table_in(path).replace_schema_metadata({VERSION_KEY: b"99"})
     parquet.write_table(table, str(path.parent / "20270101T000000Z-0.parquet"))
     assert history.read() == [night()]
     assert len(warnings) == 1
-    assert "of format version 99, but this onceproof reads up to 1" in warnings[0]
+    assert "format version 99, but this onceproof reads up to 1" in warnings[0]
     assert (path.parent / "20270101T000000Z-0.parquet").exists()
 
 
-def test_a_column_that_is_added_one_day_is_passed_over(history: NightHistory) -> None:
+def test_unknown_column_is_ignored(history: NightHistory) -> None:
     path = history.add(night())
     table = table_in(path)
     with path.open("wb") as file:
@@ -196,7 +194,7 @@ def test_a_column_that_is_added_one_day_is_passed_over(history: NightHistory) ->
     assert history.read() == [night()]
 
 
-def test_a_folder_that_cannot_be_written_to_is_one_line(tmp_path: Path) -> None:
+def test_unwritable_history_folder_is_a_one_line_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OutputUnwritable) as caught:
         NightHistory(tmp_path / "file" / "nights", 5, print).prepare()
@@ -220,8 +218,8 @@ for _ in range(15):
 """
 
 
-def test_nights_that_end_at_once_leave_each_other_whole(history: NightHistory, warnings: list[str]) -> None:
-    # All of the same second: their names differ all the same.
+def test_concurrent_nights_do_not_damage_each_other(history: NightHistory, warnings: list[str]) -> None:
+    # All nights start at the same time; the random part keeps their names apart.
     command = [sys.executable, "-c", WRITER, str(history.folder), msgspec.json.encode(night()).decode()]
     writers = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(4)]
     for writer in writers:

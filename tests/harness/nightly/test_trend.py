@@ -1,4 +1,4 @@
-"""Tonight among the nights: what is new, what is missed, and what the page shows of it."""
+"""The comparison of a night with the history: new failures, known failures, and the trend."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from onceproof.harness.nightly.night_history import NightRow, SignatureFigures
-from onceproof.harness.nightly.trend import MOST_NIGHTS, row_of, with_history, with_nights
+from onceproof.harness.nightly.trend import MOST_NIGHTS, night_row, with_history, with_nights
 from onceproof.reports.model import (
     Facts,
     Failure,
@@ -56,7 +56,7 @@ def report(*failures: Failure, **changes: Any) -> Report:
 def nights(*anomalies: str) -> list[NightRow]:
     """Return a night for each text, which names the anomalies that it failed with."""
     return [
-        row_of(
+        night_row(
             with_history(report(*(failure(anomaly) for anomaly in text.split())), ()),
             FIRST + timedelta(days=number),
             170.0,
@@ -65,7 +65,7 @@ def nights(*anomalies: str) -> list[NightRow]:
     ]
 
 
-def test_tonight_becomes_a_row_with_all_its_figures() -> None:
+def test_night_row_has_all_figures_of_the_report() -> None:
     kills = (RealKill(point="committing", recovery_seconds=0.2), RealKill(point="aligned"))
     costs = (
         distribution("records read again", "records", [1, 2, 9]),
@@ -78,7 +78,7 @@ def test_tonight_becomes_a_row_with_all_its_figures() -> None:
         mutants=(Mutant(id="a", killed=True), Mutant(id="b")),
         real_inputs=(RealInput(name="flights", records=9, kills=kills, rows_different=1),),
     )
-    assert row_of(tonight, FIRST, 171.0) == NightRow(
+    assert night_row(tonight, FIRST, 171.0) == NightRow(
         started=FIRST,
         seed=7,
         revision="0.1.0",
@@ -94,27 +94,27 @@ def test_tonight_becomes_a_row_with_all_its_figures() -> None:
         recovery_steps_percentile_95=costs[1].percentile_95,
         mutants_tried=2,
         mutants_killed=1,
-        families=row_of(tonight, FIRST, 0).families,
+        families=night_row(tonight, FIRST, 0).families,
         signatures=(
             SignatureFigures("word_count", "exactly_once", "lost", 6, known=False, new=True),
             SignatureFigures("word_count", "exactly_once", "phantom", 4, known=True, new=False),
         ),
-        real_inputs=row_of(tonight, FIRST, 0).real_inputs,
+        real_inputs=night_row(tonight, FIRST, 0).real_inputs,
     )
-    [family] = row_of(tonight, FIRST, 0).families
+    [family] = night_row(tonight, FIRST, 0).families
     assert (family.family, family.scenarios, family.failed, family.known) == ("word_count", 4000, 10, 4)
     assert [(each.passed, each.failed, each.known) for each in family.properties] == [(3990, 10, 4)]
-    [real] = row_of(tonight, FIRST, 0).real_inputs
+    [real] = night_row(tonight, FIRST, 0).real_inputs
     assert (real.kills, real.rows_different, real.failed, real.recovery_seconds) == (2, 1, True, 0.2)
 
 
-def test_without_recoveries_there_is_no_figure_for_their_cost() -> None:
-    row = row_of(report(), FIRST, 0)
+def test_night_row_without_recoveries_has_no_recovery_cost() -> None:
+    row = night_row(report(), FIRST, 0)
     assert row.records_replayed_median is None
     assert row.recovery_steps_percentile_95 is None
 
 
-def test_new_is_what_no_kept_night_has_shown() -> None:
+def test_failure_is_new_if_no_earlier_night_had_it() -> None:
     before = nights("", "lost", "", "lost phantom", "")
     tonight = with_history(
         report(failure("lost"), failure("wrong value"), failure("phantom", family="sales")), before
@@ -122,24 +122,24 @@ def test_new_is_what_no_kept_night_has_shown() -> None:
     lost, wrong, other = tonight.failures
     assert (lost.first_seen, lost.nights_seen, lost.nights_before) == ("2026-11-02", 2, 5)
     assert (wrong.first_seen, other.first_seen) == ("", "")
-    row = row_of(tonight, FIRST, 0)
+    row = night_row(tonight, FIRST, 0)
     assert [each.new for each in row.signatures] == [False, True, True]
-    # Whoever has not listed it fails each night until it is mended.
+    # An unlisted failure fails the night although an earlier night had it.
     assert row.status == "failed"
 
 
-def test_a_known_signature_is_missed_night_by_night() -> None:
+def test_nights_without_a_known_failure_are_counted() -> None:
     known = KnownFailure(family="word_count", property="exactly_once", anomaly="lost", of=4000)
     before = nights("lost", "phantom", "", "")
-    # A night in which its family did not run says nothing of it.
-    before[3] = row_of(report(families=()), before[3].started, 0)
+    # A night in which the family did not run is not counted.
+    before[3] = night_row(report(families=()), before[3].started, 0)
     [missed] = with_history(report(known=(known,)), before).known
     assert missed.nights_without == 2
     assert with_history(report(known=(known,)), nights("", "lost")).known == (known,)
     assert with_history(report(known=(known,)), ()).known == (known,)
 
 
-def test_the_page_shows_the_last_nights_and_tonight_as_the_last_of_them() -> None:
+def test_trend_shows_the_latest_nights_in_order() -> None:
     rows = nights(*["lost"] * (MOST_NIGHTS + 3))
     shown = with_nights(report(), rows).nights
     assert len(shown) == MOST_NIGHTS
@@ -147,7 +147,7 @@ def test_the_page_shows_the_last_nights_and_tonight_as_the_last_of_them() -> Non
     assert (shown[-1].status, shown[-1].scenarios, shown[-1].night_seconds) == ("failed", 4000, 170.0)
 
 
-def test_what_broke_is_told_of_each_night_and_cut_where_it_is_much() -> None:
+def test_trend_shows_the_first_signatures_of_a_night() -> None:
     figures = [
         SignatureFigures(
             "word_count", "exactly_once", f"kind {number}", 1, known=number == 1, new=number == 0

@@ -1,4 +1,4 @@
-"""From a run to its report."""
+"""Reports built from the results of a run."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from onceproof.harness.checkers.coverage import CAMPAIGN
 from onceproof.harness.model.faults import FAULTS, POINTS
 from onceproof.harness.model.system import find_system
 from onceproof.harness.reporting.report_builder import (
+    build_report,
     coverage_of,
     coverage_problems,
     engine_version,
     facts_of,
-    report_of,
     write_report,
 )
 from onceproof.harness.trials.runner import RunResult, run
@@ -31,10 +31,10 @@ def result() -> RunResult:
 
 @pytest.fixture(scope="module")
 def report(result: RunResult) -> Report:
-    return report_of(result, [], "onceproof run --seed 7")
+    return build_report(result, [], "onceproof run --seed 7")
 
 
-def test_a_sound_run_gives_a_report_that_says_so(report: Report) -> None:
+def test_passing_run_gives_a_passing_report(report: Report) -> None:
     assert conclude(report).status == "passed"
     assert report.facts.scenarios == 400
     assert report.facts.seed == 7
@@ -46,7 +46,7 @@ def test_a_sound_run_gives_a_report_that_says_so(report: Report) -> None:
         assert 0 < checked["determinism"] < 20
 
 
-def test_the_example_teaches(report: Report) -> None:
+def test_example_has_a_kill_and_a_rescale(report: Report) -> None:
     example = report.example
     assert example is not None
     before, after = example.trace.attempts
@@ -57,12 +57,12 @@ def test_the_example_teaches(report: Report) -> None:
     assert example.story
 
 
-def test_costs_are_those_of_recoveries(report: Report, result: RunResult) -> None:
+def test_costs_cover_the_scenarios_that_restarted(report: Report, result: RunResult) -> None:
     assert [cost.count for cost in report.costs] == [len(result.tally.replayed)] * 2
     assert 0 < report.costs[0].count < 400
 
 
-def test_the_page_can_be_made_from_the_json(report: Report, tmp_path: Path) -> None:
+def test_page_can_be_rendered_from_report_json(report: Report, tmp_path: Path) -> None:
     assert decode(encode(report), "report.json") == report
     page = write_report(report, tmp_path)
     assert page.read_text(encoding="utf-8").startswith("<!")
@@ -76,14 +76,14 @@ def test_coverage_has_a_cell_for_each_planned_pair(result: RunResult) -> None:
     assert coverage_problems(result.tally) == []
 
 
-def test_a_large_run_fails_where_a_point_was_never_passed() -> None:
+def test_large_run_reports_a_protocol_point_that_never_occurred() -> None:
     tally = Tally(scenarios=CAMPAIGN)
     tally.points.update({point: 1 for point in POINTS if point != "aborted"})
     assert coverage_of(tally).required
     assert coverage_problems(tally) == ["protocol point never passed: aborted"]
 
 
-def test_what_cannot_strike_a_system_has_no_cell_and_is_told_as_such(result: RunResult) -> None:
+def test_faults_that_a_system_cannot_inject_have_no_cell_and_are_counted(result: RunResult) -> None:
     system = find_system("spark")
     pairs = {(cell.kind, cell.point) for cell in coverage_of(result.tally, system).cells}
     assert ("kill_task", "aligned") in pairs
@@ -93,18 +93,18 @@ def test_what_cannot_strike_a_system_has_no_cell_and_is_told_as_such(result: Run
     tally = Tally(scenarios=CAMPAIGN, not_applicable=3)
     tally.points.update({point: 1 for point in POINTS if point != "aborted"})
     assert coverage_problems(tally, system) == []
-    told = facts_of(RunResult(result.families, result.names, 7, 1, tally, 1.0, system=system)).others
-    assert ("not applicable", "3 planned faults that cannot strike this system") in told
+    facts = facts_of(RunResult(result.families, result.names, 7, 1, tally, 1.0, system=system)).others
+    assert ("not applicable", "3 planned faults that this system cannot inject") in facts
 
 
-def test_an_interrupted_run_is_no_pass(result: RunResult) -> None:
+def test_interrupted_run_does_not_pass(result: RunResult) -> None:
     stopped = RunResult(result.families, result.names, 7, 1, result.tally, 1.0, interrupted=True)
-    assert conclude(report_of(stopped, [])).status == "interrupted"
+    assert conclude(build_report(stopped, [])).status == "interrupted"
 
 
-def test_a_report_says_when_its_run_began(report: Report, result: RunResult) -> None:
+def test_report_has_the_start_time_of_the_run(report: Report, result: RunResult) -> None:
     assert report.facts.started == result.started.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def test_the_version_is_known() -> None:
+def test_engine_version_starts_with_a_digit() -> None:
     assert engine_version()[0].isdigit()

@@ -13,7 +13,7 @@ from onceproof.harness.model.family import Family, load_family
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario, Schedule, read_scenario
 from onceproof.harness.model.seeds import scenario_seed
-from onceproof.harness.reporting.report_builder import failure_of, report_of, write_report
+from onceproof.harness.reporting.report_builder import build_report, failure_of, write_report
 from onceproof.harness.systems.local.local_system import CAPABILITIES
 from onceproof.harness.systems.simulation.simulated_system import DatabaseSystem
 from onceproof.harness.trials.examination import NOT_SEEN, examine
@@ -82,7 +82,7 @@ def test_a_failure_is_shrunk_explained_and_drawn(result: RunResult, tmp_path: Pa
     assert any(row.mark != "equal" for row in failure.rows)
     assert NOT_SEEN in failure.notes
     assert f"{case.shrunk.runs} runs on local" in failure.notes[0]
-    page = write_report(report_of(result, [case]), tmp_path)
+    page = write_report(build_report(result, [case]), tmp_path)
     text = page.read_text(encoding="utf-8")
     assert "How this was found out, and what it cannot tell" in text
     assert "no arrows for records and messages" in text
@@ -114,7 +114,7 @@ def test_a_failure_that_does_not_come_again_is_told_by_the_run_that_had_it(
     assert (failure.rows, failure.story, failure.takes) == ((), (), "")
     assert failure.trace is None or not failure.trace.marks
     assert "did not fail again in 3 runs on local" in failure.notes[0]
-    write_report(report_of(result, [case]), tmp_path)
+    write_report(build_report(result, [case]), tmp_path)
 
 
 def test_without_time_to_shrink_it_is_explained_as_it_was_found(result: RunResult, tmp_path: Path) -> None:
