@@ -1,1 +1,1 @@
-"""What the pytest plugin does for a test that asks for it; only ``harness.testing.plugin`` imports pytest."""
+"""The pytest plugin, and what it runs for a test; only ``harness.testing.plugin`` imports pytest."""

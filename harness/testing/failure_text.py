@@ -1,11 +1,11 @@
-"""A failed test in words: what is wrong in the first line, then the small case, then what to type.
+"""The text of a failed test: violation, small case, expected and actual rows, commands that replay it.
 
 The rules this module lives by:
 
-- The first line stands alone in pytest's summary and on a CI server's page: it names family, property and
-  anomaly, and how often it happened.
-- Plain text of printable characters, whatever a family's records hold: it becomes XML in a JUnit report.
-- What is long is cut, and how much is missing is told: all of it stands in the file that is named.
+- The first line is complete by itself, because pytest's summary and CI pages show only that line: it names
+  family, property, anomaly and the number of failed scenarios.
+- The text has printable characters only, because pytest writes it into JUnit XML.
+- Long parts are cut, with the number of omitted items; the named file has everything.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from onceproof.harness.explanation.sentences import row_text
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.history import rows_at_end
 from onceproof.harness.model.scenario import RecordValue, Scenario, Schedule
-from onceproof.harness.testing.families import replay_line, typed
+from onceproof.harness.testing.family_lookup import path_as_typed, replay_command_line
 from onceproof.harness.testing.proof import Failure, Proof
 from onceproof.reports.text import counted, listing, visible
 
@@ -36,24 +36,26 @@ MOST_DECISIONS: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
-    """Where the user stands, and which test it is."""
+class PytestContext:
+    """How pytest was started, and the test that runs."""
 
     folder: Path
-    """Where pytest was started."""
+    """Working directory in which pytest was started."""
     test: str
-    """The test as it is named on pytest's command line, from that folder."""
+    """Address of the test on pytest's command line, relative to that folder."""
     path_at_start: tuple[str, ...]
-    """Where Python looked for modules before pytest added to it."""
+    """``sys.path`` before pytest extended it."""
 
 
-def failures_text(proof: Proof, failures: tuple[Failure, ...], desk: Desk) -> str:
-    """Return what is told of a test that failed in these ways."""
-    return "\n\n".join("\n".join(map(visible, failure_lines(proof, failure, desk))) for failure in failures)
+def failures_text(proof: Proof, failures: tuple[Failure, ...], context: PytestContext) -> str:
+    """Return the text of a failed test, one paragraph per failure."""
+    return "\n\n".join(
+        "\n".join(map(visible, failure_lines(proof, failure, context))) for failure in failures
+    )
 
 
-def failure_lines(proof: Proof, failure: Failure, desk: Desk) -> Iterator[str]:
-    """Yield a failure: what is wrong, the small case, expected and visible rows, and the commands."""
+def failure_lines(proof: Proof, failure: Failure, context: PytestContext) -> Iterator[str]:
+    """Yield the lines of a failure: violation, small case, missing and wrong rows, commands."""
     yield first_line(proof, failure)
     yield failure.explanation.sentence
     yield ""
@@ -61,19 +63,19 @@ def failure_lines(proof: Proof, failure: Failure, desk: Desk) -> Iterator[str]:
     yield from _row_lines(proof, failure)
     yield ""
     system = proof.system.name
-    replay = replay_line(proof.family, failure.path, system, desk.folder, desk.path_at_start)
+    replay = replay_command_line(proof.family, failure.path, system, context.folder, context.path_at_start)
     if replay:
         yield f"replay:    {replay}"
     seed = failure.found.seed
     if replay and seed is not None:
-        found = replay_line(proof.family, seed, system, desk.folder, desk.path_at_start)
-        yield f"as found:  {found}"
-    path = typed(failure.path, desk.folder)
-    yield f"in pytest: {shlex.join(['pytest', desk.test, '--onceproof-replay', path])}"
+        found = replay_command_line(proof.family, seed, system, context.folder, context.path_at_start)
+        yield f"original:  {found}"
+    path = path_as_typed(failure.path, context.folder)
+    yield f"in pytest: {shlex.join(['pytest', context.test, '--onceproof-replay', path])}"
 
 
 def first_line(proof: Proof, failure: Failure) -> str:
-    """`sales: exactly_once, lost, in 3 of 200 scenarios of seed 0`."""
+    """Return a line such as `sales: exactly_once, lost, in 3 of 200 scenarios of seed 0`."""
     what = f"{proof.family.name}: {', '.join(failure.signature)}"
     if proof.seed is None:
         return f"{what}, in the scenario of {failure.path.name}"
@@ -84,9 +86,12 @@ def first_line(proof: Proof, failure: Failure) -> str:
 
 def _case_lines(proof: Proof, failure: Failure) -> Iterator[str]:
     if not failure.repeats:
-        yield "repeated, it does not fail so: the job uses more than its input, as time, chance or a global"
+        yield (
+            "not reproduced: the job depends on more than its input, such as the time, a random number"
+            " or a global variable"
+        )
     if failure.scenario is failure.found:
-        yield f"the case: {_sizes(failure)}"
+        yield f"failing scenario: {_sizes(failure)}"
     else:
         yield f"shrunk to {_sizes(failure)}"
     scenario = failure.scenario
@@ -101,7 +106,7 @@ def _case_lines(proof: Proof, failure: Failure) -> Iterator[str]:
 
 
 def _record_lines(scenario: Scenario) -> Iterator[str]:
-    """Yield the splits with their first records."""
+    """Yield a line for each split with its first records, at most MOST_RECORDS in total."""
     left = MOST_RECORDS
     hidden: list[int] = []
     for split, records in scenario.records.items():
@@ -134,7 +139,7 @@ def _settings(scenario: Scenario, has_steps: bool) -> str:
     parallelism = f"parallelism {keyed}"
     if {source, sink} != {keyed}:
         parallelism += f" (source {source}, sink {sink})"
-    # Without steps of a schedule an interval is something else, which the system says.
+    # Only a system with schedules measures the interval in steps.
     return (
         f"{parallelism}, a checkpoint every {scenario.checkpoint_interval_ms} steps"
         if has_steps
@@ -143,7 +148,7 @@ def _settings(scenario: Scenario, has_steps: bool) -> str:
 
 
 def _row_lines(proof: Proof, failure: Failure) -> Iterator[str]:
-    """Yield the rows that are missing and those that are too many; nothing where it is not about rows."""
+    """Yield the missing and the wrong rows; nothing if ``exactly_once`` holds."""
     if ExactlyOnce.property not in failure.verdict.failed_properties():
         return
     visible = rows_at_end(failure.history)
@@ -153,10 +158,10 @@ def _row_lines(proof: Proof, failure: Failure) -> Iterator[str]:
         ("missing rows:", Counter(expected) - seen),
         ("wrong rows:", seen - Counter(expected)),
     ):
-        told = [row_text(row) for row in rows.elements()]
-        if told:
-            more = len(told) - MOST_ROWS
-            yield f"{title:<13} {', '.join(told[:MOST_ROWS])}{f' and {more:,} more' if more > 0 else ''}"
+        texts = [row_text(row) for row in rows.elements()]
+        if texts:
+            more = len(texts) - MOST_ROWS
+            yield f"{title:<13} {', '.join(texts[:MOST_ROWS])}{f' and {more:,} more' if more > 0 else ''}"
 
 
 def _value_text(value: RecordValue) -> str:

@@ -1,7 +1,7 @@
-"""What a test does with a family: find it, run its scenarios, and say in text how that ended.
+"""Runs the scenarios of a test: finds the family, runs and checks them, and returns the failure text.
 
-This is all that the pytest plugin knows of the harness. What the user can mend is told in text; what only we
-can mend is raised as it is, with its traceback.
+The pytest plugin calls the harness only through this module. An error that the user can correct becomes
+UnusableRequest with a text; any other error is raised unchanged, with its traceback.
 """
 
 from __future__ import annotations
@@ -20,8 +20,13 @@ from onceproof.harness.model.family import Family, source_file
 from onceproof.harness.model.system import Closable, System, find_system
 from onceproof.harness.settings.project_settings import load_settings
 from onceproof.harness.settings.run_plan import SEED
-from onceproof.harness.testing.failure_text import Desk, failures_text, first_line
-from onceproof.harness.testing.families import FamilyLike, find_family, found_by_children, needed_paths
+from onceproof.harness.testing.failure_text import PytestContext, failures_text, first_line
+from onceproof.harness.testing.family_lookup import (
+    FamilyLike,
+    extended_python_path,
+    find_family,
+    needed_python_path,
+)
 from onceproof.harness.testing.proof import Proof, prove, replay
 from onceproof.harness.trials.tally import Tally
 
@@ -30,122 +35,126 @@ IGNORED: Final = (
 )
 
 
-class Unusable(Exception):
-    """What the test asks for cannot be done, and its user can mend it; the message says where and how."""
+class UnusableRequest(Exception):
+    """The test asks for something impossible that its author can correct; the message says where and how."""
 
 
-class Systems:
-    """The systems that the tests of this process put on trial: each is started once, as it may take seconds.
+class SystemPool:
+    """The systems under test of this pytest process. Each starts once, because a start may take seconds.
 
-    The processes that one has started look for modules where they were told then, so a family that needs
-    other folders gets a system of its own.
+    Child processes of a system keep the PYTHONPATH of its start, so a family that needs other folders gets
+    another instance of the system.
     """
 
     def __init__(self) -> None:
-        self._started: dict[tuple[str, tuple[str, ...]], System] = {}
+        self.started: dict[tuple[str, tuple[str, ...]], System] = {}
+        """The running systems by name and folders."""
 
     def find(self, name: str, folders: Sequence[str]) -> System:
-        """Return a system by its name, for a family with modules in these folders."""
+        """Return the system with this name for a family whose modules are in these folders."""
         key = (name, tuple(folders))
-        if key not in self._started:
-            self._started[key] = find_system(name)
-        return self._started[key]
+        if key not in self.started:
+            self.started[key] = find_system(name)
+        return self.started[key]
 
     def close(self) -> None:
-        """End what they have started."""
-        for system in self._started.values():
+        """Close all systems, which ends their child processes."""
+        for system in self.started.values():
             if isinstance(system, Closable):
                 system.close()
-        self._started.clear()
+        self.started.clear()
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """The test, and where it stands."""
+class ItemContext:
+    """A test item with the options of its pytest run."""
 
     module: ModuleType | None
     folders: tuple[Path, ...]
-    """Where the paths in a test are looked for."""
+    """Folders to which paths in a test are relative, in order."""
     root: Path
-    """Where settings are looked for, and upwards."""
+    """pytest's rootdir; the search for pyproject.toml starts there and goes upwards."""
     kept: Path
-    """Where failures are kept."""
-    is_ours: bool
-    """Whether nobody has named that folder, so that it is ours to arrange."""
+    """Folder for failures."""
+    is_default_folder: bool
+    """True if --onceproof-out is not given; the folder then gets a .gitignore."""
     seed: int | None
-    """None: what the settings say, or 0."""
+    """None: the seed of the settings, or 0."""
     shrink_time: float | None
-    """Seconds for each failure; None: what the settings say, or as many as is usual."""
-    systems: Systems
-    """What the tests before this one have started."""
-    desk: Desk
+    """Seconds to shrink each failure; None: that of the settings, or the default of the system."""
+    systems: SystemPool
+    """The systems that earlier tests of this process have started."""
+    context: PytestContext
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """How the scenarios of a test ended."""
+class RunOutcome:
+    """The result of the scenarios of a test."""
 
     tally: Tally
     failed: str = ""
-    """What is told of the failures that are new."""
+    """Text of the new failures; empty if there are none."""
     known: str = ""
-    """What is told of the failures that the settings list."""
+    """Text of the failures that the settings list; empty if there are none."""
 
 
-def run_here(family: FamilyLike, system: str, asked: range | Path, place: Place) -> Ended:
-    """Run the scenarios of these numbers, or the one in a file, in this process. Raises Unusable."""
+def run_in_process(family: FamilyLike, system: str, asked: range | Path, item: ItemContext) -> RunOutcome:
+    """Run scenarios of a family in this process, and return their result.
+
+    ``asked`` is a range of scenario numbers, or the path of one scenario's JSON. Raises UnusableRequest.
+    """
     found: Family | None = None
     try:
-        settings = load_settings(place.root)
-        if place.shrink_time is not None:
-            settings = replace(settings, shrink_time=place.shrink_time)
-        found = find_family(family, place.module, place.folders)
-        folders = needed_paths(found, place.desk.path_at_start)
-        on_trial = place.systems.find(system, folders)
-        with found_by_children(folders):
+        settings = load_settings(item.root)
+        if item.shrink_time is not None:
+            settings = replace(settings, shrink_time=item.shrink_time)
+        found = find_family(family, item.module, item.folders)
+        folders = needed_python_path(found, item.context.path_at_start)
+        on_trial = item.systems.find(system, folders)
+        with extended_python_path(folders):
             if isinstance(asked, Path):
                 proof = replay(found, on_trial, asked, settings.known)
             else:
-                given = (place.seed, settings.seed, SEED)
-                seed = next(each for each in given if each is not None)
-                proof = prove(found, on_trial, seed, asked, _folder_for(place), settings)
+                seeds = (item.seed, settings.seed, SEED)
+                seed = next(each for each in seeds if each is not None)
+                proof = prove(found, on_trial, seed, asked, _folder_for(item), settings)
     except Exception as error:
         if exit_code_of(error) != USAGE:
             raise
-        raise Unusable("\n".join((line_of(error), *_traceback_of(error, found)))) from None
-    if place.is_ours and proof.failures and proof.seed is not None:
-        _hide_from_git(place.kept)
-    return _ended(proof, place.desk)
+        raise UnusableRequest("\n".join((line_of(error), *_traceback_of(error, found)))) from None
+    if item.is_default_folder and proof.failures and proof.seed is not None:
+        _hide_from_git(item.kept)
+    return _outcome_of(proof, item.context)
 
 
-def _folder_for(place: Place) -> Path:
-    """Return the test's own folder of failures: two tests that run at once must not write one file."""
-    return place.kept / re.sub(r"[^A-Za-z0-9_.-]+", "-", place.desk.test.replace(".py::", ".")).strip("-.")
+def _folder_for(item: ItemContext) -> Path:
+    """Return a folder of failures for this test alone, because tests may run at the same time."""
+    return item.kept / re.sub(r"[^A-Za-z0-9_.-]+", "-", item.context.test.replace(".py::", ".")).strip("-.")
 
 
 def _hide_from_git(folder: Path) -> None:
-    """Let git ignore what is kept in a folder."""
+    """Write a .gitignore that excludes the whole folder."""
     with suppress(FileExistsError), (folder / ".gitignore").open("x", encoding="utf-8") as ignore:
         ignore.write(IGNORED)
 
 
-def _ended(proof: Proof, desk: Desk) -> Ended:
+def _outcome_of(proof: Proof, context: PytestContext) -> RunOutcome:
     new = tuple(failure for failure in proof.failures if failure.known is None)
     known = "; ".join(
         f"known: {first_line(proof, failure)}" + (f" ({about})" if (about := failure.known.about()) else "")
         for failure in proof.failures
         if failure.known is not None
     )
-    return Ended(proof.tally, failures_text(proof, new, desk), known)
+    return RunOutcome(proof.tally, failures_text(proof, new, context), known)
 
 
 def _traceback_of(error: Exception, family: Family | None) -> Iterator[str]:
-    """Yield the traceback of a mistake in a family's code, from its own file on."""
+    """Yield the traceback of an error in a family's code, from the family's first frame on."""
     cause = error.__cause__
     file = None if family is None else source_file(family)
     if cause is None or file is None:
         return
     frames = traceback.extract_tb(cause.__traceback__)
-    first = next((place for place, frame in enumerate(frames) if frame.filename == file), len(frames))
+    first = next((number for number, frame in enumerate(frames) if frame.filename == file), len(frames))
     for line in traceback.format_list(frames[first:]):
         yield line.rstrip("\n")

@@ -1,4 +1,4 @@
-"""The pytest plugin: a test that is passed by a family whose every scenario holds.
+"""The pytest plugin: a test that passes if every property holds in every scenario of a family.
 
     from onceproof import exactly_once
 
@@ -8,13 +8,13 @@
 
 The rules this module lives by:
 
-- Where it is loaded and not used it costs nothing: it imports pytest, the standard library and two small
-  modules, and draws no seed. What a test needs is imported when it runs.
-- What is run depends on the seed, the family and the number of scenarios, not on the worker that runs it or
-  on how many there are (`onceproof.harness.testing.proof`).
-- A test fails with a text that stands alone (`harness.testing.failure_text`), not with a traceback through
-  the harness; a mistake in the family's own file comes with the part of the traceback that is the user's.
-- Wrong arguments are usage errors, told where they stand, before anything runs.
+- A project that does not use the plugin pays nothing: this module imports only pytest, the standard library
+  and two small modules, and draws no seed. Everything else is imported when a test runs.
+- The scenarios follow from the seed, the family and the number of scenarios, not from the number of workers
+  or shards (`onceproof.harness.testing.proof`).
+- A failure is a text (`harness.testing.failure_text`) without a traceback through the harness. An error in
+  the family's file comes with the frames of that file.
+- Wrong arguments are usage errors at collection, before any scenario runs.
 """
 
 from __future__ import annotations
@@ -37,11 +37,18 @@ from onceproof.harness.generation.profiles import (
     new_seed,
     settled_seed,
 )
-from onceproof.harness.testing.test_request import SCENARIOS, SIMULATED, Part, Plan, PlanError, parts_of
+from onceproof.harness.testing.scenario_plan import (
+    SCENARIOS,
+    SIMULATED,
+    PlanError,
+    PlanPart,
+    ScenarioPlan,
+    split_plans,
+)
 
 if TYPE_CHECKING:
-    from onceproof.harness.testing.families import FamilyLike
-    from onceproof.harness.testing.family_test import Place, Systems
+    from onceproof.harness.testing.family_lookup import FamilyLike
+    from onceproof.harness.testing.family_test import ItemContext, SystemPool
     from onceproof.harness.trials.tally import Tally
 
 Test = TypeVar("Test", bound=Callable[..., Any])
@@ -57,10 +64,10 @@ _PART: Final = "onceproof_part"
 _WORKER_SEED: Final = "onceproof_seed"
 
 _ONCEPROOF: Final = pytest.StashKey["Onceproof"]()
-_SYSTEMS: Final = pytest.StashKey["Systems"]()
+SYSTEMS: Final = pytest.StashKey["SystemPool"]()
 
 PATH_AT_START: Final = tuple(sys.path)
-"""Where Python looked for modules before pytest added to it."""
+"""``sys.path`` before pytest extended it."""
 
 
 def exactly_once(
@@ -71,48 +78,50 @@ def exactly_once(
     system: str = SIMULATED,
     regressions: str | os.PathLike[str] | None = None,
 ) -> Callable[[Test], Test]:
-    """Let a test pass only if every property holds in so many scenarios of a family; then its body runs.
+    """Decorate a test: it passes only if every property holds in all scenarios; then its body runs.
 
-    ``family`` is the name of a built-in one, a path (from the test's folder, else from pytest's rootdir;
-    FILE.py:OBJECT names an object in it), a module, or an object or class with a family's members. If none is
-    given it is the test's own module.
+    Parameters:
+        family: the name of a built-in family, a path (relative to the test's folder, else to pytest's
+            rootdir; FILE.py:OBJECT names an object in the file), a module, or an object or class with a
+            family's members. None stands for the test's own module.
+        scenarios: number of scenarios, the first ones of `onceproof run FAMILY --seed S` with the seed of
+            --onceproof-seed. The option --onceproof-scenarios overrides it.
+        shards: number of tests among which the scenarios are divided, so that pytest-xdist can run them in
+            parallel.
+        system: name of the system under test.
+        regressions: a folder, found like a path; each FILE.json in it is a scenario and a test of its own.
 
-    ``scenarios`` are the first of `onceproof run FAMILY --seed S`, with the seed of --onceproof-seed;
-    --onceproof-scenarios gives all tests another number. ``shards`` makes as many tests of it, which share
-    the scenarios, so that pytest-xdist can spread them. ``system`` is what stands trial. ``regressions`` is a
-    folder, found like a path, in which each FILE.json is a scenario of the family and a test of its own.
-
-    Raises pytest.UsageError for arguments that cannot be meant.
+    Raises pytest.UsageError for invalid arguments.
     """
-    plan = _plan(family, scenarios, shards, system, regressions)
+    plan = _make_plan(family, scenarios, shards, system, regressions)
 
     def decorate(test: Test) -> Test:
         marked: Test = pytest.mark.exactly_once.with_args(plan)(test)
-        # Without the plugin there is no such fixture: the test cannot pass as if it had proved something.
+        # If the plugin is disabled, the missing fixture makes the test fail instead of pass.
         marked = pytest.mark.usefixtures(_FIXTURE)(marked)
         return marked
 
     return decorate
 
 
-def _plan(
+def _make_plan(
     family: FamilyLike = None,
     scenarios: int = SCENARIOS,
     shards: int = 1,
     system: str = SIMULATED,
     regressions: str | os.PathLike[str] | None = None,
-) -> Plan:
+) -> ScenarioPlan:
     try:
-        return Plan(family, scenarios, shards, system, regressions)
+        return ScenarioPlan(family, scenarios, shards, system, regressions)
     except PlanError as error:
         raise pytest.UsageError(str(error)) from None
 
 
 class Onceproof:
-    """The fixture ``onceproof``: runs scenarios in the middle of a test, and knows what the test has run.
+    """The fixture ``onceproof``: runs scenarios within a test and holds the counts of the last run.
 
-    ``onceproof(family, scenarios)`` takes what ``exactly_once`` takes, fails the test where a property does
-    not hold, and returns the counts. ``onceproof.replay(file, family)`` runs one scenario.
+    ``onceproof(family, scenarios)`` runs scenarios, fails the test if a property is broken, and returns the
+    counts. ``onceproof.replay(file, family)`` runs one scenario.
     """
 
     def __init__(self, item: pytest.Item) -> None:
@@ -121,7 +130,10 @@ class Onceproof:
 
     @property
     def tally(self) -> Tally:
-        """The counts of the last run of this test: scenarios, kills, rescales, how often what fired."""
+        """Counts of this test's last run: scenarios, kills, rescales, fired faults.
+
+        Raises pytest.UsageError if the test has run no scenarios.
+        """
         if self._tally is None:
             raise pytest.UsageError("onceproof.tally: this test has run no scenarios yet")
         return self._tally
@@ -129,25 +141,34 @@ class Onceproof:
     def __call__(
         self, family: FamilyLike = None, scenarios: int = SCENARIOS, *, system: str = SIMULATED
     ) -> Tally:
-        """Run scenarios of a family here and now; the test fails where a property does not hold."""
-        plan = _plan(family, scenarios, system=system)
+        """Run scenarios of a family, fail the test if a property is broken, and return the counts.
+
+        The parameters are those of ``exactly_once``.
+        """
+        plan = _make_plan(family, scenarios, system=system)
         asked = self._item.config.getoption("onceproof_scenarios")
-        return self.run(Part(plan, asked or scenarios, file=_replayed(self._item)))
+        return self.run(PlanPart(plan, asked or scenarios, file=_replay_file(self._item)))
 
     def replay(
         self, file: str | os.PathLike[str], family: FamilyLike = None, *, system: str = SIMULATED
     ) -> Tally:
-        """Run the scenario in a file, found like a family's; the test fails where a property does not."""
-        return self.run(Part(_plan(family, system=system), 1, file=_found(self._item, file)))
+        """Run the scenario in a JSON file, fail the test if a property is broken, and return the counts.
 
-    def run(self, part: Part) -> Tally:
-        """Run a part of a plan."""
-        from onceproof.harness.testing.family_test import Unusable, run_here
+        A relative ``file`` is found like the path of a family.
+        """
+        return self.run(PlanPart(_make_plan(family, system=system), 1, file=_resolve_path(self._item, file)))
+
+    def run(self, part: PlanPart) -> Tally:
+        """Run a part of a plan, fail the test if a property is broken, and return the counts.
+
+        Known failures make the test an expected failure (xfail).
+        """
+        from onceproof.harness.testing.family_test import UnusableRequest, run_in_process
 
         try:
-            ended = run_here(part.plan.family, part.plan.system, part.asked, _place_of(self._item))
-        except Unusable as trouble:
-            text = str(trouble)
+            ended = run_in_process(part.plan.family, part.plan.system, part.asked, _context_of(self._item))
+        except UnusableRequest as error:
+            text = str(error)
         else:
             self._tally = ended.tally
             if not ended.failed and not ended.known:
@@ -158,46 +179,47 @@ class Onceproof:
         pytest.fail(text, pytrace=False)
 
 
-def _place_of(item: pytest.Item) -> Place:
-    """Return what the rest of the harness has to know of a test."""
-    from onceproof.harness.testing.failure_text import Desk
-    from onceproof.harness.testing.families import typed
-    from onceproof.harness.testing.family_test import Place
+def _context_of(item: pytest.Item) -> ItemContext:
+    """Return what the harness needs to know about a test."""
+    from onceproof.harness.testing.failure_text import PytestContext
+    from onceproof.harness.testing.family_lookup import path_as_typed
+    from onceproof.harness.testing.family_test import ItemContext
 
     config = item.config
     folder = config.invocation_params.dir
     out = config.getoption("onceproof_out")
-    return Place(
+    address = f"{path_as_typed(item.path, folder)}::{item.nodeid.partition('::')[2]}"
+    return ItemContext(
         module=getattr(item, "module", None),
-        folders=_folders(item),
+        folders=_search_folders(item),
         root=config.rootpath,
         kept=folder / out if out else config.rootpath / FOLDER,
-        is_ours=not out,
+        is_default_folder=not out,
         seed=given_seed(),
         shrink_time=config.getoption("onceproof_shrink_time"),
         systems=_systems_of(config),
-        desk=Desk(folder, f"{typed(item.path, folder)}::{item.nodeid.partition('::')[2]}", PATH_AT_START),
+        context=PytestContext(folder, address, PATH_AT_START),
     )
 
 
-def _systems_of(config: pytest.Config) -> Systems:
-    """Return what all tests put on trial, which ends when pytest does."""
-    from onceproof.harness.testing.family_test import Systems
+def _systems_of(config: pytest.Config) -> SystemPool:
+    """Return the systems that all tests share; pytest closes them at its end."""
+    from onceproof.harness.testing.family_test import SystemPool
 
-    if _SYSTEMS not in config.stash:
-        config.stash[_SYSTEMS] = Systems()
-        config.add_cleanup(config.stash[_SYSTEMS].close)
-    return config.stash[_SYSTEMS]
+    if SYSTEMS not in config.stash:
+        config.stash[SYSTEMS] = SystemPool()
+        config.add_cleanup(config.stash[SYSTEMS].close)
+    return config.stash[SYSTEMS]
 
 
-def _folders(item: pytest.Item) -> tuple[Path, Path]:
-    """Return where a relative path is looked for: beside the test, and at the root of all tests."""
+def _search_folders(item: pytest.Item) -> tuple[Path, Path]:
+    """Return the folders to which paths are relative: the test's folder and pytest's rootdir."""
     return item.path.parent, item.config.rootpath
 
 
-def _found(item: pytest.Item, path: str | os.PathLike[str]) -> Path:
-    """Return where a path is found; where it is not, the path beside the test."""
-    candidates = [folder / path for folder in _folders(item)]
+def _resolve_path(item: pytest.Item, path: str | os.PathLike[str]) -> Path:
+    """Return the existing file or folder for a path; if there is none, the path in the test's folder."""
+    candidates = [folder / path for folder in _search_folders(item)]
     return next((candidate for candidate in candidates if candidate.exists()), candidates[0])
 
 
@@ -239,46 +261,49 @@ def _seconds(text: str) -> float:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare the options."""
+    """Declare the options of the plugin."""
     group = parser.getgroup("onceproof", "onceproof: is every record counted exactly once?")
     group.addoption(
         "--onceproof-seed",
         type=_seed,
         metavar=f"N|{RANDOM}",
-        help=f"decides every scenario; {RANDOM}: a new one, which is told; by default {SEED_VARIABLE}, the"
-        " seed in [tool.onceproof], or 0",
+        help=f"seed from which all scenarios are drawn; {RANDOM}: a new seed, printed in the header;"
+        f" default: {SEED_VARIABLE}, the seed in [tool.onceproof], or 0",
     )
     group.addoption(
-        "--onceproof-scenarios", type=_count, metavar="N", help="scenarios of each test, whatever it asks for"
+        "--onceproof-scenarios",
+        type=_count,
+        metavar="N",
+        help="number of scenarios of each test; overrides the decorators",
     )
     group.addoption(
         "--onceproof-shrink-time",
         type=_seconds,
         metavar="SECONDS",
-        help="for how long each failure is shrunk; by default shrink_time in [tool.onceproof], or 5",
+        help="time to shrink each failure; default: shrink_time in [tool.onceproof], or 5",
     )
     group.addoption(
         "--onceproof-replay",
         metavar="FILE.json",
-        help="run this scenario instead of those that tests ask for",
+        help="run this scenario instead of the scenarios of the tests",
     )
     group.addoption(
-        "--onceproof-out", metavar="DIR", help=f"where failures are kept; {FOLDER} in the rootdir by default"
+        "--onceproof-out", metavar="DIR", help=f"folder for failures; default: {FOLDER} in the rootdir"
     )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Settle the seed before anything is imported that may ask for it."""
+    """Export the seed before pytest imports a conftest file that may read it."""
     options = early_config.known_args_namespace
     try:
-        _settle_seed(early_config, options.onceproof_seed, getattr(options, "hypothesis_profile", None))
+        _export_seed(early_config, options.onceproof_seed, getattr(options, "hypothesis_profile", None))
     except ProfileError as error:
         raise pytest.UsageError(str(error)) from None
 
 
-def _settle_seed(config: pytest.Config, asked: str | None, hypothesis_profile: str | None) -> None:
-    """Put the seed that is asked for, or that a night needs, into the environment until pytest ends."""
+def _export_seed(config: pytest.Config, asked: str | None, hypothesis_profile: str | None) -> None:
+    """Set ONCEPROOF_SEED until pytest ends: to the option, or to a new seed of the nightly profile."""
     profile = hypothesis_profile or chosen_profile()
     before = os.environ.get(SEED_VARIABLE)
     if asked is not None:
@@ -287,10 +312,10 @@ def _settle_seed(config: pytest.Config, asked: str | None, hypothesis_profile: s
         settled_seed(profile)
     given_seed()
     if os.environ.get(SEED_VARIABLE) != before:
-        config.add_cleanup(lambda: _put(SEED_VARIABLE, before))
+        config.add_cleanup(lambda: _set_variable(SEED_VARIABLE, before))
 
 
-def _put(name: str, value: str | None) -> None:
+def _set_variable(name: str, value: str | None) -> None:
     if value is None:
         os.environ.pop(name, None)
     else:
@@ -298,55 +323,55 @@ def _put(name: str, value: str | None) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Take the seed over from the process that has started this one, if it is a worker."""
-    config.addinivalue_line("markers", f"{_MARK}(plan): what onceproof.exactly_once asks for")
-    told = getattr(config, "workerinput", {})
-    if _WORKER_SEED in told:
-        _put(SEED_VARIABLE, told[_WORKER_SEED])
+    """Register the marker; in a worker of pytest-xdist, take the seed of the controller."""
+    config.addinivalue_line("markers", f"{_MARK}(plan): set by the decorator onceproof.exactly_once")
+    worker_input = getattr(config, "workerinput", {})
+    if _WORKER_SEED in worker_input:
+        _set_variable(SEED_VARIABLE, worker_input[_WORKER_SEED])
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell a worker of pytest-xdist the seed: were it to draw one, each would do another night's work."""
+    """Send the seed to a worker of pytest-xdist, so that all workers use the same one."""
     node.workerinput[_WORKER_SEED] = os.environ.get(SEED_VARIABLE)
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """Tell the seed where it is another one than each time."""
+    """Print the seed if it is not the default."""
     seed = given_seed()
     if seed is None:
         return None
     profile = config.getoption("hypothesis_profile", None) or chosen_profile()
-    return f"onceproof: profile {profile}, seed {seed}; --onceproof-seed {seed} does the same again"
+    return f"onceproof: profile {profile}, seed {seed}; repeat with --onceproof-seed {seed}"
 
 
-def _parts_of(item: pytest.Item) -> dict[str, Part]:
-    """Return what the decorators of a test ask for, the topmost first, by what is to be in its name."""
+def _plan_parts(item: pytest.Item) -> dict[str, PlanPart]:
+    """Return the parts of all decorators of a test, the topmost first, by their test ids."""
     plans = [plan for mark in item.iter_markers(_MARK) for plan in mark.args][::-1]
-    if not plans or not all(isinstance(plan, Plan) for plan in plans):
-        raise pytest.UsageError(f"{item.nodeid}: use onceproof.exactly_once, which makes this mark")
+    if not plans or not all(isinstance(plan, ScenarioPlan) for plan in plans):
+        raise pytest.UsageError(f"{item.nodeid}: use the decorator onceproof.exactly_once, not its marker")
     try:
-        return parts_of(
+        return split_plans(
             plans,
             item.config.getoption("onceproof_scenarios"),
-            _replayed(item),
-            lambda path: _found(item, path),
+            _replay_file(item),
+            lambda path: _resolve_path(item, path),
         )
     except PlanError as error:
         raise pytest.UsageError(f"{item.nodeid}: {error}") from None
 
 
-def _replayed(item: pytest.Item) -> Path | None:
-    """Return the scenario that is to be run instead of those that a test asks for."""
+def _replay_file(item: pytest.Item) -> Path | None:
+    """Return the file of --onceproof-replay, relative to the folder in which pytest was started."""
     file = item.config.getoption("onceproof_replay")
     return None if file is None else item.config.invocation_params.dir / file
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Make a test of each part of what a decorator asks for."""
+    """Parametrize a decorated test: one test per shard and per regression file."""
     if metafunc.definition.get_closest_marker(_MARK) is None:
         return
-    parts = _parts_of(metafunc.definition)
+    parts = _plan_parts(metafunc.definition)
     if len(parts) > 1:
         metafunc.fixturenames.append(_PART)
         metafunc.parametrize(_PART, list(parts.values()), ids=list(parts))
@@ -354,10 +379,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
-    """Run what a decorator asks for before the body of its test."""
+    """Run the scenarios of a decorated test before its body."""
     if item.get_closest_marker(_MARK) is None:
         return
     parameters = getattr(item, "callspec", None)
     own = None if parameters is None else parameters.params.get(_PART)
-    for part in (own,) if own is not None else _parts_of(item).values():
+    for part in (own,) if own is not None else _plan_parts(item).values():
         _onceproof_of(item).run(part)

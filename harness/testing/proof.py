@@ -1,15 +1,13 @@
-"""Scenarios of one family, run and judged where the test runs, and what is made of those that fail.
+"""Runs and checks the scenarios of one family in the process of a test, and shrinks the failures.
 
 The rules this module lives by:
 
-- The scenarios are those of `onceproof run FAMILY --seed S`, by their numbers. A test that is split into
-  shards gives each shard every so manieth number: nothing is run twice, and neither the number of shards nor
-  that of pytest-xdist's workers changes what is run.
-- All run here, in the test's own process: a debugger stops in the job, and pytest-xdist shares the tests out.
-- A failure is shrunk, explained and kept as JSON where it can be repeated step by step. On another system it
-  is kept and told as it was found, with the run that found it: a second run may pass.
-- A test ends early when it has failed in a few different ways: each takes seconds to shrink, and a person
-  reads the first.
+- The scenarios are those of `onceproof run FAMILY --seed S`, by number. Of n shards each runs every n-th
+  number, so neither the number of shards nor that of pytest-xdist's workers changes the scenarios.
+- All scenarios run in the process of the test, so that a debugger stops in the job.
+- On a deterministic system a failure is shrunk, explained and stored as JSON. On a real system it is stored
+  and reported as it was found, because a second run may pass.
+- A test ends early after MAX_SIGNATURES different signatures, because shrinking takes seconds for each.
 """
 
 from __future__ import annotations
@@ -38,20 +36,21 @@ from onceproof.harness.trials.failures import failure_paths, write_scenario
 from onceproof.harness.trials.tally import Tally
 from onceproof.harness.trials.trial import Trial, check_family, scenario_of, try_scenario
 
-MOST_WAYS: Final = 3
-"""Different failures after which a test goes no further."""
+MAX_SIGNATURES: Final = 3
+"""Number of different signatures after which a test ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One way in which the scenarios of a test failed."""
+    """All scenarios of a test that failed with one signature."""
 
     signature: Signature
     count: int
-    """In how many scenarios."""
+    """Number of scenarios with this signature."""
     found: Scenario
+    """The first failing scenario, as generated."""
     scenario: Scenario
-    """The small one; the one that was found, where it was not shrunk."""
+    """The shrunk scenario; ``found`` if it was not shrunk."""
     before: Size
     after: Size
     history: History
@@ -60,28 +59,28 @@ class Failure:
     """Of the small scenario."""
     explanation: Explanation
     path: Path
-    """Where the small scenario is kept."""
+    """File of the small scenario."""
     repeats: bool = True
-    """Whether it failed again when it was repeated."""
+    """Whether the small scenario failed again with the same signature."""
     known: KnownSignature | None = None
-    """The entry of the settings that lists it; None: it is new."""
+    """The entry of the settings that lists the failure; None: it is new."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What the scenarios of a test came to."""
+    """The result of the scenarios of a test."""
 
     family: Family
     system: System
     seed: int | None
-    """Of the run; None: it was a scenario from a file."""
+    """Seed of the run; None for a scenario from a file."""
     tally: Tally = field(default_factory=Tally)
     failures: tuple[Failure, ...] = ()
 
 
 @dataclass(slots=True)
-class _Way:
-    """The first scenario that failed in some way, its trial, and how many did."""
+class _FailureGroup:
+    """The first failed scenario of a signature, its trial, and the number of scenarios."""
 
     scenario: Scenario
     trial: Trial
@@ -96,28 +95,28 @@ def prove(
     folder: Path,
     settings: Settings = Settings(),  # noqa: B008 (nothing in it changes)
 ) -> Proof:
-    """Run the scenarios of a run's seed that have these numbers; failures are kept in the folder.
+    """Run the scenarios with these numbers of a run with this seed, and write failures into ``folder``.
 
-    Raises FamilyError for a mistake in the family, OutputUnwritable for the folder.
+    Raises FamilyError for an error in the family, OutputUnwritable if the folder cannot be written to.
     """
     check_family(family)
     tally = Tally()
-    ways: dict[Signature, _Way] = {}
+    ways: dict[Signature, _FailureGroup] = {}
     repeatable = Capability.DETERMINISM in system.capabilities
     for number in numbers:
         scenario = scenario_of(family, scenario_seed(seed, family.name, number))
         trial = _counted(family, scenario, system, tally)
         signature = trial.verdict.signature
         if signature is not None:
-            ways.setdefault(signature, _Way(scenario, trial)).count += 1
-            if not repeatable or len(ways) == MOST_WAYS:
+            ways.setdefault(signature, _FailureGroup(scenario, trial)).count += 1
+            if not repeatable or len(ways) == MAX_SIGNATURES:
                 break
     failures = [_failure(family, system, signature, way, folder, settings) for signature, way in ways.items()]
     return Proof(family, system, seed, tally, tuple(failures))
 
 
 def replay(family: Family, system: System, path: Path, known: Sequence[KnownSignature] = ()) -> Proof:
-    """Run the scenario in a file. Raises ScenarioError for the file, FamilyError for another family's."""
+    """Run the scenario in a file. Raises ScenarioError, or FamilyError if it belongs to another family."""
     scenario = read_scenario(path)
     if scenario.family != family.name:
         raise FamilyError(f"{path}: a scenario of family {scenario.family!r}, not of {family.name!r}")
@@ -126,8 +125,8 @@ def replay(family: Family, system: System, path: Path, known: Sequence[KnownSign
     signature = trial.verdict.signature
     if signature is None:
         return Proof(family, system, None, tally)
-    # The scenario in the file is what is asked about: it is not made smaller.
-    failure = _told(family, system, signature, _Way(scenario, trial, 1), scenario, path, known)
+    # The user asks about the scenario in the file, so it is not shrunk.
+    failure = _explained(family, system, signature, _FailureGroup(scenario, trial, 1), scenario, path, known)
     return Proof(family, system, None, tally, (failure,))
 
 
@@ -141,11 +140,11 @@ def _failure(
     family: Family,
     system: System,
     signature: Signature,
-    way: _Way,
+    way: _FailureGroup,
     folder: Path,
     settings: Settings,
 ) -> Failure:
-    """Shrink a failure and keep it."""
+    """Shrink a failure, write both scenarios, and explain the small one."""
     small_path, found_path = (folder / path.name for path in failure_paths(folder, family.name, signature))
     small = way.scenario
     if Capability.DETERMINISM in system.capabilities:
@@ -153,19 +152,19 @@ def _failure(
         small = shrink_scenario(family, way.scenario, signature, limit_seconds).scenario
     write_scenario(way.scenario, found_path)
     write_scenario(small, small_path)
-    return _told(family, system, signature, way, small, small_path, settings.known)
+    return _explained(family, system, signature, way, small, small_path, settings.known)
 
 
-def _told(
+def _explained(
     family: Family,
     system: System,
     signature: Signature,
-    way: _Way,
+    way: _FailureGroup,
     small: Scenario,
     path: Path,
     known: Sequence[KnownSignature],
 ) -> Failure:
-    """Repeat a small scenario with its trace, where it can be repeated, and explain it."""
+    """Run a small scenario again with its trace, if the system is deterministic, and explain it."""
     trial = way.trial
     repeats = True
     if Capability.DETERMINISM in system.capabilities:

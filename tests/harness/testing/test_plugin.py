@@ -1,4 +1,4 @@
-"""The pytest plugin as a user meets it: tests that pass, tests that fail, and what they print."""
+"""The pytest plugin in a user's project: passing tests, failing tests, and their output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 if TYPE_CHECKING:
-    from tests.harness.testing.conftest import Ended, User
+    from tests.harness.testing.conftest import PytestResult, User
 
 SOUND = """
 from onceproof import exactly_once
@@ -25,11 +25,11 @@ def test_sales():
 BROKEN = SOUND.replace("sales", "forgetful").replace("60", "20")
 
 
-def assert_replays(user: User, ended: Ended, folder: str = "") -> None:
-    """Type each command that was printed: it fails again, and in the same way."""
+def assert_replays(user: User, ended: PytestResult, folder: str = "") -> None:
+    """Run each printed command, and check that it fails with the same signature."""
     first = next(line for line in ended.out.splitlines() if line.startswith("forgetful: "))
     signature = first.removeprefix("forgetful: ").split(", in ")[0].split(", ")
-    for title in ("replay", "as found"):
+    for title in ("replay", "original"):
         command = ended.commands(title)[0]
         replayed = user.shell(f"{command} --json", folder)
         assert replayed.code == 1, replayed.error
@@ -39,7 +39,7 @@ def assert_replays(user: User, ended: Ended, folder: str = "") -> None:
     assert f"forgetful: {', '.join(signature)}, in the scenario of " in again.out
 
 
-def test_a_family_that_holds_lets_its_test_pass_without_a_word(owner: User) -> None:
+def test_correct_family_passes_without_output(owner: User) -> None:
     owner.write("test_sales.py", SOUND)
     ended = owner.pytest()
     assert ended.code == 0, ended.out
@@ -49,13 +49,13 @@ def test_a_family_that_holds_lets_its_test_pass_without_a_word(owner: User) -> N
     assert not (owner.folder / ".onceproof").exists()
 
 
-def test_a_family_that_does_not_hold_fails_its_test_and_says_how(owner: User) -> None:
+def test_incorrect_family_fails_its_test_with_a_complete_text(owner: User) -> None:
     owner.write("test_forgetful.py", BROKEN)
     ended = owner.pytest()
     assert ended.code == 1, ended.out
     assert ended.counts() == {"failed": 1}
     lines = ended.out.splitlines()
-    # The line that stands in the summary as well, the explanation's first line, the small case, the rows.
+    # The line that is also in the summary, the first line of the explanation, the small case, the rows.
     first = next(number for number, line in enumerate(lines) if line.startswith("forgetful: exactly_once, "))
     assert lines[first].endswith(" of 20 scenarios of seed 0")
     assert lines[first + 1].startswith("Row (shop-")
@@ -67,7 +67,7 @@ def test_a_family_that_does_not_hold_fails_its_test_and_says_how(owner: User) ->
     assert_replays(owner, ended)
 
 
-def test_what_failed_is_kept_where_git_does_not_see_it(owner: User) -> None:
+def test_failures_are_stored_in_a_folder_ignored_by_git(owner: User) -> None:
     owner.write("test_forgetful.py", BROKEN)
     ended = owner.pytest()
     assert "*" in (owner.folder / ".onceproof/.gitignore").read_text().splitlines()
@@ -80,7 +80,7 @@ def test_what_failed_is_kept_where_git_does_not_see_it(owner: User) -> None:
     assert not (owner.folder / "elsewhere/.gitignore").exists()
 
 
-def test_the_body_runs_after_the_scenarios_and_sees_what_they_met(owner: User) -> None:
+def test_body_runs_after_the_scenarios_and_reads_their_counts(owner: User) -> None:
     owner.write(
         "test_sales.py",
         SOUND.replace("test_sales()", "test_sales(onceproof, tmp_path)").replace(
@@ -92,7 +92,7 @@ def test_the_body_runs_after_the_scenarios_and_sees_what_they_met(owner: User) -
     assert "assert (60, True) == (60, False)" in ended.out
 
 
-def test_the_fixture_runs_scenarios_in_the_middle_of_a_test(owner: User) -> None:
+def test_fixture_runs_scenarios_within_a_test(owner: User) -> None:
     owner.write(
         "test_both.py",
         """
@@ -158,12 +158,12 @@ def test_sound():
 
 
 @pytest.mark.parametrize("mutant", ["commit-before-completion", "offsets-missing"])
-def test_a_bug_planted_in_the_engine_fails_the_test_of_a_sound_family(user: User, mutant: str) -> None:
+def test_planted_bug_of_the_engine_fails_the_test_of_a_correct_family(user: User, mutant: str) -> None:
     user.write("test_planted.py", PLANTED.format(mutant=mutant))
     ended = user.pytest()
     assert ended.counts() == {"passed": 1, "failed": 1}, ended.out
     assert "word_count: " in ended.out
-    # Without the bug what is kept passes: the command names what to replay, and the bug is not in it.
+    # The replay command runs without the planted bug, so the stored scenario passes.
     replayed = user.shell(ended.commands("replay")[0])
     assert replayed.code == 0, replayed.out
 
@@ -178,7 +178,7 @@ def test_one():
 """
 
 
-def test_scenarios_that_are_kept_are_tests_of_their_own(owner: User) -> None:
+def test_each_regression_file_is_a_test(owner: User) -> None:
     owner.write("test_forgetful.py", BROKEN)
     owner.pytest()
     (owner.folder / "kept").mkdir()
@@ -192,18 +192,18 @@ def test_scenarios_that_are_kept_are_tests_of_their_own(owner: User) -> None:
     ended = owner.pytest("-k", kept[0].stem)
     assert ended.counts()["failed"] == 1
     assert ended.commands("replay") == [f"onceproof replay kept/{kept[0].name} --family forgetful.py"]
-    # The bug is mended; what was found then is tried each time.
+    # After the bug is fixed the regression files are still run.
     mended = (owner.folder / "sales.py").read_text().replace('name = "sales"', 'name = "forgetful"')
     owner.write("forgetful.py", mended)
     assert owner.pytest().counts() == {"passed": len(names)}
-    # Another family's scenarios are no regressions of this one.
+    # Scenarios of another family are refused.
     owner.write("test_forgetful.py", REGRESSIONS.format(family="sales"))
     ended = owner.pytest()
     assert ended.counts() == {"passed": 2, "failed": len(kept)}
     assert "a scenario of family 'forgetful', not of 'sales'" in ended.out
 
 
-def test_known_failures_are_expected_and_new_ones_are_not(owner: User) -> None:
+def test_known_failure_is_xfail_and_new_failure_fails(owner: User) -> None:
     owner.write("test_forgetful.py", BROKEN.replace("20", "60"))
     entry = '[[tool.onceproof.known]]\nfamily = "forgetful"\nproperty = "exactly_once"\nanomaly = "{}"\n'
     wrong = entry.format("wrong value") + 'since = "2026-01-31"\nwhy = "totals are kept in a dict"\n'
@@ -220,7 +220,7 @@ def test_known_failures_are_expected_and_new_ones_are_not(owner: User) -> None:
     assert "XFAIL test_forgetful.py::test_forgetful - known: forgetful: exactly_once" in ended.out
 
 
-def test_a_junit_report_holds_the_failure_whatever_the_records_hold(owner: User) -> None:
+def test_junit_file_is_valid_for_records_with_control_characters(owner: User) -> None:
     text = (owner.folder / "forgetful.py").read_text()
     assert 'f"shop-{index}"' in text
     owner.write("forgetful.py", text.replace('f"shop-{index}"', 'f"<\\x1b\\x00\\ufffe&{index}"'))
@@ -262,7 +262,7 @@ def test_four():
 """
 
 
-def test_classes_cases_of_unittest_and_several_families_are_run_all_the_same(owner: User) -> None:
+def test_classes_unittest_cases_and_several_families_are_run(owner: User) -> None:
     owner.write("test_classes.py", CLASSES)
     ended = owner.pytest("-v")
     outcomes = {
@@ -282,7 +282,7 @@ def test_classes_cases_of_unittest_and_several_families_are_run_all_the_same(own
     }
 
 
-def test_without_the_plugin_a_decorated_test_cannot_pass(owner: User) -> None:
+def test_decorated_test_fails_without_the_plugin(owner: User) -> None:
     owner.write("test_sales.py", SOUND)
     ended = owner.pytest(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     assert ended.code != 0
@@ -297,14 +297,14 @@ import sys
 
 def test_unused():
     ours = {name for name in sys.modules if name.split(".")[0] == "onceproof"}
-    light = {"", ".harness", ".harness.testing", ".harness.testing.plugin", ".harness.testing.test_request"}
+    light = {"", ".harness", ".harness.testing", ".harness.testing.plugin", ".harness.testing.scenario_plan"}
     light |= {".harness.generation", ".harness.generation.profiles"}
     assert ours == {f"onceproof{name}" for name in light}
     assert not {"msgspec", "numpy", "pyspark", "hypothesis.strategies"} & set(sys.modules)
 """
 
 
-def test_where_nobody_uses_it_nothing_is_imported(user: User) -> None:
+def test_unused_plugin_imports_nothing(user: User) -> None:
     user.write("test_unused.py", textwrap.dedent(UNUSED))
     ended = user.pytest()
     assert ended.code == 0, ended.out

@@ -1,4 +1,4 @@
-"""Families in every form in which a test can give them, and on every system: the commands find them again."""
+"""Families in every form in which a test can name them, on several systems, and their replay commands."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ KINDS_OF_FAMILY = (
     ("started_in", "kinds"),
     [("", KINDS_OF_FAMILY), ("tests", ("test_path_from_the_root", "test_object", "test_own_module"))],
 )
-def test_every_way_to_give_a_family_prints_commands_that_find_it(
+def test_each_way_to_name_a_family_prints_working_commands(
     owner: User, started_in: str, kinds: tuple[str, ...]
 ) -> None:
     text = (owner.folder / "forgetful.py").read_text()
@@ -120,7 +120,7 @@ def test_every_way_to_give_a_family_prints_commands_that_find_it(
     assert "in the scenario of forgetful-" in again.out
 
 
-def test_a_family_without_a_name_is_replayed_in_pytest(owner: User) -> None:
+def test_family_without_an_address_is_replayed_in_pytest(owner: User) -> None:
     owner.write(
         "test_made.py",
         """
@@ -163,7 +163,7 @@ def test_forgetful():
 
 
 @pytest.mark.local_kill
-def test_another_system_stands_trial_in_processes_that_find_what_the_test_finds(owner: User) -> None:
+def test_processes_of_the_local_system_import_the_modules_of_the_test(owner: User) -> None:
     text = (owner.folder / "forgetful.py").read_text()
     owner.write("pytest.ini", "[pytest]\npythonpath = library\n")
     owner.write("library/forgetful_parts.py", text)
@@ -174,7 +174,7 @@ def test_another_system_stands_trial_in_processes_that_find_what_the_test_finds(
     [command] = ended.commands("replay")
     assert command.startswith("PYTHONPATH=library onceproof replay .onceproof/")
     assert command.endswith(" --family beside.py:OTHER --system local")
-    # It kills real processes, so it may pass; that the family is found is what is asked.
+    # A run that kills real processes may pass. The test asks only whether the command finds the family.
     assert owner.shell(command).code in (0, 1)
 
 
@@ -187,10 +187,10 @@ def test_counts(onceproof):
     assert onceproof.tally.scenarios == 2
 
 
-def test_the_driver_is_still_there(pytestconfig):
-    from onceproof.harness.testing.plugin import _SYSTEMS
+def test_driver_is_still_running(pytestconfig):
+    from onceproof.harness.testing.plugin import SYSTEMS
 
-    [spark] = pytestconfig.stash[_SYSTEMS]._started.values()
+    [spark] = pytestconfig.stash[SYSTEMS].started.values()
     [driver] = spark.drivers._idle
     print("DRIVER", driver.process_id)
 """
@@ -198,7 +198,7 @@ def test_the_driver_is_still_there(pytestconfig):
 
 @pytest.mark.spark
 @pytest.mark.local_kill
-def test_the_tests_of_a_process_share_a_driver_which_ends_with_them(user: User) -> None:
+def test_tests_of_a_process_share_a_spark_driver_that_pytest_ends(user: User) -> None:
     user.write("test_spark.py", SPARK)
     ended = user.pytest("-s")
     assert ended.counts() == {"passed": 3}, ended.out

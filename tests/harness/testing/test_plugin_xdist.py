@@ -1,4 +1,4 @@
-"""Under pytest-xdist: each scenario is run once, and how many workers there are changes nothing."""
+"""Under pytest-xdist each scenario runs once, on any number of workers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_pages(onceproof):
 
 
 def noted(folder: Path) -> Counter[tuple[str, int]]:
-    """Return which seeds were run, and how often; forget them."""
+    """Return how often each seed was run, and delete the notes."""
     seeds: Counter[tuple[str, int]] = Counter()
     for path in folder.glob("seeds-*.txt"):
         for line in path.read_text().splitlines():
@@ -52,7 +52,7 @@ def noted(folder: Path) -> Counter[tuple[str, int]]:
 
 
 def asked_for(seed: int) -> Counter[tuple[str, int]]:
-    """Return the seeds that the two tests ask for."""
+    """Return the seeds of the scenarios of the two tests."""
     return Counter(
         (name, scenario_seed)
         for name, count in (("word_count", 30), ("page_views", 10))
@@ -61,7 +61,7 @@ def asked_for(seed: int) -> Counter[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("arguments", [[], ["-n", "3"], ["-n", "2", "--dist", "worksteal"]])
-def test_each_scenario_is_run_once_however_many_workers_there_are(user: User, arguments: list[str]) -> None:
+def test_each_scenario_runs_once_on_any_number_of_workers(user: User, arguments: list[str]) -> None:
     user.write("test_seeds.py", SEEDS)
     ended = user.pytest(*arguments)
     assert ended.counts() == {"passed": 7}, ended.out
@@ -71,7 +71,7 @@ def test_each_scenario_is_run_once_however_many_workers_there_are(user: User, ar
 
 
 @pytest.mark.parametrize("how", ["option", "profile", "loaded profile"])
-def test_all_workers_work_on_one_new_seed_and_it_is_told_once(user: User, how: str) -> None:
+def test_workers_share_one_new_seed_that_is_printed_once(user: User, how: str) -> None:
     user.write("test_seeds.py", SEEDS)
     profile = "dev" if how == "option" else "nightly"
     if how == "option":
@@ -116,7 +116,7 @@ def test_shard(shard):
 """
 
 
-def test_the_shards_of_a_property_test_work_on_one_night_as_well(user: User) -> None:
+def test_shards_of_a_property_test_share_the_seed_of_the_night(user: User) -> None:
     user.write(
         "conftest.py",
         PROFILES,
@@ -128,14 +128,14 @@ def test_the_shards_of_a_property_test_work_on_one_night_as_well(user: User) -> 
     night = noted(user.folder)
     user.pytest(ONCEPROOF_PROFILE="nightly", ONCEPROOF_SEED=seed)
     assert noted(user.folder) == night
-    # Another night, and another profile with the same seed, are something else.
+    # Another night, or another profile with the same seed, draws other scenarios.
     user.pytest(ONCEPROOF_PROFILE="nightly")
     assert len(noted(user.folder) & night) <= len(night) // 4
     user.pytest(ONCEPROOF_PROFILE="ci", ONCEPROOF_SEED=seed)
     assert len(noted(user.folder) & night) <= len(night) // 4
 
 
-def test_shards_that_fail_alike_keep_what_they_found_apart(owner: User) -> None:
+def test_shards_with_the_same_failure_write_separate_files(owner: User) -> None:
     owner.write(
         "test_forgetful.py",
         'from onceproof import exactly_once\n\n\n@exactly_once("forgetful.py", 20, shards=2)\n'

@@ -1,4 +1,4 @@
-"""Scenarios of one family, run here: which, when it stops, and what is kept and told of those that fail."""
+"""Scenarios of one family run in this process: their numbers, the early end, and the failures."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from onceproof.harness.model.scenario import Scenario, read_scenario, to_json
 from onceproof.harness.model.seeds import is_checked_twice, scenario_seed
 from onceproof.harness.settings.project_settings import Settings
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
-from onceproof.harness.testing.failure_text import MOST_RECORDS, Desk, failure_lines, failures_text
+from onceproof.harness.testing.failure_text import MOST_RECORDS, PytestContext, failure_lines, failures_text
 from onceproof.harness.testing.proof import prove, replay
 from onceproof.harness.trials.trial import scenario_of, try_scenario
 
 SIMULATED = SimulatedSystem()
 QUICKLY = Settings(shrink_time=0.5)
-DESK = Desk(Path("/home/mine"), "test_it.py::test_it", ())
+CONTEXT = PytestContext(Path("/home/mine"), "test_it.py::test_it", ())
 
 
 class Unrepeatable(SimulatedSystem):
-    """A system as a real one is: it promises no second run like the first."""
+    """A simulated system that does not claim to be deterministic, like a real one."""
 
     name = "local"
     capabilities = frozenset({*SimulatedSystem.capabilities} - {Capability.DETERMINISM})
@@ -45,7 +45,7 @@ def broken(forgetful: Path) -> Family:
     return load_family(str(forgetful))
 
 
-def test_the_scenarios_are_those_with_the_numbers(tmp_path: Path) -> None:
+def test_prove_runs_the_scenarios_with_the_given_numbers(tmp_path: Path) -> None:
     family = load_family("word_count")
     proof = prove(family, SIMULATED, 7, range(1, 12, 4), tmp_path)
     assert [seed for _, seed, _ in proof.tally.hashes] == [
@@ -55,7 +55,7 @@ def test_the_scenarios_are_those_with_the_numbers(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_failure_is_small_kept_and_still_a_failure(broken: Family, tmp_path: Path) -> None:
+def test_failure_is_shrunk_stored_and_still_fails(broken: Family, tmp_path: Path) -> None:
     proof = prove(broken, SIMULATED, 0, range(30), tmp_path / "kept")
     failure = proof.failures[0]
     assert failure.count == proof.tally.groups["forgetful", failure.signature].count
@@ -69,41 +69,39 @@ def test_a_failure_is_small_kept_and_still_a_failure(broken: Family, tmp_path: P
     assert failure.repeats
 
 
-def test_a_test_that_has_failed_in_some_ways_goes_no_further(
+def test_prove_stops_after_some_different_signatures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: Family
 ) -> None:
     monkeypatch.setattr("onceproof.harness.testing.proof._failure", lambda *arguments: arguments[2])
-    monkeypatch.setattr("onceproof.harness.testing.proof.MOST_WAYS", 2)
+    monkeypatch.setattr("onceproof.harness.testing.proof.MAX_SIGNATURES", 2)
     proof = prove(broken, SIMULATED, 0, range(2000), tmp_path, QUICKLY)
     assert len(set(proof.failures)) == 2
     assert proof.tally.scenarios < 2000
 
 
-def test_where_a_run_cannot_be_repeated_the_first_failure_is_told_as_it_was(
-    broken: Family, tmp_path: Path
-) -> None:
+def test_failure_on_a_nondeterministic_system_is_reported_as_found(broken: Family, tmp_path: Path) -> None:
     system = Unrepeatable()
     proof = prove(broken, system, 0, range(200), tmp_path)
     [failure] = proof.failures
     assert failure.count == 1
-    # No run was made to shrink it, nor to explain it.
+    # No run was spent to shrink or to explain the failure.
     assert system.runs == proof.tally.scenarios < 200
     assert failure.scenario is failure.found
     assert read_scenario(failure.path) == failure.found
-    lines = list(failure_lines(proof, failure, DESK))
-    assert lines[3].startswith(f"the case: {failure.before.records} records")
+    lines = list(failure_lines(proof, failure, CONTEXT))
+    assert lines[3].startswith(f"failing scenario: {failure.before.records} records")
     assert all("shrunk" not in line for line in lines)
     assert any(line.endswith("--system local") for line in lines)
 
 
-def test_a_job_that_uses_more_than_its_input_is_told_that_it_does(sales: Path, tmp_path: Path) -> None:
+def test_job_with_hidden_state_is_reported_as_not_reproduced(sales: Path, tmp_path: Path) -> None:
     text = sales.read_text()
     assert "total[1] + sale[1]" in text
     text = text.replace("total[1] + sale[1]", "total[1] + sale[1] + (next(CALLS) == 3)")
     path = sales.with_name("global.py")
     path.write_text(f"{text}\n\nfrom itertools import count\n\nCALLS = count()\n")
     proofs = (
-        # A scenario that is run twice at once is not deterministic, which is told as that.
+        # A scenario that is checked twice fails with `determinism` instead.
         prove(load_family(str(path)), SIMULATED, 0, range(number, number + 1), tmp_path)
         for number in range(100)
         if not is_checked_twice(scenario_seed(0, "sales", number))
@@ -111,14 +109,14 @@ def test_a_job_that_uses_more_than_its_input_is_told_that_it_does(sales: Path, t
     proof = next(proof for proof in proofs if proof.failures)
     [failure] = proof.failures
     assert not failure.repeats
-    # It is told with the run in which it happened.
+    # The reported run is the original one.
     assert failure.verdict.signature == failure.signature == ("exactly_once", "wrong value")
-    lines = list(failure_lines(proof, failure, DESK))
-    assert any(line.startswith("repeated, it does not fail so: the job uses more than") for line in lines)
+    lines = list(failure_lines(proof, failure, CONTEXT))
+    assert any(line.startswith("not reproduced: the job depends on more than its input") for line in lines)
     assert any(line.startswith("wrong rows: ") for line in lines)
 
 
-def test_a_scenario_from_a_file_is_run_as_it_is(broken: Family, tmp_path: Path) -> None:
+def test_replay_runs_the_scenario_of_a_file_unchanged(broken: Family, tmp_path: Path) -> None:
     found = next(
         scenario
         for seed in range(100)
@@ -138,7 +136,7 @@ def test_a_scenario_from_a_file_is_run_as_it_is(broken: Family, tmp_path: Path) 
         replay(load_family("word_count"), SIMULATED, path)
 
 
-def test_what_is_known_is_marked(broken: Family, tmp_path: Path) -> None:
+def test_known_failures_are_marked(broken: Family, tmp_path: Path) -> None:
     plain = prove(broken, SIMULATED, 0, range(30), tmp_path, QUICKLY)
     entry = KnownSignature("forgetful", *plain.failures[0].signature)
     others = [KnownSignature("another", *plain.failures[0].signature), KnownSignature("forgetful", "a", "b")]
@@ -150,7 +148,7 @@ def test_what_is_known_is_marked(broken: Family, tmp_path: Path) -> None:
     ]
 
 
-def test_long_cases_are_cut_and_what_nobody_can_see_is_written_out(broken: Family, tmp_path: Path) -> None:
+def test_long_failure_text_is_cut_and_control_characters_are_escaped(broken: Family, tmp_path: Path) -> None:
     proof = prove(broken, SIMULATED, 0, range(30), tmp_path, QUICKLY)
     records = {
         "first": tuple((time, ("\x1b[31m", time)) for time in range(MOST_RECORDS - 1)),
@@ -159,7 +157,7 @@ def test_long_cases_are_cut_and_what_nobody_can_see_is_written_out(broken: Famil
     }
     first = proof.failures[0]
     failure = dataclasses.replace(first, scenario=replace(first.scenario, records=records))
-    text = failures_text(proof, (failure,), DESK)
+    text = failures_text(proof, (failure,), CONTEXT)
     assert "  second: (plain, 0) and 39 more\n" in text
     assert "third" not in text
     assert "  and 0 records in 1 other split\n" in text

@@ -1,14 +1,14 @@
-"""Which family a test means, and by which words a command names it in the user's shell.
+"""Finds the family that a test names, and builds the command line that replays its scenarios.
 
 The rules this module lives by:
 
-- A family is given as a built-in one's name, a path, a module, or an object or class with the members of
-  ``Family``; where none is given it is the test's own module.
-- A path is meant from the test's folder, else from the root of the tests: where pytest was started from does
-  not change what is tested.
-- What is printed is meant for the shell: paths as they are typed from where pytest was started.
-- What pytest put on the path of modules, a new process lacks. Where modules were imported from there, the
-  command sets PYTHONPATH, and so do the processes that a system starts.
+- A test names a family by a built-in name, a path, a module, or an object or class with the members of
+  ``Family``. Without a name the family is the test's own module.
+- A path is relative to the test's folder, else to pytest's rootdir. The folder in which pytest was started
+  does not change what is tested.
+- Printed paths are relative to the folder in which pytest was started, ready for the shell.
+- A new process lacks the entries that pytest added to ``sys.path``. If the test imported modules from them,
+  the command sets PYTHONPATH, and so does the environment of child processes.
 """
 
 from __future__ import annotations
@@ -36,17 +36,21 @@ from onceproof.harness.model.family import (
 from onceproof.harness.model.user_file import module_name_of
 
 FamilyLike: TypeAlias = str | os.PathLike[str] | object
-"""A name, a path, a module, or an object or class with the members of a family; None: the test's module."""
+"""A name, a path, a module, or an object or class with a family's members; None: the test's own module."""
 
-_OURS: Final = str(Path(__file__).absolute().parents[2])
-_OF_THE_INTERPRETER: Final = (sys.prefix, sys.base_prefix, str(Path(sys.executable).parent))
+_PACKAGE_ROOT: Final = str(Path(__file__).absolute().parents[2])
+_INTERPRETER_PATHS: Final = (sys.prefix, sys.base_prefix, str(Path(sys.executable).parent))
 
 
 def find_family(given: FamilyLike, test_module: ModuleType | None, folders: Sequence[Path]) -> Family:
-    """Return the family that a test means; FamilyError if there is none. ``folders`` are those of paths."""
+    """Return the family that a test names.
+
+    ``test_module`` is the module of the test. ``folders`` are searched for relative paths, in order. Raises
+    FamilyError if there is no such family.
+    """
     if given is None:
         place = "the test" if test_module is None else _place_of(test_module)
-        return family_of(test_module, f"{place}: no family is named, so the test's own module is meant")
+        return family_of(test_module, f"{place}: no family is named, so it must be the test's own module")
     if not isinstance(given, str | os.PathLike):
         return family_of(given, _place_of(given))
     address = os.fspath(given)
@@ -67,49 +71,50 @@ def _place_of(given: object) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def typed(path: str | Path, folder: Path) -> str:
-    """Return a path as somebody in the folder types it: from there if it is inside, else in full."""
+def path_as_typed(path: str | Path, folder: Path) -> str:
+    """Return a path relative to ``folder`` if it lies inside, else unchanged."""
     path = Path(path)
     return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
 
 
-def replay_line(
+def replay_command_line(
     family: Family, subject: int | Path, system: str, folder: Path, path_at_start: Sequence[str]
 ) -> str:
-    """Return the command that replays a seed or a file from a folder; empty where none finds the family.
+    """Return the command line that replays ``subject``, a seed or a file, in ``folder``.
 
-    ``path_at_start`` is where Python looked for modules before pytest added to it.
+    The text is empty for a family that has no address, such as an object made by a function.
+    ``path_at_start`` is ``sys.path`` before pytest extended it.
     """
     try:
         address = address_of(family)
     except FamilyError:
         return ""
     if isinstance(subject, Path):
-        subject = Path(typed(subject, folder))
+        subject = Path(path_as_typed(subject, folder))
     file, attribute = split_address(address)
     if file is None:
         return replay_command(subject, address, system)
-    address = typed(file, folder) + (f":{attribute}" if attribute else "")
+    address = path_as_typed(file, folder) + (f":{attribute}" if attribute else "")
     command = replay_command(subject, address, system)
-    needed = [typed(entry, folder) for entry in needed_paths(family, path_at_start)]
+    needed = [path_as_typed(entry, folder) for entry in needed_python_path(family, path_at_start)]
     return f"PYTHONPATH={shlex.quote(os.pathsep.join(needed))} {command}" if needed else command
 
 
-def needed_paths(family: Family, path_at_start: Sequence[str]) -> list[str]:
-    """Return the folders that modules were imported from and that a new interpreter would not look in."""
+def needed_python_path(family: Family, path_at_start: Sequence[str]) -> list[str]:
+    """Return the folders of imported modules that are not on the ``sys.path`` of a new interpreter."""
     file = source_file(family)
-    # Loading a family adds the folder that it is imported from, and onceproof finds itself.
-    given = {_OURS, *(os.path.abspath(entry) for entry in path_at_start[1:])}
+    # `onceproof replay` adds the folder of the family itself.
+    given = {_PACKAGE_ROOT, *(os.path.abspath(entry) for entry in path_at_start[1:])}
     given |= set() if file is None else {str(module_name_of(Path(file))[1])}
     entries = [os.path.abspath(entry) for entry in sys.path]
     entries = [entry for entry in dict.fromkeys(entries) if os.path.isdir(entry) and entry not in given]
     used = _folders_of(sys.modules.values())
-    return [entry for entry in entries if entry in used and not entry.startswith(_OF_THE_INTERPRETER)]
+    return [entry for entry in entries if entry in used and not entry.startswith(_INTERPRETER_PATHS)]
 
 
 @contextmanager
-def found_by_children(folders: Sequence[str]) -> Iterator[None]:
-    """Let the processes that are started meanwhile look for modules in these folders as well."""
+def extended_python_path(folders: Sequence[str]) -> Iterator[None]:
+    """Prepend folders to PYTHONPATH, for child processes that start within the context."""
     before = os.environ.get("PYTHONPATH")
     if folders:
         os.environ["PYTHONPATH"] = os.pathsep.join([*folders, *([before] if before else [])])
@@ -123,7 +128,7 @@ def found_by_children(folders: Sequence[str]) -> Iterator[None]:
 
 
 def _folders_of(modules: Iterable[object]) -> set[str]:
-    """Return the folders in which modules stand that are neither tests, nor set them up, nor families."""
+    """Return the folders of top-level modules, except for tests, conftest files and families."""
     folders = set()
     for module in list(modules):
         if not isinstance(module, ModuleType) or "." in module.__name__:

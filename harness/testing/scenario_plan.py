@@ -1,10 +1,10 @@
-"""What a test asks for, and the tests that are made of it.
+"""The arguments of ``exactly_once``, and their division into tests: shards and regression files.
 
 The rules this module lives by:
 
-- What cannot be meant is refused when it is asked for, before anything of the harness is imported.
-- The tests that are made, and their names, follow from what is asked for alone: every worker of pytest-xdist
-  makes the same ones, however many there are.
+- Invalid arguments are refused at once, before the harness is imported.
+- The tests and their ids follow from the arguments alone, so that all workers of pytest-xdist collect the
+  same tests.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from onceproof.harness.testing.families import FamilyLike
+    from onceproof.harness.testing.family_lookup import FamilyLike
 
 SCENARIOS: Final = 200
 SIMULATED: Final = "simulated"
 
 
 class PlanError(ValueError):
-    """What a test asks for cannot be meant; the message is one line."""
+    """The arguments of a test are invalid; the message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What a decorator, or a call of the fixture, asks for. Raises PlanError."""
+class ScenarioPlan:
+    """The arguments of a decorator, or of a call of the fixture. Raises PlanError if they are invalid."""
 
     family: FamilyLike = None
     scenarios: int = SCENARIOS
@@ -43,7 +43,7 @@ class Plan:
         for name in ("scenarios", "shards"):
             value = getattr(self, name)
             if type(value) is not int or value < 1:
-                raise PlanError(f"exactly_once: {name} is a whole number of 1 or more, not {value!r}")
+                raise PlanError(f"exactly_once: {name} must be a whole number of 1 or more, not {value!r}")
         if self.system != SIMULATED:
             from onceproof.harness.model.system import UnknownSystem, find_system, system_names
 
@@ -55,7 +55,7 @@ class Plan:
 
     @property
     def label(self) -> str:
-        """The family in the name of a test."""
+        """Name of the family in the id of a test."""
         if isinstance(self.family, str | os.PathLike):
             return Path(os.fspath(self.family)).stem
         name = getattr(self.family, "name", None) or getattr(self.family, "__name__", None)
@@ -63,10 +63,10 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What one test runs: a shard of a plan's scenarios, or the one in a file."""
+class PlanPart:
+    """The scenarios of one test: a shard of a plan, or the scenario in a file."""
 
-    plan: Plan
+    plan: ScenarioPlan
     scenarios: int
     shard: int = 0
     shards: int = 1
@@ -74,39 +74,39 @@ class Part:
 
     @property
     def asked(self) -> range | Path:
-        """The scenarios' numbers, or the file."""
+        """The numbers of the scenarios, or the file."""
         return self.file or range(self.shard, self.scenarios, self.shards)
 
 
-def parts_of(
-    plans: Sequence[Plan],
+def split_plans(
+    plans: Sequence[ScenarioPlan],
     scenarios: int | None,
     replayed: Path | None,
     find: Callable[[str | os.PathLike[str]], Path],
-) -> dict[str, Part]:
-    """Return the parts of a test's plans by what the names of its tests say of them.
+) -> dict[str, PlanPart]:
+    """Divide the plans of a test into parts, and return them by test id.
 
-    ``scenarios`` is another number for all plans, ``replayed`` a file to be run instead of them; ``find``
-    returns where a path in a test leads. Raises PlanError where there is no folder of regressions.
+    ``scenarios`` overrides the number of all plans; ``replayed`` is a file to run instead of their scenarios;
+    ``find`` resolves a path in a test. Raises PlanError if a folder of regressions does not exist.
     """
-    parts: dict[str, Part] = {}
+    parts: dict[str, PlanPart] = {}
     for plan in plans:
         label = (plan.label,) if len(plans) > 1 else ()
         count = scenarios or plan.scenarios
         shards = min(plan.shards, count)
         for shard in range(shards):
             name = (*label, *((f"{shard + 1}of{shards}",) if shards > 1 else ()))
-            parts[_name(name, parts)] = Part(plan, count, shard, shards, replayed)
+            parts[_name(name, parts)] = PlanPart(plan, count, shard, shards, replayed)
         if plan.regressions is not None:
             folder = find(plan.regressions)
             if not folder.is_dir():
                 raise PlanError(f"regressions: no such folder: {folder}")
             for file in sorted(folder.glob("*.json")):
-                parts[_name((*label, file.stem), parts)] = Part(plan, 1, file=file)
+                parts[_name((*label, file.stem), parts)] = PlanPart(plan, 1, file=file)
     return parts
 
 
-def _name(words: tuple[str, ...], taken: dict[str, Part]) -> str:
+def _name(words: tuple[str, ...], taken: dict[str, PlanPart]) -> str:
     name = "-".join(words) or "scenarios"
     number = 2
     while name in taken:

@@ -1,4 +1,4 @@
-"""Which family a test means, and the words by which a shell finds it."""
+"""The family that a test names, and the command line that replays its scenarios."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from typing import cast
 import pytest
 
 from onceproof.harness.model.family import Family, FamilyError, load_family
-from onceproof.harness.testing.families import (
+from onceproof.harness.testing.family_lookup import (
+    extended_python_path,
     find_family,
-    found_by_children,
-    needed_paths,
-    replay_line,
-    typed,
+    needed_python_path,
+    path_as_typed,
+    replay_command_line,
 )
 
 AT_START = tuple(sys.path)
 
 
 def here(family: Family, subject: int | Path, folder: Path, system: str = "simulated") -> str:
-    return replay_line(family, subject, system, folder, AT_START)
+    return replay_command_line(family, subject, system, folder, AT_START)
 
 
-def test_a_path_is_looked_for_in_each_folder_and_the_first_wins(sales: Path, forgetful: Path) -> None:
+def test_path_is_searched_in_each_folder_in_order(sales: Path, forgetful: Path) -> None:
     near, far = sales.parent / "near", sales.parent
     near.mkdir()
     (near / "sales.py").write_text(sales.read_text().replace('name = "sales"', 'name = "near sales"'))
@@ -40,22 +40,22 @@ def test_a_path_is_looked_for_in_each_folder_and_the_first_wins(sales: Path, for
         find_family("absent.py", None, (near, near))
 
 
-def test_a_name_a_module_and_nothing_are_families_too(sales: Path) -> None:
+def test_name_module_and_own_module_are_found(sales: Path) -> None:
     module = cast(ModuleType, load_family(str(sales)))
     assert find_family("word_count", None, ()).name == "word_count"
     assert find_family(module, None, ()) is module
     assert find_family(None, module, ()) is module
     for own in (None, ModuleType("test_nothing")):
-        with pytest.raises(FamilyError, match="no family is named, so the test's own module is meant: a"):
+        with pytest.raises(FamilyError, match="no family is named, so it must be the test's own module: a"):
             find_family(None, own, ())
 
 
-def test_a_path_is_typed_from_where_the_user_is() -> None:
-    assert typed("/home/mine/tests/sales.py", Path("/home/mine")) == "tests/sales.py"
-    assert typed(Path("/home/mine/sales.py"), Path("/home/mine/tests")) == "/home/mine/sales.py"
+def test_printed_path_is_relative_to_the_folder() -> None:
+    assert path_as_typed("/home/mine/tests/sales.py", Path("/home/mine")) == "tests/sales.py"
+    assert path_as_typed(Path("/home/mine/sales.py"), Path("/home/mine/tests")) == "/home/mine/sales.py"
 
 
-def test_a_command_names_file_family_and_system_as_they_are_typed(sales: Path) -> None:
+def test_replay_command_names_file_family_and_system(sales: Path) -> None:
     family, folder = load_family(str(sales)), sales.parent
     kept = folder / "a b" / "one.json"
     assert here(family, kept, folder) == "onceproof replay 'a b/one.json' --family sales.py"
@@ -66,12 +66,12 @@ def test_a_command_names_file_family_and_system_as_they_are_typed(sales: Path) -
     assert here(built_in, 7, folder) == "onceproof replay 7 --family word_count"
 
 
-def test_a_family_that_no_command_finds_has_none() -> None:
+def test_family_without_an_address_has_no_replay_command() -> None:
     family = cast(Family, SimpleNamespace(name="made"))
     assert here(family, 7, Path()) == ""
 
 
-def test_what_pytest_put_on_the_path_is_put_there_by_the_command(sales: Path) -> None:
+def test_replay_command_sets_pythonpath_for_imported_modules(sales: Path) -> None:
     folder = sales.parent
     for name in ("library", "unused", "beside"):
         (folder / name).mkdir()
@@ -81,8 +81,8 @@ def test_what_pytest_put_on_the_path_is_put_there_by_the_command(sales: Path) ->
     path = folder / "beside" / "sales.py"
     path.write_text("import parts_in_library, parts_in_beside\n" + sales.read_text())
     family = load_family(str(path))
-    # Where the file itself stands the command looks anyway, and nobody needs a folder that nobody used.
-    assert needed_paths(family, AT_START) == [str(folder / "library")]
+    # The command searches the folder of the family by itself, and unused folders are not needed.
+    assert needed_python_path(family, AT_START) == [str(folder / "library")]
     command = here(family, 7, folder)
     assert command == "PYTHONPATH=library onceproof replay 7 --family beside/sales.py"
     program = (
@@ -100,7 +100,7 @@ def test_what_pytest_put_on_the_path_is_put_there_by_the_command(sales: Path) ->
     assert ended.stdout == "sales\n"
 
 
-def test_the_folder_that_python_was_started_in_is_needed_like_any_other(sales: Path) -> None:
+def test_working_directory_on_sys_path_is_part_of_pythonpath(sales: Path) -> None:
     """`python -m pytest` puts it first; the command `onceproof` does not."""
     folder = sales.parent
     (folder / "parts_here.py").write_text("")
@@ -109,11 +109,11 @@ def test_the_folder_that_python_was_started_in_is_needed_like_any_other(sales: P
     path.write_text("import parts_here\n" + sales.read_text())
     sys.path.insert(0, str(folder))
     family = load_family(str(path))
-    assert needed_paths(family, (str(folder), *AT_START)) == [str(folder)]
+    assert needed_python_path(family, (str(folder), *AT_START)) == [str(folder)]
     assert here(family, 7, folder).startswith("PYTHONPATH=. onceproof replay 7 ")
 
 
-def test_tests_and_what_sets_them_up_are_needed_by_no_command(sales: Path) -> None:
+def test_test_modules_and_conftest_are_not_part_of_pythonpath(sales: Path) -> None:
     folder = sales.parent / "tests"
     folder.mkdir()
     for name in ("conftest", "test_parts"):
@@ -122,19 +122,19 @@ def test_tests_and_what_sets_them_up_are_needed_by_no_command(sales: Path) -> No
         # Under another name: there may be a real one.
         sys.modules[f"{name}_beside_this"] = module
     sys.path.insert(0, str(folder))
-    assert needed_paths(load_family(str(sales)), AT_START) == []
+    assert needed_python_path(load_family(str(sales)), AT_START) == []
 
 
 @pytest.mark.parametrize("before", [None, "/before"])
-def test_the_processes_that_are_started_meanwhile_find_it_too(
+def test_child_processes_get_the_extended_pythonpath(
     monkeypatch: pytest.MonkeyPatch, before: str | None
 ) -> None:
     if before is None:
         monkeypatch.delenv("PYTHONPATH", raising=False)
     else:
         monkeypatch.setenv("PYTHONPATH", before)
-    with found_by_children(["/one", "/two"]):
+    with extended_python_path(["/one", "/two"]):
         assert os.environ["PYTHONPATH"] == os.pathsep.join(filter(None, ["/one", "/two", before]))
     assert os.environ.get("PYTHONPATH") == before
-    with found_by_children([]):
+    with extended_python_path([]):
         assert os.environ.get("PYTHONPATH") == before
