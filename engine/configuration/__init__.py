@@ -17,8 +17,8 @@ from onceproof.engine.configuration.backend_options import (
     STATE_BACKEND,
 )
 from onceproof.engine.configuration.backends import StateBackendSettings
-from onceproof.engine.configuration.configuration import Configuration, ConfigurationError, find_option
-from onceproof.engine.configuration.option import ConfigOption
+from onceproof.engine.configuration.configuration import Configuration, find_option
+from onceproof.engine.configuration.option import ConfigOption, ConfigurationError
 from onceproof.engine.configuration.options import (
     ALLOW_PICKLED_STATE,
     AT_LEAST_ONCE,

@@ -13,13 +13,9 @@ from collections.abc import Set as AbstractSet
 from os import PathLike
 from typing import Any, Final, NamedTuple
 
-from onceproof.engine.configuration.option import ConfigOption, T
+from onceproof.engine.configuration.option import ConfigOption, ConfigurationError, T
 from onceproof.engine.configuration.options import OPTIONS
-
-
-class ConfigurationError(ValueError):
-    """An option that does not exist, a value it cannot have, or options that contradict each other."""
-
+from onceproof.engine.configuration.yaml_file import read_yaml_file
 
 _BY_KEY: Final = {option.key: option for option in OPTIONS}
 _BY_DEPRECATED_KEY: Final = {key: option for option in OPTIONS for key in option.deprecated}
@@ -90,8 +86,6 @@ class Configuration:
         Raises:
             ConfigurationError: the file cannot be read, or an option is wrong; the message names the line.
         """
-        from onceproof.engine.configuration.yaml_file import read_yaml_file
-
         configuration = Configuration()
         configuration._add(read_yaml_file(path))
         return configuration

@@ -1,4 +1,4 @@
-"""The definition of a configuration option (PyFlink: ConfigOption)."""
+"""The definition of a configuration option (PyFlink: ConfigOption), and the error of a wrong one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+
+
+class ConfigurationError(ValueError):
+    """An option that does not exist, a value it cannot have, or options that contradict each other."""
 
 
 @dataclass(frozen=True, slots=True)

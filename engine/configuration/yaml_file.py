@@ -15,7 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from onceproof.engine.configuration.configuration import ConfigurationError
+from onceproof.engine.configuration.option import ConfigurationError
 
 
 def read_yaml_file(path: str | PathLike[str]) -> list[tuple[str, str, str]]:

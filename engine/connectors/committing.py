@@ -15,7 +15,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from onceproof.engine.connectors.committables import (
     MAX_RETRIES,
@@ -43,7 +43,6 @@ from onceproof.engine.state.descriptors import ListStateDescriptor
 from onceproof.engine.types import Types
 
 if TYPE_CHECKING:
-    from onceproof.engine.connectors.sink import Sink
     from onceproof.engine.state.operator import OperatorListState
     from onceproof.engine.types import TypeInformation
 
@@ -53,10 +52,28 @@ _WRITER_STATE = ListStateDescriptor(WRITER_STATE, Types.DYNAMIC())
 _COMMITTER_STATE = ListStateDescriptor(COMMITTER_STATE, Types.DYNAMIC())
 
 
+class WriterFactory(Protocol):
+    """What the function asks of its sink; `connectors.sink.Sink` is one."""
+
+    keeps_writer_state: bool
+    """Whether ``restore_writer`` is called after a restore instead of ``create_writer``."""
+    writer_state_type: TypeInformation | None
+    committable_type: TypeInformation | None
+    """The types by which checkpoints store writer state and committables; None: as plain data."""
+
+    def create_writer(self, context: WriterInitContext) -> SinkWriter: ...
+
+    def restore_writer(self, context: WriterInitContext, recovered_state: list[Any]) -> SinkWriter: ...
+
+    def create_committer(self, context: CommitterInitContext) -> Committer: ...
+
+    def abort_unknown(self, recovery: Recovery) -> None: ...
+
+
 class WriterSinkFunction(SinkFunction, CommittingFunction):
     """The function of a sink that is described by its writer and its committer."""
 
-    def __init__(self, sink: Sink, max_retries: int = MAX_RETRIES) -> None:
+    def __init__(self, sink: WriterFactory, max_retries: int = MAX_RETRIES) -> None:
         self.max_retries = max_retries
         """How often a commit that is put off is tried again before it fails."""
         self._sink = sink

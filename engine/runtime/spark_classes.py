@@ -8,7 +8,6 @@ The rules this module lives by:
 - An archive that does not fit is no danger: Java holds it against itself, its options and the jars, with
   their times and sizes, and reads the classes as ever. So a session only says where the archive is. What
   it is named after tells `make setup` whether there is one for what is installed now.
-- As a program, which `make setup` runs, this module has the archive made where there is none.
 - The class path is part of it: an empty folder for the configuration, then the jars. Those that the archive
   was made with lie in its own folder, which stays; a session's own links lead to the same files.
 """
@@ -17,12 +16,11 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import os
 import sys
 from pathlib import Path
 from typing import Final
 
-from onceproof.engine.runtime.java import JavaInstallation, find_java
+from onceproof.engine.runtime.java import JavaInstallation
 
 SUFFIX: Final = ".jsa"
 BASE: Final = f"base{SUFFIX}"
@@ -90,18 +88,3 @@ def _package() -> Path:
     assert found is not None
     assert found.origin is not None
     return Path(found.origin).parent
-
-
-def main() -> int:
-    """Have the archive made where there is none for what is installed."""
-    java = find_java(os.environ)
-    if not archive_for(java).exists():
-        # To import Spark takes a second, which a set-up that has nothing to do need not spend.
-        from onceproof.engine.runtime.spark_class_training import train
-
-        train(java)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -20,7 +20,8 @@ from typing import Any
 
 import msgspec
 
-from onceproof.engine.key_groups import InvalidKey, key_group_of
+from onceproof.engine.java_hashes import InvalidKey
+from onceproof.engine.key_groups import key_group_of
 from onceproof.engine.state.files import SNAPSHOT_MAGIC, DamagedFile, StateError, first_part, seal, unseal
 from onceproof.engine.state.in_flight import NO_RECORDS, ChannelIndex, ChannelRecords, encode_channels
 from onceproof.engine.state.raw import RAW, RAW_KIND

@@ -7,7 +7,7 @@ one more call would cost a third of their time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -15,14 +15,18 @@ from onceproof.engine.state.files import StateError
 from onceproof.engine.state.interfaces import AggregatingState, ListState, MapState, ReducingState, ValueState
 from onceproof.engine.state.tables import NO_KEY, NO_NAMESPACE, ListTable, MapTable, ValueTable, no_scope
 
-if TYPE_CHECKING:
-    from onceproof.engine.state.keyed import KeyedStateBackend
+
+class KeyContext(Protocol):
+    """Where the operator puts the key of the record that it processes (Flink: InternalKeyContext)."""
+
+    current_key: Any
+    """The current key, or NO_KEY."""
 
 
 class KeyedState(msgspec.Struct, eq=False):
-    """Base of the keyed states: the backend with the current key, a name, and perhaps a namespace."""
+    """Base of the keyed states: the context with the current key, a name, and perhaps a namespace."""
 
-    _backend: KeyedStateBackend
+    _keys: KeyContext
     _name: str
     _namespaced: bool
     _table: Any
@@ -44,14 +48,14 @@ class KeyedState(msgspec.Struct, eq=False):
         self._table.clear(self._entry())
 
     def _entry(self) -> Any:
-        key = self._backend.current_key
+        key = self._keys.current_key
         # An empty dict does not hash the key to remove, so NO_KEY would not raise by itself.
         if key is NO_KEY or (self._namespaced and self._namespace is NO_NAMESPACE):
             raise no_scope(NO_KEY if key is NO_KEY else NO_NAMESPACE)
         return (key, self._namespace) if self._namespaced else key
 
     def _entries_of(self, namespaces: Iterable[Any]) -> list[Any]:
-        key = self._backend.current_key
+        key = self._keys.current_key
         return [(key, namespace) for namespace in namespaces]
 
 
@@ -62,7 +66,7 @@ class KeyedValueState(KeyedState, ValueState, eq=False):
 
     def value(self) -> Any:
         """Return the value of the current key, or None if there is none."""
-        entry = self._backend.current_key
+        entry = self._keys.current_key
         if self._namespaced:
             entry = (entry, self._namespace)
         return self._table.get(entry)
@@ -72,7 +76,7 @@ class KeyedValueState(KeyedState, ValueState, eq=False):
         if value is None:
             self.clear()
             return
-        entry = self._backend.current_key
+        entry = self._keys.current_key
         if self._namespaced:
             entry = (entry, self._namespace)
         self._table[entry] = value
@@ -89,7 +93,7 @@ class KeyedListState(KeyedState, ListState, eq=False):
 
     def get(self) -> list[Any]:
         """Return a new list of the elements; [] if there are none."""
-        entry = self._backend.current_key
+        entry = self._keys.current_key
         if self._namespaced:
             entry = (entry, self._namespace)
         return self._table.get(entry)
@@ -98,7 +102,7 @@ class KeyedListState(KeyedState, ListState, eq=False):
         """Append an element."""
         if value is None:
             raise no_element(self._name)
-        entry = self._backend.current_key
+        entry = self._keys.current_key
         if self._namespaced:
             entry = (entry, self._namespace)
         self._table.append(entry, value)
@@ -165,7 +169,7 @@ class KeyedReducingState(KeyedState, ReducingState, eq=False):
 
     def get(self) -> Any:
         """Return the reduced value, or None."""
-        entry = self._backend.current_key
+        entry = self._keys.current_key
         if self._namespaced:
             entry = (entry, self._namespace)
         return self._table.get(entry)
@@ -175,7 +179,7 @@ class KeyedReducingState(KeyedState, ReducingState, eq=False):
         if value is None:
             self.clear()
             return
-        entry = self._backend.current_key
+        entry = self._keys.current_key
         if self._namespaced:
             entry = (entry, self._namespace)
         table = self._table
@@ -198,7 +202,7 @@ class KeyedAggregatingState(KeyedState, AggregatingState, eq=False):
 
     def get(self) -> Any:
         """Return the result of the accumulator, or None if there is none."""
-        entry = self._backend.current_key
+        entry = self._keys.current_key
         if self._namespaced:
             entry = (entry, self._namespace)
         accumulator = self._table.get(entry)
@@ -209,7 +213,7 @@ class KeyedAggregatingState(KeyedState, AggregatingState, eq=False):
         if value is None:
             self.clear()
             return
-        entry = self._backend.current_key
+        entry = self._keys.current_key
         if self._namespaced:
             entry = (entry, self._namespace)
         table, function = self._table, self._function

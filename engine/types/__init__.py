@@ -12,21 +12,16 @@ from onceproof.engine.types.dataclass import dataclass_type, stored_dataclass
 from onceproof.engine.types.dynamic import NotDescribable
 from onceproof.engine.types.information import Descriptor, TypeInformation, WrongValue
 from onceproof.engine.types.row import Row, row_type
-from onceproof.engine.types.scalars import SCALAR_TYPES
+from onceproof.engine.types.scalars import scalar_type
 from onceproof.engine.types.wrapped import nullable, with_last_access
 
 __all__ = ["Descriptor", "NotDescribable", "Row", "TypeInformation", "Types", "WrongValue", "from_descriptor"]
-
-_SCALARS: dict[str, TypeInformation] = {kind.name: kind for kind in SCALAR_TYPES}
 
 
 def from_descriptor(descriptor: Descriptor) -> TypeInformation:
     """Return the type of a descriptor read from a snapshot. No class is ever imported by a stored name."""
     if isinstance(descriptor, str):
-        scalar = _SCALARS.get(descriptor)
-        if scalar is None:
-            raise ValueError(f"unknown type {descriptor!r} in a stored description")
-        return scalar
+        return scalar_type(descriptor)
     match descriptor:
         case ["TUPLE", list() as fields]:
             return tuple_type(_all(fields))
@@ -57,77 +52,77 @@ class Types:
     @staticmethod
     def STRING() -> TypeInformation:
         """Text: ``str``."""
-        return _SCALARS["STRING"]
+        return scalar_type("STRING")
 
     @staticmethod
     def BOOLEAN() -> TypeInformation:
         """True or False."""
-        return _SCALARS["BOOLEAN"]
+        return scalar_type("BOOLEAN")
 
     @staticmethod
     def BYTE() -> TypeInformation:
         """A signed integer of 8 bits."""
-        return _SCALARS["BYTE"]
+        return scalar_type("BYTE")
 
     @staticmethod
     def SHORT() -> TypeInformation:
         """A signed integer of 16 bits."""
-        return _SCALARS["SHORT"]
+        return scalar_type("SHORT")
 
     @staticmethod
     def INT() -> TypeInformation:
         """A signed integer of 32 bits."""
-        return _SCALARS["INT"]
+        return scalar_type("INT")
 
     @staticmethod
     def LONG() -> TypeInformation:
         """A signed integer of 64 bits."""
-        return _SCALARS["LONG"]
+        return scalar_type("LONG")
 
     @staticmethod
     def BIG_INT() -> TypeInformation:
         """An integer of any size."""
-        return _SCALARS["BIG_INT"]
+        return scalar_type("BIG_INT")
 
     @staticmethod
     def FLOAT() -> TypeInformation:
         """A float; hashed as Java's 32-bit float, stored with all its 64 bits."""
-        return _SCALARS["FLOAT"]
+        return scalar_type("FLOAT")
 
     @staticmethod
     def DOUBLE() -> TypeInformation:
         """A float of 64 bits."""
-        return _SCALARS["DOUBLE"]
+        return scalar_type("DOUBLE")
 
     @staticmethod
     def CHAR() -> TypeInformation:
         """One character."""
-        return _SCALARS["CHAR"]
+        return scalar_type("CHAR")
 
     @staticmethod
     def BIG_DEC() -> TypeInformation:
         """A decimal.Decimal."""
-        return _SCALARS["BIG_DEC"]
+        return scalar_type("BIG_DEC")
 
     @staticmethod
     def SQL_DATE() -> TypeInformation:
         """A datetime.date."""
-        return _SCALARS["SQL_DATE"]
+        return scalar_type("SQL_DATE")
 
     @staticmethod
     def SQL_TIME() -> TypeInformation:
         """A datetime.time."""
-        return _SCALARS["SQL_TIME"]
+        return scalar_type("SQL_TIME")
 
     @staticmethod
     def SQL_TIMESTAMP() -> TypeInformation:
         """A datetime.datetime without a zone."""
-        return _SCALARS["SQL_TIMESTAMP"]
+        return scalar_type("SQL_TIMESTAMP")
 
     @staticmethod
     def PICKLED_BYTE_ARRAY() -> TypeInformation:
         """Any object that pickle takes; restored only where the job allows pickled state."""
-        return _SCALARS["PICKLED_BYTE_ARRAY"]
+        return scalar_type("PICKLED_BYTE_ARRAY")
 
     @staticmethod
     def DYNAMIC() -> TypeInformation:
@@ -135,7 +130,7 @@ class Types:
 
         PyFlink's default is PICKLED_BYTE_ARRAY; a snapshot of ours holds no pickle by default.
         """
-        return _SCALARS["DYNAMIC"]
+        return scalar_type("DYNAMIC")
 
     @staticmethod
     def TUPLE(field_types: list[TypeInformation]) -> TypeInformation:
@@ -184,6 +179,6 @@ class Types:
     @staticmethod
     def PRIMITIVE_ARRAY(element_type: TypeInformation) -> TypeInformation:
         """A list of numbers; of BYTE it is ``bytes``."""
-        if element_type is _SCALARS["BYTE"]:
-            return _SCALARS["BYTES"]
+        if element_type is scalar_type("BYTE"):
+            return scalar_type("BYTES")
         return list_type("PRIMITIVE_ARRAY", element_type)

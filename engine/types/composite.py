@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from itertools import chain
 from typing import Any
 
-from onceproof.engine.key_groups import InvalidKey, hash_fields
+from onceproof.engine.java_hashes import InvalidKey, hash_fields
 from onceproof.engine.types.information import Packer, TypeInformation, WrongValue, interned
 
 

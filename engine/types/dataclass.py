@@ -20,24 +20,22 @@ from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 from onceproof.engine.types.composite import list_type, map_type, tuple_type
 from onceproof.engine.types.information import Packer, TypeInformation, WrongValue, interned
 from onceproof.engine.types.row import make_row
-from onceproof.engine.types.scalars import SCALAR_TYPES
-
-_SCALARS: Final = {kind.name: kind for kind in SCALAR_TYPES}
+from onceproof.engine.types.scalars import scalar_type
 
 _OF_ANNOTATION: Final[dict[Any, TypeInformation]] = {
-    str: _SCALARS["STRING"],
-    int: _SCALARS["LONG"],
-    float: _SCALARS["DOUBLE"],
-    bool: _SCALARS["BOOLEAN"],
-    bytes: _SCALARS["BYTES"],
-    Decimal: _SCALARS["BIG_DEC"],
-    date: _SCALARS["SQL_DATE"],
-    time: _SCALARS["SQL_TIME"],
-    datetime: _SCALARS["SQL_TIMESTAMP"],
-    Any: _SCALARS["DYNAMIC"],
-    list: _SCALARS["DYNAMIC"],
-    dict: _SCALARS["DYNAMIC"],
-    tuple: _SCALARS["DYNAMIC"],
+    str: scalar_type("STRING"),
+    int: scalar_type("LONG"),
+    float: scalar_type("DOUBLE"),
+    bool: scalar_type("BOOLEAN"),
+    bytes: scalar_type("BYTES"),
+    Decimal: scalar_type("BIG_DEC"),
+    date: scalar_type("SQL_DATE"),
+    time: scalar_type("SQL_TIME"),
+    datetime: scalar_type("SQL_TIMESTAMP"),
+    Any: scalar_type("DYNAMIC"),
+    list: scalar_type("DYNAMIC"),
+    dict: scalar_type("DYNAMIC"),
+    tuple: scalar_type("DYNAMIC"),
 }
 
 
@@ -68,7 +66,7 @@ class DataclassType(TypeInformation):
 
     def __reduce__(self) -> tuple[Callable[..., TypeInformation], tuple[Any, ...]]:
         if self.python_type is None:
-            return super().__reduce__()
+            return stored_dataclass, (self.class_name, self.names, self.fields)
         return dataclass_type, (self.python_type,)
 
     def prepare(self, values: Collection[Any]) -> Packer | None:
@@ -172,10 +170,10 @@ def _type_of(annotation: Any, where: str, within: tuple[Any, ...]) -> TypeInform
     if origin is UnionType or origin is Union:
         # Every field may be None, so an optional one needs no type of its own.
         others = [argument for argument in arguments if argument is not NoneType]
-        return _type_of(others[0], where, within) if len(others) == 1 else _SCALARS["DYNAMIC"]
+        return _type_of(others[0], where, within) if len(others) == 1 else scalar_type("DYNAMIC")
     if origin is tuple:
         if len(arguments) == 2 and arguments[1] is Ellipsis:
-            return _SCALARS["DYNAMIC"]
+            return scalar_type("DYNAMIC")
         return tuple_type(tuple([_type_of(argument, where, within) for argument in arguments]))
     if origin is list:
         return list_type("LIST", _type_of(arguments[0], where, within))

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from onceproof.engine.key_groups import InvalidKey, java_hash
+from onceproof.engine.java_hashes import InvalidKey, java_hash
 from onceproof.engine.types.dynamic import decode_extension
 
 Descriptor: TypeAlias = "str | list[Any]"
@@ -108,9 +108,8 @@ class TypeInformation:
         return self
 
     def __reduce__(self) -> tuple[Callable[..., TypeInformation], tuple[Any, ...]]:
-        from onceproof.engine.types import from_descriptor
-
-        return from_descriptor, (self.descriptor,)
+        # A type is unpickled by the function that interns it, which only its class knows.
+        raise NotImplementedError
 
     # What subclasses override.
 

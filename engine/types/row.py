@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Optional
 
-from onceproof.engine.key_groups import InvalidKey, hash_fields, signed
+from onceproof.engine.java_hashes import InvalidKey, hash_fields, signed
 from onceproof.engine.types.information import Packer, TypeInformation, WrongValue, interned
 
 

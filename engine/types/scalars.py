@@ -9,12 +9,21 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
-from onceproof.engine.key_groups import check_number, hash_dynamic
+from onceproof.engine.java_hashes import check_number, hash_dynamic
 from onceproof.engine.types import dynamic
 from onceproof.engine.types.information import ENCODE, Packer, TypeInformation, WrongValue
 
 
-class ScalarType(TypeInformation):
+class NamedType(TypeInformation):
+    """A type without parameters: its name says all."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Callable[..., TypeInformation], tuple[Any, ...]]:
+        return scalar_type, (self.name,)
+
+
+class ScalarType(NamedType):
     """A type with exactly one Python type."""
 
     __slots__ = ("_only",)
@@ -154,7 +163,7 @@ class TimestampType(ScalarType):
         return None
 
 
-class PickledType(TypeInformation):
+class PickledType(NamedType):
     """Any object, as pickle writes it. Reading it executes code, so a restore needs explicit permission."""
 
     __slots__ = ()
@@ -188,7 +197,7 @@ def _pack_pickled(value: Any) -> bytes:
         raise WrongValue(value, "PICKLED_BYTE_ARRAY", f"pickle refuses it: {error}") from error
 
 
-class DynamicType(TypeInformation):
+class DynamicType(NamedType):
     """Self-describing values: the type of state for which the user declared none."""
 
     __slots__ = ()
@@ -244,3 +253,12 @@ SCALAR_TYPES: tuple[TypeInformation, ...] = (
     PickledType(),
     DynamicType(),
 )
+_BY_NAME: dict[str, TypeInformation] = {kind.name: kind for kind in SCALAR_TYPES}
+
+
+def scalar_type(name: str) -> TypeInformation:
+    """Return the type of a name, as in "STRING"; raises ValueError for an unknown one."""
+    found = _BY_NAME.get(name)
+    if found is None:
+        raise ValueError(f"unknown type {name!r} in a stored description")
+    return found

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onceproof.engine.java_hashes import InvalidKey, java_hash
 from onceproof.engine.key_groups import (
-    InvalidKey,
     default_max_parallelism,
-    java_hash,
     key_group_of,
     key_group_range,
     murmur,

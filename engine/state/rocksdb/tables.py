@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
-from onceproof.engine.key_groups import InvalidKey
+from onceproof.engine.java_hashes import InvalidKey
 from onceproof.engine.state.files import StateError
 from onceproof.engine.state.rocksdb.database import Database
 from onceproof.engine.state.rocksdb.layout import (

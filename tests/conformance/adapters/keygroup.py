@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from onceproof.engine.java_hashes import java_hash
 from onceproof.engine.key_groups import (
     default_max_parallelism,
-    java_hash,
     key_group,
     key_group_range,
     murmur,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from onceproof.engine.runtime import spark_class_training, spark_classes, spark_session
+from onceproof.engine.runtime import spark_class_training, spark_classes, spark_session, spark_setup
 from onceproof.engine.runtime.java import JavaInstallation, find_java
 from onceproof.engine.runtime.spark_classes import archive_for, link_home, quick_start_options
 from onceproof.engine.runtime.spark_session import SparkFailed
@@ -92,7 +92,7 @@ def test_an_archive_that_cannot_be_written_is_told_in_a_line(
 
     monkeypatch.setattr(spark_class_training, "archive_folder", lambda: no_archive)
     monkeypatch.setattr(spark_class_training, "start_spark", refused)
-    assert spark_classes.main() == 0
+    assert spark_setup.main() == 0
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("set-up: Java writes down")
     assert second == "set-up: not written down, starts of Spark take longer: Spark did not start: no memory"

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from onceproof.engine.key_groups import InvalidKey
+from onceproof.engine.java_hashes import InvalidKey
 from onceproof.engine.types import Row, Types, WrongValue, from_descriptor
 
 

@@ -1,0 +1,24 @@
+"""Has the archive of Spark's classes made where there is none: the program that `make setup` runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from onceproof.engine.runtime.java import find_java
+from onceproof.engine.runtime.spark_classes import archive_for
+
+
+def main() -> int:
+    """Make the archive unless there is one for the installed Java and Spark."""
+    java = find_java(os.environ)
+    if not archive_for(java).exists():
+        # Importing Spark takes a second, which a set-up with nothing to do does not spend.
+        from onceproof.engine.runtime.spark_class_training import train
+
+        train(java)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
