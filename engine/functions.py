@@ -415,6 +415,14 @@ class FunctionSnapshotContext(Struct, eq=False):
             self._raw_keyed = KeyedStateOutput(self._key_group_range)
         return self._raw_keyed
 
+    def written_raw_state(self) -> tuple[list[bytes], dict[int, bytes]]:
+        """Return the raw state that the function wrote: operator state by partition, keyed by key group.
+
+        The operator calls this after ``snapshot_state``.
+        """
+        operator, keyed = self._raw_operator, self._raw_keyed
+        return [] if operator is None else operator.partitions(), {} if keyed is None else keyed.streams()
+
     def get_checkpoint_id(self) -> int:
         """Return the id of the checkpoint being taken."""
         return self._checkpoint_id

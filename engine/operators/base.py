@@ -1,8 +1,10 @@
-"""What every operator of a chain answers to.
+"""The operator interface, and the base of operators around user functions (Flink: StreamOperator).
 
-An operator turns a list of records into a list of records: one Python call a buffer and operator, so that
-the cost of a call is spread over the buffer. State changes happen inside these calls; the task calls
-``snapshot`` between two of them, never within one.
+The rules this module lives by:
+
+- An operator maps a list of records to a list of records, one Python call for each buffer, so that the cost
+  of the call is spread over the buffer.
+- State changes only inside these calls. The task calls ``snapshot`` between two of them.
 """
 
 from __future__ import annotations
@@ -39,35 +41,36 @@ NO_SIDE_OUTPUTS: Final[Mapping[str, Sequence[Emit]]] = {}
 
 
 class Downstream(Protocol):
-    """What lies behind an operator, for the few that give more than records in answer to records.
+    """The rest of the chain, for operators that emit watermarks or need timers (Flink: Output).
 
-    Whoever sends something this way sends first what he has collected: order is what watermarks live by.
+    An operator emits the records that it has collected before it emits a watermark or a status, so that their
+    order is kept.
     """
 
     def emit(self, records: list[Record]) -> None:
-        """Send records on."""
+        """Emit records to the next operator."""
 
     def watermark(self, timestamp: int) -> None:
-        """Send a watermark on; it reaches each operator behind what that one gave before."""
+        """Emit a watermark to the next operator, behind all records emitted before."""
 
     def status(self, is_idle: bool) -> None:
-        """Send word of idleness, or of its end, on."""
+        """Emit that this stream has become idle or active."""
 
     def wake_at(self, due_ms: int) -> None:
-        """Have ``process_time`` called at that processing time or later.
+        """Request a call of ``process_time`` at a processing time or later.
 
-        Only the earliest wish counts: whoever is called says again what comes next.
+        The driver keeps only the earliest request of a task: an operator that is called requests again.
         """
 
 
 class OperatorContext(Struct, kw_only=True):
-    """What a task gives an operator when it opens: who it is and what it resumes from.
+    """The argument of ``Operator.open``: the identity of the subtask and its restored state.
 
-    ``keyed`` and ``operator`` are the restored state as ``read_assignment`` gave it; None at a fresh start
-    and for an operator that the restored job did not have. ``restored_checkpoint_id`` is set whenever the
-    job was restored, even where this operator has no state. ``settled``: see FunctionInitializationContext.
-    ``downstream`` is given to operators that use time. ``side_outputs`` are those that somebody reads, by
-    the id of their tag.
+    ``keyed`` and ``operator`` are the restored state from ``read_assignment``; None at a fresh start, and for
+    an operator that the restored job did not have. ``restored_checkpoint_id`` is set whenever the job was
+    restored, even if this operator has no state. ``settled``: see FunctionInitializationContext.
+    ``downstream`` is set for operators that use time. ``side_outputs`` are the side outputs that the job
+    reads, by tag id.
     """
 
     task_name: str
@@ -90,7 +93,7 @@ class OperatorContext(Struct, kw_only=True):
     side_outputs: Mapping[str, Sequence[Emit]] = NO_SIDE_OUTPUTS
 
     def runtime_context(self, backend: KeyedStateBackend | None = None) -> RuntimeContext:
-        """The part of it that user functions see."""
+        """Return the context for user functions."""
         return RuntimeContext(
             task_name=self.task_name,
             subtask=self.subtask,
@@ -103,13 +106,13 @@ class OperatorContext(Struct, kw_only=True):
         )
 
     def keyed_backend(self, key_type: TypeInformation | None) -> KeyedStateBackend:
-        """A keyed backend over this subtask's key groups, restored where there is something to restore."""
+        """Return a keyed backend over this subtask's key groups, with its restored state."""
         settings = self.state_backend
         backend: KeyedStateBackend
         if settings.kind == HASHMAP:
             backend = HashMapStateBackend(self.max_parallelism, self.key_groups, key_type, self.clock)
         else:
-            # Its library is loaded where it is used, and by nobody else.
+            # Imported late: only jobs with this backend need rocksdict.
             from onceproof.engine.state.rocksdb.backend import RocksDBStateBackend
 
             backend = RocksDBStateBackend(
@@ -120,7 +123,7 @@ class OperatorContext(Struct, kw_only=True):
         return backend
 
     def operator_store(self) -> OperatorStateStore:
-        """The operator state of this subtask, restored where there is something to restore."""
+        """Return the operator state of this subtask, with its restored state."""
         store = OperatorStateStore()
         if self.operator is not None:
             store.restore(without_raw(self.operator), allow_pickle=self.allow_pickle)
@@ -129,7 +132,7 @@ class OperatorContext(Struct, kw_only=True):
     def initialization_context(
         self, store: OperatorStateStore, keyed_store: KeyedStateStore
     ) -> FunctionInitializationContext:
-        """What a function that keeps state of its own is initialised with."""
+        """Return the argument of ``CheckpointedFunction.initialize_state``."""
         raw_keyed = self.keyed.get(RAW) if self.keyed else None
         raw_operator = self.operator.get(RAW) if self.operator else None
         return FunctionInitializationContext(
@@ -143,56 +146,59 @@ class OperatorContext(Struct, kw_only=True):
 
 
 class Operator:
-    """One operator of a chain, in one subtask.
+    """One operator of a chain, in one subtask (Flink: StreamOperator).
 
-    Subclasses override what they need; by default an operator has no state and passes nothing on.
+    By default an operator has no state and emits nothing; subclasses override what they need.
     """
 
     is_source = False
     uses_time = False
-    """Whether the operator needs ``downstream``: it has timers, or makes watermarks."""
+    """Whether the operator needs ``downstream``: it has timers, or generates watermarks."""
     passes_watermarks = True
-    """Whether a watermark that it has processed goes on to the next operator."""
+    """Whether the task forwards a watermark to the next operator after this one has processed it."""
 
     def open(self, context: OperatorContext) -> None:
         """Restore state and open the user's function."""
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
-        """The records that follow from ``records``, in order."""
+        """Return the records to emit for ``records``, in order."""
         raise NotImplementedError
 
     def process_watermark(self, timestamp: int) -> list[Record]:
-        """Event time has reached ``timestamp``: what follows, ahead of the watermark."""
+        """Process a watermark, and return the records to emit before it."""
         return []
 
     def process_time(self, now: int) -> list[Record]:
-        """A time asked for by ``wake_at`` has come, perhaps another operator's: what follows."""
+        """Handle a wake-up at processing time ``now``, and return the records to emit.
+
+        Another operator of the task may have requested the wake-up.
+        """
         return []
 
     def finish(self) -> list[Record]:
-        """The input has ended: the last records, if any (Flink: endInput, finish)."""
+        """Handle the end of the input, and return the last records to emit (Flink: endInput, finish)."""
         return []
 
     def prepare_snapshot(self, checkpoint_id: int) -> list[Record]:
-        """Records to emit before the barrier (Flink: prepareSnapshotPreBarrier)."""
+        """Return the records to emit before the barrier (Flink: prepareSnapshotPreBarrier)."""
         return []
 
     def snapshot(self, checkpoint_id: int, timestamp_ms: int) -> OperatorSnapshot | None:
-        """The synchronous part of a snapshot, isolated from later changes; None where there is no state."""
+        """Return the synchronous part of a snapshot, which later changes do not reach; None without state."""
         return None
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """The checkpoint is durable."""
+        """React to a durable checkpoint."""
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """The checkpoint will not complete."""
+        """React to a checkpoint that will not complete."""
 
     def close(self) -> None:
-        """Orderly end or cancellation."""
+        """Release resources; called when the task finishes or is cancelled, never after a crash."""
 
 
 def close_all(operators: Iterable[Operator]) -> None:
-    """Close every operator, though one of them cannot; the first error is raised afterwards."""
+    """Close all operators even if some fail, then raise the first error."""
     first_error: Exception | None = None
     for operator in operators:
         try:
@@ -205,15 +211,15 @@ def close_all(operators: Iterable[Operator]) -> None:
 
 @lru_cache(maxsize=1024)
 def _roles_of(kind: Any) -> tuple[bool, bool]:
-    """Whether functions of a class keep state of their own, and whether they listen for checkpoints.
+    """Return whether a class is a CheckpointedFunction, and whether it is a CheckpointListener.
 
-    Asking an abstract class itself costs more than opening the rest of an operator.
+    Cached, because ``issubclass`` of an abstract class costs more than opening the rest of an operator.
     """
     return issubclass(kind, CheckpointedFunction), issubclass(kind, CheckpointListener)
 
 
 class FunctionOperator(Operator):
-    """An operator around one user function: its contexts, operator state and notifications."""
+    """An operator around one user function (Flink: AbstractUdfStreamOperator)."""
 
     def __init__(self, function: Function) -> None:
         self.function = function
@@ -223,7 +229,7 @@ class FunctionOperator(Operator):
         self._listener: CheckpointListener | None = None
 
     def open(self, context: OperatorContext) -> None:
-        """Set the context, initialise state, open: Flink's order."""
+        """Set the context, initialise state, open the function: Flink's order."""
         self._backend = self.create_backend(context)
         function: Any = self.function
         runtime_context = context.runtime_context(self._backend)
@@ -238,11 +244,11 @@ class FunctionOperator(Operator):
         function.open(runtime_context)
 
     def create_backend(self, context: OperatorContext) -> KeyedStateBackend | None:
-        """The keyed backend, for operators on keyed streams."""
+        """Return the keyed backend; operators on keyed streams override this."""
         return None
 
     def snapshot(self, checkpoint_id: int, timestamp_ms: int) -> OperatorSnapshot | None:
-        """The function brings its state up to date, then both kinds of state are copied."""
+        """Let the function update its state, then copy operator state and keyed state."""
         operator_state = None
         context = None
         backend = self._backend
@@ -257,28 +263,22 @@ class FunctionOperator(Operator):
             return None
         snapshot = OperatorSnapshot(keyed_state, operator_state)
         if context is not None:
-            if context._raw_operator is not None:
-                snapshot.raw_operator = context._raw_operator.partitions()
-            if context._raw_keyed is not None:
-                snapshot.raw_keyed = context._raw_keyed.streams()
+            snapshot.raw_operator, snapshot.raw_keyed = context.written_raw_state()
         return snapshot
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Tell the state, and the function if it listens."""
         if self._backend is not None:
             self._backend.notify_checkpoint_complete(checkpoint_id)
         if self._listener is not None:
             self._listener.notify_checkpoint_complete(checkpoint_id)
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Tell the state, and the function if it listens."""
         if self._backend is not None:
             self._backend.notify_checkpoint_aborted(checkpoint_id)
         if self._listener is not None:
             self._listener.notify_checkpoint_aborted(checkpoint_id)
 
     def close(self) -> None:
-        """Close the function, and let go of the state."""
         try:
             self.function.close()
         finally:

@@ -1,13 +1,13 @@
-"""A stream beside a broadcast one: process functions with broadcast state.
+"""The operators of broadcast process functions.
 
 The rules this module lives by:
 
-- Input 0 is the stream, input 1 the broadcast one. Broadcast state is operator state: it is there before the
-  function is initialised, is in the snapshot of every subtask as a whole, and after a restore each subtask
-  has one of the old copies, which are equal.
-- Only the broadcast side is given a context that writes. It has no current key: whoever uses keyed state
-  there outside of ``apply_to_keyed_state`` is told so.
-- One context object serves every record of a side; results take the timestamp of their input.
+- Input 0 is the stream, input 1 the broadcast one.
+- Broadcast state is operator state. It is restored before the function is initialised, the snapshot of every
+  subtask holds all of it, and after a restore each subtask gets one of the old copies, which are equal.
+- Only the context of the broadcast side can write. It has no current key: keyed state used there outside of
+  ``apply_to_keyed_state`` raises StateError.
+- One context object serves every record of a side. Results take the timestamp of their input.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class BroadcastOperator(ContextualOperator):
         self._descriptors = descriptors
 
     def open(self, context: OperatorContext) -> None:
-        """Broadcast state, then as every function operator, then the contexts of both sides."""
+        """Restore broadcast state, open the function, and make the contexts of both sides."""
         self._store = store = context.operator_store()
         states = {each.name: store.get_broadcast_state(each) for each in self._descriptors}
         self._views = {name: ReadOnlyView(state) for name, state in states.items()}
@@ -67,7 +67,6 @@ class TimedBroadcastOperator(TimedOperator, BroadcastOperator):
     """Applies a KeyedBroadcastProcessFunction with ``on_timer`` (Flink: CoBroadcastWithKeyedOperator)."""
 
     def timer_context(self) -> KeyedBroadcastProcessFunction.OnTimerContext:
-        """As that of records, with the kind of time."""
         assert self._backend is not None
         return KeyedBroadcastProcessFunction.OnTimerContext(
             self._reading._service, self._views, self._backend

@@ -1,16 +1,16 @@
-"""Bundles: the values of a key folded before anything is sent or any state is touched.
+"""Bundles: the values of a key are folded before they are sent and before state is accessed (mini-batch).
 
 The rules this module lives by:
 
-- A bundle is a dict of what the records since the last one come to, by key. It ends when it has taken so many
-  records, at a watermark, before a barrier and at the end of the data; so a snapshot finds none that is open,
-  and there is nothing of it to restore. With a latency it also ends so long after its first record.
-- The work is done twice, as in Flink's tables (MapBundleOperator, before and behind the exchange): where the
-  records come from, so that one value for each key travels and not one for each record, and where the keys
-  live, which is the only place with state.
-- What ends a bundle depends on when records and barriers come. How many values a key gives, and which, is
-  therefore a run's own choice; the last one of a key is not.
-- Results have no timestamp, as those of Flink's bundles: they stand for records of many.
+- A bundle is a dict from key to the folded value of its records. It ends after ``size`` records, at a
+  watermark, before a barrier, at the end of the data and, with a latency, that long after its first record.
+- No bundle is open during a snapshot, so a bundle is never stored or restored.
+- Folding is done twice, as in Flink SQL (MapBundleOperator, local and global): in the upstream task, so that
+  one value for each key is sent instead of one for each record, and in the task that owns the key, which has
+  the state.
+- The end of a bundle depends on when records and barriers arrive. How many results a key has, and which, may
+  therefore differ between runs; the last result of a key does not.
+- Results have no timestamp, as in Flink, because they stand for several records.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Fold = ReduceFunction | AggregateFunction
 
 
 class BundlingOperator(FunctionOperator):
-    """Collects records in a bundle, and says what of them goes on when it ends."""
+    """Collects records in a bundle, and emits its results when it ends."""
 
     function: Fold
 
@@ -41,12 +41,11 @@ class BundlingOperator(FunctionOperator):
         self._size = size
         self._latency_ms = latency_ms
         self._due_ms: int | None = None
-        """When the bundle ends at the latest; None: it is empty, or may take its time."""
+        """The processing time at which the bundle ends; None: it is empty, or has no latency."""
         self._taken = 0
         self._bundle: dict[Any, Any] = {}
 
     def open(self, context: OperatorContext) -> None:
-        """As every function operator; with a latency it wants to be called when that is over."""
         super().open(context)
         self._clock = context.clock
         if self.uses_time:
@@ -54,7 +53,7 @@ class BundlingOperator(FunctionOperator):
             self._wake_at = context.downstream.wake_at
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
-        """What follows from the bundles that these records fill."""
+        """Return the results of the bundles that these records fill."""
         results: list[Record] = []
         begin, left = 0, self._size - self._taken
         while len(records) - begin >= left:
@@ -70,7 +69,7 @@ class BundlingOperator(FunctionOperator):
         return results
 
     def process_time(self, now: int) -> list[Record]:
-        """The first record of the bundle has waited for long enough, or not yet."""
+        """End the bundle if its latency is over, or request another wake-up."""
         if self._due_ms is None:
             return []
         if now >= self._due_ms:
@@ -79,15 +78,12 @@ class BundlingOperator(FunctionOperator):
         return []
 
     def process_watermark(self, timestamp: int) -> list[Record]:
-        """What came ahead of a watermark goes on ahead of it."""
         return self._end_bundle()
 
     def prepare_snapshot(self, checkpoint_id: int) -> list[Record]:
-        """What came ahead of a barrier goes on ahead of it."""
         return self._end_bundle()
 
     def finish(self) -> list[Record]:
-        """Nothing else will come."""
         return self._end_bundle()
 
     def _end_bundle(self) -> list[Record]:
@@ -100,16 +96,16 @@ class BundlingOperator(FunctionOperator):
         return self.results(bundle)
 
     def fold(self, records: list[Record]) -> None:
-        """Take records into the bundle."""
+        """Fold records into the bundle."""
         raise NotImplementedError
 
     def results(self, bundle: dict[Any, Any]) -> list[Record]:
-        """What follows from a bundle that has ended."""
+        """Return the records to emit for a bundle that has ended."""
         raise NotImplementedError
 
 
 class _FoldingOperator(BundlingOperator):
-    """Folds the records of a bundle and gives (key, what they come to); it has no state."""
+    """Folds the records of a bundle and emits (key, folded value); it has no state."""
 
     def __init__(
         self, function: Fold, size: int, key_selector: Callable[[Any], Any], latency_ms: int = 0
@@ -118,7 +114,7 @@ class _FoldingOperator(BundlingOperator):
         self._key_selector = key_selector
 
     def results(self, bundle: dict[Any, Any]) -> list[Record]:
-        """In the order in which the keys came."""
+        """Return one pair for each key, in the order of the keys' first records."""
         return [(pair, None) for pair in bundle.items()]
 
 
@@ -128,7 +124,6 @@ class ReducingOperator(_FoldingOperator):
     function: ReduceFunction
 
     def fold(self, records: list[Record]) -> None:
-        """The first value of a key stands for itself."""
         reduce = self.function.reduce
         select_key = self._key_selector
         bundle = self._bundle
@@ -143,7 +138,6 @@ class AggregatingOperator(_FoldingOperator):
     function: AggregateFunction
 
     def fold(self, records: list[Record]) -> None:
-        """Each key of a bundle has an accumulator."""
         add, create = self.function.add, self.function.create_accumulator
         select_key = self._key_selector
         bundle = self._bundle
@@ -153,7 +147,7 @@ class AggregatingOperator(_FoldingOperator):
 
 
 class BundleOperator(BundlingOperator):
-    """Merges what was folded into the state of its keys; gives one result for each key of a bundle."""
+    """Merges folded values into the state of their keys; emits one result for each key of a bundle."""
 
     def __init__(
         self,
@@ -169,11 +163,9 @@ class BundleOperator(BundlingOperator):
         self._merge = function.reduce if isinstance(function, ReduceFunction) else function.merge
 
     def create_backend(self, context: OperatorContext) -> KeyedStateBackend:
-        """State is that of this subtask's key groups."""
         return context.keyed_backend(self._key_type)
 
     def open(self, context: OperatorContext) -> None:
-        """As every function operator, and the table of what each key has come to."""
         super().open(context)
         assert self._backend is not None
         self._table = self._backend.table(
@@ -181,14 +173,14 @@ class BundleOperator(BundlingOperator):
         )
 
     def fold(self, records: list[Record]) -> None:
-        """Merge what came from several subtasks, or in several bundles of theirs."""
+        """Merge the folded values of a key that came from several subtasks or bundles."""
         merge = self._merge
         bundle = self._bundle
         for (key, folded), _ in records:
             bundle[key] = merge(bundle[key], folded) if key in bundle else folded
 
     def results(self, bundle: dict[Any, Any]) -> list[Record]:
-        """One access to the state for each key."""
+        """Merge the bundle into state, with one access for each key."""
         merge = self._merge
         table = self._table
         for key, folded in bundle.items():

@@ -1,7 +1,7 @@
-"""Where event time begins: a source with a watermark strategy, and an operator that applies one mid-stream.
+"""The operators that apply a watermark strategy: at a source, or in the middle of a stream.
 
-Both ask their generators at the interval of ``pipeline.auto-watermark-interval``, counted from their opening
-in processing time. What a generator gives because of a record goes out right behind that record.
+Both call their generators periodically, every ``pipeline.auto-watermark-interval`` of processing time since
+they were opened. A watermark that a generator emits for a record is sent right behind that record.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from onceproof.engine.watermarks.strategy import WatermarkStrategy
 ONLY_PART = 0
 
 
-class _Interval:
-    """When generators are asked next; ``interval_ms`` 0 is never."""
+class _EmitInterval:
+    """The next time of ``on_periodic_emit``; an interval of 0 ms: never."""
 
     __slots__ = ("_clock", "_downstream", "_due_ms", "_interval_ms")
 
@@ -31,7 +31,7 @@ class _Interval:
             self._begin(context.clock())
 
     def is_over(self, now: int) -> bool:
-        """Whether it is; then the next one has begun."""
+        """Return whether the interval is over at ``now``; if so, begin the next one."""
         if not self._interval_ms:
             return False
         if now < self._due_ms:
@@ -46,9 +46,9 @@ class _Interval:
 
 
 class TimestampedSourceOperator(SourceOperator):
-    """A source with timestamps and watermarks, which each split has of its own (Flink: SourceOperator).
+    """A source with timestamps and a watermark generator for each split (Flink: SourceOperator).
 
-    A split that has been read out holds the others back no longer.
+    An exhausted split no longer holds back the watermark of the others.
     """
 
     uses_time = True
@@ -58,17 +58,17 @@ class TimestampedSourceOperator(SourceOperator):
         self._strategy = strategy
 
     def open(self, context: OperatorContext) -> None:
-        """Open every split; those that have something left get a generator each."""
+        """Open every split, and make a generator for each that is not exhausted."""
         super().open(context)
         assert context.downstream is not None
         unfinished = [place for place, (_, reader) in enumerate(self._readers) if not reader.exhausted]
         self._stamping = TimestampsAndWatermarks(
             self._strategy, unfinished, context.clock, context.downstream
         )
-        self._interval = _Interval(context)
+        self._interval = _EmitInterval(context)
 
     def poll(self, limit: int) -> list[Record]:
-        """As every source, with timestamps; [] also where all records went out ahead of watermarks."""
+        """Read records and assign timestamps; [] also if all records were emitted ahead of watermarks."""
         records = super().poll(limit)
         if not records:
             return records
@@ -79,14 +79,16 @@ class TimestampedSourceOperator(SourceOperator):
         return stamped
 
     def process_time(self, now: int) -> list[Record]:
-        """At the end of each interval, give the watermark."""
         if self._interval.is_over(now):
             self._stamping.on_periodic_emit()
         return []
 
 
 class TimestampsAndWatermarksOperator(Operator):
-    """Assigns timestamps and gives watermarks in place of those from upstream (Flink: the same)."""
+    """Assigns timestamps and replaces the watermarks from upstream.
+
+    Flink: TimestampsAndWatermarksOperator.
+    """
 
     uses_time = True
     passes_watermarks = False
@@ -95,25 +97,22 @@ class TimestampsAndWatermarksOperator(Operator):
         self._strategy = strategy
 
     def open(self, context: OperatorContext) -> None:
-        """Make the generator."""
         assert context.downstream is not None
         self._stamping = TimestampsAndWatermarks(
             self._strategy, (ONLY_PART,), context.clock, context.downstream
         )
-        self._interval = _Interval(context)
+        self._interval = _EmitInterval(context)
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
-        """The same values with their timestamps."""
         return self._stamping.stamp(ONLY_PART, records)
 
     def process_watermark(self, timestamp: int) -> list[Record]:
-        """Of the watermarks from upstream only the last one counts: the end of all data."""
+        """Drop the watermarks from upstream, except the last one at the end of the data."""
         if timestamp == MAX_WATERMARK:
-            self._stamping.pass_on(timestamp)
+            self._stamping.emit_final_watermark(timestamp)
         return []
 
     def process_time(self, now: int) -> list[Record]:
-        """At the end of each interval, give the watermark."""
         if self._interval.is_over(now):
             self._stamping.on_periodic_emit()
         return []

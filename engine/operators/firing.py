@@ -1,11 +1,11 @@
-"""Timers that fire: what an operator around a function with ``on_timer`` has beyond one without.
+"""Fires timers: the part of an operator that calls a function's ``on_timer``.
 
 The rules this module lives by:
 
-- Timers of event time fire as a watermark arrives, in ascending order, and before it goes on; what they give
-  carries the timestamp of the timer. What timers of processing time give carries none, as in Flink.
-- A timer that is registered while others fire, and is due already, fires with them.
-- It is the same whatever the function is called for otherwise: the records of one input, or of two.
+- Event-time timers fire when a watermark arrives, in ascending order, before the watermark is forwarded.
+  Their results carry the timestamp of the timer; results of processing-time timers carry none, as in Flink.
+- A timer that is registered while others fire, and is already due, fires with them.
+- The same code serves functions with one input and with two.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from onceproof.engine.elements import Record
 from onceproof.engine.operators.base import Emit, FunctionOperator, OperatorContext
-from onceproof.engine.operators.side_outputs import sort_out
+from onceproof.engine.operators.side_outputs import emit_side_outputs
 from onceproof.engine.operators.time_services import USER_TIMERS, KeyTimers
 from onceproof.engine.output_tag import OutputTag
 from onceproof.engine.state.keyed import KeyedStateBackend
@@ -24,9 +24,9 @@ from onceproof.engine.timer_service import TimeDomain, TimerService
 
 
 class TimedOperator(FunctionOperator):
-    """Stands before an operator without timers among the bases of one that has them.
+    """Mix-in that adds timers to an operator; it stands before that operator in the list of bases.
 
-    That operator asks for its ``create_service`` as it opens, gives ``timer_context`` and has
+    That operator calls ``create_service`` when it opens, implements ``timer_context`` and sets
     ``_side_outputs``.
     """
 
@@ -34,36 +34,33 @@ class TimedOperator(FunctionOperator):
     _side_outputs: Mapping[str, Sequence[Emit]]
 
     def open(self, context: OperatorContext) -> None:
-        """As the operator without timers, and what fires them."""
         super().open(context)
         assert self._backend is not None
         function: Any = self.function
-        self._firing = Firing(function.on_timer, self._timers, self._backend, self.timer_context())
+        self._firing = TimerFiring(function.on_timer, self._timers, self._backend, self.timer_context())
 
     def create_service(self, context: OperatorContext) -> TimerService:
-        """Timers of this subtask's key groups, restored where there is something to restore."""
+        """Return the timer service over this subtask's key groups, with its restored timers."""
         assert self._backend is not None
         assert context.downstream is not None
         self._timers = Timers(self._backend, USER_TIMERS, context.downstream.wake_at)
         return KeyTimers(self._backend, self._timers, context.clock)
 
     def timer_context(self) -> Any:
-        """What ``on_timer`` is given."""
+        """Return the context for ``on_timer``."""
         raise NotImplementedError
 
     def process_watermark(self, timestamp: int) -> list[Record]:
-        """Fire the timers of event time that are due."""
         results = self._firing.advance(timestamp)
-        return sort_out(results, self._side_outputs) if OutputTag.exist else results
+        return emit_side_outputs(results, self._side_outputs) if OutputTag.exist else results
 
     def process_time(self, now: int) -> list[Record]:
-        """Fire the timers of processing time that are due."""
         results = self._firing.at_processing_time(now)
-        return sort_out(results, self._side_outputs) if OutputTag.exist else results
+        return emit_side_outputs(results, self._side_outputs) if OutputTag.exist else results
 
 
-class Firing:
-    """Calls ``on_timer`` for the timers of a function, one after another."""
+class TimerFiring:
+    """Calls ``on_timer`` for each due timer of a function."""
 
     __slots__ = ("_backend", "_context", "_on_timer", "_timers")
 
@@ -80,12 +77,12 @@ class Firing:
         self._context = context
 
     def advance(self, watermark: int) -> list[Record]:
-        """Event time has reached ``watermark``, which the function can see from now on."""
+        """Set the current watermark, and fire the event-time timers that are due."""
         self._timers.watermark = watermark
         return self._fire(self._timers.event, watermark, TimeDomain.EVENT_TIME)
 
     def at_processing_time(self, now: int) -> list[Record]:
-        """Processing time has reached ``now``."""
+        """Fire the processing-time timers that are due at ``now``."""
         results = self._fire(self._timers.processing, now, TimeDomain.PROCESSING_TIME)
         self._timers.request_wakeup()
         return results
@@ -106,5 +103,5 @@ class Firing:
 
 
 def overrides_on_timer(function: Any, interface: Any) -> bool:
-    """Whether a function says what is to happen when a timer fires, where its interface says: nothing."""
+    """Return whether a function overrides the ``on_timer`` of its interface, which does nothing."""
     return getattr(function.on_timer, "__func__", None) is not interface.on_timer

@@ -1,14 +1,15 @@
-"""Pairs of two keyed streams whose timestamps are near each other (Flink: IntervalJoinOperator).
+"""The interval join of two keyed streams (Flink: IntervalJoinOperator).
 
 The rules this module lives by, all of them Flink's:
 
-- A left record at ``t`` and a right one of its key make a pair if the right one lies from ``t + lower`` to
-  ``t + upper``, bounds included. Both sides keep their records by timestamp in a map of the key; each record
-  looks for its partners among those that are there, so a pair is found once, whichever came first.
-- A record is kept until the watermark has passed whatever could still be its partner; a timer of event time
-  forgets it. One that comes behind the watermark is late: its partners may be gone, so it has none, and goes
-  to the side output of its side, or is dropped and counted.
-- What a pair gives carries the later of its two timestamps.
+- A left record at ``t`` and a right record of the same key are a pair if the timestamp of the right one is
+  from ``t + lower`` to ``t + upper``, both inclusive.
+- Both sides keep their records by timestamp in a map of the key. Each record joins the records of the other
+  side that have arrived before it, so a pair is found once.
+- An event-time timer removes a record when the watermark has passed all its possible partners.
+- A record whose timestamp is less than the watermark is late, because its partners may be gone. It goes to
+  the side output of its side, or is dropped and counted.
+- The results of a pair carry the later of its two timestamps.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from onceproof.engine.connected_functions import ProcessJoinFunction
 from onceproof.engine.elements import Record
 from onceproof.engine.operators.base import OperatorContext
 from onceproof.engine.operators.co_process import InputKeys, TwoInputOperator
-from onceproof.engine.operators.side_outputs import sort_out
+from onceproof.engine.operators.side_outputs import emit_side_outputs
 from onceproof.engine.output_tag import OutputTag
 from onceproof.engine.state.descriptors import MapStateDescriptor
 from onceproof.engine.state.interfaces import MapState
@@ -39,17 +40,17 @@ RIGHT: Final = 1
 
 
 class IntervalJoinSettings(Struct, frozen=True, kw_only=True):
-    """Which pairs are made, of what, and where late records go, by side."""
+    """The bounds of an interval join in milliseconds and, by side, its value types and late tags."""
 
     lower_ms: int
     upper_ms: int
-    """Both are inclusive."""
+    """Both bounds are inclusive."""
     types: tuple[TypeInformation | None, TypeInformation | None]
     late_tags: tuple[OutputTag | None, OutputTag | None]
 
 
 class IntervalJoinOperator(TwoInputOperator):
-    """Applies a ProcessJoinFunction to pairs."""
+    """Applies a ProcessJoinFunction to each pair."""
 
     uses_time = True
     function: ProcessJoinFunction
@@ -61,14 +62,13 @@ class IntervalJoinOperator(TwoInputOperator):
         self._settings = settings
         lower, upper = settings.lower_ms, settings.upper_ms
         self._ranges = ((lower, upper), (-upper, -lower))
-        """By side, where its partners lie, from its own timestamp."""
+        """By side, the range of its partners' timestamps, relative to its own."""
         self._waits = (max(upper, 0), max(-lower, 0))
-        """By side, for how long after its own timestamp a partner may be waited for."""
+        """By side, for how long after its own timestamp a record is kept, in milliseconds."""
         self.late_records_dropped = 0
-        """By this subtask in this attempt."""
+        """The count of this subtask in this attempt."""
 
     def open(self, context: OperatorContext) -> None:
-        """As every function operator; then the records that wait, by side, and the timers that end it."""
         super().open(context)
         assert self._backend is not None
         assert context.downstream is not None
@@ -82,10 +82,10 @@ class IntervalJoinOperator(TwoInputOperator):
         self._side_outputs = context.side_outputs
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
-        """The values of all pairs that the records complete."""
+        """Return the results of all pairs that these records complete."""
         results: list[Record] = []
         timers, wait, late_tag = self._timers, self._waits[input_index], self._settings.late_tags[input_index]
-        for value, timestamp in self.under_keys(records, input_index):
+        for value, timestamp in self.with_current_key(records, input_index):
             if timestamp is None:
                 raise TypeError(
                     "an interval join needs records with timestamps: give both of its streams a watermark"
@@ -100,10 +100,10 @@ class IntervalJoinOperator(TwoInputOperator):
             _append(self._buffers[input_index], timestamp, value)
             timers.event.register(self._keyed.current_key, (timestamp + wait, input_index))
             self._join(value, timestamp, input_index, results)
-        return sort_out(results, self._side_outputs) if OutputTag.exist else results
+        return emit_side_outputs(results, self._side_outputs) if OutputTag.exist else results
 
     def process_watermark(self, timestamp: int) -> list[Record]:
-        """Forget the records that have no partner to wait for any more."""
+        """Remove the records that can have no partner any more."""
         self._timers.watermark = timestamp
         backend, pop_due = self._keyed, self._timers.event.pop_due
         while (due := pop_due(timestamp)) is not None:
@@ -116,7 +116,7 @@ class IntervalJoinOperator(TwoInputOperator):
         lower, upper = timestamp + lower, timestamp + upper
         partners = self._buffers[RIGHT - side]
         process, context = self.function.process_element, self._context
-        # In the order of time: that of a map is the backend's own.
+        # Sorted by time, because the order of a map depends on the backend.
         for other in sorted([each for each in partners if lower <= each <= upper]):
             left_at, right_at = (timestamp, other) if side == LEFT else (other, timestamp)
             context._left_timestamp, context._right_timestamp = left_at, right_at
@@ -131,7 +131,7 @@ def _list_of(value_type: TypeInformation | None) -> TypeInformation:
 
 
 def _append(buffer: MapState, timestamp: int, value: Any) -> None:
-    """Keep a value with others of its timestamp, in the order in which they came."""
+    """Append a value to the values of its timestamp."""
     kept = buffer.get(timestamp) or []
     kept.append(value)
     buffer.put(timestamp, kept)

@@ -1,9 +1,9 @@
-"""Process functions, on plain and on keyed streams.
+"""The operators of process functions, on plain and on keyed streams.
 
 The rules this module lives by:
 
-- One context object serves every record of a subtask: it only holds what is true of the record in hand.
-- A function is called under one key at a time, for a record or for a timer, never for two things at once.
+- One context object serves every record of a subtask; it holds the current record's timestamp.
+- A function is called for one record or one timer at a time, with its key as the current key.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from onceproof.engine.elements import Record
 from onceproof.engine.functions import KeyedProcessFunction, ProcessFunction
 from onceproof.engine.operators.base import FunctionOperator, OperatorContext
 from onceproof.engine.operators.firing import TimedOperator, overrides_on_timer
-from onceproof.engine.operators.side_outputs import sort_out
+from onceproof.engine.operators.side_outputs import emit_side_outputs
 from onceproof.engine.operators.time_services import NO_ON_TIMER, NOT_KEYED, NoTimers
 from onceproof.engine.output_tag import OutputTag
 from onceproof.engine.state.keyed import KeyedStateBackend
@@ -29,7 +29,6 @@ class ProcessOperator(FunctionOperator):
     function: ProcessFunction
 
     def open(self, context: OperatorContext) -> None:
-        """As every function operator, and the record's context."""
         super().open(context)
         self._process = self.function.process_element
         self._service = NoTimers(context.clock, NOT_KEYED)
@@ -37,7 +36,6 @@ class ProcessOperator(FunctionOperator):
         self._side_outputs = context.side_outputs
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
-        """Results take the timestamp of their input."""
         process = self._process
         context = self._context
         results: list[Record] = []
@@ -47,10 +45,9 @@ class ProcessOperator(FunctionOperator):
             if emitted is not None:
                 for result in emitted:
                     results.append((result, timestamp))
-        return sort_out(results, self._side_outputs) if OutputTag.exist else results
+        return emit_side_outputs(results, self._side_outputs) if OutputTag.exist else results
 
     def process_watermark(self, timestamp: int) -> list[Record]:
-        """The function may ask for it."""
         self._service.watermark = timestamp
         return []
 
@@ -71,11 +68,9 @@ class KeyedProcessOperator(FunctionOperator):
         self._key_type = key_type
 
     def create_backend(self, context: OperatorContext) -> KeyedStateBackend:
-        """State is that of this subtask's key groups."""
         return context.keyed_backend(self._key_type)
 
     def open(self, context: OperatorContext) -> None:
-        """As every function operator, and the record's context."""
         super().open(context)
         assert self._backend is not None
         self._keyed = self._backend
@@ -84,12 +79,11 @@ class KeyedProcessOperator(FunctionOperator):
         self._side_outputs = context.side_outputs
 
     def create_service(self, context: OperatorContext) -> TimerService:
-        """What the function's contexts tell time by."""
+        """Return the timer service for the function's contexts."""
         self._service = NoTimers(context.clock, NO_ON_TIMER)
         return self._service
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
-        """Results take the timestamp of their input."""
         process = self._process
         select_key = self._key_selector
         context = self._context
@@ -104,10 +98,9 @@ class KeyedProcessOperator(FunctionOperator):
             if emitted is not None:
                 for result in emitted:
                     results.append((result, timestamp))
-        return sort_out(results, self._side_outputs) if OutputTag.exist else results
+        return emit_side_outputs(results, self._side_outputs) if OutputTag.exist else results
 
     def process_watermark(self, timestamp: int) -> list[Record]:
-        """The function may ask for it."""
         self._service.watermark = timestamp
         return []
 
@@ -116,10 +109,9 @@ class TimedProcessOperator(TimedOperator, KeyedProcessOperator):
     """Applies a KeyedProcessFunction with ``on_timer`` (Flink: KeyedProcessOperator)."""
 
     def timer_context(self) -> KeyedProcessFunction.OnTimerContext:
-        """As that of records, with the kind of time."""
         return KeyedProcessFunction.OnTimerContext(self._context._service, self._keyed)
 
 
 def has_timers(function: KeyedProcessFunction) -> bool:
-    """Whether a function says what is to happen when a timer fires."""
+    """Return whether a function overrides ``on_timer``."""
     return overrides_on_timer(function, KeyedProcessFunction)

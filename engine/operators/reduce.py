@@ -1,7 +1,7 @@
-"""Rolling reduce over a keyed stream.
+"""The rolling reduce of a keyed stream.
 
-It works on the state's live table directly: a rolling count is the commonest job there is, and two method
-calls a record would be half of its cost.
+The operator uses the state's live table directly: in a rolling count, two method calls for each record would
+be half of the cost.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.types import TypeInformation, Types
 
 STATE_NAME = "_op_state"
-"""The name under which Flink's StreamGroupedReduceOperator keeps its value."""
+"""The name of the state in Flink's StreamGroupedReduceOperator."""
 
 
 class KeyedReduceOperator(FunctionOperator):
@@ -38,18 +38,16 @@ class KeyedReduceOperator(FunctionOperator):
         self._value_type = value_type
 
     def create_backend(self, context: OperatorContext) -> KeyedStateBackend:
-        """State is that of this subtask's key groups."""
         return context.keyed_backend(self._key_type)
 
     def open(self, context: OperatorContext) -> None:
-        """As every function operator, and the table of reduced values."""
         super().open(context)
         assert self._backend is not None
         descriptor = ValueStateDescriptor(STATE_NAME, self._value_type or Types.DYNAMIC())
         self._table = self._backend.table(descriptor)
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
-        """One record for each; the first value of a key passes as it is."""
+        """Return one record for each; the first value of a key is emitted unchanged."""
         reduce = self.function.reduce
         select_key = self._key_selector
         table = self._table

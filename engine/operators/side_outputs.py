@@ -1,4 +1,4 @@
-"""Sorts the records that a function gives to side outputs out of those for the main one."""
+"""Separates the records for side outputs from those of the main output."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from onceproof.engine.operators.base import Emit
 from onceproof.engine.output_tag import OutputTag
 
 
-def sort_out(results: list[Record], side_outputs: Mapping[str, Sequence[Emit]]) -> list[Record]:
-    """Send every ``(tag, value)`` to those who read the tag; give what is left.
+def emit_side_outputs(results: list[Record], side_outputs: Mapping[str, Sequence[Emit]]) -> list[Record]:
+    """Emit every ``(tag, value)`` to the readers of the tag, and return the other records.
 
-    Whoever calls this does so at the end of a buffer and before anything else is sent on, so side records
-    keep their place among watermarks and barriers. He need not while ``OutputTag.exist`` is false.
+    An operator calls this at the end of each buffer, before it emits anything else, so that side records keep
+    their order among watermarks and barriers. It can skip the call while ``OutputTag.exist`` is false.
+
+    Raises TypeError for a tuple that begins with a tag but is no pair.
     """
     tagged: dict[str, list[Record]] = {}
     left: list[Record] = []
@@ -27,6 +29,6 @@ def sort_out(results: list[Record], side_outputs: Mapping[str, Sequence[Emit]]) 
             left.append(record)
     for tag, records in tagged.items():
         for emit in side_outputs.get(tag, ()):
-            # Each reader a list of its own: a buffer belongs to the queue that it was put into.
+            # Each reader gets a new list, because a buffer belongs to the queue that holds it.
             emit(list(records))
     return left

@@ -1,6 +1,7 @@
-"""The end of a chain: values leave the job.
+"""The operator of sink functions.
 
-A sink function may take a whole buffer at once (``invoke_batch``); what it does not take so comes one by one.
+A sink function may take a whole buffer at once with ``invoke_batch``; otherwise the operator calls ``invoke``
+for each value.
 """
 
 from __future__ import annotations
@@ -16,13 +17,12 @@ class SinkOperator(FunctionOperator):
     function: SinkFunction
 
     def open(self, context: OperatorContext) -> None:
-        """As every function operator, and the record's context."""
         super().open(context)
         self._invoke = self.function.invoke
         self._context = SinkFunction.Context(context.clock)
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
-        """Nothing goes on from a sink."""
+        """Pass the values to the function; a sink emits nothing."""
         if len(records) > 1 and self.function.invoke_batch([record[0] for record in records]):
             return []
         context = self._context
@@ -33,6 +33,5 @@ class SinkOperator(FunctionOperator):
         return []
 
     def finish(self) -> list[Record]:
-        """The input has ended."""
         self.function.finish()
         return []

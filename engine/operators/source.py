@@ -1,7 +1,7 @@
-"""A replayable source: splits and positions.
+"""The operator of a replayable source, with splits and positions.
 
-The position of every split that the subtask owns is in every snapshot, read-out splits included: the whole
-assignment travels with the checkpoint, so a restored job never asks the outside world what was read.
+Every snapshot has the position of every split that the subtask owns, exhausted splits included. So the
+checkpoint holds the whole assignment, and a restored job does not list the splits again.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ _STATE = ListStateDescriptor(STATE_NAME, Types.DYNAMIC())
 class SourceOperator(Operator):
     """Reads the splits of one subtask in turn, a batch from each (Flink: SourceOperator).
 
-    At a fresh start subtask i owns the splits i, i + parallelism, ... of the sorted list, and so it does
-    where the restored job had no such source. After a restore it owns what redistribution gave it.
+    At a fresh start, or if the restored job had no such source, subtask i owns the splits
+    i, i + parallelism, ... of the sorted list. After a restore it owns the splits that redistribution
+    assigned to it.
     """
 
     is_source = True
@@ -35,10 +36,10 @@ class SourceOperator(Operator):
         self._readers: list[tuple[str, SplitReader]] = []
         self._next = 0
         self._polled = 0
-        """The place of the split that the last records came from."""
+        """The index of the split that the last records came from."""
         self._unfinished = 0
         self.records_read = 0
-        """By this subtask in this attempt."""
+        """The count of this subtask in this attempt."""
 
     def open(self, context: OperatorContext) -> None:
         """Open every split at its position."""
@@ -54,11 +55,11 @@ class SourceOperator(Operator):
 
     @property
     def exhausted(self) -> bool:
-        """Whether every split has been read out."""
+        """Whether the last call of ``poll`` found every split at its end."""
         return self._unfinished == 0
 
     def poll(self, limit: int) -> list[Record]:
-        """The next records of the next unfinished split, ``limit`` at most; [] once exhausted."""
+        """Return the next records of the next unfinished split, ``limit`` at most; [] once exhausted."""
         readers = self._readers
         while self._unfinished:
             place = self._next
@@ -72,9 +73,10 @@ class SourceOperator(Operator):
             self._unfinished = self._count_unfinished()
         return []
 
-    def take_turn(self, turn: int) -> int:
-        """Begin with another split than the last time, where a task lives for a few reads only.
+    def start_at_split(self, turn: int) -> int:
+        """Let the next ``poll`` begin at split ``turn`` (modulo the number of splits).
 
+        On Spark a task lives for a few reads only; without this it would always read the first splits.
         Returns how many splits are left to read.
         """
         if self._readers:
@@ -84,7 +86,7 @@ class SourceOperator(Operator):
 
     @property
     def is_read_out(self) -> bool:
-        """Whether there is nothing left to read; unlike ``exhausted``, known before a read finds out."""
+        """Whether no split has records left; unlike ``exhausted``, it is true before a read notices."""
         return self._count_unfinished() == 0
 
     def _count_unfinished(self) -> int:
@@ -95,19 +97,17 @@ class SourceOperator(Operator):
         return count
 
     def positions(self) -> dict[str, Any]:
-        """Split -> position from which it would be read on; a plain look, for whoever watches the source."""
+        """Return split -> position of the next record; observers of the source call this."""
         return {split: reader.position for split, reader in self._readers}
 
     def snapshot(self, checkpoint_id: int, timestamp_ms: int) -> OperatorSnapshot:
-        """The positions of all owned splits."""
         self.snapshot_state(FunctionSnapshotContext(checkpoint_id, timestamp_ms))
         return OperatorSnapshot(None, self._store.snapshot())
 
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
-        """Bring the list state up to date with the readers."""
+        """Update the list state from the readers."""
         self._state.update([[split, reader.position] for split, reader in self._readers])
 
     def close(self) -> None:
-        """Close the readers."""
         for _, reader in self._readers:
             reader.close()

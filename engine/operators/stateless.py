@@ -1,6 +1,6 @@
-"""Map, filter and flat-map.
+"""The operators of map, filter and flat-map functions.
 
-Comprehensions over the buffer: the user's call is all that happens for a record.
+They are comprehensions over the buffer, so the user's call is the only one for each record.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from onceproof.engine.operators.base import FunctionOperator
 
 
 class MapOperator(FunctionOperator):
-    """Applies a MapFunction; the timestamp stays (Flink: StreamMap)."""
+    """Applies a MapFunction; a result keeps the timestamp of its input (Flink: StreamMap)."""
 
     function: MapFunction
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
-        """One record for each."""
         apply = self.function.map
         return [(apply(value), timestamp) for value, timestamp in records]
 
@@ -27,7 +26,6 @@ class FilterOperator(FunctionOperator):
     function: FilterFunction
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
-        """The records whose value the function keeps, unchanged."""
         keep = self.function.filter
         return [record for record in records if keep(record[0])]
 
@@ -38,6 +36,5 @@ class FlatMapOperator(FunctionOperator):
     function: FlatMapFunction
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
-        """Any number of records for each."""
         apply = self.function.flat_map
         return [(result, timestamp) for value, timestamp in records for result in (apply(value) or ())]

@@ -1,4 +1,4 @@
-"""The timer services that functions get: with timers, and with a line that says why there are none."""
+"""The timer services of functions: one with timers, and one that refuses timers with a reason."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from onceproof.engine.state.timers import Timers
 from onceproof.engine.timer_service import TimerService
 
 USER_TIMERS = "user-timers"
-"""The name of the service in Flink's process operators."""
+"""The name of the timer service in Flink's process operators."""
 
 NOT_KEYED = "timers belong to keys, and the stream is not keyed: call key_by first"
 NO_ON_TIMER = "nothing would happen when it fires: give the function an on_timer(timestamp, ctx)"
 
 
 class NoTimers(TimerService):
-    """Tells the time; a timer is refused, for ``reason``."""
+    """Reads the times; registering or deleting a timer raises TypeError with ``reason``."""
 
     __slots__ = ("_clock", "_reason", "watermark")
 
@@ -27,27 +27,21 @@ class NoTimers(TimerService):
         self.watermark = MIN_WATERMARK
 
     def current_processing_time(self) -> int:
-        """As of the event in hand."""
         return self._clock()
 
     def current_watermark(self) -> int:
-        """The event time that was reached."""
         return self.watermark
 
     def register_processing_time_timer(self, timestamp: int) -> None:
-        """Refused."""
         raise self._refused(timestamp)
 
     def register_event_time_timer(self, timestamp: int) -> None:
-        """Refused."""
         raise self._refused(timestamp)
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
-        """Refused."""
         raise self._refused(timestamp)
 
     def delete_event_time_timer(self, timestamp: int) -> None:
-        """Refused."""
         raise self._refused(timestamp)
 
     def _refused(self, timestamp: int) -> TypeError:
@@ -65,32 +59,26 @@ class KeyTimers(TimerService):
         self._clock = clock
 
     def current_processing_time(self) -> int:
-        """As of the event in hand."""
         return self._clock()
 
     def current_watermark(self) -> int:
-        """The event time that was reached."""
         return self._timers.watermark
 
     def register_processing_time_timer(self, timestamp: int) -> None:
-        """For the current key."""
         self._timers.register_processing(self._backend.current_key, _whole(timestamp))
 
     def register_event_time_timer(self, timestamp: int) -> None:
-        """For the current key."""
         self._timers.event.register(self._backend.current_key, _whole(timestamp))
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
-        """Of the current key."""
         self._timers.processing.delete(self._backend.current_key, timestamp)
 
     def delete_event_time_timer(self, timestamp: int) -> None:
-        """Of the current key."""
         self._timers.event.delete(self._backend.current_key, timestamp)
 
 
 def _whole(timestamp: int) -> int:
-    """Return the timestamp if it is one: what is not would spoil a snapshot, long after its cause."""
+    """Return the timestamp, or raise TypeError: otherwise a later snapshot would fail, far from the cause."""
     if type(timestamp) is not int:
         raise TypeError(f"a timer needs a timestamp in whole milliseconds, not {timestamp!r}")
     return timestamp

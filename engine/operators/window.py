@@ -2,19 +2,18 @@
 
 The rules this module lives by, all of them Flink's:
 
-- A record is added to each of its windows that is not late, then the trigger is asked, then the window is
-  worked out and its contents are thrown away as it says; then the window's end is seen to by a timer.
+- A record is added to each of its windows that is not late. Then the trigger decides whether the window fires
+  and is purged. Then the cleanup timer of the window is registered.
 - A window is late when the watermark has reached its cleanup time: its last timestamp plus the allowed
-  lateness. At that time its contents, the state of its trigger and that of its function are cleared. A
-  record all of whose windows are late, and that is late itself, goes to the side output, or is dropped and
-  counted.
-- Windows of processing time know no lateness and are cleaned up at their last timestamp.
-- Windows that merge keep their contents under one of those they are made of (``engine.windows.merging``).
+  lateness. At that time its contents, the state of its trigger and that of its function are cleared.
+- A late record all of whose windows are late goes to the side output, or is dropped and counted.
+- Windows of processing time have no lateness and are cleaned up at their last timestamp.
+- Merging windows keep their contents under one of the windows they were made of (``engine.windows.merging``).
 - Results carry the last timestamp of their window.
 
-Where nothing but the watermark can work a window out, only the first record of a key and window has anything
-to say to trigger and timers. Those that follow are added to the contents, and that is all that Flink would
-do with them: this is what makes an ordinary window quick.
+With the EventTimeTrigger, only the first record of a key and window calls the trigger and registers timers.
+For later records that would change nothing, so they are only added to the contents. This makes ordinary
+windows fast.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ from typing import Any
 from onceproof.engine.elements import MAX_WATERMARK, MIN_WATERMARK, Record
 from onceproof.engine.functions import Function
 from onceproof.engine.operators.base import FunctionOperator, OperatorContext
-from onceproof.engine.operators.side_outputs import sort_out
+from onceproof.engine.operators.side_outputs import emit_side_outputs
 from onceproof.engine.operators.window_parts import (
     MERGING_WINDOWS,
     WINDOW_TIMERS,
-    KeyAndWindow,
     ProcessContext,
-    Scope,
+    TriggerAndEvictorContext,
     WindowFunctions,
+    WindowScope,
     WindowSettings,
     contents_descriptor,
     folded,
     timestamped,
-    worked_out_by,
+    window_function_caller,
 )
 from onceproof.engine.output_tag import OutputTag
 from onceproof.engine.state.descriptors import LIST, ListStateDescriptor
@@ -50,20 +49,20 @@ from onceproof.engine.windows.merging import MergingWindowSet
 from onceproof.engine.windows.triggers import EventTimeTrigger, TriggerResult
 
 CONTINUE = TriggerResult.CONTINUE
-REMEMBERED_WINDOWS = 1 << 17
-"""So many pairs of key and window are known to have their timers; then all are forgotten."""
+MAX_KNOWN_TIMERS = 1 << 17
+"""The size of the cache of (key, window) pairs whose timers are registered; a full cache is cleared."""
 
 
 class MergedTooLate(RuntimeError):
-    """Windows were merged into one whose time is over. The message is one line."""
+    """An assigner merged windows into one whose cleanup time has passed. The message is one line."""
 
 
-class _Nothing(Function):
-    """Stands for the function of windows whose records are neither folded nor given to a function."""
+class _NoFunction(Function):
+    """The function of windows that emit their records unchanged."""
 
 
 class _AssignerContext(AssignerContext):
-    """What an assigner may ask."""
+    """The context of the window assigner."""
 
     def __init__(self, clock: Callable[[], int], function: Function) -> None:
         self._clock = clock
@@ -77,26 +76,24 @@ class _AssignerContext(AssignerContext):
 
 
 class WindowOperator(FunctionOperator):
-    """Assigns records to windows and works these out (Flink: WindowOperator)."""
+    """Assigns records to windows and fires these (Flink: WindowOperator)."""
 
     uses_time = True
 
     def __init__(self, functions: WindowFunctions, settings: WindowSettings) -> None:
-        self._functions = functions.all() or [_Nothing()]
-        # The last one is the window function, if there is one; it may have operator state and listen.
+        self._functions = functions.all() or [_NoFunction()]
+        # The last one is the window function, if any; it may be a CheckpointedFunction or CheckpointListener.
         super().__init__(self._functions[-1])
         self._fold = functions.fold
         self._settings = settings
-        self._work_out_by = functions.function
+        self._window_function = functions.function
         self.late_records_dropped = 0
-        """By this subtask in this attempt (Flink: numLateRecordsDropped)."""
+        """The count of this subtask in this attempt (Flink: numLateRecordsDropped)."""
 
     def create_backend(self, context: OperatorContext) -> KeyedStateBackend:
-        """State is that of this subtask's key groups."""
         return context.keyed_backend(self._settings.key_type)
 
     def open(self, context: OperatorContext) -> None:
-        """As every function operator; then the state of windows, their timers and contexts."""
         super().open(context)
         assert self._backend is not None
         assert context.downstream is not None
@@ -111,9 +108,9 @@ class WindowOperator(FunctionOperator):
         self._timers = Timers(backend, WINDOW_TIMERS, context.downstream.wake_at, window_type)
         self._merging = assigner if isinstance(assigner, MergingWindowAssigner) else None
         merging = self._merging is not None
-        scope = Scope(backend, self._timers, context.clock, assigner, context.task_name, merging)
+        scope = WindowScope(backend, self._timers, context.clock, assigner, context.task_name, merging)
         self._to_data, self._from_data = serializer.to_data, serializer.from_data
-        functions = WindowFunctions(self._fold, self._work_out_by)
+        functions = WindowFunctions(self._fold, self._window_function)
         descriptor = contents_descriptor(settings, functions)
         self._contents = backend.state(descriptor, window_type)
         self._keeps_all = descriptor.kind == LIST
@@ -122,22 +119,22 @@ class WindowOperator(FunctionOperator):
             pair_type = Types.TUPLE([window_type, window_type])
             self._window_set = backend.list_state(ListStateDescriptor(MERGING_WINDOWS, pair_type))
         self._trigger = settings.trigger
-        self._context = KeyAndWindow(scope)
+        self._context = TriggerAndEvictorContext(scope)
         self._process_context = ProcessContext(scope)
-        self._work_out = worked_out_by(self._work_out_by, self._process_context)
+        self._apply_function = window_function_caller(self._window_function, self._process_context)
         self._assigner_context = _AssignerContext(context.clock, self.function)
         self._by_event_time = assigner.is_event_time()
         self._lateness_ms = settings.allowed_lateness_ms
         self._side_outputs = context.side_outputs
         self._fires_by_watermark = type(self._trigger) is EventTimeTrigger and self._by_event_time
-        self._standing: dict[Any, tuple[Any, set[Any]]] = {}
-        """Windows that the watermark has not reached: as data, and the keys whose timers for it are there."""
-        self._standing_count = 0
+        self._windows_with_timers: dict[Any, tuple[Any, set[Any]]] = {}
+        """For windows that the watermark has not reached, the namespace and the keys with timers."""
+        self._known_timers = 0
 
     # Records.
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
-        """What follows at once: windows that are complete by their number of records, or late."""
+        """Add records to their windows, and return the results of windows that fire at once."""
         select_key = self._settings.key_selector
         assign = self._settings.assigner.assign_windows
         context = self._assigner_context
@@ -154,18 +151,18 @@ class WindowOperator(FunctionOperator):
             if not add(value, timestamp, windows, results) and self._is_late(timestamp):
                 late.append(record)
         if late:
-            self._take_out(late)
-        return sort_out(results, self._side_outputs) if OutputTag.exist else results
+            self._emit_late(late)
+        return emit_side_outputs(results, self._side_outputs) if OutputTag.exist else results
 
     def _add(self, value: Any, timestamp: int | None, windows: Any, results: list[Record]) -> bool:
-        """Add a record to those of its windows that are not late; whether there was one."""
+        """Add a record to its windows that are not late, and return whether there was one."""
         was_added = False
         key, contents, keeps_times = self._keyed.current_key, self._contents, self._keeps_times
         for window in windows:
-            standing = self._standing.get(window)
-            if standing is not None and key in standing[1]:
+            known = self._windows_with_timers.get(window)
+            if known is not None and key in known[1]:
                 was_added = True
-                contents.set_current_namespace(standing[0])
+                contents.set_current_namespace(known[0])
                 contents.add((value, timestamp) if keeps_times else value)
                 continue
             cleanup_ms = self._cleanup_ms(window)
@@ -180,22 +177,22 @@ class WindowOperator(FunctionOperator):
         return was_added
 
     def _remember(self, window: Any, namespace: Any, key: Any) -> None:
-        """The timers of a key and window are there, until the watermark reaches them."""
+        """Remember that a key and window have their timers, until the watermark reaches the window."""
         if window.max_timestamp() <= self._timers.watermark:
             return
-        if self._standing_count >= REMEMBERED_WINDOWS:
-            self._standing.clear()
-            self._standing_count = 0
-        self._standing.setdefault(window, (namespace, set()))[1].add(key)
-        self._standing_count += 1
+        if self._known_timers >= MAX_KNOWN_TIMERS:
+            self._windows_with_timers.clear()
+            self._known_timers = 0
+        self._windows_with_timers.setdefault(window, (namespace, set()))[1].add(key)
+        self._known_timers += 1
 
-    def _forget_reached(self, watermark: int) -> None:
-        """Windows that the watermark reaches fire, and have other things to do from now on."""
-        for window in [window for window in self._standing if window.max_timestamp() <= watermark]:
-            self._standing_count -= len(self._standing.pop(window)[1])
+    def _forget_reached_windows(self, watermark: int) -> None:
+        """Forget the windows that the watermark has reached: their later records must call the trigger."""
+        for window in [window for window in self._windows_with_timers if window.max_timestamp() <= watermark]:
+            self._known_timers -= len(self._windows_with_timers.pop(window)[1])
 
     def _add_and_merge(self, value: Any, timestamp: int | None, windows: Any, results: list[Record]) -> bool:
-        """As ``_add``, where windows that overlap or touch become one."""
+        """Do the same as ``_add`` for merging windows."""
         was_added = False
         window_set = self._windows_of_key()
         for window in windows:
@@ -219,7 +216,7 @@ class WindowOperator(FunctionOperator):
         timestamp: int | None,
         results: list[Record],
     ) -> None:
-        """Add a record to the contents in hand, and do as the trigger of the window says."""
+        """Add a record to the current contents, apply the trigger, and register the cleanup timer."""
         self._contents.add((value, timestamp) if self._keeps_times else value)
         context = self._context
         context.namespace = namespace
@@ -238,7 +235,7 @@ class WindowOperator(FunctionOperator):
             return False
         return timestamp + self._lateness_ms <= self._timers.watermark
 
-    def _take_out(self, late: list[Record]) -> None:
+    def _emit_late(self, late: list[Record]) -> None:
         tag = self._settings.late_tag
         if tag is None:
             self.late_records_dropped += len(late)
@@ -249,31 +246,29 @@ class WindowOperator(FunctionOperator):
     # Timers.
 
     def process_watermark(self, timestamp: int) -> list[Record]:
-        """Windows whose time has come in event time."""
         timers, trigger = self._timers, self._trigger
         timers.watermark = timestamp
-        if self._standing:
-            self._forget_reached(timestamp)
+        if self._windows_with_timers:
+            self._forget_reached_windows(timestamp)
         results: list[Record] = []
         while (due := timers.event.pop_due(timestamp)) is not None:
             self._keyed.current_key, timer = due
             self._fire(timer, trigger.on_event_time, self._by_event_time, results)
-        return sort_out(results, self._side_outputs) if OutputTag.exist else results
+        return emit_side_outputs(results, self._side_outputs) if OutputTag.exist else results
 
     def process_time(self, now: int) -> list[Record]:
-        """Windows whose time has come in processing time."""
         timers, trigger = self._timers, self._trigger
         results: list[Record] = []
         while (due := timers.processing.pop_due(now)) is not None:
             self._keyed.current_key, timer = due
             self._fire(timer, trigger.on_processing_time, not self._by_event_time, results)
         timers.request_wakeup()
-        return sort_out(results, self._side_outputs) if OutputTag.exist else results
+        return emit_side_outputs(results, self._side_outputs) if OutputTag.exist else results
 
     def _fire(
         self,
         timer: tuple[int, Any],
-        ask: Callable[[int, Any, KeyAndWindow], TriggerResult],
+        ask: Callable[[int, Any, TriggerAndEvictorContext], TriggerResult],
         cleans_up: bool,
         results: list[Record],
     ) -> None:
@@ -285,7 +280,7 @@ class WindowOperator(FunctionOperator):
             window_set = self._windows_of_key()
             state_window = window_set.state_window(window)
             if state_window is None:
-                # A trigger left a timer behind; its window has been merged or cleared since.
+                # A timer of the trigger is left over; its window has been merged or cleared since.
                 return
             held_under = self._to_data(state_window)
         self._contents.set_current_namespace(held_under)
@@ -301,24 +296,24 @@ class WindowOperator(FunctionOperator):
     # Windows.
 
     def _act(self, result: TriggerResult, window: Any, results: list[Record]) -> None:
-        """Work the window out and throw its contents away, as the trigger says."""
+        """Fire the window and purge its contents, as the trigger's result says."""
         if result.is_fire():
             held = self._contents.get()
             if held is not None and not (self._keeps_all and not held):
                 timestamp = window.max_timestamp()
-                for value in self._worked_out(window, held) or ():
+                for value in self._call_function(window, held) or ():
                     results.append((value, timestamp))
         if result.is_purge():
             self._contents.clear()
 
-    def _worked_out(self, window: Any, held: Any) -> Any:
-        """What the window gives; ``held`` are its records, or what they were folded to."""
+    def _call_function(self, window: Any, held: Any) -> Any:
+        """Return the values of the window function; ``held`` is the records or their folded value."""
         key = self._keyed.current_key
         if self._settings.evictor is not None:
-            return self._worked_out_after_eviction(key, window, held)
-        return self._work_out(key, window, held if self._keeps_all else [held])
+            return self._call_function_with_evictor(key, window, held)
+        return self._apply_function(key, window, held if self._keeps_all else [held])
 
-    def _worked_out_after_eviction(self, key: Any, window: Any, held: list[tuple[Any, int | None]]) -> Any:
+    def _call_function_with_evictor(self, key: Any, window: Any, held: list[tuple[Any, int | None]]) -> Any:
         evictor = self._settings.evictor
         assert evictor is not None
         elements = timestamped(held)
@@ -326,17 +321,17 @@ class WindowOperator(FunctionOperator):
         values = [element.value for element in elements]
         emitted: Any = ()
         if values and self._fold is not None:
-            emitted = self._work_out(key, window, [folded(self._fold, values)])
+            emitted = self._apply_function(key, window, [folded(self._fold, values)])
         elif self._fold is None:
-            emitted = self._work_out(key, window, values)
-        # Read out before what it was given may change.
+            emitted = self._apply_function(key, window, values)
+        # A generator must end before the evictor changes its input.
         emitted = list(emitted or ())
         evictor.evict_after(elements, len(elements), window, self._context)
         self._contents.update([(element.value, element.timestamp) for element in elements])
         return emitted
 
     def _cleanup_ms(self, window: Any) -> int:
-        """When the window is over; the end of time is never."""
+        """Return the cleanup time of a window; MAX_WATERMARK means never."""
         end: int = window.max_timestamp()
         if not self._by_event_time:
             return end
@@ -345,7 +340,7 @@ class WindowOperator(FunctionOperator):
     def _clear(self, window: Any, window_set: MergingWindowSet | None) -> None:
         self._contents.clear()
         self._trigger.clear(window, self._context)
-        function = self._work_out_by
+        function = self._window_function
         if isinstance(function, ProcessWindowFunction | ProcessAllWindowFunction):
             function.clear(self._process_context.of(window))
         if window_set is not None:
@@ -367,7 +362,7 @@ class WindowOperator(FunctionOperator):
             )
 
     def _merge(self, merged: Any, old: list[Any], state_window: Any, emptied: list[Any]) -> None:
-        """Windows become one: its trigger takes over, the old ones end, contents are brought together."""
+        """Merge windows: the new one's trigger takes over, the old timers go, the contents are merged."""
         self._check_merged(merged)
         context, to_data = self._context, self._to_data
         context.namespace = to_data(merged)
@@ -389,7 +384,6 @@ class WindowOperator(FunctionOperator):
             )
 
     def close(self) -> None:
-        """Close both functions."""
         try:
             super().close()
         finally:

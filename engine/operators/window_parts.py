@@ -1,7 +1,7 @@
-"""What a window operator is put together from: what it keeps, how it works a window out, whom it lets ask.
+"""The parts of the window operator: its settings, its state, and the contexts of functions and triggers.
 
-Contents, the state of triggers and that of process functions are keyed state with the window as namespace;
-so they are in snapshots, go with their key, and are gone when the window is cleared.
+The contents of windows and the state of triggers and process functions are keyed state with the window as
+namespace. So they are in snapshots, are redistributed with their key, and are cleared with the window.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from onceproof.engine.windows.triggers import MergedScope, Trigger
 CONTENTS: Final = "window-contents"
 WINDOW_TIMERS: Final = "window-timers"
 MERGING_WINDOWS: Final = "merging-window-set"
-"""The names of Flink's WindowOperator."""
+"""The names of state and timers in Flink's WindowOperator."""
 
 
 class WindowSettings(Struct, frozen=True):
-    """What was said about the windows of a stream. ``late_tag`` is the id of the tag of late records."""
+    """How a stream is windowed. ``late_tag`` is the id of the side output of late records."""
 
     assigner: WindowAssigner
     trigger: Trigger
@@ -54,19 +54,19 @@ class WindowSettings(Struct, frozen=True):
 
 
 class WindowFunctions:
-    """What records are folded with on their way into a window, and what is called with its contents."""
+    """The function that folds records into a window, and the window function; either may be None."""
 
     def __init__(self, fold: ReduceFunction | AggregateFunction | None, function: Function | None) -> None:
         self.fold = fold
         self.function = function
 
     def all(self) -> list[Function]:
-        """Both, as far as they are there."""
+        """Return the functions that are set, the window function last."""
         return [each for each in (self.fold, self.function) if each is not None]
 
 
 def contents_descriptor(settings: WindowSettings, functions: WindowFunctions) -> StateDescriptor:
-    """Describe what is kept of the records of a window."""
+    """Return the descriptor of a window's contents: a list of records, or their folded value."""
     value_type = settings.value_type or Types.DYNAMIC()
     fold = functions.fold
     if settings.evictor is not None:
@@ -79,7 +79,7 @@ def contents_descriptor(settings: WindowSettings, functions: WindowFunctions) ->
 
 
 def folded(fold: ReduceFunction | AggregateFunction, values: Sequence[Any]) -> Any:
-    """Fold records that were kept one by one, because an evictor had to see them."""
+    """Fold the records of a window with an evictor, which keeps them one by one."""
     if isinstance(fold, ReduceFunction):
         result = values[0]
         for value in values[1:]:
@@ -91,10 +91,10 @@ def folded(fold: ReduceFunction | AggregateFunction, values: Sequence[Any]) -> A
     return fold.get_result(accumulator)
 
 
-def worked_out_by(
+def window_function_caller(
     function: Function | None, context: ProcessContext
 ) -> Callable[[Any, Any, Sequence[Any]], Iterable[Any] | None]:
-    """Give the function of key, window and elements that gives the values to emit."""
+    """Return a function of (key, window, elements) that calls the window function of any kind."""
     if function is None:
         return lambda key, window, elements: elements
     if isinstance(function, WindowFunction):
@@ -111,29 +111,24 @@ def worked_out_by(
 
 
 class WindowStateStore(KeyedStateStore, kw_only=True):
-    """State of the current key and of a window."""
+    """Gives a process window function the state of the current key and window."""
 
     window_type: TypeInformation
     namespace: Any
 
     def get_state(self, state_descriptor: Any) -> Any:
-        """The value kept for the window."""
         return self._of_window(state_descriptor)
 
     def get_list_state(self, state_descriptor: Any) -> Any:
-        """The list kept for the window."""
         return self._of_window(state_descriptor)
 
     def get_map_state(self, state_descriptor: Any) -> Any:
-        """The map kept for the window."""
         return self._of_window(state_descriptor)
 
     def get_reducing_state(self, state_descriptor: Any) -> Any:
-        """The reduced value kept for the window."""
         return self._of_window(state_descriptor)
 
     def get_aggregating_state(self, state_descriptor: Any) -> Any:
-        """The accumulator kept for the window."""
         return self._of_window(state_descriptor)
 
     def _of_window(self, descriptor: StateDescriptor) -> Any:
@@ -142,8 +137,8 @@ class WindowStateStore(KeyedStateStore, kw_only=True):
         return state
 
 
-class Scope:
-    """What the contexts of windows have in common: whose state and timers they are, and what time it is."""
+class WindowScope:
+    """The state, timers and clock that the contexts of a window operator share."""
 
     __slots__ = ("backend", "clock", "merging", "task_name", "timers", "to_data", "window_type")
 
@@ -169,29 +164,25 @@ class Scope:
 class ProcessContext(WindowContext):
     """The context of process window functions; one object serves all windows of a subtask."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: WindowScope) -> None:
         self._scope = scope
         self._window: Any = None
 
     def of(self, window: Any) -> ProcessContext:
-        """The same, for a window."""
+        """Set the current window, and return this object."""
         self._window = window
         return self
 
     def window(self) -> Any:
-        """The window that is worked out."""
         return self._window
 
     def current_processing_time(self) -> int:
-        """As of the event in hand."""
         return self._scope.clock()
 
     def current_watermark(self) -> int:
-        """The event time that was reached."""
         return self._scope.timers.watermark
 
     def window_state(self) -> KeyedStateStore:
-        """State of the current key and this window."""
         scope = self._scope
         if scope.merging:
             raise TypeError(
@@ -206,17 +197,16 @@ class ProcessContext(WindowContext):
         )
 
     def global_state(self) -> KeyedStateStore:
-        """State of the current key."""
         return KeyedStateStore(task_name=self._scope.task_name, backend=self._scope.backend)
 
 
-class KeyAndWindow(MergedScope, WindowEvictorContext):
-    """The context of triggers and evictors: the backend's current key, and ``namespace``, the window as data.
+class TriggerAndEvictorContext(MergedScope, WindowEvictorContext):
+    """The context of triggers and evictors, for the backend's current key and the window ``namespace``.
 
-    ``merged`` are the namespaces of the windows that become one, while they do.
+    ``merged`` are the namespaces of the windows that are being merged.
     """
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: WindowScope) -> None:
         self._backend = scope.backend
         self._timers = scope.timers
         self._clock = scope.clock
@@ -226,31 +216,24 @@ class KeyAndWindow(MergedScope, WindowEvictorContext):
         self.merged: list[Any] = []
 
     def get_current_processing_time(self) -> int:
-        """As of the event in hand."""
         return self._clock()
 
     def get_current_watermark(self) -> int:
-        """The event time that was reached."""
         return self._timers.watermark
 
     def register_processing_time_timer(self, time: int) -> None:
-        """For this key and window."""
         self._timers.register_processing(self._backend.current_key, (time, self.namespace))
 
     def register_event_time_timer(self, time: int) -> None:
-        """For this key and window."""
         self._timers.event.register(self._backend.current_key, (time, self.namespace))
 
     def delete_processing_time_timer(self, time: int) -> None:
-        """Of this key and window."""
         self._timers.processing.delete(self._backend.current_key, (time, self.namespace))
 
     def delete_event_time_timer(self, time: int) -> None:
-        """Of this key and window."""
         self._timers.event.delete(self._backend.current_key, (time, self.namespace))
 
     def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
-        """Of this key and window."""
         state = self._states.get(state_descriptor.name)
         if state is None:
             state = self._backend.state(state_descriptor, self._window_type)
@@ -259,11 +242,10 @@ class KeyAndWindow(MergedScope, WindowEvictorContext):
         return state
 
     def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
-        """Into this window."""
         state = self.get_partitioned_state(state_descriptor)
         state.merge_namespaces(self.namespace, self.merged)
 
 
 def timestamped(pairs: Iterable[tuple[Any, int | None]]) -> list[TimestampedValue]:
-    """Give stored records as evictors see them."""
+    """Return stored records in the form that evictors get."""
     return [TimestampedValue(value, timestamp) for value, timestamp in pairs]

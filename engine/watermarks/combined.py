@@ -1,7 +1,10 @@
-"""The watermark of several parts as one: the inputs of an operator, the splits of a source.
+"""Combines the watermarks of several parts: the inputs of an operator, or the splits of a source.
 
-As in Flink's CombinedWatermarkStatus, a watermark makes an idle part active again, the least of the active
-parts counts, and where all are idle the highest of all. What was once reached is never taken back.
+The rules are those of Flink's CombinedWatermarkStatus:
+
+- A watermark makes an idle part active again.
+- The combined watermark is the least of the active parts; if all are idle, the highest of all parts.
+- The combined watermark never goes back.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from onceproof.engine.watermarks.valve import NOTHING, TimeElement
 
 
 class CombinedWatermark:
-    """Event time over numbered parts: ``watermark`` is what was reached, ``is_idle`` if all parts are."""
+    """The combined ``watermark`` of numbered parts; ``is_idle`` if all parts are idle."""
 
     __slots__ = ("_idle", "_watermarks", "is_idle", "watermark")
 
@@ -24,21 +27,21 @@ class CombinedWatermark:
         self.is_idle = False
 
     def update(self, part: int, timestamp: int) -> bool:
-        """A part has reached ``timestamp``; whether the whole has advanced."""
+        """Update the watermark of a part; return whether the combined watermark has advanced."""
         self._idle[part] = False
         if timestamp > self._watermarks[part]:
             self._watermarks[part] = timestamp
         return self._combine()
 
     def update_status(self, part: int, is_idle: bool) -> bool:
-        """A part turns idle or active; whether the whole has advanced."""
+        """Set whether a part is idle; return whether the combined watermark has advanced."""
         if self._idle[part] is is_idle:
             return False
         self._idle[part] = is_idle
         return self._combine()
 
     def remove(self, part: int) -> bool:
-        """A part is over and holds nothing back any more; whether the whole has advanced."""
+        """Remove a part that has ended; return whether the combined watermark has advanced."""
         self._watermarks.pop(part, None)
         self._idle.pop(part, None)
         return self._combine()
@@ -56,7 +59,7 @@ class CombinedWatermark:
 
 
 class CombinedInputs:
-    """What the inputs of an operator together say, from what the valve of each gives out."""
+    """Combines the watermarks and statuses that the valves of an operator's inputs emit."""
 
     __slots__ = ("_combined",)
 
@@ -64,7 +67,7 @@ class CombinedInputs:
         self._combined = CombinedWatermark(range(inputs))
 
     def take(self, number: int, elements: Iterable[TimeElement]) -> Sequence[TimeElement]:
-        """Input ``number`` gives out ``elements``; what follows for the operator."""
+        """Process elements that the valve of input ``number`` has emitted; return those for the operator."""
         results: list[TimeElement] = []
         combined = self._combined
         for element in elements:
@@ -73,7 +76,7 @@ class CombinedInputs:
                 advanced = combined.update(number, element.timestamp)
             else:
                 advanced = combined.update_status(number, element.is_idle)
-            # A channel ignores watermarks while it is idle: it turns active before one, idle after one.
+            # The receiver ignores watermarks of an idle channel: send ACTIVE before one, IDLE after one.
             if was_idle and not combined.is_idle:
                 results.append(ACTIVE)
             if advanced:

@@ -1,8 +1,8 @@
-"""Watermark generators: how event time is told from the records of one stream (Flink: WatermarkGenerator).
+"""Watermark generators: they derive watermarks from the records of one stream (Flink: WatermarkGenerator).
 
-A generator sees every record and is asked now and then for what it makes of them. It gives watermarks and
-idleness to an output, at either occasion; the output drops what is no progress. One generator serves one
-split of a source, or one subtask of ``assign_timestamps_and_watermarks``.
+A generator is called for every record and periodically. In either call it may emit watermarks and idleness to
+an output, which drops watermarks that are no progress. There is one generator for each split of a source, or
+for each subtask of ``assign_timestamps_and_watermarks``.
 """
 
 from __future__ import annotations
@@ -20,47 +20,52 @@ _TIMESTAMP_OF = itemgetter(1)
 
 
 class WatermarkOutput(ABC):
-    """Where a generator gives its watermarks (Flink: WatermarkOutput)."""
+    """Receives the watermarks of a generator (Flink: WatermarkOutput)."""
 
     @abstractmethod
     def emit_watermark(self, watermark: Watermark) -> None:
-        """Event time has reached the watermark; an idle stream is active again."""
+        """Emit a watermark; this makes an idle stream active again."""
 
     @abstractmethod
     def mark_idle(self) -> None:
-        """The stream is idle: nobody downstream shall wait for it."""
+        """Mark the stream as idle: downstream operators do not wait for its watermarks."""
 
     @abstractmethod
     def mark_active(self) -> None:
-        """The stream is no longer idle."""
+        """Mark the stream as active again."""
 
 
 class WatermarkGenerator(ABC):
-    """Tells event time from records (Flink: WatermarkGenerator)."""
+    """Derives watermarks from records (Flink: WatermarkGenerator)."""
 
     @abstractmethod
     def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
-        """A record has gone by; a generator may give a watermark at once."""
+        """Process a record; the generator may emit a watermark right behind it.
+
+        Args:
+            event: the value of the record.
+            event_timestamp: its timestamp in milliseconds, or MIN_WATERMARK if it has none.
+            output: receives the watermark.
+        """
 
     @abstractmethod
     def on_periodic_emit(self, output: WatermarkOutput) -> None:
-        """The interval of ``pipeline.auto-watermark-interval`` is over."""
+        """Emit a watermark; called every ``pipeline.auto-watermark-interval`` of processing time."""
 
 
 class PeriodicGenerator(WatermarkGenerator):
-    """A generator of ours that gives watermarks at its interval only, so it may look at a whole buffer."""
+    """Base of generators that emit watermarks periodically only, and so can process a whole buffer."""
 
     @abstractmethod
     def on_records(self, records: list[Record]) -> None:
-        """These records have gone by; there is at least one."""
+        """Process records; there is at least one."""
 
     def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
-        """One record has gone by."""
         self.on_records([(event, event_timestamp)])
 
 
 class BoundedOutOfOrdernessWatermarks(PeriodicGenerator):
-    """No record is older than the newest by more than a bound (Flink: BoundedOutOfOrdernessWatermarks)."""
+    """The highest timestamp less a bound, less 1 ms (Flink: BoundedOutOfOrdernessWatermarks)."""
 
     def __init__(self, max_out_of_orderness_ms: int) -> None:
         if max_out_of_orderness_ms < 0:
@@ -69,7 +74,7 @@ class BoundedOutOfOrdernessWatermarks(PeriodicGenerator):
         self._highest = MIN_WATERMARK + self._behind
 
     def on_records(self, records: list[Record]) -> None:
-        """Look for the newest; records without a timestamp tell nothing."""
+        """Update the highest timestamp; records without a timestamp are skipped."""
         try:
             highest = max(map(_TIMESTAMP_OF, records))
         except TypeError:
@@ -78,24 +83,24 @@ class BoundedOutOfOrdernessWatermarks(PeriodicGenerator):
             self._highest = highest
 
     def on_periodic_emit(self, output: WatermarkOutput) -> None:
-        """A record just at the bound may still come, so the watermark is below it by one."""
+        """Emit the watermark: a record exactly at the bound is not late, hence less 1 ms."""
         output.emit_watermark(Watermark(self._highest - self._behind))
 
 
 class NoWatermarks(PeriodicGenerator):
-    """Event time never advances but at the end of the data (Flink: NoWatermarksGenerator)."""
+    """Emits no watermark: event time advances only at the end of the data (Flink: NoWatermarksGenerator)."""
 
     def on_records(self, records: list[Record]) -> None:
-        """Nothing follows from them."""
+        """Do nothing."""
 
     def on_periodic_emit(self, output: WatermarkOutput) -> None:
-        """There is nothing to give."""
+        """Do nothing."""
 
 
 class WatermarksWithIdleness(WatermarkGenerator):
-    """Marks a stream idle that brings no records for longer than a timeout (Flink: the same).
+    """Marks a stream as idle that has no records for longer than a timeout (Flink: WatermarksWithIdleness).
 
-    Time is counted from the first periodic look that finds nothing new.
+    The timeout begins at the first periodic call without a new record.
     """
 
     def __init__(self, generator: WatermarkGenerator, idle_timeout_ms: int, clock: Clock) -> None:
@@ -107,13 +112,12 @@ class WatermarksWithIdleness(WatermarkGenerator):
         self._is_idle = False
 
     def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
-        """A record is activity."""
         self._generator.on_event(event, event_timestamp, output)
         self._was_active = True
         self._is_idle = False
 
     def on_periodic_emit(self, output: WatermarkOutput) -> None:
-        """What the generator within gives, unless the stream is idle."""
+        """Call the wrapped generator, or mark the stream as idle."""
         if not self._has_timed_out():
             self._generator.on_periodic_emit(output)
         elif not self._is_idle:

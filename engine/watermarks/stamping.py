@@ -1,11 +1,11 @@
-"""A strategy at work on the records of one subtask: timestamps are assigned, watermarks given out.
+"""Applies a watermark strategy to the records of one subtask (Flink: TimestampsAndWatermarks).
 
 The rules this module lives by:
 
-- A watermark that a generator gives because of a record comes right behind that record, ahead of the next.
-- What is given out only ever advances, and idleness is told once.
-- A subtask with several parts (the splits of a source) has a generator for each; they are put together as the
-  inputs of an operator are, so a slow split holds the subtask back and a finished one does not.
+- A watermark that a generator emits for a record is sent right behind that record, before the next one.
+- The watermarks that are sent only advance, and a change of idleness is sent once.
+- A subtask with several parts (the splits of a source) has a generator for each. Their watermarks are
+  combined like those of an operator's inputs: a slow split holds the subtask back, a finished one does not.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from onceproof.engine.watermarks.strategy import WatermarkGeneratorContext, Wate
 
 
 class Stream(Protocol):
-    """Where records, watermarks and idleness go on to."""
+    """The downstream of the strategy."""
 
     def emit(self, records: list[Record]) -> None:
-        """Send records on."""
+        """Send records."""
 
     def watermark(self, timestamp: int) -> None:
-        """Send a watermark on."""
+        """Send a watermark."""
 
     def status(self, is_idle: bool) -> None:
-        """Send word of idleness, or of its end, on."""
+        """Send whether the stream is idle."""
 
 
 class ProgressOutput(WatermarkOutput):
-    """Sends on what is new: higher watermarks, changes of status (Flink: WatermarkToDataOutput)."""
+    """Sends higher watermarks and changes of status, and drops the rest (Flink: WatermarkToDataOutput)."""
 
     __slots__ = ("_is_idle", "_reached", "_stream")
 
@@ -48,7 +48,7 @@ class ProgressOutput(WatermarkOutput):
         self._is_idle = False
 
     def emit_watermark(self, watermark: Watermark) -> None:
-        """Send it on if it is new, active again before it."""
+        """Send the watermark if it is higher than the last one; mark the stream as active before it."""
         timestamp = watermark.timestamp
         if timestamp > self._reached:
             self._reached = timestamp
@@ -56,20 +56,18 @@ class ProgressOutput(WatermarkOutput):
             self._stream.watermark(timestamp)
 
     def mark_idle(self) -> None:
-        """Say so if it is new."""
         if not self._is_idle:
             self._is_idle = True
             self._stream.status(True)
 
     def mark_active(self) -> None:
-        """Say so if it is new."""
         if self._is_idle:
             self._is_idle = False
             self._stream.status(False)
 
 
 class _PartOutput(WatermarkOutput):
-    """What one part says, kept until the parts are put together."""
+    """Collects the watermarks and the status of one part until they are combined."""
 
     __slots__ = ("_combined", "_part", "has_changed")
 
@@ -79,23 +77,20 @@ class _PartOutput(WatermarkOutput):
         self.has_changed = False
 
     def emit_watermark(self, watermark: Watermark) -> None:
-        """The part has reached it."""
         self._combined.update(self._part, watermark.timestamp)
         self.has_changed = True
 
     def mark_idle(self) -> None:
-        """The part is idle."""
         self._combined.update_status(self._part, True)
         self.has_changed = True
 
     def mark_active(self) -> None:
-        """The part is active."""
         self._combined.update_status(self._part, False)
         self.has_changed = True
 
 
 class TimestampsAndWatermarks:
-    """Assigns timestamps and gives watermarks for numbered parts (Flink: TimestampsAndWatermarks)."""
+    """Assigns timestamps and emits watermarks for numbered parts (Flink: TimestampsAndWatermarks)."""
 
     __slots__ = ("_combined", "_extract", "_generators", "_output", "_outputs", "_stream")
 
@@ -115,7 +110,10 @@ class TimestampsAndWatermarks:
         self._outputs = {part: _PartOutput(self._combined, part) for part in parts}
 
     def stamp(self, part: int, records: list[Record]) -> list[Record]:
-        """Assign timestamps; what is left to send on after the last watermark that was given meanwhile."""
+        """Assign timestamps, and call the generator.
+
+        Records that precede a watermark are sent with it; the caller sends the returned ones.
+        """
         extract = self._extract
         if extract is not None:
             records = [
@@ -139,7 +137,7 @@ class TimestampsAndWatermarks:
         return records[begin:] if begin else records
 
     def on_periodic_emit(self) -> None:
-        """The interval is over: ask all generators, then give out what follows from all of them."""
+        """Call all generators, then send the combined watermark and status."""
         for part, generator in self._generators.items():
             output = self._outputs[part]
             generator.on_periodic_emit(output)
@@ -147,13 +145,13 @@ class TimestampsAndWatermarks:
         self._send_on()
 
     def remove(self, part: int) -> None:
-        """A part is over. What follows is given out with the next watermark."""
+        """Remove a part that has ended; the next watermark takes that into account."""
         if self._generators.pop(part, None) is not None:
             del self._outputs[part]
             self._combined.remove(part)
 
-    def pass_on(self, timestamp: int) -> None:
-        """Give out a watermark that is nobody's to tell: the last one, at the end of the data."""
+    def emit_final_watermark(self, timestamp: int) -> None:
+        """Send the last watermark at the end of the data, which no generator emits."""
         self._output.emit_watermark(Watermark(timestamp))
 
     def _send_on(self) -> None:

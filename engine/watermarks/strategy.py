@@ -1,7 +1,7 @@
-"""What a user says about event time: where timestamps come from, and how watermarks follow from them.
+"""Watermark strategies: where timestamps come from, and how watermarks are generated.
 
-A strategy is a value: each ``with_`` method gives a new one. Each split of a source, or each subtask of
-``assign_timestamps_and_watermarks``, gets a generator of its own from it.
+A strategy is an immutable value: each ``with_`` method returns a new one. It makes a generator for each split
+of a source, or for each subtask of ``assign_timestamps_and_watermarks``.
 """
 
 from __future__ import annotations
@@ -25,23 +25,25 @@ from onceproof.engine.watermarks.generators import (
 
 
 class TimestampAssigner(ABC):
-    """Takes the timestamp of a record out of its value (PyFlink: TimestampAssigner)."""
+    """Extracts the timestamp of a record from its value (PyFlink: TimestampAssigner)."""
 
     @abstractmethod
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        """Milliseconds since the epoch.
+        """Return the timestamp of a record in milliseconds since the epoch.
 
-        ``record_timestamp`` is the one that the record has already, or MIN_WATERMARK where it has none.
+        Args:
+            value: the value of the record.
+            record_timestamp: its current timestamp, or MIN_WATERMARK if it has none.
         """
 
 
 class WatermarkGeneratorContext(Struct, frozen=True):
-    """What a generator may know of where it runs (Flink: WatermarkGeneratorSupplier.Context)."""
+    """The argument of a generator supplier (Flink: WatermarkGeneratorSupplier.Context)."""
 
     _clock: Clock
 
     def get_input_activity_clock(self) -> Clock:
-        """Processing time in milliseconds, as of the event in hand."""
+        """Return the clock of processing time, in milliseconds since the epoch."""
         return self._clock
 
 
@@ -49,7 +51,7 @@ GeneratorSupplier: TypeAlias = Callable[[WatermarkGeneratorContext], WatermarkGe
 
 
 class WatermarkStrategy(Struct, frozen=True):
-    """How timestamps and watermarks are made (PyFlink: WatermarkStrategy)."""
+    """How timestamps are assigned and watermarks generated (PyFlink: WatermarkStrategy)."""
 
     _supplier: GeneratorSupplier
     _assigner: TimestampAssigner | None = None
@@ -57,12 +59,20 @@ class WatermarkStrategy(Struct, frozen=True):
 
     @staticmethod
     def for_monotonous_timestamps() -> WatermarkStrategy:
-        """Timestamps ascend within each split, so each is a watermark but for equal ones to follow."""
+        """Return a strategy for timestamps that never decrease within a split."""
         return WatermarkStrategy(partial(_bounded, 0))
 
     @staticmethod
     def for_bounded_out_of_orderness(max_out_of_orderness: Duration) -> WatermarkStrategy:
-        """No record is older than the newest of its split by more than the bound; what is, comes late."""
+        """Return a strategy for records that are out of order by at most a bound.
+
+        Args:
+            max_out_of_orderness: how far a timestamp may be below the highest one of its split; records
+                further below are late.
+
+        Raises:
+            ValueError: the bound is negative.
+        """
         bound_ms = milliseconds_of(max_out_of_orderness, "max out of orderness")
         if bound_ms < 0:
             raise ValueError(f"max out of orderness {bound_ms} ms must not be negative")
@@ -70,7 +80,14 @@ class WatermarkStrategy(Struct, frozen=True):
 
     @staticmethod
     def for_generator(generator_supplier: GeneratorSupplier) -> WatermarkStrategy:
-        """Watermarks of a generator of one's own, one made for each split (Flink: forGenerator)."""
+        """Return a strategy with generators of the user (Flink: forGenerator).
+
+        Args:
+            generator_supplier: makes a WatermarkGenerator for each split, from a WatermarkGeneratorContext.
+
+        Raises:
+            TypeError: ``generator_supplier`` is not callable.
+        """
         if not callable(generator_supplier):
             raise TypeError(
                 f"for_generator takes a function that makes a WatermarkGenerator, not {generator_supplier!r}"
@@ -79,11 +96,15 @@ class WatermarkStrategy(Struct, frozen=True):
 
     @staticmethod
     def no_watermarks() -> WatermarkStrategy:
-        """Event time advances only at the end of the data."""
+        """Return a strategy without watermarks: event time advances only at the end of the data."""
         return WatermarkStrategy(_none)
 
     def with_timestamp_assigner(self, timestamp_assigner: TimestampAssigner) -> WatermarkStrategy:
-        """Take the timestamps out of the values."""
+        """Return this strategy with timestamps extracted from the values.
+
+        Raises:
+            TypeError: ``timestamp_assigner`` is not a TimestampAssigner.
+        """
         if not isinstance(timestamp_assigner, TimestampAssigner):
             raise TypeError(
                 f"with_timestamp_assigner takes a TimestampAssigner, not {timestamp_assigner!r}:"
@@ -92,21 +113,29 @@ class WatermarkStrategy(Struct, frozen=True):
         return replace(self, _assigner=timestamp_assigner)
 
     def with_idleness(self, idle_timeout: Duration) -> WatermarkStrategy:
-        """Do not wait for a split that brings nothing for longer than this in processing time."""
+        """Return this strategy with idle detection.
+
+        Args:
+            idle_timeout: a split without records for longer than this processing time is idle, and does not
+                hold back the watermark.
+
+        Raises:
+            ValueError: the timeout is not positive.
+        """
         timeout_ms = milliseconds_of(idle_timeout, "idle timeout")
         if timeout_ms <= 0:
             raise ValueError(f"idle timeout {timeout_ms} ms must be positive")
         return replace(self, _idle_timeout_ms=timeout_ms)
 
     def create_watermark_generator(self, context: WatermarkGeneratorContext) -> WatermarkGenerator:
-        """A new generator (Flink: createWatermarkGenerator)."""
+        """Return a new generator (Flink: createWatermarkGenerator)."""
         generator = self._supplier(context)
         if self._idle_timeout_ms is None:
             return generator
         return WatermarksWithIdleness(generator, self._idle_timeout_ms, context.get_input_activity_clock())
 
     def create_timestamp_assigner(self) -> TimestampAssigner | None:
-        """The timestamp assigner, or None where records keep the timestamps that they have."""
+        """Return the timestamp assigner, or None if records keep their timestamps."""
         return self._assigner
 
 

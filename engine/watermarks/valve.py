@@ -1,12 +1,12 @@
-"""The watermark of one input from those of its channels (Flink: StatusWatermarkValve).
+"""Combines the watermarks of an input's channels (Flink: StatusWatermarkValve).
 
-The rules it lives by:
+The rules this module lives by:
 
-- It is the least of the channels that count, and only its increases are given out.
-- An idle channel does not count, and its watermarks are ignored. When the last channel turns idle and was the
-  one that held the others back, the highest watermark of all is given out first, then idleness.
-- A channel that becomes active again behind what was given out is active, yet does not count until it has
-  caught up: an input's event time never goes back, nor stands still for one who was away.
+- The watermark is the least of the aligned channels, and only increases are emitted.
+- An idle channel is not aligned, and its watermarks are ignored. When the last channel turns idle and was the
+  one that held the others back, the highest watermark of all is emitted first, then idleness.
+- A channel that turns active with a watermark below the emitted one is not aligned until it has caught up: an
+  input's event time never goes back, and does not wait for a channel that was idle.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NOTHING: tuple[TimeElement, ...] = ()
 
 
 class WatermarkValve:
-    """The event time of one input over ``channels`` channels."""
+    """The watermark and status of one input over ``channels`` channels."""
 
     __slots__ = ("_counts", "_idle", "_is_idle", "_output", "_watermarks")
 
@@ -30,12 +30,12 @@ class WatermarkValve:
         self._watermarks = [MIN_WATERMARK] * channels
         self._idle = [False] * channels
         self._counts = [True] * channels
-        """Return whether the channel is active and not behind what was given out."""
+        """By channel, whether it is active and not behind the emitted watermark (Flink: isWatermarkAligned)."""
         self._output = MIN_WATERMARK
         self._is_idle = False
 
     def watermark(self, channel: int, timestamp: int) -> Sequence[TimeElement]:
-        """A watermark arrives on a channel; what follows for the input."""
+        """Process a watermark of a channel; return the elements to emit for the input."""
         if self._idle[channel] or timestamp <= self._watermarks[channel]:
             return NOTHING
         self._watermarks[channel] = timestamp
@@ -44,14 +44,14 @@ class WatermarkValve:
         return self._lowest()
 
     def status(self, channel: int, is_idle: bool) -> Sequence[TimeElement]:
-        """A channel turns idle or active; what follows for the input."""
+        """Process a channel that turns idle or active; return the elements to emit for the input."""
         if self._idle[channel] is is_idle:
             return NOTHING
         self._idle[channel] = is_idle
         return self._turned_idle(channel) if is_idle else self._turned_active(channel)
 
     def ended(self, channel: int, timestamp: int) -> Sequence[TimeElement]:
-        """A channel has ended at ``timestamp``, the highest there is, idle or not."""
+        """Process the end of a channel, idle or not; ``timestamp`` is MAX_WATERMARK."""
         return (*self.status(channel, False), *self.watermark(channel, timestamp))
 
     def _turned_idle(self, channel: int) -> Sequence[TimeElement]:
@@ -74,7 +74,7 @@ class WatermarkValve:
         return NOTHING
 
     def _lowest(self) -> Sequence[TimeElement]:
-        """The least watermark of the channels that count, if it is new."""
+        """Return the least watermark of the aligned channels if it has increased."""
         lowest = None
         for watermark, counts in zip(self._watermarks, self._counts, strict=True):
             if counts and (lowest is None or watermark < lowest):

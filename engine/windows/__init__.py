@@ -1,6 +1,6 @@
-"""Windows: which there are, which records they hold, when they fire, and what is thrown out of them.
+"""Windows, their assigners, triggers, evictors and functions, under PyFlink's names.
 
-``windows`` are the windows themselves, ``assigners`` give a record its windows, ``triggers`` say when a
-window is worked out, ``evictors`` what is left out of it, ``functions`` what a user makes of it, ``merging``
-how windows become one. The operator that puts them together is in ``onceproof.engine.operators.window``.
+``windows`` are the windows themselves, ``assigners`` assign records to windows, ``triggers`` decide when a
+window fires, ``evictors`` remove records from it, ``functions`` are the user's window functions, ``merging``
+tracks windows that merge. The operator is in ``onceproof.engine.operators.window``.
 """

@@ -1,8 +1,8 @@
-"""Which windows a record belongs to (PyFlink: WindowAssigner).
+"""Window assigners: they assign records to windows (PyFlink: WindowAssigner).
 
-An assigner is a description, shared by all subtasks. The windows of a record follow from the record, its
-timestamp or the time of its arrival, and nothing else: a record that is read again after a failure falls into
-the same windows, unless they are windows of processing time.
+An assigner is an immutable description, shared by all subtasks. The windows of a record depend only on the
+record and its timestamp (or its arrival time, for windows of processing time). So a record that is read again
+after a failure is assigned to the same windows of event time.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ class NoTimestamp(UnrecoverableError, RuntimeError):
 
 
 class AssignerContext(ABC):
-    """What an assigner may know besides the record (PyFlink: WindowAssigner.WindowAssignerContext)."""
+    """The context of an assigner (PyFlink: WindowAssigner.WindowAssignerContext)."""
 
     @abstractmethod
     def get_current_processing_time(self) -> int:
-        """Milliseconds since the epoch, as of the event in hand."""
+        """Return the wall clock in milliseconds since the epoch, read once for each event of the task."""
 
     @abstractmethod
     def get_runtime_context(self) -> RuntimeContext:
-        """The context of the subtask."""
+        """Return the context of the subtask."""
 
 
 class WindowAssigner(ABC):
-    """Gives a record its windows (PyFlink: WindowAssigner)."""
+    """Assigns records to windows (PyFlink: WindowAssigner)."""
 
     WindowAssignerContext: ClassVar = AssignerContext
 
@@ -55,46 +55,49 @@ class WindowAssigner(ABC):
     def assign_windows(
         self, element: Any, timestamp: int | None, context: AssignerContext
     ) -> Collection[Any]:
-        """The windows of a record; none drops it."""
+        """Return the windows of a record; without any, the record is dropped.
+
+        Args:
+            element: the value of the record.
+            timestamp: its timestamp in milliseconds, or None.
+            context: gives the current processing time.
+        """
 
     @abstractmethod
     def get_default_trigger(self, env: Any) -> Trigger:
-        """The trigger of windows for which no other is set."""
+        """Return the trigger for streams that set none."""
 
     @abstractmethod
     def get_window_serializer(self) -> WindowSerializer:
-        """How the windows are stored."""
+        """Return the serializer of the windows."""
 
     @abstractmethod
     def is_event_time(self) -> bool:
-        """Whether records can be late for the windows, which are then cleaned up by watermarks."""
+        """Return whether the windows are of event time: records can be late, watermarks clean up."""
 
 
 class MergingWindowAssigner(WindowAssigner):
-    """Gives windows that can become one (PyFlink: MergingWindowAssigner)."""
+    """Assigns records to windows that can merge (PyFlink: MergingWindowAssigner)."""
 
     MergeCallback: ClassVar = WindowMergeCallback
 
     @abstractmethod
     def merge_windows(self, windows: Iterable[Any], callback: WindowMergeCallback) -> None:
-        """Tell the callback of each group of windows that become one, and which one."""
+        """Call ``callback.merge`` for each group of windows to merge."""
 
 
 class _TimeWindows(WindowAssigner):
-    """Windows of event time, or of processing time."""
+    """Base of the assigners of TimeWindows."""
 
     _by_event_time = True
 
     def get_default_trigger(self, env: Any) -> Trigger:
-        """By the time that the windows are made of."""
         return EventTimeTrigger.create() if self._by_event_time else ProcessingTimeTrigger.create()
 
     def get_window_serializer(self) -> WindowSerializer:
-        """As start and end."""
         return TimeWindowSerializer()
 
     def is_event_time(self) -> bool:
-        """Whether the windows are made of event time."""
         return self._by_event_time
 
     def _time(self, timestamp: int | None, context: AssignerContext) -> int:
@@ -109,7 +112,7 @@ class _TimeWindows(WindowAssigner):
 
 
 class _Tumbling(_TimeWindows):
-    """Windows of one size, one after another."""
+    """Base of the tumbling windows."""
 
     def __init__(self, size: int, offset: int = 0) -> None:
         _check(
@@ -121,7 +124,7 @@ class _Tumbling(_TimeWindows):
     def assign_windows(
         self, element: Any, timestamp: int | None, context: AssignerContext
     ) -> Collection[TimeWindow]:
-        """The one in which the record falls."""
+        """Return the one window that contains the record's time."""
         time = timestamp
         if time is None or time == MIN_WATERMARK or not self._by_event_time:
             time = self._time(timestamp, context)
@@ -130,30 +133,40 @@ class _Tumbling(_TimeWindows):
 
 
 class TumblingEventTimeWindows(_Tumbling):
-    """Windows of one size in event time, one after another (PyFlink: the same).
+    """Adjacent windows of one size in event time (PyFlink: TumblingEventTimeWindows).
 
-    ``offset`` moves their beginnings: days in a time zone 8 hours east begin at an offset of -8 hours.
+    ``offset`` shifts their starts: days in a time zone 8 hours east of UTC need an offset of -8 hours.
     """
 
     @staticmethod
     def of(size: Length, offset: Length | None = None) -> TumblingEventTimeWindows:
-        """Of a size, beginning at multiples of it, moved by the offset."""
+        """Return windows of a size that start at its multiples, shifted by the offset.
+
+        Raises:
+            TypeError: ``size`` or ``offset`` is no Time or Duration.
+            ValueError: the size is not positive, or the offset is not less than it.
+        """
         return TumblingEventTimeWindows(milliseconds_of(size, "size"), _offset_ms(offset))
 
 
 class TumblingProcessingTimeWindows(_Tumbling):
-    """Windows of one size in processing time, one after another (PyFlink: the same)."""
+    """Adjacent windows of one size in processing time (PyFlink: TumblingProcessingTimeWindows)."""
 
     _by_event_time = False
 
     @staticmethod
     def of(size: Length, offset: Length | None = None) -> TumblingProcessingTimeWindows:
-        """Of a size, beginning at multiples of it, moved by the offset."""
+        """Return windows of a size that start at its multiples, shifted by the offset.
+
+        Raises:
+            TypeError: ``size`` or ``offset`` is no Time or Duration.
+            ValueError: the size is not positive, or the offset is not less than it.
+        """
         return TumblingProcessingTimeWindows(milliseconds_of(size, "size"), _offset_ms(offset))
 
 
 class _Sliding(_TimeWindows):
-    """Windows of one size, a new one at each slide."""
+    """Base of the sliding windows."""
 
     def __init__(self, size: int, slide: int, offset: int = 0) -> None:
         _check(
@@ -168,7 +181,7 @@ class _Sliding(_TimeWindows):
     def assign_windows(
         self, element: Any, timestamp: int | None, context: AssignerContext
     ) -> Collection[TimeWindow]:
-        """Those in which the record falls, the latest first; none where the slide leaves gaps."""
+        """Return the windows that contain the record's time, the latest first; none in a gap."""
         time = self._time(timestamp, context)
         size = self._size
         latest = time - (time - self._offset) % self._slide
@@ -176,42 +189,51 @@ class _Sliding(_TimeWindows):
 
 
 class SlidingEventTimeWindows(_Sliding):
-    """Windows of one size in event time, a new one at each slide (PyFlink: the same)."""
+    """Windows of one size in event time, one for each slide (PyFlink: SlidingEventTimeWindows)."""
 
     @staticmethod
     def of(size: Length, slide: Length, offset: Length | None = None) -> SlidingEventTimeWindows:
-        """Of a size, beginning at multiples of the slide, moved by the offset."""
+        """Return windows of a size that start at multiples of the slide, shifted by the offset.
+
+        Raises:
+            TypeError: a length is no Time or Duration.
+            ValueError: the size or the slide is not positive, or the offset is not less than the slide.
+        """
         return SlidingEventTimeWindows(
             milliseconds_of(size, "size"), milliseconds_of(slide, "slide"), _offset_ms(offset)
         )
 
 
 class SlidingProcessingTimeWindows(_Sliding):
-    """Windows of one size in processing time, a new one at each slide (PyFlink: the same)."""
+    """Windows of one size in processing time, one for each slide (PyFlink: SlidingProcessingTimeWindows)."""
 
     _by_event_time = False
 
     @staticmethod
     def of(size: Length, slide: Length, offset: Length | None = None) -> SlidingProcessingTimeWindows:
-        """Of a size, beginning at multiples of the slide, moved by the offset."""
+        """Return windows of a size that start at multiples of the slide, shifted by the offset.
+
+        Raises:
+            TypeError: a length is no Time or Duration.
+            ValueError: the size or the slide is not positive, or the offset is not less than the slide.
+        """
         return SlidingProcessingTimeWindows(
             milliseconds_of(size, "size"), milliseconds_of(slide, "slide"), _offset_ms(offset)
         )
 
 
 class SessionWindowTimeGapExtractor(ABC):
-    """Says how long a silence after a record ends its session (PyFlink: the same)."""
+    """Extracts the gap of a session from a record (PyFlink: SessionWindowTimeGapExtractor)."""
 
     @abstractmethod
     def extract(self, element: Any) -> int:
-        """The gap in milliseconds, above 0."""
+        """Return the gap after a value in milliseconds, greater than 0."""
 
 
 class _Sessions(_TimeWindows, MergingWindowAssigner):
-    """A window from each record to the end of its gap; those that overlap or touch become one."""
+    """Base of the sessions: a window from each record to the end of its gap; those that touch merge."""
 
     def merge_windows(self, windows: Iterable[TimeWindow], callback: WindowMergeCallback) -> None:
-        """Those that overlap or touch."""
         TimeWindow.merge_windows(windows, callback)
 
 
@@ -223,7 +245,6 @@ class _FixedSessions(_Sessions):
     def assign_windows(
         self, element: Any, timestamp: int | None, context: AssignerContext
     ) -> Collection[TimeWindow]:
-        """A session of its own, to begin with."""
         time = self._time(timestamp, context)
         return (TimeWindow(time, time + self._gap),)
 
@@ -235,7 +256,6 @@ class _DynamicSessions(_Sessions):
     def assign_windows(
         self, element: Any, timestamp: int | None, context: AssignerContext
     ) -> Collection[TimeWindow]:
-        """A session of its own, to begin with."""
         time = self._time(timestamp, context)
         gap = self._extract(element)
         if gap <= 0:
@@ -244,79 +264,106 @@ class _DynamicSessions(_Sessions):
 
 
 class EventTimeSessionWindows(_FixedSessions):
-    """Records of event time with no silence longer than the gap among them (PyFlink: the same)."""
+    """Sessions in event time: a gap without records ends a session (PyFlink: EventTimeSessionWindows)."""
 
     @staticmethod
     def with_gap(size: Length) -> EventTimeSessionWindows:
-        """A silence of this length ends a session."""
+        """Return sessions that end after a gap of ``size``.
+
+        Raises:
+            TypeError: ``size`` is no Time or Duration.
+            ValueError: ``size`` is not positive.
+        """
         return EventTimeSessionWindows(milliseconds_of(size, "gap"))
 
     @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicEventTimeSessionWindows:
-        """Each record says how long a silence ends its session."""
+        """Return sessions whose gap the extractor reads from each record.
+
+        Raises:
+            TypeError: ``extractor`` is no SessionWindowTimeGapExtractor.
+        """
         return DynamicEventTimeSessionWindows(extractor)
 
 
 class ProcessingTimeSessionWindows(_FixedSessions):
-    """Records that arrive with no silence longer than the gap among them (PyFlink: the same)."""
+    """Sessions in processing time (PyFlink: ProcessingTimeSessionWindows)."""
 
     _by_event_time = False
 
     @staticmethod
     def with_gap(size: Length) -> ProcessingTimeSessionWindows:
-        """A silence of this length ends a session."""
+        """Return sessions that end after a gap of ``size``.
+
+        Raises:
+            TypeError: ``size`` is no Time or Duration.
+            ValueError: ``size`` is not positive.
+        """
         return ProcessingTimeSessionWindows(milliseconds_of(size, "gap"))
 
     @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicProcessingTimeSessionWindows:
-        """Each record says how long a silence ends its session."""
+        """Return sessions whose gap the extractor reads from each record.
+
+        Raises:
+            TypeError: ``extractor`` is no SessionWindowTimeGapExtractor.
+        """
         return DynamicProcessingTimeSessionWindows(extractor)
 
 
 class DynamicEventTimeSessionWindows(_DynamicSessions):
-    """Sessions of event time whose records say how long a silence ends them (PyFlink: the same)."""
+    """Sessions in event time with a gap for each record (PyFlink: DynamicEventTimeSessionWindows)."""
 
     @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicEventTimeSessionWindows:
-        """Each record says how long a silence ends its session."""
+        """Return sessions whose gap the extractor reads from each record.
+
+        Raises:
+            TypeError: ``extractor`` is no SessionWindowTimeGapExtractor.
+        """
         return DynamicEventTimeSessionWindows(extractor)
 
 
 class DynamicProcessingTimeSessionWindows(_DynamicSessions):
-    """Sessions of processing time whose records say how long a silence ends them (PyFlink: the same)."""
+    """Sessions in processing time with a gap for each record.
+
+    PyFlink: DynamicProcessingTimeSessionWindows.
+    """
 
     _by_event_time = False
 
     @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicProcessingTimeSessionWindows:
-        """Each record says how long a silence ends its session."""
+        """Return sessions whose gap the extractor reads from each record.
+
+        Raises:
+            TypeError: ``extractor`` is no SessionWindowTimeGapExtractor.
+        """
         return DynamicProcessingTimeSessionWindows(extractor)
 
 
 class GlobalWindows(WindowAssigner):
-    """All records of a key in one window, which only a trigger of one's own works out (PyFlink: the same)."""
+    """All records of a key in one window, which never fires by default (PyFlink: GlobalWindows)."""
 
     @staticmethod
     def create() -> GlobalWindows:
-        """A new one."""
+        """Return the assigner."""
         return GlobalWindows()
 
     def assign_windows(
         self, element: Any, timestamp: int | None, context: AssignerContext
     ) -> Collection[GlobalWindow]:
-        """The one there is."""
         return (GlobalWindow.get(),)
 
     def get_default_trigger(self, env: Any) -> Trigger:
-        """None that ever fires."""
+        """Return NeverTrigger."""
         return NeverTrigger()
 
     def get_window_serializer(self) -> WindowSerializer:
-        """As 0."""
         return GlobalWindowSerializer()
 
     def is_event_time(self) -> bool:
-        """No record is late for it."""
+        """Return False: no record is late for the global window."""
         return False
 
 

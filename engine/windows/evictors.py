@@ -1,7 +1,7 @@
-"""What is left out of a window before it is worked out, or afterwards (Flink: Evictor; PyFlink has none).
+"""Evictors remove records from a window before or after its function (Flink: Evictor; PyFlink has none).
 
-An evictor sees the records of a window as they were added, and removes some from the list. Windows with an
-evictor keep all their records, also where they are only reduced.
+An evictor gets the records of a window in the order of arrival, and removes some from the list. Windows with
+an evictor keep all their records, even if a ReduceFunction or AggregateFunction folds them.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ class TimestampedValue(Struct, frozen=True):
     timestamp: int | None
 
     def get_value(self) -> Any:
-        """The value."""
+        """Return the value."""
         return self.value
 
     def get_timestamp(self) -> int | None:
-        """The timestamp, or None."""
+        """Return the timestamp in milliseconds, or None."""
         return self.timestamp
 
     def has_timestamp(self) -> bool:
-        """Whether it has one."""
+        """Return whether the record has a timestamp."""
         return self.timestamp is not None
 
 
 class WindowEvictorContext(ABC):
-    """What an evictor may ask (Flink: Evictor.EvictorContext)."""
+    """The context of an evictor (Flink: Evictor.EvictorContext)."""
 
     @abstractmethod
     def get_current_processing_time(self) -> int:
-        """Milliseconds since the epoch, as of the event in hand."""
+        """Return the wall clock in milliseconds since the epoch, read once for each event of the task."""
 
     @abstractmethod
     def get_current_watermark(self) -> int:
-        """The event time that was reached."""
+        """Return the current watermark."""
 
 
 class Evictor(ABC):
@@ -55,16 +55,26 @@ class Evictor(ABC):
     def evict_before(
         self, elements: list[TimestampedValue], size: int, window: Any, evictor_context: WindowEvictorContext
     ) -> None:
-        """Before the window function: remove from ``elements``, which are ``size``, what is too much."""
+        """Remove records before the window function is called.
+
+        Args:
+            elements: the records of the window in the order of arrival; the evictor changes this list.
+            size: the number of records.
+            window: the window that fires.
+            evictor_context: gives the current times.
+        """
 
     @abstractmethod
     def evict_after(
         self, elements: list[TimestampedValue], size: int, window: Any, evictor_context: WindowEvictorContext
     ) -> None:
-        """After the window function, which counts for the next time that the window is worked out."""
+        """Remove records after the window function; this affects the next firing of the window.
+
+        The arguments are those of ``evict_before``.
+        """
 
 
-class _OnOneSide(Evictor):
+class _EvictorBeforeOrAfter(Evictor):
     """Evicts before the window function, or after it."""
 
     def __init__(self, do_evict_after: bool) -> None:
@@ -73,24 +83,22 @@ class _OnOneSide(Evictor):
     def evict_before(
         self, elements: list[TimestampedValue], size: int, window: Any, evictor_context: WindowEvictorContext
     ) -> None:
-        """Unless it is to be done after."""
         if not self._after:
             self._evict(elements, size)
 
     def evict_after(
         self, elements: list[TimestampedValue], size: int, window: Any, evictor_context: WindowEvictorContext
     ) -> None:
-        """If it is to be done after."""
         if self._after:
             self._evict(elements, size)
 
     @abstractmethod
     def _evict(self, elements: list[TimestampedValue], size: int) -> None:
-        """Remove what is too much."""
+        """Remove records from ``elements``, which has ``size`` records."""
 
 
-class CountEvictor(_OnOneSide):
-    """Keeps the last so many records (Flink: CountEvictor)."""
+class CountEvictor(_EvictorBeforeOrAfter):
+    """Keeps the last ``max_count`` records (Flink: CountEvictor)."""
 
     def __init__(self, max_count: int, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)
@@ -98,7 +106,12 @@ class CountEvictor(_OnOneSide):
 
     @staticmethod
     def of(max_count: int, do_evict_after: bool = False) -> CountEvictor:
-        """Of the last ``max_count``."""
+        """Return an evictor that keeps the last ``max_count`` records.
+
+        Args:
+            max_count: how many records to keep.
+            do_evict_after: evict after the window function instead of before it.
+        """
         return CountEvictor(max_count, do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue], size: int) -> None:
@@ -106,8 +119,8 @@ class CountEvictor(_OnOneSide):
             del elements[: size - self._max_count]
 
 
-class TimeEvictor(_OnOneSide):
-    """Keeps the records not older than the newest by so much (Flink: TimeEvictor)."""
+class TimeEvictor(_EvictorBeforeOrAfter):
+    """Keeps the records whose age relative to the newest is less than a length (Flink: TimeEvictor)."""
 
     def __init__(self, window_size: int, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)
@@ -115,7 +128,12 @@ class TimeEvictor(_OnOneSide):
 
     @staticmethod
     def of(window_size: Time | Duration, do_evict_after: bool = False) -> TimeEvictor:
-        """Of the last ``window_size``."""
+        """Return an evictor that keeps the records of the last ``window_size``.
+
+        Args:
+            window_size: the greatest age, exclusive, relative to the newest record.
+            do_evict_after: evict after the window function instead of before it.
+        """
         return TimeEvictor(milliseconds_of(window_size, "window size"), do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue], size: int) -> None:
@@ -128,7 +146,7 @@ class TimeEvictor(_OnOneSide):
         ]
 
 
-class DeltaEvictor(_OnOneSide):
+class DeltaEvictor(_EvictorBeforeOrAfter):
     """Keeps the records that differ from the last one by less than a threshold (Flink: DeltaEvictor)."""
 
     def __init__(
@@ -142,7 +160,13 @@ class DeltaEvictor(_OnOneSide):
     def of(
         threshold: float, delta_function: Callable[[Any, Any], float], do_evict_after: bool = False
     ) -> DeltaEvictor:
-        """``delta_function`` of a record and the last one says by how much they differ."""
+        """Return an evictor by difference.
+
+        Args:
+            threshold: the greatest difference, exclusive.
+            delta_function: returns the difference of a value and the last value of the window.
+            do_evict_after: evict after the window function instead of before it.
+        """
         return DeltaEvictor(threshold, delta_function, do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue], size: int) -> None:

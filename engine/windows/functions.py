@@ -1,7 +1,7 @@
-"""What a user makes of a window's contents, under PyFlink's names.
+"""Window functions, under PyFlink's names.
 
-A ``WindowFunction`` or ``ProcessWindowFunction`` sees all records of the window, or the one value that they
-were reduced or aggregated to on their way in. The functions for ``window_all`` are the same without a key.
+A ``WindowFunction`` or ``ProcessWindowFunction`` gets all records of the window, or the one value to which a
+ReduceFunction or AggregateFunction folded them. The functions for ``window_all`` are the same without a key.
 """
 
 from __future__ import annotations
@@ -14,69 +14,70 @@ from onceproof.engine.functions import Function, KeyedStateStore
 
 
 class WindowFunction(Function, ABC):
-    """Works a window of a key out (PyFlink: WindowFunction)."""
+    """Processes a window of a key (PyFlink: WindowFunction)."""
 
     @abstractmethod
     def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterable[Any] | None:
-        """The values to emit for the window."""
+        """Return or yield the values to emit for the window."""
 
 
 class AllWindowFunction(Function, ABC):
-    """Works a window of all records out (PyFlink: AllWindowFunction)."""
+    """Processes a window of all records (PyFlink: AllWindowFunction)."""
 
     @abstractmethod
     def apply(self, window: Any, inputs: Iterable[Any]) -> Iterable[Any] | None:
-        """The values to emit for the window."""
+        """Return or yield the values to emit for the window."""
 
 
 class WindowContext(ABC):
-    """What a process window function may know and keep."""
+    """The context of a process window function (PyFlink: ProcessWindowFunction.Context)."""
 
     @abstractmethod
     def window(self) -> Any:
-        """The window that is worked out."""
+        """Return the window that fires."""
 
     @abstractmethod
     def current_processing_time(self) -> int:
-        """Milliseconds since the epoch, as of the event in hand."""
+        """Return the wall clock in milliseconds since the epoch, read once for each event of the task."""
 
     @abstractmethod
     def current_watermark(self) -> int:
-        """The event time that was reached."""
+        """Return the current watermark."""
 
     @abstractmethod
     def window_state(self) -> KeyedStateStore:
-        """State for each key and window; ``clear`` is where the function clears it.
+        """Return the state of the current key and window; the function's ``clear`` must clear it.
 
-        Not with windows that merge: there it raises TypeError.
+        Raises:
+            TypeError: the windows can merge.
         """
 
     @abstractmethod
     def global_state(self) -> KeyedStateStore:
-        """State for each key, over all windows."""
+        """Return the state of the current key, shared by all its windows."""
 
 
 class ProcessWindowFunction(Function, ABC):
-    """Works a window of a key out, and may keep state (PyFlink: ProcessWindowFunction)."""
+    """Processes a window of a key, with a context and state (PyFlink: ProcessWindowFunction)."""
 
     Context = WindowContext
 
     @abstractmethod
     def process(self, key: Any, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any] | None:
-        """The values to emit for the window."""
+        """Return or yield the values to emit for the window."""
 
     def clear(self, context: WindowContext) -> None:
-        """The window is over: clear what was kept for it in ``window_state``."""
+        """Clear the ``window_state`` of a window whose cleanup time has come."""
 
 
 class ProcessAllWindowFunction(Function, ABC):
-    """Works a window of all records out, and may keep state (PyFlink: ProcessAllWindowFunction)."""
+    """Processes a window of all records, with a context and state (PyFlink: ProcessAllWindowFunction)."""
 
     Context = WindowContext
 
     @abstractmethod
     def process(self, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any] | None:
-        """The values to emit for the window."""
+        """Return or yield the values to emit for the window."""
 
     def clear(self, context: WindowContext) -> None:
-        """The window is over: clear what was kept for it in ``window_state``."""
+        """Clear the ``window_state`` of a window whose cleanup time has come."""

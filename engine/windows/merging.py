@@ -1,8 +1,7 @@
-"""Windows that become one, and where their contents stay meanwhile (Flink: MergingWindowSet).
+"""The set of merging windows of a key (Flink: MergingWindowSet).
 
-A window that grows would have to carry its contents along each time. Instead each window of the set has a
-*state window*, one of those it was made of, under which its contents are kept: growing changes the mapping
-only, and merging moves the contents of all but one.
+Each window has a *state window*, one of the windows it was made of, under which its contents are stored. So
+when a window grows only this mapping changes, and a merge moves the contents of all merged windows but one.
 """
 
 from __future__ import annotations
@@ -14,11 +13,12 @@ from onceproof.engine.windows.assigners import MergingWindowAssigner
 from onceproof.engine.windows.windows import WindowMergeCallback
 
 OnMerge: TypeAlias = Callable[[Any, list[Any], Any, list[Any]], None]
-"""Called with the new window, those it is made of, its state window, and those to empty into that one."""
+"""Called with the merged window, the windows it is made of, its state window, and the state windows whose
+contents are to be moved to that one."""
 
 
 class MergingWindowSet:
-    """The windows of one key. ``has_changed`` says that ``pairs`` are to be stored anew."""
+    """The windows of one key. ``has_changed``: the operator must store ``pairs`` again."""
 
     __slots__ = ("_assigner", "_state_windows", "has_changed")
 
@@ -28,21 +28,21 @@ class MergingWindowSet:
         self.has_changed = False
 
     def pairs(self) -> list[tuple[Any, Any]]:
-        """Each window with its state window."""
+        """Return each window with its state window."""
         return list(self._state_windows.items())
 
     def state_window(self, window: Any) -> Any:
-        """Where the contents of a window are kept; None where there is no such window (any more)."""
+        """Return the state window of a window; None if the window is not in the set."""
         return self._state_windows.get(window)
 
     def retire(self, window: Any) -> None:
-        """A window is over."""
+        """Remove a window; raises KeyError if it is not in the set."""
         if self._state_windows.pop(window, None) is None:
             raise KeyError(f"window {window} is not in the set of windows in flight")
         self.has_changed = True
 
     def add(self, new: Any, on_merge: OnMerge) -> Any:
-        """Add a window; give the one that it is part of now."""
+        """Add a window, merge it with others, and return the window that it is part of now."""
         state_windows = self._state_windows
         if new in state_windows:
             return new
@@ -58,7 +58,7 @@ class MergingWindowSet:
             old = [window for window in members if window != new]
             kept = [state_windows.pop(window) for window in old]
             state_windows[merged] = kept[0]
-            # A window that only swallows the new one, and stays as it is, has nothing to be told.
+            # If an existing window already covers the new one, nothing is merged.
             if old != [merged]:
                 on_merge(merged, old, kept[0], kept[1:])
         if not merged_new:
@@ -67,7 +67,7 @@ class MergingWindowSet:
 
 
 class _Groups(WindowMergeCallback):
-    """Remembers what is to be merged."""
+    """Collects the groups of windows to merge."""
 
     def __init__(self) -> None:
         self.merged: list[tuple[list[Any], Any]] = []

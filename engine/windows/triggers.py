@@ -1,9 +1,8 @@
-"""When a window is worked out, and whether its contents are thrown away then (PyFlink: Trigger).
+"""Triggers decide when a window fires, and whether it is purged (PyFlink: Trigger).
 
-A trigger is a description, shared by all keys and windows: what it must remember of one of them it keeps in
-``ctx.get_partitioned_state``, and what it waits for it registers as a timer. Both are that of the current
-key and window. As in Flink, several triggers here take the word of the timer: it fires for whatever the
-window holds then.
+A trigger is an immutable description, shared by all keys and windows. It keeps state in
+``ctx.get_partitioned_state`` and registers timers; both belong to the current key and window. As in Flink, a
+timer fires the window with whatever it holds then.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from onceproof.engine.windows.windows import Window
 
 
 class TriggerResult(Enum):
-    """What is to happen to a window (PyFlink: TriggerResult)."""
+    """Whether a window fires and is purged (PyFlink: TriggerResult)."""
 
     CONTINUE = (False, False)
     FIRE_AND_PURGE = (True, True)
@@ -29,11 +28,11 @@ class TriggerResult(Enum):
     PURGE = (False, True)
 
     def is_fire(self) -> bool:
-        """Whether the window is to be worked out and given out."""
+        """Return whether the window function is called and its results are emitted."""
         return self.value[0]
 
     def is_purge(self) -> bool:
-        """Whether its contents are to be thrown away."""
+        """Return whether the contents of the window are cleared."""
         return self.value[1]
 
 
@@ -43,74 +42,84 @@ FIRE_AND_PURGE = TriggerResult.FIRE_AND_PURGE
 
 
 class TriggerScope(ABC):
-    """What a trigger may ask and do, for the current key and window (PyFlink: Trigger.TriggerContext)."""
+    """The context of a trigger, for the current key and window (PyFlink: Trigger.TriggerContext)."""
 
     @abstractmethod
     def get_current_processing_time(self) -> int:
-        """Milliseconds since the epoch, as of the event in hand."""
+        """Return the wall clock in milliseconds since the epoch, read once for each event of the task."""
 
     @abstractmethod
     def get_current_watermark(self) -> int:
-        """The event time that was reached."""
+        """Return the current watermark."""
 
     @abstractmethod
     def register_processing_time_timer(self, time: int) -> None:
-        """Have ``on_processing_time`` called then."""
+        """Register a timer: ``on_processing_time`` is called when the clock has reached ``time``."""
 
     @abstractmethod
     def register_event_time_timer(self, time: int) -> None:
-        """Have ``on_event_time`` called then."""
+        """Register a timer: ``on_event_time`` is called when the watermark has reached ``time``."""
 
     @abstractmethod
     def delete_processing_time_timer(self, time: int) -> None:
-        """Delete the timer; one that is not there is fine."""
+        """Delete the timer at ``time``; do nothing if there is none."""
 
     @abstractmethod
     def delete_event_time_timer(self, time: int) -> None:
-        """Delete the timer; one that is not there is fine."""
+        """Delete the timer at ``time``; do nothing if there is none."""
 
     @abstractmethod
     def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
-        """State of the trigger, one for each key and window."""
+        """Return the trigger's state of the current key and window."""
 
 
 class MergedScope(TriggerScope):
-    """As TriggerScope, while windows become one (PyFlink: Trigger.OnMergeContext)."""
+    """The context of ``on_merge`` (PyFlink: Trigger.OnMergeContext)."""
 
     @abstractmethod
     def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
-        """Merge the state of the windows that are merged into that of the new one."""
+        """Merge the state of the merged windows into that of the new one."""
 
 
 class Trigger(ABC):
-    """Says when a window is worked out (PyFlink: Trigger)."""
+    """Decides when a window fires (PyFlink: Trigger)."""
 
     TriggerContext: ClassVar = TriggerScope
     OnMergeContext: ClassVar = MergedScope
 
     @abstractmethod
     def on_element(self, element: Any, timestamp: int, window: Any, ctx: TriggerScope) -> TriggerResult:
-        """A record was added to the window."""
+        """Decide after a record was added to the window.
+
+        Args:
+            element: the value of the record.
+            timestamp: its timestamp in milliseconds, or MIN_WATERMARK if it has none.
+            window: the window.
+            ctx: the times, timers and state of the current key and window.
+        """
 
     @abstractmethod
     def on_processing_time(self, time: int, window: Any, ctx: TriggerScope) -> TriggerResult:
-        """A timer of processing time fires."""
+        """Decide when a processing-time timer at ``time`` fires."""
 
     @abstractmethod
     def on_event_time(self, time: int, window: Any, ctx: TriggerScope) -> TriggerResult:
-        """A timer of event time fires."""
+        """Decide when an event-time timer at ``time`` fires."""
 
     def can_merge(self) -> bool:
-        """Whether ``on_merge`` is there, without which windows cannot be merged."""
+        """Return whether the trigger implements ``on_merge``, which merging windows need."""
         return False
 
     @abstractmethod
     def on_merge(self, window: Any, ctx: MergedScope) -> None:
-        """Several windows have become ``window``; their timers are deleted afterwards by ``clear``."""
+        """Merge the state of several windows that became ``window``, and register its timers.
+
+        Afterwards the operator calls ``clear`` for each of the merged windows.
+        """
 
     @abstractmethod
     def clear(self, window: Any, ctx: TriggerScope) -> None:
-        """The window is over: delete timers and state."""
+        """Delete the timers and state of a window whose cleanup time has come."""
 
 
 class EventTimeTrigger(Trigger):
@@ -121,11 +130,11 @@ class EventTimeTrigger(Trigger):
 
     @staticmethod
     def create() -> EventTimeTrigger:
-        """A new one."""
+        """Return the trigger."""
         return EventTimeTrigger()
 
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerScope) -> TriggerResult:
-        """Fire at once where the end has passed, else wait for it."""
+        """Fire at once if the watermark has passed the end of the window, else register a timer there."""
         end = window.max_timestamp()
         if end <= ctx.get_current_watermark():
             return FIRE
@@ -133,25 +142,22 @@ class EventTimeTrigger(Trigger):
         return CONTINUE
 
     def on_processing_time(self, time: int, window: Window, ctx: TriggerScope) -> TriggerResult:
-        """Not registered by this one."""
         return CONTINUE
 
     def on_event_time(self, time: int, window: Window, ctx: TriggerScope) -> TriggerResult:
-        """Fire at the end; the other timer there may be is that of the cleanup."""
+        """Fire at the end of the window; another timer may be that of the cleanup."""
         return FIRE if time == window.max_timestamp() else CONTINUE
 
     def can_merge(self) -> bool:
-        """Yes."""
         return True
 
     def on_merge(self, window: Window, ctx: MergedScope) -> None:
-        """Wait for the new end; where it has passed, the record that merged the windows fires."""
+        """Register a timer at the new end; if the watermark has passed it, the merging record fires."""
         end = window.max_timestamp()
         if end > ctx.get_current_watermark():
             ctx.register_event_time_timer(end)
 
     def clear(self, window: Window, ctx: TriggerScope) -> None:
-        """Wait no longer."""
         ctx.delete_event_time_timer(window.max_timestamp())
 
 
@@ -160,34 +166,28 @@ class ProcessingTimeTrigger(Trigger):
 
     @staticmethod
     def create() -> ProcessingTimeTrigger:
-        """A new one."""
+        """Return the trigger."""
         return ProcessingTimeTrigger()
 
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerScope) -> TriggerResult:
-        """Wait for the end."""
         ctx.register_processing_time_timer(window.max_timestamp())
         return CONTINUE
 
     def on_processing_time(self, time: int, window: Window, ctx: TriggerScope) -> TriggerResult:
-        """It has come."""
         return FIRE
 
     def on_event_time(self, time: int, window: Window, ctx: TriggerScope) -> TriggerResult:
-        """Not registered by this one."""
         return CONTINUE
 
     def can_merge(self) -> bool:
-        """Yes."""
         return True
 
     def on_merge(self, window: Window, ctx: MergedScope) -> None:
-        """Wait for the new end."""
         end = window.max_timestamp()
         if end > ctx.get_current_processing_time():
             ctx.register_processing_time_timer(end)
 
     def clear(self, window: Window, ctx: TriggerScope) -> None:
-        """Wait no longer."""
         ctx.delete_processing_time_timer(window.max_timestamp())
 
 
@@ -195,26 +195,23 @@ class NeverTrigger(Trigger):
     """Never fires: the default of global windows (PyFlink: NeverTrigger)."""
 
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerScope) -> TriggerResult:
-        """Go on."""
         return CONTINUE
 
     def on_processing_time(self, time: int, window: Window, ctx: TriggerScope) -> TriggerResult:
-        """Go on."""
         return CONTINUE
 
     def on_event_time(self, time: int, window: Window, ctx: TriggerScope) -> TriggerResult:
-        """Go on."""
         return CONTINUE
 
     def on_merge(self, window: Window, ctx: MergedScope) -> None:
-        """There is nothing to merge."""
+        """Do nothing."""
 
     def clear(self, window: Window, ctx: TriggerScope) -> None:
-        """There is nothing to clear."""
+        """Do nothing."""
 
 
 class CountTrigger(Trigger):
-    """Fires whenever so many records have been added since it fired last (PyFlink: CountTrigger)."""
+    """Fires when ``window_size`` records were added since it fired last (PyFlink: CountTrigger)."""
 
     def __init__(self, window_size: int) -> None:
         if type(window_size) is not int or window_size < 1:
@@ -224,11 +221,14 @@ class CountTrigger(Trigger):
 
     @staticmethod
     def of(window_size: int) -> CountTrigger:
-        """After so many records."""
+        """Return a trigger that fires after every ``window_size`` records.
+
+        Raises:
+            ValueError: ``window_size`` is not a positive whole number.
+        """
         return CountTrigger(window_size)
 
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerScope) -> TriggerResult:
-        """Count."""
         count: ReducingState = ctx.get_partitioned_state(self._count)
         count.add(1)
         if count.get() >= self._window_size:
@@ -237,28 +237,24 @@ class CountTrigger(Trigger):
         return CONTINUE
 
     def on_processing_time(self, time: int, window: Window, ctx: TriggerScope) -> TriggerResult:
-        """Not registered by this one."""
         return CONTINUE
 
     def on_event_time(self, time: int, window: Window, ctx: TriggerScope) -> TriggerResult:
-        """Not registered by this one: a remainder is dropped at the end of a window."""
+        """Continue: fewer records than ``window_size`` at the end of a window are dropped."""
         return CONTINUE
 
     def can_merge(self) -> bool:
-        """Yes."""
         return True
 
     def on_merge(self, window: Window, ctx: MergedScope) -> None:
-        """Add the counts up."""
         ctx.merge_partitioned_state(self._count)
 
     def clear(self, window: Window, ctx: TriggerScope) -> None:
-        """Forget the count."""
         ctx.get_partitioned_state(self._count).clear()
 
 
 class _Continuous(Trigger):
-    """Fires at multiples of an interval, and remembers the next one of them for each window."""
+    """Fires at multiples of an interval; the next one is state of each window."""
 
     def __init__(self, interval: int) -> None:
         if type(interval) is not int or interval < 1:
@@ -269,15 +265,15 @@ class _Continuous(Trigger):
         self._next_fire = ReducingStateDescriptor("fire-time", min, Types.LONG())
 
     def _begin(self, time: int, window: Window, ctx: TriggerScope, register: Callable[[int], None]) -> None:
-        """With a window's first record: fire at the first multiple of the interval after ``time``."""
+        """Register the first multiple of the interval after ``time`` if the window has no next time yet."""
         next_fire: ReducingState = ctx.get_partitioned_state(self._next_fire)
         if next_fire.get() is None:
-            # As Flink's remainder, which has the sign of the time.
+            # Java's remainder has the sign of the time.
             passed = time % self._interval if time >= 0 else -(-time % self._interval)
             self._register_next(time - passed, window, next_fire, register)
 
     def _go_on(self, time: int, window: Window, ctx: TriggerScope, register: Callable[[int], None]) -> bool:
-        """A timer fires: whether it is the one that was waited for; then the next one is."""
+        """Return whether the timer is that of the next interval; if so, register the one after it."""
         next_fire: ReducingState = ctx.get_partitioned_state(self._next_fire)
         if next_fire.get() != time:
             return False
@@ -293,11 +289,10 @@ class _Continuous(Trigger):
         register(due)
 
     def can_merge(self) -> bool:
-        """Yes."""
         return True
 
     def _merge(self, ctx: MergedScope, register: Callable[[int], None]) -> None:
-        """Go on with the earliest of the merged."""
+        """Register the earliest next time of the merged windows."""
         ctx.merge_partitioned_state(self._next_fire)
         due = ctx.get_partitioned_state(self._next_fire).get()
         if due is not None:
@@ -312,15 +307,23 @@ class _Continuous(Trigger):
 
 
 class ContinuousEventTimeTrigger(_Continuous):
-    """Fires at multiples of an interval in event time, and at the end (PyFlink: the same)."""
+    """Fires at multiples of an interval in event time, and at the end of the window.
+
+    PyFlink: ContinuousEventTimeTrigger.
+    """
 
     @staticmethod
     def of(interval: Time | Duration) -> ContinuousEventTimeTrigger:
-        """At so long intervals."""
+        """Return a trigger that fires at multiples of ``interval``.
+
+        Raises:
+            TypeError: ``interval`` is no Time or Duration.
+            ValueError: ``interval`` is less than 1 ms.
+        """
         return ContinuousEventTimeTrigger(milliseconds_of(interval, "interval"))
 
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerScope) -> TriggerResult:
-        """Fire at once where the end has passed, else wait for it and for the next interval."""
+        """Fire at once if the watermark has passed the end, else register the end and the next interval."""
         end = window.max_timestamp()
         if end <= ctx.get_current_watermark():
             return FIRE
@@ -329,88 +332,78 @@ class ContinuousEventTimeTrigger(_Continuous):
         return CONTINUE
 
     def on_processing_time(self, time: int, window: Window, ctx: TriggerScope) -> TriggerResult:
-        """Not registered by this one."""
         return CONTINUE
 
     def on_event_time(self, time: int, window: Window, ctx: TriggerScope) -> TriggerResult:
-        """Fire at the end, or where the interval is over."""
         if time == window.max_timestamp():
             return FIRE
         return FIRE if self._go_on(time, window, ctx, ctx.register_event_time_timer) else CONTINUE
 
     def on_merge(self, window: Window, ctx: MergedScope) -> None:
-        """Go on with the earliest."""
         self._merge(ctx, ctx.register_event_time_timer)
 
     def clear(self, window: Window, ctx: TriggerScope) -> None:
-        """Wait no longer."""
         self._clear(ctx, ctx.delete_event_time_timer)
 
 
 class ContinuousProcessingTimeTrigger(_Continuous):
-    """Fires at multiples of an interval in processing time (PyFlink: the same)."""
+    """Fires at multiples of an interval in processing time (PyFlink: ContinuousProcessingTimeTrigger)."""
 
     @staticmethod
     def of(interval: Time | Duration) -> ContinuousProcessingTimeTrigger:
-        """At so long intervals."""
+        """Return a trigger that fires at multiples of ``interval``.
+
+        Raises:
+            TypeError: ``interval`` is no Time or Duration.
+            ValueError: ``interval`` is less than 1 ms.
+        """
         return ContinuousProcessingTimeTrigger(milliseconds_of(interval, "interval"))
 
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerScope) -> TriggerResult:
-        """Wait for the next interval."""
         now = ctx.get_current_processing_time()
         self._begin(now, window, ctx, ctx.register_processing_time_timer)
         return CONTINUE
 
     def on_processing_time(self, time: int, window: Window, ctx: TriggerScope) -> TriggerResult:
-        """Fire where the interval is over."""
         return FIRE if self._go_on(time, window, ctx, ctx.register_processing_time_timer) else CONTINUE
 
     def on_event_time(self, time: int, window: Window, ctx: TriggerScope) -> TriggerResult:
-        """Not registered by this one."""
         return CONTINUE
 
     def on_merge(self, window: Window, ctx: MergedScope) -> None:
-        """Go on with the earliest."""
         self._merge(ctx, ctx.register_processing_time_timer)
 
     def clear(self, window: Window, ctx: TriggerScope) -> None:
-        """Wait no longer."""
         self._clear(ctx, ctx.delete_processing_time_timer)
 
 
 class PurgingTrigger(Trigger):
-    """Fires when another trigger does, and throws the contents away (PyFlink: PurgingTrigger)."""
+    """Fires when another trigger fires, and purges the window then (PyFlink: PurgingTrigger)."""
 
     def __init__(self, nested_trigger: Trigger) -> None:
         self._nested = nested_trigger
 
     @staticmethod
     def of(nested_trigger: Trigger) -> PurgingTrigger:
-        """Over another trigger."""
+        """Return a trigger that purges whenever ``nested_trigger`` fires."""
         return PurgingTrigger(nested_trigger)
 
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerScope) -> TriggerResult:
-        """As the nested one."""
         return _purging(self._nested.on_element(element, timestamp, window, ctx))
 
     def on_processing_time(self, time: int, window: Window, ctx: TriggerScope) -> TriggerResult:
-        """As the nested one."""
         return _purging(self._nested.on_processing_time(time, window, ctx))
 
     def on_event_time(self, time: int, window: Window, ctx: TriggerScope) -> TriggerResult:
-        """As the nested one."""
         return _purging(self._nested.on_event_time(time, window, ctx))
 
     def can_merge(self) -> bool:
-        """As the nested one."""
         return self._nested.can_merge()
 
     def on_merge(self, window: Window, ctx: MergedScope) -> None:
-        """As the nested one."""
         self._nested.on_merge(window, ctx)
 
     def clear(self, window: Window, ctx: TriggerScope) -> None:
-        """As the nested one."""
         self._nested.clear(window, ctx)
 
 

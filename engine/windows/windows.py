@@ -1,8 +1,7 @@
-"""Windows as values (PyFlink: Window, TimeWindow, GlobalWindow), and how they are stored.
+"""Windows as values (PyFlink: Window, TimeWindow, GlobalWindow), and their serializers.
 
-State and timers of a window are kept under it as a namespace. A namespace is plain data of a declared type,
-so that a checkpoint can be read without running anything: a serializer turns a window into such data and
-back.
+State and timers of a window have the window as namespace. A namespace is plain data of a declared type, so
+that a checkpoint can be read without running code; a serializer converts windows to such data and back.
 """
 
 from __future__ import annotations
@@ -18,39 +17,45 @@ from onceproof.engine.types import TypeInformation, Types
 
 
 class Window(Struct, frozen=True):
-    """A set of records that are worked on together (PyFlink: Window). Equal if it is the same set."""
+    """A group of records that are processed together, compared by value (PyFlink: Window)."""
 
     def max_timestamp(self) -> int:
-        """The greatest timestamp that still belongs to the window; its results carry it."""
+        """Return the greatest timestamp of the window in milliseconds; its results carry it."""
         raise NotImplementedError(f"{type(self).__name__} must implement max_timestamp()")
 
 
 class TimeWindow(Window, frozen=True, order=True):
-    """All timestamps from ``start`` to just below ``end``, in milliseconds (PyFlink: TimeWindow)."""
+    """The timestamps from ``start`` (inclusive) to ``end`` (exclusive), in ms (PyFlink: TimeWindow)."""
 
     start: int
     end: int
 
     def max_timestamp(self) -> int:
-        """The millisecond before the end."""
+        """Return ``end - 1``."""
         return self.end - 1
 
     def intersects(self, other: TimeWindow) -> bool:
-        """Whether the two overlap, or touch."""
+        """Return whether the two windows overlap or touch."""
         return self.start <= other.end and self.end >= other.start
 
     def cover(self, other: TimeWindow) -> TimeWindow:
-        """The smallest window that holds both."""
+        """Return the smallest window that covers both."""
         return TimeWindow(min(self.start, other.start), max(self.end, other.end))
 
     @staticmethod
     def get_window_start_with_offset(timestamp: int, offset: int, window_size: int) -> int:
-        """The start of the window of a timestamp, where windows of a size begin at ``offset`` and repeat."""
+        """Return the start of the window of a timestamp.
+
+        Args:
+            timestamp: in milliseconds.
+            offset: the start of one of the windows, in milliseconds.
+            window_size: the length of the windows, in milliseconds.
+        """
         return timestamp - (timestamp - offset) % window_size
 
     @staticmethod
     def merge_windows(windows: Iterable[TimeWindow], callback: WindowMergeCallback) -> None:
-        """Tell the callback of each group of windows that overlap or touch, and of the window they become."""
+        """Call ``callback.merge`` for each group of windows that overlap or touch."""
         group: list[TimeWindow] = []
         cover: TimeWindow | None = None
         for window in sorted(set(windows)):
@@ -66,15 +71,15 @@ class TimeWindow(Window, frozen=True, order=True):
 
 
 class GlobalWindow(Window, frozen=True):
-    """The one window of everything (PyFlink: GlobalWindow)."""
+    """The one window of all records (PyFlink: GlobalWindow)."""
 
     @staticmethod
     def get() -> GlobalWindow:
-        """The window."""
+        """Return the global window."""
         return _GLOBAL
 
     def max_timestamp(self) -> int:
-        """The end of time."""
+        """Return MAX_WATERMARK."""
         return MAX_WATERMARK
 
 
@@ -82,28 +87,28 @@ _GLOBAL = GlobalWindow()
 
 
 class WindowMergeCallback(ABC):
-    """Is told which windows become one (PyFlink: MergingWindowAssigner.MergeCallback)."""
+    """Receives the windows to merge (PyFlink: MergingWindowAssigner.MergeCallback)."""
 
     @abstractmethod
     def merge(self, to_be_merged: Iterable[Any], merge_result: Any) -> None:
-        """These windows become this one."""
+        """Merge these windows into ``merge_result``."""
 
 
 class WindowSerializer(ABC):
-    """How windows of a kind are stored (ours; PyFlink: the serializers of windows)."""
+    """Converts windows of a kind to plain data and back (PyFlink: the serializers of windows)."""
 
     @property
     @abstractmethod
     def window_type(self) -> TypeInformation:
-        """The type of what ``to_data`` gives; its values can be keys of a dict."""
+        """The type of the data; its values must be hashable."""
 
     @abstractmethod
     def to_data(self, window: Any) -> Any:
-        """The window as plain data."""
+        """Return the window as plain data."""
 
     @abstractmethod
     def from_data(self, data: Any) -> Any:
-        """The window again."""
+        """Return the window of plain data."""
 
 
 class TimeWindowSerializer(WindowSerializer):
@@ -112,23 +117,23 @@ class TimeWindowSerializer(WindowSerializer):
     window_type = Types.TUPLE([Types.LONG(), Types.LONG()])
 
     def to_data(self, window: TimeWindow) -> tuple[int, int]:
-        """Start and end."""
+        """Return (start, end)."""
         return window.start, window.end
 
     def from_data(self, data: tuple[int, int]) -> TimeWindow:
-        """From start and end."""
+        """Return the window of (start, end)."""
         return TimeWindow(*data)
 
 
 class GlobalWindowSerializer(WindowSerializer):
-    """The global window as 0, since there is only one (PyFlink: GlobalWindowSerializer)."""
+    """The global window as 0 (PyFlink: GlobalWindowSerializer)."""
 
     window_type = Types.BYTE()
 
     def to_data(self, window: GlobalWindow) -> int:
-        """Always 0."""
+        """Return 0."""
         return 0
 
     def from_data(self, data: int) -> GlobalWindow:
-        """The one there is."""
+        """Return the global window."""
         return _GLOBAL

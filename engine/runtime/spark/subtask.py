@@ -200,7 +200,7 @@ class SubtaskRun:
     def _read(self, task: Task, source: SourceOperator) -> Iterator[None]:
         """Poll until the epoch's share is read, from all splits in turn, then take the snapshot."""
         quota = self.epoch.quotas[self.task_id]
-        splits = source.take_turn(self.epoch.checkpoint_id)
+        splits = source.start_at_split(self.epoch.checkpoint_id)
         # With buffers larger than a split's part of the share the others would get nothing.
         buffer_records = min(self.settings.buffer_records, max(1, quota // max(1, splits)))
         while task.state is TaskState.RUNNING:

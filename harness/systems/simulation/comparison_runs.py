@@ -126,6 +126,6 @@ class _UpToCut(ListingChooser):
         """Have a source read next from a split that is not yet read up to the cut, if it has one."""
         for turn, (split, position) in enumerate(head.positions().items()):
             if position < self._cut.get(split, 0):
-                head.take_turn(turn)
+                head.start_at_split(turn)
                 return True
         return False

@@ -181,7 +181,7 @@ def test_windows_are_those_of_the_model_through_restores_at_any_parallelism(
 
 
 def test_windows_are_the_same_where_too_many_stand_to_remember_all_of_them(new_bench, monkeypatch):
-    monkeypatch.setattr(window_module, "REMEMBERED_WINDOWS", 2)
+    monkeypatch.setattr(window_module, "MAX_KNOWN_TIMERS", 2)
     bench = new_bench()
     settings = WindowSettings(
         assigner=SlidingEventTimeWindows(10, 5),

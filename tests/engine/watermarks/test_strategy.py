@@ -172,8 +172,8 @@ def test_watermark_of_a_generator_comes_right_behind_its_record(stream, clock):
 
 def test_end_of_data_is_passed_on_once(stream, clock):
     stamping = TimestampsAndWatermarks(WatermarkStrategy.no_watermarks(), [0], clock, stream)
-    stamping.pass_on(MAX_WATERMARK)
-    stamping.pass_on(MAX_WATERMARK)
+    stamping.emit_final_watermark(MAX_WATERMARK)
+    stamping.emit_final_watermark(MAX_WATERMARK)
     assert stream.take() == [MAX_WATERMARK]
 
 
