@@ -30,7 +30,7 @@ class WatermarkValve:
         self._watermarks = [MIN_WATERMARK] * channels
         self._idle = [False] * channels
         self._counts = [True] * channels
-        """By channel, whether it is active and not behind the emitted watermark (Flink: isWatermarkAligned)."""
+        """By channel, whether it is aligned: active, and not behind the emitted watermark."""
         self._output = MIN_WATERMARK
         self._is_idle = False
 

@@ -172,7 +172,7 @@ def test_windows_are_those_of_the_model_through_restores_at_any_parallelism(
         emitted += subtask.process_watermark(MAX_WATERMARK)
     model.advance(MAX_WATERMARK)
     assert Counter(value for value, _ in emitted) == Counter(model.emitted)
-    assert all(subtask._standing_count == 0 for subtask in subtasks)
+    assert all(subtask._known_timers == 0 for subtask in subtasks)
     assert all(timestamp == span[1] - 1 for (_, span, _), timestamp in emitted)
     assert Counter(value for value, _ in bench.side[LATE]) == Counter(model.late)
     for subtask in subtasks:
@@ -194,7 +194,7 @@ def test_windows_are_the_same_where_too_many_stand_to_remember_all_of_them(new_b
     (operator,) = bench.open_all(lambda: WindowOperator(WindowFunctions(Total(), Told()), settings), 1)
     for key in "abcabc":
         operator.process_batch([((key, 1), 7)], 0)
-        assert operator._standing_count <= 2
+        assert operator._known_timers <= 2
     assert sorted(value for value, _ in operator.process_watermark(14)) == [
         (key, (start, start + 10), 2) for key in "abc" for start in (0, 5)
     ]
