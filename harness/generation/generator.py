@@ -20,7 +20,6 @@ from random import Random
 from typing import Final
 
 from msgspec import UNSET, UnsetType
-from msgspec.structs import replace
 
 from onceproof.harness.generation.fault_patterns import HIGHEST_PARALLELISM, Stage, draw_faults, draw_kinds
 from onceproof.harness.model.chance import Chance
@@ -40,6 +39,7 @@ from onceproof.harness.model.scenario import (
     ScheduleKind,
     StateBackend,
 )
+from onceproof.harness.model.step_limits import STEPS_PER_RECORD, ample_steps, checkpoint_steps
 
 GENERATION: Final = 10
 """Raised whenever the same seed begins to give another scenario with the same records."""
@@ -69,8 +69,6 @@ OTHER_BACKEND: Final = 0.02
 
 SHORTEST_INTERVAL: Final = 10
 LONGEST_INTERVAL: Final = 200
-STEPS_PER_RECORD: Final = 3
-"""Poll at the source, deliver to the keyed operator, deliver to the sink."""
 
 
 def generate(family: Family, seed: int) -> Scenario:
@@ -139,7 +137,7 @@ def generate(family: Family, seed: int) -> Scenario:
         restart_delay_ms=restart_delay,
         faults=faults,
         schedule=schedule,
-        step_budget=_ample_steps(natural, schedule.horizon, delays, records, steps),
+        step_budget=ample_steps(natural, schedule.horizon, delays, records, steps),
         mode=mode,
         operations=draw_operations(chance, stage, family, may_stop=not hurried),
     )
@@ -227,11 +225,6 @@ def draw_priorities(chance: Chance) -> dict[ActionClass, int]:
     return {action: rank for rank, (_, action) in enumerate(order)}
 
 
-def checkpoint_steps(source: int, keyed: int, sink: int) -> int:
-    """Return the steps of one checkpoint: triggers, barriers, writes, acknowledgements, notifications."""
-    return source + source * keyed + keyed * sink + 3 * (source + keyed + sink) + 2
-
-
 def _checkpoint_steps_of(family: Family, source: int, keyed: int, sink: int) -> int:
     """Return the steps of one checkpoint of a family's job, which may have several vertices of a role."""
     vertices = Counter(family.tasks.values())
@@ -240,56 +233,6 @@ def _checkpoint_steps_of(family: Family, source: int, keyed: int, sink: int) -> 
         max(1, vertices["keyed"]) * keyed,
         max(1, vertices["sink"]) * sink,
     )
-
-
-def with_ample_limits(scenario: Scenario) -> Scenario:
-    """Return a scenario put together otherwise, with limits that no sound engine meets."""
-    natural, schedule = _natural_steps(scenario), scenario.schedule
-    if schedule.kind != "fair":
-        schedule = replace(schedule, horizon=ample_horizon(scenario))
-    timeout = schedule.horizon + 10 * natural + _delays(scenario)
-    limited = replace(scenario, schedule=schedule, checkpoint_timeout_ms=timeout)
-    return replace(limited, step_budget=ample_step_budget(limited))
-
-
-def ample_horizon(scenario: Scenario) -> int:
-    """Return the step up to which a schedule may be unfair, long after a sound engine is done."""
-    return 3 * _natural_steps(scenario) + 300
-
-
-def ample_step_budget(scenario: Scenario) -> int:
-    """Return the steps after which a scenario put together otherwise is stuck, under the schedule it has."""
-    steps = checkpoint_steps(*_parallelism_of(scenario))
-    horizon, records = scenario.schedule.horizon, scenario.record_count()
-    return _ample_steps(_natural_steps(scenario), horizon, _delays(scenario), records, steps)
-
-
-def _ample_steps(natural: int, horizon: int, delays: int, records: int, steps: int) -> int:
-    """Return the steps after which a run is stuck that takes ``natural`` steps where nothing disturbs it.
-
-    Once the horizon is over each source reads one record a round. Where checkpoints of ``steps`` steps take
-    longer than their interval, there is one in every round, and as many other actions in turn with it.
-    """
-    return 20 * natural + 2 * horizon + 10 * delays + 2 * steps * records + 2000
-
-
-def _parallelism_of(scenario: Scenario) -> tuple[int, int, int]:
-    """Return the highest parallelism of sources, keyed operators and sinks."""
-    highest = max(scenario.parallelism, *(fault.rescale_to for fault in scenario.faults), 1)
-    return scenario.parallelisms(highest)
-
-
-def _natural_steps(scenario: Scenario) -> int:
-    """Return about how many steps a run without faults takes."""
-    parallelism = _parallelism_of(scenario)
-    records = STEPS_PER_RECORD * scenario.record_count()
-    checkpoints = 3 + records // scenario.checkpoint_interval_ms
-    return records + checkpoints * (checkpoint_steps(*parallelism) + sum(parallelism))
-
-
-def _delays(scenario: Scenario) -> int:
-    """Return for how many milliseconds the faults of a scenario may hold its job up."""
-    return sum(fault.delay + fault.after + scenario.restart_delay_ms for fault in scenario.faults)
 
 
 def _source_parallelism(chance: Chance, splits: int) -> int:

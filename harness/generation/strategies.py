@@ -30,7 +30,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from onceproof.harness.generation.fault_patterns import HIGHEST_PARALLELISM
-from onceproof.harness.generation.generator import generate, with_ample_limits
+from onceproof.harness.generation.generator import generate
 from onceproof.harness.generation.profiles import (
     NIGHTLY,
     PROFILES,
@@ -43,6 +43,7 @@ from onceproof.harness.model.chance import SEED_LIMIT, derived_seed
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULT_KINDS, FAULTS
 from onceproof.harness.model.scenario import ACTION_CLASSES, ANY_TASK, Fault, InputRecord, Scenario, Schedule
+from onceproof.harness.model.step_limits import with_ample_limits
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 

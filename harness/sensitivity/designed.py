@@ -21,7 +21,7 @@ from itertools import accumulate
 from random import Random
 from typing import Final
 
-from onceproof.harness.generation.generator import generator_version, with_ample_limits
+from onceproof.harness.generation.generator import generator_version
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Family, FamilyError, Workload, options_of, source_file
 from onceproof.harness.model.scenario import (
@@ -33,6 +33,7 @@ from onceproof.harness.model.scenario import (
     Schedule,
     check,
 )
+from onceproof.harness.model.step_limits import with_ample_limits
 from onceproof.harness.sensitivity.parameters import Settings
 
 RECORDS: Final = 120

@@ -21,7 +21,6 @@ from typing import Any, Final, TypeVar
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from onceproof.harness.generation.generator import STEPS_PER_RECORD, ample_horizon
 from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS
 from onceproof.harness.model.scenario import (
     ACTION_CLASSES,
@@ -33,6 +32,7 @@ from onceproof.harness.model.scenario import (
     Scenario,
     Schedule,
 )
+from onceproof.harness.model.step_limits import STEPS_PER_RECORD, ample_horizon
 from onceproof.harness.shrinking.splits import exchanging_splits
 
 Item = TypeVar("Item")

@@ -27,8 +27,8 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from onceproof.harness.checkers import Signature
-from onceproof.harness.generation.generator import ample_step_budget
 from onceproof.harness.model.scenario import InputRecord, Scenario, Schedule, to_json
+from onceproof.harness.model.step_limits import ample_step_budget
 from onceproof.harness.shrinking.reductions import (
     Size,
     beginnings,

@@ -18,7 +18,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from onceproof.harness.generation.fault_patterns import Stage, draw_faults
-from onceproof.harness.generation.generator import checkpoint_steps, draw_priorities
+from onceproof.harness.generation.generator import draw_priorities
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULT_KINDS, FAULTS
 from onceproof.harness.model.scenario import (
@@ -32,6 +32,7 @@ from onceproof.harness.model.scenario import (
     Schedule,
     to_json,
 )
+from onceproof.harness.model.step_limits import checkpoint_steps
 from onceproof.harness.shrinking.splits import exchanging_splits
 
 MOST_RECORDS: Final = 6

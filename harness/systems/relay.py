@@ -31,11 +31,12 @@ from onceproof.harness.model.family import Family
 from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS, FaultKind, Point
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Fault, Scenario, StateBackend
+from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.model.system import applicable
 from onceproof.harness.systems.local.local_system import LocalRun
 from onceproof.harness.systems.process.board_state import BoardState, encode_board, read_board
 from onceproof.harness.systems.process.incarnations import Ending, JobRun, trial_folder
-from onceproof.harness.systems.process.job_specification import STEPS_PER_RECORD, read_spec, spec_of
+from onceproof.harness.systems.process.job_specification import read_spec, spec_of
 from onceproof.harness.systems.recording.history_builder import Retelling
 from onceproof.harness.systems.spark.driver_pool import Drivers
 from onceproof.harness.systems.spark.epoch_history_builder import EpochRetelling

@@ -27,8 +27,8 @@ from onceproof.harness.checkers import Signature
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.faults import FAULTS, FaultKind
 from onceproof.harness.model.scenario import Fault, Scenario, Schedule, to_json
+from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.model.system import System, applicable, can_strike
-from onceproof.harness.systems.process.job_specification import STEPS_PER_RECORD
 from onceproof.harness.trials.trial import Trial, as_run
 
 TryOne: TypeAlias = Callable[[Scenario], Trial]

@@ -17,12 +17,10 @@ import msgspec
 
 from onceproof.harness.model.family import Family, address_of
 from onceproof.harness.model.scenario import Barriers, Fault, InputRecord, Parameter, Scenario, StateBackend
+from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 
 Input: TypeAlias = Literal["records", "year"]
 Rows: TypeAlias = Literal["json", "csv"]
-
-STEPS_PER_RECORD: Final = 3
-"""Poll at the source, deliver to the keyed operator, deliver to the sink: as the generator counts."""
 
 HIDDEN: Final = "."
 """What the names of part files begin with that nobody may read yet."""

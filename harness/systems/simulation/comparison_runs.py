@@ -19,10 +19,10 @@ from msgspec.structs import replace
 from onceproof.engine.messages import CHECKPOINT, checkpoint_folder
 from onceproof.engine.operators.source import SourceOperator
 from onceproof.engine.runtime.starting_point import StartingPoint
-from onceproof.harness.generation.generator import ample_step_budget
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.history import Cut, History
 from onceproof.harness.model.scenario import Scenario, Schedule, StateBackend
+from onceproof.harness.model.step_limits import ample_step_budget
 from onceproof.harness.systems.simulation.actions import Action, Slot
 from onceproof.harness.systems.simulation.checkpoint_recorder import Keeper, Kept, copy_of
 from onceproof.harness.systems.simulation.schedule import NOTHING, ListingChooser

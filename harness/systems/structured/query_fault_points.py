@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.faults import FAULTS, FaultKind, Point
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Scenario
-from onceproof.harness.systems.process.job_specification import STEPS_PER_RECORD
+from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 
 CAPABILITIES: Final = frozenset(
     {

@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from onceproof.harness.generation.generator import generator_version, with_ample_limits
+from onceproof.harness.generation.generator import generator_version
 from onceproof.harness.model.family import Family, FamilyError, Role, Workload
 from onceproof.harness.model.faults import FAULTS, FaultKind, Point
 from onceproof.harness.model.scenario import (
@@ -37,6 +37,7 @@ from onceproof.harness.model.scenario import (
     Scenario,
     Schedule,
 )
+from onceproof.harness.model.step_limits import with_ample_limits
 
 MOST_RECORDS: Final = 4
 PRIORITY_SCHEDULES: Final = 16

@@ -10,11 +10,12 @@ from time import perf_counter
 
 import pytest
 
-from onceproof.harness.generation.generator import checkpoint_steps, generate, generator_version
+from onceproof.harness.generation.generator import generate, generator_version
 from onceproof.harness.model.chance import SEED_LIMIT, Chance, derived_seed
 from onceproof.harness.model.family import Family, family_names, load_family
 from onceproof.harness.model.faults import FAULTS, KILLS
 from onceproof.harness.model.scenario import Scenario, check, from_json, to_json
+from onceproof.harness.model.step_limits import checkpoint_steps
 from onceproof.harness.trials.trial import try_scenario
 
 FAMILIES = [load_family(name) for name in ("word_count", "page_views")]

@@ -14,8 +14,8 @@ from onceproof.harness.model.family import load_family
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Fault, check
+from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.model.system import applicable, can_strike, find_system
-from onceproof.harness.systems.process.job_specification import STEPS_PER_RECORD
 from onceproof.harness.systems.structured.query_fault_points import (
     CAPABILITIES,
     LEAST_BATCHES,

@@ -1,0 +1,67 @@
+"""How many steps a scenario takes in the simulation, and limits that no sound engine reaches."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from onceproof.harness.model.scenario import Scenario
+
+STEPS_PER_RECORD: Final = 3
+"""Poll at the source, deliver to the keyed operator, deliver to the sink."""
+
+
+def checkpoint_steps(source: int, keyed: int, sink: int) -> int:
+    """Return the steps of one checkpoint: triggers, barriers, writes, acknowledgements, notifications."""
+    return source + source * keyed + keyed * sink + 3 * (source + keyed + sink) + 2
+
+
+def with_ample_limits(scenario: Scenario) -> Scenario:
+    """Return a scenario put together otherwise, with limits that no sound engine meets."""
+    natural, schedule = _natural_steps(scenario), scenario.schedule
+    if schedule.kind != "fair":
+        schedule = replace(schedule, horizon=ample_horizon(scenario))
+    timeout = schedule.horizon + 10 * natural + _delays(scenario)
+    limited = replace(scenario, schedule=schedule, checkpoint_timeout_ms=timeout)
+    return replace(limited, step_budget=ample_step_budget(limited))
+
+
+def ample_horizon(scenario: Scenario) -> int:
+    """Return the step up to which a schedule may be unfair, long after a sound engine is done."""
+    return 3 * _natural_steps(scenario) + 300
+
+
+def ample_step_budget(scenario: Scenario) -> int:
+    """Return the steps after which a scenario put together otherwise is stuck, under the schedule it has."""
+    steps = checkpoint_steps(*_parallelism_of(scenario))
+    horizon, records = scenario.schedule.horizon, scenario.record_count()
+    return ample_steps(_natural_steps(scenario), horizon, _delays(scenario), records, steps)
+
+
+def ample_steps(natural: int, horizon: int, delays: int, records: int, steps: int) -> int:
+    """Return the steps after which a run is stuck that takes ``natural`` steps where nothing disturbs it.
+
+    Once the horizon is over each source reads one record a round. Where checkpoints of ``steps`` steps take
+    longer than their interval, there is one in every round, and as many other actions in turn with it.
+    """
+    return 20 * natural + 2 * horizon + 10 * delays + 2 * steps * records + 2000
+
+
+def _parallelism_of(scenario: Scenario) -> tuple[int, int, int]:
+    """Return the highest parallelism of sources, keyed operators and sinks."""
+    highest = max(scenario.parallelism, *(fault.rescale_to for fault in scenario.faults), 1)
+    return scenario.parallelisms(highest)
+
+
+def _natural_steps(scenario: Scenario) -> int:
+    """Return about how many steps a run without faults takes."""
+    parallelism = _parallelism_of(scenario)
+    records = STEPS_PER_RECORD * scenario.record_count()
+    checkpoints = 3 + records // scenario.checkpoint_interval_ms
+    return records + checkpoints * (checkpoint_steps(*parallelism) + sum(parallelism))
+
+
+def _delays(scenario: Scenario) -> int:
+    """Return for how many milliseconds the faults of a scenario may hold its job up."""
+    return sum(fault.delay + fault.after + scenario.restart_delay_ms for fault in scenario.faults)
