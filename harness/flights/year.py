@@ -5,8 +5,7 @@ The rules this module lives by:
 - The records are read without the engine, and so are the rows that it committed.
 - The history is judged by all checkers with the Python oracle. The comparison in Spark SQL (`oracle.py`)
   comes on top and shares no line with either.
-- How the year is run, and who dies where, is decided elsewhere: on the local runtime in `trial.py`, on Spark
-  in `on_spark.py`, on executors of Spark in `on_cluster.py`.
+- What runs the year, and what dies where, is in `plans.py`.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from typing import Final
 
 from onceproof.harness.checkers.oracle import RowCounts, Versions, count_rows
 from onceproof.harness.checkers.verdict import Verdict, judge
+from onceproof.harness.flights.data import year_source
 from onceproof.harness.model.family import NOTHING_DECLARED, Records, Rows, load_family
 from onceproof.harness.model.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, Cut, History, Row
 from onceproof.harness.model.scenario import Fault, InputRecord, Scenario, Schedule
@@ -98,7 +98,7 @@ class Year:
             checkpoints=str(folder / "checkpoints"),
             output=str(folder / "rows"),
             events="",
-            input="year",
+            source=f"{year_source.__module__}:{year_source.__name__}",
             files=tuple(str(path) for path in self.files),
             rows="csv",
             source_parallelism=len(self.files),

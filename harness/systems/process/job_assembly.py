@@ -9,7 +9,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from pathlib import Path
+from pkgutil import resolve_name
 
 from onceproof.engine.api.datastream import StreamExecutionEnvironment
 from onceproof.engine.configuration import Configuration
@@ -45,12 +45,9 @@ class Assembly:
 
 
 def _source(spec: Spec) -> CountedSource:
-    if spec.input == "year":
-        from onceproof.harness.flights.data import year_source
-        from onceproof.scenarios.flights import airport_of
-
-        paths = [Path(path) for path in spec.files]
-        return CountedSource(year_source(paths), {airport_of(str(path)): str(path) for path in paths})
+    if spec.source:
+        source, names = resolve_name(spec.source)(spec.files)
+        return CountedSource(source, names)
     splits = {
         split: [(value, timestamp) for timestamp, value in records]
         for split, records in read_records(spec.records).items()

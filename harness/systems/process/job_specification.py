@@ -19,7 +19,6 @@ from onceproof.harness.model.family import Family, address_of
 from onceproof.harness.model.scenario import Barriers, Fault, InputRecord, Parameter, Scenario, StateBackend
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 
-Input: TypeAlias = Literal["records", "year"]
 Rows: TypeAlias = Literal["json", "csv"]
 
 HIDDEN: Final = "."
@@ -49,11 +48,13 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """The folder of the part files."""
     events: str
     """The file to which this process appends what happens."""
-    input: Input = "records"
     records: str = ""
     """The file with the splits, as JSON."""
+    source: str = ""
+    """MODULE:FUNCTION that makes a source of ``files`` instead, and maps the family's names of the splits to
+    the names that the source gives them. Processes of the job import it by this name."""
     files: tuple[str, ...] = ()
-    """The files of the year, a split each."""
+    """What the function gets: a file for each split."""
     rows: Rows = "json"
     parameters: dict[str, Parameter] = {}
     source_parallelism: int = 0
