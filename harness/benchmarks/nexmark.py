@@ -36,7 +36,6 @@ from onceproof.engine.elements import Record
 from onceproof.engine.runtime.local import execute
 from onceproof.harness.benchmarks.local import PARALLELISM, PoolReader, WrongCount
 from onceproof.harness.benchmarks.measurement import Measurement
-from onceproof.harness.commands.job import FamilyIO
 from onceproof.harness.model.family import (
     NOTHING_DECLARED,
     Declared,
@@ -48,6 +47,7 @@ from onceproof.harness.model.family import (
 )
 from onceproof.harness.model.scenario import Parameter
 from onceproof.harness.reporting.report_builder import machine_text
+from onceproof.harness.systems.local.part_file_io import PartFileIO
 from onceproof.scenarios._lateness import INTERVAL
 from onceproof.scenarios.nexmark._events import value_of
 from onceproof.scenarios.nexmark._generator import Settings, events
@@ -158,7 +158,7 @@ def run_once(family: Family, count: int, records: Records, session: Session | No
     with tempfile.TemporaryDirectory(prefix="onceproof-bench-") as folder:
         environment = _environment(folder, count, on_spark=session is not None)
         output = Path(folder, "output")
-        family.job(environment, FamilyIO(Events(count), output, PARAMETERS, PARALLELISM))
+        family.job(environment, PartFileIO(Events(count), output, PARAMETERS, PARALLELISM))
         graph = environment.get_job_graph(family.name)
         cpu, wall = time.process_time(), time.perf_counter()
         if session is None:

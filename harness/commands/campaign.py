@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 from onceproof.engine.runtime.java import find_java
-from onceproof.harness.commands.run import exit_code, print_summary, progress_bar
+from onceproof.harness.reporting.progress import progress_bar
+from onceproof.harness.reporting.run_summary import exit_code, print_summary
 from onceproof.harness.settings.project_settings import Settings
 from onceproof.harness.settings.run_plan import OUT, RunPlan, families_of
 

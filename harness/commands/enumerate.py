@@ -13,9 +13,10 @@ from typing import Any, Final
 import msgspec
 
 from onceproof.harness.checkers.known_failures import KnownSignature
-from onceproof.harness.commands.run import Bar, failure_lines, progress_bar
 from onceproof.harness.model.exit_codes import FAILED, INTERRUPTED, NOTHING_RAN, PASSED
 from onceproof.harness.model.scenario import from_json
+from onceproof.harness.reporting.progress import Bar, progress_bar
+from onceproof.harness.reporting.run_summary import failure_lines
 from onceproof.harness.trials.enumeration.enumerator import Enumerated, enumerate_faults
 from onceproof.harness.trials.enumeration.space import SHAPES, cases
 from onceproof.harness.trials.failures import FailureCase, failure_cases

@@ -17,14 +17,15 @@ from msgspec.structs import replace
 
 from onceproof.harness.checkers.outcome import outcome_of
 from onceproof.harness.commands.replay import passes_text, scenario_and_family, subject_of
-from onceproof.harness.commands.run import progress_bar, shrunk_text
 from onceproof.harness.explanation import descriptions as wording
 from onceproof.harness.explanation.decisions import decision_lines
 from onceproof.harness.explanation.explanation import explain
 from onceproof.harness.explanation.visible_run import recovery_text
 from onceproof.harness.model.exit_codes import FAILED, PASSED
 from onceproof.harness.model.system import find_system, let_go
+from onceproof.harness.reporting.progress import progress_bar
 from onceproof.harness.reporting.report_builder import facts_of, failure_of, write_report
+from onceproof.harness.reporting.run_summary import shrunk_text
 from onceproof.harness.trials.examination import examine, limit_of, repeats
 from onceproof.harness.trials.failures import FailureCase, case_of
 from onceproof.harness.trials.runner import RunResult

@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import median
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from onceproof.engine.runtime.java import find_java
 from onceproof.engine.runtime.spark_session import spark_session
-from onceproof.harness.commands.run import progress_bar
 from onceproof.harness.flights.data import write_year
 from onceproof.harness.flights.oracle import compare_year
 from onceproof.harness.flights.plans import PLANS, run_plan
@@ -29,24 +28,10 @@ from onceproof.harness.flights.year import FAMILY, FlightsTrial
 from onceproof.harness.model.exit_codes import FAILED, PASSED, UsageError
 from onceproof.harness.model.family import load_family
 from onceproof.harness.model.history import History, Recovery
+from onceproof.harness.reporting.progress import progress_bar
 from onceproof.harness.trials.runner import emptied_folder
 from onceproof.reports.headline import real_input_failed, real_input_text
 from onceproof.reports.text import counted
-
-
-class Flown(NamedTuple):
-    """The year on one system."""
-
-    name: str
-    run: Callable[..., FlightsTrial]
-
-
-SYSTEMS: Final[Mapping[str, Flown]] = {
-    "local": Flown(FAMILY, run_flights),
-    "spark": Flown(ON_SPARK, run_flights_on_spark),
-    "spark-cluster": Flown(ON_CLUSTER, run_flights_on_cluster),
-}
-"""By the value of --system."""
 
 _VICTIMS: Final[Mapping[tuple[str, str], str]] = {
     ("kill_task", ""): "a task",
@@ -62,10 +47,10 @@ _VICTIMS: Final[Mapping[tuple[str, str], str]] = {
 
 def flights_command(system: str, seed: int, out: Path, as_json: bool, command: str) -> int:
     """Run the year on a system, compare its rows with the oracle, print the result, return the exit code."""
-    if system not in SYSTEMS:
-        raise UsageError(f"--system {system}: the year of flights runs on {', '.join(SYSTEMS)}")
+    if system not in PLANS:
+        raise UsageError(f"--system {system}: the year of flights runs on {', '.join(PLANS)}")
     find_java(os.environ)
-    name, run = SYSTEMS[system]
+    plan = PLANS[system]
     # Executors have a working directory of their own.
     out = out.absolute()
     with progress_bar(None, None) as bar:
@@ -73,14 +58,14 @@ def flights_command(system: str, seed: int, out: Path, as_json: bool, command: s
         files = write_year(out / "year")
 
         def progress(history: History) -> None:
-            bar.describe(f"{name}: {counted(len(history.statistics.recoveries), 'kill')}")
+            bar.describe(f"{plan.name}: {counted(len(history.statistics.recoveries), 'kill')}")
 
-        bar.describe(name)
-        trial = run(files, emptied_folder(out / system), seed, progress=progress)
+        bar.describe(plan.name)
+        trial = run_plan(plan, files, emptied_folder(out / system), seed, progress)
         bar.describe("comparing")
         with spark_session(name="onceproof flights") as session:
             comparison = compare_year(session, load_family(FAMILY), files, trial.output)
-    real = real_input_of(trial, comparison, command, name)
+    real = real_input_of(trial, comparison, command, plan.name)
     if as_json:
         print(msgspec.json.encode(real).decode())
     for line in summary_lines(trial):

@@ -27,8 +27,6 @@ from onceproof.engine.api.datastream import StreamExecutionEnvironment
 from onceproof.engine.api.job_description import submitted
 from onceproof.engine.configuration import Configuration
 from onceproof.engine.connectors.collection import CollectionSource
-from onceproof.engine.connectors.encoders import Encoder
-from onceproof.engine.connectors.file_sink import FileSinkFunction, OutputFileConfig
 from onceproof.engine.connectors.source import Source, SplitReader
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.runtime.request_folder import ask
@@ -36,12 +34,11 @@ from onceproof.engine.runtime.requests import JobRequest, RequestKind
 from onceproof.engine.runtime.result import JobCancelled, JobExecutionFailed, JobExecutionResult
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.exit_codes import FAILED, PASSED, UsageError
-from onceproof.harness.model.family import Family, FamilyError, load_family
-from onceproof.harness.model.scenario import Parameter
+from onceproof.harness.model.family import Family, load_family
+from onceproof.harness.systems.local.part_file_io import PartFileIO
 
 JOBS: Final = Path(".onceproof", "jobs")
 INTERVAL_RECORDS: Final = 20
-NO_SUCH_SINK: Final = "`onceproof job run` offers no {}: run this family with `onceproof run`"
 _FAMILY_HAS: Final = {"job", "generate"}
 
 
@@ -191,39 +188,6 @@ class RateLimitedSource(Source):
         return RateLimitedReader(self._source.open_split(split, position), 1 / self._rate)
 
 
-class FamilyIO:
-    """Sources and sinks of a family's job: the drawn records, and part files."""
-
-    def __init__(
-        self, source: Source, output: Path, parameters: dict[str, Parameter], parallelism: int
-    ) -> None:
-        self.parallelism = self.source_parallelism = self.sink_parallelism = parallelism
-        self.parameters = parameters
-        self._source = source
-        self._output = output
-
-    def source(self, name: str) -> Source:
-        """Return the source of the drawn records."""
-        return self._source
-
-    def sink(self, name: str) -> FileSinkFunction:
-        """Return a file sink that writes rows as JSON lines and commits them with checkpoints."""
-        config = OutputFileConfig(part_prefix=name, part_suffix=".jsonl")
-        return FileSinkFunction(str(self._output), Encoder.json_lines_encoder(), config)
-
-    def write_ahead_sink(self, name: str) -> Any:
-        """Raise FamilyError: there is no external system for it."""
-        raise FamilyError(NO_SUCH_SINK.format("write-ahead sink"))
-
-    def committing_sink(self, name: str) -> Any:
-        """Raise FamilyError: there is no external system for it."""
-        raise FamilyError(NO_SUCH_SINK.format("committing sink"))
-
-    def upsert_sink(self, name: str, keys: int) -> Any:
-        """Raise FamilyError: there is no table for it."""
-        raise FamilyError(NO_SUCH_SINK.format("upsert sink"))
-
-
 def _run_family(family: Family, folder: Path, seed: int, rate: float | None) -> JobExecutionResult:
     scenario = generate(family, seed)
     splits = {
@@ -243,7 +207,7 @@ def _run_family(family: Family, folder: Path, seed: int, rate: float | None) -> 
             }
         )
     )
-    io = FamilyIO(source, folder.absolute() / "output", scenario.parameters, environment.get_parallelism())
+    io = PartFileIO(source, folder.absolute() / "output", scenario.parameters, environment.get_parallelism())
     family.job(environment, io)
     result: JobExecutionResult = environment.execute(family.name)
     return result

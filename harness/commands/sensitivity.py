@@ -23,10 +23,11 @@ from typing import Any, Final
 import msgspec
 
 from onceproof.engine.runtime.java import find_java
-from onceproof.harness.commands.run import failure_lines, progress_bar
 from onceproof.harness.model.exit_codes import FAILED, PASSED, UsageError
 from onceproof.harness.model.family import load_family
 from onceproof.harness.model.scenario import Scenario, to_json
+from onceproof.harness.reporting.progress import progress_bar
+from onceproof.harness.reporting.run_summary import failure_lines
 from onceproof.harness.sensitivity.designed import designed_family
 from onceproof.harness.sensitivity.experiment import COSTS, REPLICATES, DesignedTrial, Experiment
 from onceproof.harness.sensitivity.parameters import SPACE, settings_of

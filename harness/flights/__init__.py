@@ -1,1 +1,1 @@
-"""The family of flights on a year of real data: the data, its oracle, and three plans to run it under kills."""
+"""The family of flights over a year of real data: the data, an oracle, and three plans of kills."""

@@ -165,17 +165,17 @@ def minutes_of_day(hhmm: str) -> int:
     return int(hhmm) // 100 * 60 + int(hhmm) % 100
 
 
-def year_source(files: Sequence[str]) -> tuple[CsvSource, dict[str, str]]:
-    """Return the files of the year as a source of (carrier, delay, cancelled, scheduled), and names of splits.
+def year_input(files: Sequence[str]) -> tuple[CsvSource, dict[str, str]]:
+    """Return the source of a job over the year, and each file by the airport that names its split."""
+    return year_source([Path(file) for file in files]), {airport_of(file): file for file in files}
 
-    The names map an airport to the path of its file, which is the name that the source gives the split.
-    """
+
+def year_source(paths: Sequence[Path]) -> CsvSource:
+    """Return the files of the year as a source of (carrier, delay, cancelled, scheduled)."""
     schema = [
         ("carrier", Types.STRING()),
         ("delay", Types.INT()),
         ("cancelled", Types.BOOLEAN()),
         ("scheduled", Types.LONG()),
     ]
-    paths = [Path(file) for file in files]
-    source = CsvSource(paths, schema, timestamp_column="scheduled", nullable=["delay"])
-    return source, {airport_of(str(path)): str(path) for path in paths}
+    return CsvSource(paths, schema, timestamp_column="scheduled", nullable=["delay"])

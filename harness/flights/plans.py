@@ -7,8 +7,8 @@ The rules this module lives by:
 - On the local runtime all points differ. Some are never left out: in the middle of commits, during a restore,
   and between the moment when the metadata is durable and the moment when the tasks hear of it.
 - On Spark five workers die, always after a sink has pre-committed, between snapshot and upload, and in the
-  middle of the write of a snapshot; one of the deaths takes all workers that run a task. The driver dies once,
-  and the job goes on at another parallelism.
+  middle of the write of a snapshot; one of the deaths takes all workers that run a task. The driver dies
+  once, and the job goes on at another parallelism.
 - On a cluster the number of deaths of each kind is fixed: a year that by chance kills no executor would prove
   nothing of executors. Three of the deaths change the parallelism: twice, half, and more than there are
   executors.
@@ -28,8 +28,9 @@ from typing import Final, TypeAlias, TypeVar
 
 from onceproof.harness.flights.year import FAMILY, PARALLELISM, FlightsTrial, Year, read_rows
 from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.faults import COORDINATOR_POINTS, POINTS, FaultKind, Means, Point
 from onceproof.harness.model.history import History
-from onceproof.harness.model.scenario import COORDINATOR_POINTS, POINTS, Fault, FaultKind, Means, Point
+from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.local.local_system import LocalRun
 from onceproof.harness.systems.spark.driver_process import CLUSTER_MASTER, LOCAL_MASTER
 from onceproof.harness.systems.spark.spark_system import DRIVER_POINTS, WORKER_POINTS, SparkRun, spark_drivers
@@ -56,8 +57,8 @@ DEATHS: Final[Mapping[tuple[FaultKind, Means], int]] = {
     ("kill_process", ""): 4,
     ("kill_process", "java"): 4,
 }
-"""Deaths on a cluster by kind and means: of a worker, of all workers, of an executor's Java, of all executors,
-of the driver's Python, of the driver's Java."""
+"""Deaths on a cluster by kind and means: of a worker, of all workers, of an executor's Java, of all
+executors, of the driver's Python, of the driver's Java."""
 CLUSTER_RESCALES: Final = (4, 1, 3)
 """The parallelism that the job on a cluster goes on with, one after the other."""
 
@@ -176,7 +177,9 @@ def _ordered_points(chance: Chance) -> list[Point]:
     others = [point for point in POINTS if point not in _ALWAYS_LOCALLY]
     points = [*_ALWAYS_LOCALLY, *chance.sample(others, KILLS - len(_ALWAYS_LOCALLY))]
     shuffled = _shuffled(chance, points)
-    order = [point for point in shuffled if point not in _RESTORE_PASSES and point != "end_of_data"]
+    order: list[Point] = [
+        point for point in shuffled if point not in _RESTORE_PASSES and point != "end_of_data"
+    ]
     for point in shuffled:
         if point in _RESTORE_PASSES:
             # Not among the first two: it needs a kill before it, and a checkpoint to be restored.
@@ -250,7 +253,9 @@ _SPREAD: Final = 0.4
 """Over which part of its share of the year a kill may come: the rest lies between it and the next one."""
 _FEWEST_ELEMENTS: Final = 40
 """How many buffers all tasks handle in one epoch at the least."""
-_CLUSTER_POINTS: Final[tuple[Point, ...]] = tuple([point for point in WORKER_POINTS if point != "end_of_data"])
+_CLUSTER_POINTS: Final[tuple[Point, ...]] = tuple(
+    [point for point in WORKER_POINTS if point != "end_of_data"]
+)
 _RESTORES: Final[tuple[Point, ...]] = ("restoring", "restored")
 
 
@@ -290,7 +295,9 @@ def cluster_faults(seed: int, records: int, interval_records: int) -> tuple[Faul
 LOCAL: Final = Plan(
     system="local",
     name=FAMILY,
-    runtime="the local runtime, in processes that are killed by SIGKILL and started again over the same folders",
+    runtime=(
+        "the local runtime, in processes that are killed by SIGKILL and started again over the same folders"
+    ),
     process="the process",
     interval_records=10_000,
     buffer_records=250,

@@ -19,7 +19,7 @@ from typing import Final
 
 from onceproof.harness.checkers.oracle import RowCounts, Versions, count_rows
 from onceproof.harness.checkers.verdict import Verdict, judge
-from onceproof.harness.flights.data import year_source
+from onceproof.harness.flights.data import year_input
 from onceproof.harness.model.family import NOTHING_DECLARED, Records, Rows, load_family
 from onceproof.harness.model.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, Cut, History, Row
 from onceproof.harness.model.scenario import Fault, InputRecord, Scenario, Schedule
@@ -98,7 +98,7 @@ class Year:
             checkpoints=str(folder / "checkpoints"),
             output=str(folder / "rows"),
             events="",
-            source=f"{year_source.__module__}:{year_source.__name__}",
+            source=f"{year_input.__module__}:{year_input.__name__}",
             files=tuple(str(path) for path in self.files),
             rows="csv",
             source_parallelism=len(self.files),

@@ -29,14 +29,11 @@ from onceproof.engine.runtime.java import find_java
 from onceproof.engine.runtime.spark_session import spark_session
 from onceproof.harness.campaign.pipeline import CampaignResult, CampaignStopped, run_campaign
 from onceproof.harness.checkers.known_failures import KnownSignature
-from onceproof.harness.commands.run import Bar, exit_code, progress_bar, summary_lines
 from onceproof.harness.flights.data import DataMissing, write_year
-from onceproof.harness.flights.on_local import run_flights
-from onceproof.harness.flights.on_spark import NAME as ON_SPARK
-from onceproof.harness.flights.on_spark import run_flights_on_spark
 from onceproof.harness.flights.oracle import YearComparison, YearUnreadable, compare_year
+from onceproof.harness.flights.plans import LOCAL, SPARK, Plan, run_plan
 from onceproof.harness.flights.real_input import failed_input, real_input_of
-from onceproof.harness.flights.year import FAMILY, FlightsTrial
+from onceproof.harness.flights.year import FAMILY
 from onceproof.harness.generation.profiles import new_seed
 from onceproof.harness.model.exit_codes import FAILED, INTERRUPTED
 from onceproof.harness.model.family import family_names, load_family
@@ -45,6 +42,7 @@ from onceproof.harness.model.mutants import Mutant as Bug
 from onceproof.harness.model.mutants import built_in_mutants
 from onceproof.harness.nightly.night_history import NightHistory
 from onceproof.harness.nightly.trend import night_row, with_history, with_nights
+from onceproof.harness.reporting.progress import Bar, progress_bar
 from onceproof.harness.reporting.report_builder import (
     add_oracle_agreement,
     build_report,
@@ -52,6 +50,7 @@ from onceproof.harness.reporting.report_builder import (
     time_text,
     write_report,
 )
+from onceproof.harness.reporting.run_summary import exit_code, summary_lines
 from onceproof.harness.settings.project_settings import NIGHTS
 from onceproof.harness.systems.spark.driver_process import DriverFailed
 from onceproof.harness.trials.failures import FailureCase, failure_cases
@@ -141,17 +140,13 @@ class _Night:
 
     def flights(self, compare: Callable[..., YearComparison], bar: Bar) -> None:
         """Count the year under kills on the local runtime and on Spark, and compare the rows."""
-        self._count_year(FAMILY, run_flights, FOLDER_OF_FLIGHTS, compare, bar)
-        self._count_year(ON_SPARK, run_flights_on_spark, FOLDER_OF_FLIGHTS_ON_SPARK, compare, bar)
+        self._count_year(LOCAL, FOLDER_OF_FLIGHTS, compare, bar)
+        self._count_year(SPARK, FOLDER_OF_FLIGHTS_ON_SPARK, compare, bar)
 
     def _count_year(
-        self,
-        name: str,
-        run: Callable[..., FlightsTrial],
-        folder_name: str,
-        compare: Callable[..., YearComparison],
-        bar: Bar,
+        self, plan: Plan, folder_name: str, compare: Callable[..., YearComparison], bar: Bar
     ) -> None:
+        name = plan.name
         bar.describe(f"{name}: reading the year")
         folder = emptied_folder(self._out / folder_name)
         try:
@@ -162,7 +157,7 @@ class _Night:
                 done = sum(kind == CHECKPOINT_COMPLETED for _, kind, _, _ in history.events)
                 bar.describe(f"{name}: {kills}, {counted(done, 'checkpoint')}")
 
-            trial = run(files, folder, self._seed, progress=progress)
+            trial = run_plan(plan, files, folder, self._seed, progress)
             bar.describe(f"{name}: comparing")
             comparison = compare(load_family(FAMILY), files, trial.output)
         except (DataMissing, DriverFailed, MalformedRow, YearUnreadable, OSError) as error:

@@ -11,10 +11,10 @@ import pytest
 from onceproof.harness.checkers.verdict import Verdict
 from onceproof.harness.commands import flights as flights_command
 from onceproof.harness.commands.cli import main
-from onceproof.harness.commands.flights import SYSTEMS, summary_lines
+from onceproof.harness.commands.flights import summary_lines
 from onceproof.harness.flights.data import ROWS
-from onceproof.harness.flights.on_cluster import DEATHS, INTERVAL_RECORDS, KILLS, RESCALES, planned_kills
 from onceproof.harness.flights.oracle import YearComparison
+from onceproof.harness.flights.plans import CLUSTER, CLUSTER_RESCALES, DEATHS
 from onceproof.harness.flights.real_input import objection_of
 from onceproof.harness.flights.year import FlightsTrial
 from onceproof.harness.model.faults import FAULTS
@@ -22,28 +22,26 @@ from onceproof.harness.model.history import History, Recovery
 from onceproof.harness.systems.spark.spark_system import CLUSTER_MEANS, MISSING
 
 SEEDS = range(200)
-EPOCHS = ROWS // INTERVAL_RECORDS
+EPOCHS = ROWS // CLUSTER.interval_records
 
 
 def test_every_plan_has_twenty_kills_of_six_kinds_and_three_rescales():
-    assert KILLS == 20
+    assert sum(DEATHS.values()) == 20
     for seed in SEEDS:
-        plan = planned_kills(seed, ROWS)
-        assert plan == planned_kills(seed, ROWS)
-        assert Counter((fault.kind, fault.means) for fault in plan) == {
-            (kind.kind, kind.means): count for kind, count in DEATHS
-        }
-        assert tuple(fault.rescale_to for fault in plan if fault.rescale_to) == RESCALES
+        plan = CLUSTER.faults(seed, ROWS)
+        assert plan == CLUSTER.faults(seed, ROWS)
+        assert Counter((fault.kind, fault.means) for fault in plan) == DEATHS
+        assert tuple(fault.rescale_to for fault in plan if fault.rescale_to) == CLUSTER_RESCALES
         for fault in plan:
             assert fault.point in FAULTS[fault.kind].points
             assert (fault.kind, fault.point) not in MISSING
             assert not fault.means or fault.means in CLUSTER_MEANS & set(FAULTS[fault.kind].means)
-    assert len({planned_kills(seed, ROWS) for seed in SEEDS}) == len(SEEDS)
+    assert len({CLUSTER.faults(seed, ROWS) for seed in SEEDS}) == len(SEEDS)
 
 
 def test_every_kill_at_a_checkpoint_has_an_epoch_of_its_own():
     for seed in SEEDS:
-        plan = [fault for fault in planned_kills(seed, ROWS) if fault.point != "element"]
+        plan = [fault for fault in CLUSTER.faults(seed, ROWS) if fault.point != "element"]
         # Who dies of what an epoch restores dies in the epoch after that checkpoint.
         epochs = [fault.checkpoint + (fault.point in ("restoring", "restored")) for fault in plan]
         assert epochs == sorted(set(epochs))
@@ -52,12 +50,12 @@ def test_every_kill_at_a_checkpoint_has_an_epoch_of_its_own():
 
 
 def test_kills_strike_at_every_point_at_which_they_can():
-    found = {(fault.kind, fault.point) for seed in SEEDS for fault in planned_kills(seed, ROWS)}
+    found = {(fault.kind, fault.point) for seed in SEEDS for fault in CLUSTER.faults(seed, ROWS)}
     wanted = {
-        (kind.kind, point)
+        (kind, point)
         for kind, _ in DEATHS
-        for point in FAULTS[kind.kind].points
-        if (kind.kind, point) not in MISSING and point != "end_of_data"
+        for point in FAULTS[kind].points
+        if (kind, point) not in MISSING and point != "end_of_data"
     }
     assert found == wanted
 
@@ -82,12 +80,12 @@ def trial_of(plan, parallelisms, missed=0):
         for number, fault in enumerate(plan[: len(plan) - missed])
     ]
     verdict = Verdict(())
-    return lambda files, folder, seed, progress: FlightsTrial(
+    return lambda plan_of_run, files, folder, seed, progress: FlightsTrial(
         history, verdict, plan, tuple(files), folder, ROWS, "a cluster", "the driver", 12.0
     )
 
 
-PLAN = planned_kills(0, ROWS)
+PLAN = CLUSTER.faults(0, ROWS)
 
 
 @pytest.fixture
@@ -99,11 +97,7 @@ def flown(monkeypatch, tmp_path):
         yield None
 
     def run(trial, comparison, *arguments):
-        monkeypatch.setitem(
-            flights_command.SYSTEMS,
-            "spark-cluster",
-            SYSTEMS["spark-cluster"]._replace(run=trial),
-        )
+        monkeypatch.setattr(flights_command, "run_plan", trial)
         monkeypatch.setattr(flights_command, "find_java", dict)
         monkeypatch.setattr(flights_command, "write_year", lambda folder: [])
         monkeypatch.setattr(flights_command, "spark_session", no_session)
@@ -143,7 +137,7 @@ def test_rows_that_differ_kills_that_missed_and_rescales_that_never_came_fail(fl
 
 
 def test_a_kill_that_showed_nothing_new_has_no_time(tmp_path):
-    trial = trial_of(PLAN, (2, 4, 1, 3))([], tmp_path, 0, None)
+    trial = trial_of(PLAN, (2, 4, 1, 3))(CLUSTER, [], tmp_path, 0, None)
     for recovery in trial.history.statistics.recoveries:
         recovery.seconds = None
     lines = list(summary_lines(trial))

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from onceproof.harness.checkers.oracle import PythonOracle
-from onceproof.harness.flights import on_local as flights_trial
 from onceproof.harness.flights.data import ROWS, write_year
-from onceproof.harness.flights.on_local import (
-    INTERVAL_RECORDS,
-    KILLS,
-    planned_kills,
-    run_flights,
-)
 from onceproof.harness.flights.oracle import YearComparison
+from onceproof.harness.flights.plans import KILLS, LOCAL, run_plan
 from onceproof.harness.flights.real_input import failed_input, real_input_of
 from onceproof.harness.flights.year import YearOracle, read_flights, read_rows, scenario_of
 from onceproof.harness.model.family import load_family
@@ -24,7 +19,7 @@ from onceproof.harness.systems.local.local_system import LocalRun
 from onceproof.reports.headline import real_input_failed, real_input_text
 
 SEEDS = range(200)
-CHECKPOINTS = ROWS // INTERVAL_RECORDS
+CHECKPOINTS = ROWS // LOCAL.interval_records
 SHORTEST_LOG = 104_662
 """The flights of La Guardia."""
 PUT_OFF = 25_000
@@ -47,17 +42,14 @@ def files(tmp_path_factory):
     return part_of_year(tmp_path_factory.mktemp("flights"), 3000)
 
 
-@pytest.fixture
-def short_intervals(monkeypatch):
-    """As many checkpoints as the whole year has, in a part of it."""
-    monkeypatch.setattr(flights_trial, "INTERVAL_RECORDS", 300)
-    monkeypatch.setattr(flights_trial, "BUFFER_RECORDS", 10)
+SHORT = replace(LOCAL, interval_records=300, buffer_records=10)
+"""As many checkpoints as the whole year has, in a part of it."""
 
 
 def test_every_plan_has_what_was_promised():
     for seed in SEEDS:
-        plan = planned_kills(seed, ROWS)
-        assert plan == planned_kills(seed, ROWS)
+        plan = LOCAL.faults(seed, ROWS)
+        assert plan == LOCAL.faults(seed, ROWS)
         assert len(plan) == KILLS
         assert sum(fault.kind == "kill_process" for fault in plan) >= 10
         points = [fault.point for fault in plan]
@@ -69,11 +61,11 @@ def test_every_plan_has_what_was_promised():
 
 def test_every_plan_is_spread_over_the_year_in_the_order_of_time():
     for seed in SEEDS:
-        plan = planned_kills(seed, ROWS)
+        plan = LOCAL.faults(seed, ROWS)
         checkpoints = [fault.checkpoint for fault in plan if fault.checkpoint]
         assert checkpoints == sorted(set(checkpoints))
         # A log that has come to its end passes nothing any more; the logs are read side by side.
-        assert checkpoints[-1] * INTERVAL_RECORDS + PUT_OFF <= 3 * SHORTEST_LOG
+        assert checkpoints[-1] * LOCAL.interval_records + PUT_OFF <= 3 * SHORTEST_LOG
         assert checkpoints[-1] - checkpoints[0] >= CHECKPOINTS // 2
         # What only a restore passes comes after a kill behind some checkpoint, the end of the data last.
         assert not {fault.point for fault in plan[:2]} & {"restoring", "restored", "aborted"}
@@ -81,14 +73,14 @@ def test_every_plan_is_spread_over_the_year_in_the_order_of_time():
 
 
 def test_plans_differ():
-    assert len({planned_kills(seed, ROWS) for seed in SEEDS}) == len(SEEDS)
+    assert len({LOCAL.faults(seed, ROWS) for seed in SEEDS}) == len(SEEDS)
 
 
 @pytest.mark.local_kill
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_part_of_the_year_comes_out_right_under_all_kills(files, tmp_path, short_intervals, seed):
+def test_a_part_of_the_year_comes_out_right_under_all_kills(files, tmp_path, seed):
     seen = []
-    trial = run_flights(files, tmp_path, seed, progress=lambda history: seen.append(len(history.events)))
+    trial = run_plan(SHORT, files, tmp_path, seed, progress=lambda history: seen.append(len(history.events)))
     assert trial.verdict.violations == ()
     assert (trial.kills, trial.records) == (KILLS, 9000)
     assert trial.rescales == 2
@@ -105,7 +97,7 @@ def test_a_part_of_the_year_comes_out_right_under_all_kills(files, tmp_path, sho
 
 
 @pytest.mark.local_kill
-def test_what_went_wrong_is_told_whoever_saw_it(files, tmp_path, short_intervals, monkeypatch):
+def test_what_went_wrong_is_told_whoever_saw_it(files, tmp_path, monkeypatch):
     run = LocalRun.run
 
     def losing(self):
@@ -122,8 +114,7 @@ def test_what_went_wrong_is_told_whoever_saw_it(files, tmp_path, short_intervals
         return history
 
     monkeypatch.setattr(LocalRun, "run", losing)
-    monkeypatch.setattr(flights_trial, "planned_kills", lambda *_: ())
-    trial = run_flights(files, tmp_path, 0)
+    trial = run_plan(replace(SHORT, draw=lambda *_: ()), files, tmp_path, 0)
     assert trial.verdict.signature == ("exactly_once", "lost")
     sample = ((("UA", "EWR", "1", "0", "2"), 1), (("UA", "EWR", "1", "0", "3"), -1))
     differing = real_input_of(trial, YearComparison(9000, 9000, 1, 1, sample))

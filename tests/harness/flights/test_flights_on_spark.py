@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from onceproof.harness.flights import on_spark
 from onceproof.harness.flights.data import ROWS, write_year
-from onceproof.harness.flights.on_spark import (
-    INTERVAL_RECORDS,
-    NAME,
-    WORKER_KILLS,
-    planned_deaths,
-    run_flights_on_spark,
-)
 from onceproof.harness.flights.oracle import compare_year
+from onceproof.harness.flights.plans import SPARK, WORKER_KILLS, run_plan
 from onceproof.harness.flights.real_input import real_input_of
 from onceproof.harness.model.family import load_family
 from onceproof.harness.model.faults import FAULTS
@@ -21,13 +16,13 @@ from onceproof.harness.systems.spark.spark_system import DRIVER_POINTS, MISSING
 from onceproof.reports.headline import real_input_failed, real_input_text
 
 SEEDS = range(200)
-EPOCHS = ROWS // INTERVAL_RECORDS
+EPOCHS = ROWS // SPARK.interval_records
 
 
 def test_every_plan_has_the_deaths_of_five_workers_and_one_driver():
     for seed in SEEDS:
-        plan = planned_deaths(seed, ROWS)
-        assert plan == planned_deaths(seed, ROWS)
+        plan = SPARK.faults(seed, ROWS)
+        assert plan == SPARK.faults(seed, ROWS)
         [driver] = [fault for fault in plan if fault.kind == "kill_process"]
         workers = [fault for fault in plan if fault is not driver]
         assert len(workers) == WORKER_KILLS
@@ -46,7 +41,7 @@ def test_every_plan_has_the_deaths_of_five_workers_and_one_driver():
 
 def test_every_plan_is_spread_over_the_year_in_the_order_of_time():
     for seed in SEEDS:
-        plan = planned_deaths(seed, ROWS)
+        plan = SPARK.faults(seed, ROWS)
         checkpoints = [fault.checkpoint for fault in plan if fault.checkpoint]
         assert checkpoints == sorted(set(checkpoints))
         assert checkpoints[0] >= 1
@@ -54,14 +49,12 @@ def test_every_plan_is_spread_over_the_year_in_the_order_of_time():
         assert checkpoints[-1] - checkpoints[0] >= EPOCHS // 2
         # There is something to go on from when the driver dies.
         assert plan[0].kind != "kill_process"
-    assert len({planned_deaths(seed, ROWS) for seed in SEEDS}) == len(SEEDS)
+    assert len({SPARK.faults(seed, ROWS) for seed in SEEDS}) == len(SEEDS)
 
 
 @pytest.mark.spark
 @pytest.mark.local_kill
-def test_a_part_of_the_year_comes_out_right_under_all_deaths(spark, tmp_path, monkeypatch):
-    monkeypatch.setattr(on_spark, "INTERVAL_RECORDS", 700)
-    monkeypatch.setattr(on_spark, "BUFFER_RECORDS", 20)
+def test_a_part_of_the_year_comes_out_right_under_all_deaths(spark, tmp_path):
     (tmp_path / "part").mkdir()
     files = []
     for path in write_year(tmp_path / "whole"):
@@ -69,8 +62,12 @@ def test_a_part_of_the_year_comes_out_right_under_all_deaths(spark, tmp_path, mo
         files.append(tmp_path / "part" / path.name)
         files[-1].write_text("".join(lines[:3001]), encoding="utf-8")
     seen = []
-    trial = run_flights_on_spark(
-        files, tmp_path / "run", 1, progress=lambda history: seen.append(len(history.events))
+    trial = run_plan(
+        replace(SPARK, interval_records=700, buffer_records=20),
+        files,
+        tmp_path / "run",
+        1,
+        progress=lambda history: seen.append(len(history.events)),
     )
     assert trial.verdict.violations == ()
     assert (trial.kills, trial.records) == (6, 9000)
@@ -79,7 +76,7 @@ def test_a_part_of_the_year_comes_out_right_under_all_deaths(spark, tmp_path, mo
     assert len(seen) == 2
     comparison = compare_year(spark, load_family("flights"), files, trial.output)
     assert (comparison.expected, comparison.committed, comparison.equal) == (9000, 9000, True)
-    real = real_input_of(trial, comparison, "make nightly", NAME)
+    real = real_input_of(trial, comparison, "make nightly", SPARK.name)
     assert not real_input_failed(real)
     assert real_input_text(real) == "flights on Spark: 9,000 records under 6 kills, equal to the row"
     assert sum("in the middle of its write" in kill.task for kill in real.kills) == 1

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from unittest.mock import create_autospec
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 
 from onceproof.harness.campaign.pipeline import CampaignResult, run_campaign
-from onceproof.harness.flights import on_local as flights_trial
 from onceproof.harness.flights.data import DataMissing, write_year
-from onceproof.harness.flights.on_local import run_flights
+from onceproof.harness.flights.plans import LOCAL, run_plan
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.nightly import night as nightly
@@ -51,8 +50,7 @@ def small(monkeypatch):
     monkeypatch.setattr(nightly, "built_in_mutants", lambda: (find_mutant("commit-before-completion"),))
     monkeypatch.setattr(nightly, "family_names", lambda: SOME_FAMILIES)
     monkeypatch.setattr(nightly, "usable_processors", lambda: 1)
-    monkeypatch.setattr(flights_trial, "INTERVAL_RECORDS", 200)
-    monkeypatch.setattr(flights_trial, "BUFFER_RECORDS", 10)
+    monkeypatch.setattr(nightly, "LOCAL", replace(LOCAL, interval_records=200, buffer_records=10))
 
 
 @pytest.fixture
@@ -80,14 +78,11 @@ def test_passing_night_reports_flights_mutants_campaign_and_history(
     # Flights on Spark have their own test. Here the result of the local run stands in for them.
     flown = []
 
-    def fly(*arguments, **options):
-        flown.append(run_flights(*arguments, **options))
+    def fly(plan, *arguments):
+        flown.append(run_plan(plan, *arguments) if plan.master is None else flown[0])
         return flown[0]
 
-    monkeypatch.setattr(nightly, "run_flights", fly)
-    # The autospec checks that the call has the signature of the real function.
-    on_spark = create_autospec(nightly.run_flights_on_spark, side_effect=lambda *_, **__: flown[0])
-    monkeypatch.setattr(nightly, "run_flights_on_spark", on_spark)
+    monkeypatch.setattr(nightly, "run_plan", fly)
     assert nightly.nightly(tmp_path, seconds=2, seed=7, junit=tmp_path / "junit.xml") == 0
     report = read(tmp_path)
     local, on_spark = report.real_inputs
@@ -165,7 +160,7 @@ def test_interrupted_night_writes_its_report(small, tmp_path, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(nightly, "run_flights", interrupted)
+    monkeypatch.setattr(nightly, "run_plan", interrupted)
     assert nightly.nightly(tmp_path, seconds=1, seed=1) == 130
     assert read(tmp_path).interrupted == "interrupted from the keyboard"
 

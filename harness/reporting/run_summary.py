@@ -1,0 +1,144 @@
+"""What the commands that run scenarios print at the end, and their exit code.
+
+The rules this module lives by:
+
+- The summary goes to stdout. With --json, one document with fixed fields goes to stdout instead, and the
+  summary goes to stderr.
+- Each failure is printed with the command that replays it. Its line begins with FAILED, or with "known" if
+  the settings list it. Only a failure that is not listed makes the exit code 1.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from onceproof.harness.model.exit_codes import FAILED, INTERRUPTED, NOTHING_RAN, PASSED
+from onceproof.harness.trials.examination import repeats
+from onceproof.harness.trials.failures import FailureCase
+from onceproof.harness.trials.runner import RunResult
+from onceproof.reports.headline import conclude, never_fired
+from onceproof.reports.model import Report
+from onceproof.reports.text import counted, duration, listing
+
+EXIT_CODES: Final = {
+    "passed": PASSED,
+    # A planned fault or protocol point never occurred, but every property held.
+    "gaps": PASSED,
+    # The settings list every failure as known. CI stays green, so that a new failure turns it red.
+    "known": PASSED,
+    "failed": FAILED,
+    "interrupted": INTERRUPTED,
+    "empty": NOTHING_RAN,
+}
+
+
+def print_summary(
+    result: RunResult, cases: Sequence[FailureCase], report: Report, page: Path, as_json: bool
+) -> None:
+    """Print the summary; with ``as_json``, print the document on stdout and the summary on stderr."""
+    if as_json:
+        print(msgspec.json.encode(summary_document(result, page.parent)).decode())
+    for line in summary_lines(result, cases, report, page):
+        print(line, file=sys.stderr if as_json else sys.stdout)
+
+
+def exit_code(report: Report) -> int:
+    """Return the exit code of the report's status."""
+    return EXIT_CODES[conclude(report).status]
+
+
+def summary_document(result: RunResult, out: Path) -> dict[str, Any]:
+    """Return the document that --json prints."""
+    tally = result.tally
+    return {
+        "scenarios": tally.scenarios,
+        "passed": tally.scenarios - tally.failed,
+        "failed": tally.failed,
+        "families": {
+            name: {"scenarios": family.scenarios, "failed": family.failed}
+            for name, family in sorted(tally.families.items())
+        },
+        "trace_hash": tally.trace_hash(),
+        "seconds": round(result.seconds, 3),
+        "out": str(out),
+    }
+
+
+def summary_lines(
+    result: RunResult, cases: Sequence[FailureCase], report: Report, page: Path
+) -> Iterator[str]:
+    """Yield the lines of the summary: failures, gaps in coverage, oracles, families, totals, the page."""
+    for case in cases:
+        yield from failure_lines(case, real=not repeats(result.system))
+    yield from report.problems
+    if report.coverage is not None and report.coverage.required:
+        yield from (f"never fired: {pair}" for pair in never_fired(report))
+    if report.oracles is not None:
+        disagreed, judged = report.oracles.disagreed, counted(report.oracles.scenarios, "scenario")
+        agreement = f"DISAGREE on {disagreed:,} of" if disagreed else "agree on"
+        yield f"the oracles in Python and Spark SQL {agreement} {judged}"
+        yield from (f"  {witness}" for witness in report.oracles.witnesses)
+    tally = result.tally
+    if report.interrupted:
+        yield "ended early; the results of the finished scenarios are kept"
+    for name, family in sorted(tally.families.items()):
+        known = sum(case.count for case in cases if case.known and case.family.name == name)
+        yield f"{name}: {counted(family.scenarios, 'scenario')}, {_outcome_text(family.failed, known)}"
+    yield from conclude(report).notes
+    workers = counted(result.workers, "worker")
+    yield (
+        f"{counted(tally.scenarios, 'scenario')} in {duration(result.seconds)} on {workers},"
+        f" {counted(tally.kills, 'kill')}, {counted(tally.rescales, 'rescale')};"
+        f" trace hash {tally.trace_hash()}"
+    )
+    yield f"report: {page}"
+
+
+def _outcome_text(failed: int, known: int) -> str:
+    if not failed:
+        return "passed"
+    if failed == known:
+        return f"{failed:,} failed, known"
+    return f"{failed:,} FAILED" + (f", {known:,} of them known" if known else "")
+
+
+def shrunk_text(case: FailureCase, real: bool) -> str:
+    """Return the size of a shrunk failure; on a ``real`` system, also the runs and the time spent."""
+    spent = f" in {counted(case.shrunk.runs, 'run')} and {duration(case.shrunk.seconds)}" if real else ""
+    if real and not case.repeated:
+        return f"not reproduced{spent}"
+    before, after = case.shrunk.before, case.shrunk.after
+    sizes = [
+        f"{counted(small, name)} of {large:,}" if small != large else counted(small, name)
+        for small, large, name in (
+            (after.records, before.records, "record"),
+            (after.faults, before.faults, "fault"),
+            (after.schedule, before.schedule, "choice"),
+        )
+        if large or not real
+    ]
+    return f"shrunk to {listing(sizes)}{spent}"
+
+
+def failure_lines(case: FailureCase, real: bool = False) -> Iterator[str]:
+    """Yield the lines of a failure: signature, sizes, explanation and replay commands.
+
+    ``real`` is True for a system whose runs do not repeat step by step.
+    """
+    known = case.known
+    yield (
+        f"{'known' if known else 'FAILED'} {case.scenario.family}: {', '.join(case.signature)},"
+        f" in {counted(case.count, 'scenario')}; {shrunk_text(case, real)}"
+    )
+    if known and (about := known.about()):
+        yield f"  {about}"
+    if case.explanation.sentence:
+        yield f"  {case.explanation.sentence}"
+    yield f"  {case.replay}"
+    if case.replay_seed:
+        yield f"  {case.replay_seed}"

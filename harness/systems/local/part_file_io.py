@@ -1,0 +1,47 @@
+"""Sources and sinks of a family's job that runs by itself: no trial, no faults, part files as output."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from onceproof.engine.connectors.encoders import Encoder
+from onceproof.engine.connectors.file_sink import FileSinkFunction, OutputFileConfig
+from onceproof.engine.connectors.source import Source
+from onceproof.harness.model.family import FamilyError
+from onceproof.harness.model.scenario import Parameter
+
+NO_SUCH_SINK: Final = "`onceproof job run` offers no {}: run this family with `onceproof run`"
+
+
+class PartFileIO:
+    """Sources and sinks of a family's job: the drawn records, and part files."""
+
+    def __init__(
+        self, source: Source, output: Path, parameters: dict[str, Parameter], parallelism: int
+    ) -> None:
+        self.parallelism = self.source_parallelism = self.sink_parallelism = parallelism
+        self.parameters = parameters
+        self._source = source
+        self._output = output
+
+    def source(self, name: str) -> Source:
+        """Return the source of the drawn records."""
+        return self._source
+
+    def sink(self, name: str) -> FileSinkFunction:
+        """Return a file sink that writes rows as JSON lines and commits them with checkpoints."""
+        config = OutputFileConfig(part_prefix=name, part_suffix=".jsonl")
+        return FileSinkFunction(str(self._output), Encoder.json_lines_encoder(), config)
+
+    def write_ahead_sink(self, name: str) -> Any:
+        """Raise FamilyError: there is no external system for it."""
+        raise FamilyError(NO_SUCH_SINK.format("write-ahead sink"))
+
+    def committing_sink(self, name: str) -> Any:
+        """Raise FamilyError: there is no external system for it."""
+        raise FamilyError(NO_SUCH_SINK.format("committing sink"))
+
+    def upsert_sink(self, name: str, keys: int) -> Any:
+        """Raise FamilyError: there is no table for it."""
+        raise FamilyError(NO_SUCH_SINK.format("upsert sink"))
