@@ -34,6 +34,7 @@ PACKAGES = ("engine", "harness", "scenarios", "reports", "tests")
 LONGEST_MODULE = 500
 # Modules that are longer, each with the reason.
 LONGER_MODULES = {
+    "engine.task.task": "one machine; its state, its settings and the opening of its chain belong to it",
     "engine.api.datastream": "environment and streams return each other; PyFlink has one module, too",
 }
 LONGEST_FUNCTION = 70

@@ -30,10 +30,9 @@ from onceproof.engine.state.in_flight import ChannelId
 from onceproof.engine.state.stored import DecodedSnapshot
 from onceproof.engine.task.events import Restore, RestoredOperator
 from onceproof.engine.task.outputs import HashOutput, Queue, build_output
-from onceproof.engine.task.settings import TaskSettings
-from onceproof.engine.task.task import Task
-from onceproof.engine.task.timed import TimedTask
-from onceproof.engine.task.unaligned import UnalignedTask
+from onceproof.engine.task.task import Task, TaskSettings
+from onceproof.engine.task.timed_task import TimedTask
+from onceproof.engine.task.unaligned_task import UnalignedTask
 
 
 def build_tasks(graph: JobGraph, layout: Layout, settings: TaskSettings) -> dict[TaskId, Task]:

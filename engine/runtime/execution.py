@@ -33,8 +33,7 @@ from onceproof.engine.task.events import (
     StoreSnapshot,
     TaskEvent,
 )
-from onceproof.engine.task.settings import TaskSettings
-from onceproof.engine.task.task import Task
+from onceproof.engine.task.task import Task, TaskSettings
 
 
 class Killed(BaseException):

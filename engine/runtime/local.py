@@ -76,8 +76,7 @@ from onceproof.engine.task.events import (
     TimerDue,
 )
 from onceproof.engine.task.outputs import is_full
-from onceproof.engine.task.state import TaskState
-from onceproof.engine.task.task import Task
+from onceproof.engine.task.task import Task, TaskState
 
 _logger = logging.getLogger(__name__)
 

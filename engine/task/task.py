@@ -1,30 +1,37 @@
-"""One subtask: a chain of operators between input channels and outputs (Flink: StreamTask).
+"""One subtask as a machine: a chain of operators between input channels and outputs (Flink: StreamTask).
 
-The rules it lives by:
+Rules:
 
 - A snapshot is taken in Flink's order: records that operators emit before the barrier, the barrier on all
   outputs, the synchronous snapshots from the tail to the head, then the upload as an effect. The task
-  acknowledges only when it is told that the upload is durable.
+  acknowledges only after the driver reports the upload durable (SnapshotStored).
 - Notifications may be lost or late: ids at or below the last one notified are ignored. An abort notice for a
   checkpoint not yet begun makes the task answer its barrier with a cancellation marker.
-- At the end of its data a task goes on answering barriers. It finishes when a checkpoint that it took after
-  that end is complete, for only then are its last records committed.
-- With a synchronous savepoint the job ends: whoever has taken it reads nothing more and fires no timer, and
-  closes when it is complete. Where the job is drained, its data have ended before.
-- A snapshot that becomes durable after its checkpoint was aborted is thrown away: nobody will refer to it.
+- After the end of its data a task still answers barriers. It finishes when a checkpoint that it took after
+  that end is complete, because only then are its last records committed.
+- A synchronous savepoint ends the job: a task that has taken it reads nothing more, fires no timer, and
+  closes when the savepoint is complete. A job that drains has ended its data before.
+- A snapshot that becomes durable after its checkpoint was aborted is discarded: no metadata will list it.
 - A finished task drops what still arrives (barriers of checkpoints that it missed), also if it was aligning
   one: left in its queues, it would stop the upstream tasks that live on.
-- The end of the data is the end of event time: each operator is told the last watermark, then the end.
+- The end of the data is the end of event time: each operator gets the last watermark, then `finish`.
 - Messages of another attempt are dropped.
+- A snapshot is stored under a name of the subtask and the attempt, so a late write of a dead attempt
+  replaces nothing. Savepoints are written in the canonical form, which every backend reads.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import Final
 
+from msgspec import Struct
+
 from onceproof.engine.configuration.alignment import ALIGNED as ALIGNED_OPTIONS
+from onceproof.engine.configuration.alignment import CheckpointOptions
+from onceproof.engine.configuration.backends import StateBackendSettings
 from onceproof.engine.elements import (
     END_OF_DATA,
     END_OF_PARTITION,
@@ -36,10 +43,12 @@ from onceproof.engine.elements import (
     Record,
 )
 from onceproof.engine.graph import JobVertex
+from onceproof.engine.key_groups import key_group_range
 from onceproof.engine.messages import (
     CHECKPOINT,
     SYNC_SAVEPOINT,
     AcknowledgeCheckpoint,
+    AttemptId,
     DeclineCheckpoint,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
@@ -48,8 +57,16 @@ from onceproof.engine.messages import (
     TaskId,
     TaskRunning,
     TriggerCheckpoint,
+    checkpoint_folder,
 )
-from onceproof.engine.operators.base import NO_SIDE_OUTPUTS, Emit, Operator, ProcessBatch, close_all
+from onceproof.engine.operators.base import (
+    NO_SIDE_OUTPUTS,
+    Emit,
+    Operator,
+    OperatorContext,
+    ProcessBatch,
+    close_all,
+)
 from onceproof.engine.operators.source import SourceOperator
 from onceproof.engine.protocol_points import (
     ACKNOWLEDGED,
@@ -61,9 +78,10 @@ from onceproof.engine.protocol_points import (
     RESTORING,
     SNAPSHOTTED,
     UPLOADED,
+    Probe,
 )
 from onceproof.engine.protocol_points import END_OF_DATA as END_OF_DATA_POINT
-from onceproof.engine.state.snapshot import OperatorSnapshot
+from onceproof.engine.state.snapshot import OperatorSnapshot, TaskSnapshot
 from onceproof.engine.task.barriers.choice import barrier_handler
 from onceproof.engine.task.barriers.events import (
     AbortCheckpoint,
@@ -73,54 +91,84 @@ from onceproof.engine.task.barriers.events import (
     ChannelEnded,
     StartCheckpoint,
 )
-from onceproof.engine.task.downstream import ChainTail
+from onceproof.engine.task.chain_tail import ChainTail
+from onceproof.engine.task.event_context import EventContext
 from onceproof.engine.task.events import (
     Cancel,
     Deliver,
     DiscardSnapshot,
     Poll,
     Restore,
+    RestoredOperator,
     SnapshotFailed,
     SnapshotStored,
+    StoreSnapshot,
     TaskEffect,
     TaskEvent,
     TimerDue,
 )
-from onceproof.engine.task.in_hand import EventInHand
 from onceproof.engine.task.input_time import InputTime
-from onceproof.engine.task.opening import Opening
 from onceproof.engine.task.outputs import Output, Queue, sort_outputs
-from onceproof.engine.task.settings import TaskSettings
-from onceproof.engine.task.state import ALIVE, CREATED, ENDED_DATA, FINISHED, RUNNING, STOPPED, TaskState
-from onceproof.engine.task.storing import storing
 
 NOTHING: Final[tuple[TaskEffect, ...]] = ()
 REMEMBERED_ABORTED_CHECKPOINTS = 16
 
-_METHODS: Final[dict[type, str]] = {
-    TriggerCheckpoint: "_trigger",
-    NotifyCheckpointComplete: "_completed",
-    NotifyCheckpointAborted: "_aborted",
-    SnapshotStored: "_stored",
-    SnapshotFailed: "_store_failed",
-    Restore: "_restore",
-    Cancel: "_cancel",
-    TimerDue: "_timer_due",
-}
+_NOT_RESTORED: Final = RestoredOperator(None, None)
+
+
+class TaskState(Enum):
+    """Where a task is in its life (Flink: ExecutionState, as far as the task itself knows)."""
+
+    CREATED = "created"
+    RUNNING = "running"
+    ENDED_DATA = "ended data"
+    """All input is processed; the task still answers barriers."""
+    STOPPED = "stopped"
+    """The task has taken the savepoint that ends the job, and reads nothing more until it is complete."""
+    FINISHED = "finished"
+    CANCELED = "canceled"
+
+
+# Names of their own: reading a member off its enumeration costs more than a function call.
+CREATED: Final = TaskState.CREATED
+RUNNING: Final = TaskState.RUNNING
+ENDED_DATA: Final = TaskState.ENDED_DATA
+STOPPED: Final = TaskState.STOPPED
+FINISHED: Final = TaskState.FINISHED
+ALIVE: Final = (RUNNING, ENDED_DATA, STOPPED)
+
+
+class TaskSettings(Struct, frozen=True):
+    """What all tasks of an attempt share; the driver decides it once."""
+
+    attempt: AttemptId
+    buffer_records: int
+    """How many records a source reads at once, at most."""
+    probe: Probe
+    checkpointing: bool
+    allow_pickle: bool = False
+    watches_elements: bool = True
+    """Whether the probe gets the point ELEMENT, which every buffer passes."""
+    settled: bool = False
+    """Whether the driver commits what checkpoints list, because tasks do not live that long (Spark)."""
+    state_backend: StateBackendSettings = StateBackendSettings()
+    options: CheckpointOptions = ALIGNED_OPTIONS
+    """How barriers of checkpoints travel; those of savepoints are always aligned."""
 
 
 class Task:
-    """A subtask of a vertex. ``queues[channel]`` is the queue of an input channel, owned by the task.
+    """A subtask of a vertex.
 
-    ``queue_input[channel]`` is the input of the chain that the channel leads to: 0, or 1 for the second one.
+    ``queues[channel]`` is the queue of an input channel, owned by the task. ``queue_input[channel]`` is the
+    input of the chain that the channel leads to: 0, or 1 for the second input.
     """
 
     __slots__ = (
         "_aborted_ids",
         "_chain",
+        "_context",
         "_emits",
         "_ended_channels",
-        "_event",
         "_first_final_checkpoint_id",
         "_in_flight",
         "_input_time",
@@ -168,17 +216,17 @@ class Task:
         self._open_inputs = len(queue_input)
         self.barriers = barrier_handler(settings.options, self._open_inputs)
         self.state = CREATED
-        self._event = EventInHand(self.name, settings.probe)
+        self._context = EventContext(self.name, settings.probe)
         self._probe = settings.probe
-        """Called by a local name: through the task it would be looked for among the methods first."""
+        """Called by a local name: through the task, Python looks among the methods first."""
         self._watches_elements = settings.watches_elements
         self._source: SourceOperator | None = None
         self._chain = operators
         self.unread: list[None] = []
-        """Holds something for as long as a source may be polled."""
+        """Not empty while the source may be polled: the driver keeps this list among the queues to serve."""
         self._tail_first: list[tuple[Operator, str]] = []
         self._processes: list[ProcessBatch] = []
-        """Bound once: what is looked up for every record costs more than the call."""
+        """Bound once: to look the method up for every buffer costs more than the call."""
         for operator, node in zip(operators, vertex.operators, strict=True):
             self._tail_first.append((operator, node.operator_id))
             self._processes.append(operator.process_batch)
@@ -191,7 +239,7 @@ class Task:
         self._emits: list[Emit] = []
         self._side_emits: Mapping[str, Sequence[Emit]] = NO_SIDE_OUTPUTS
         self._ended_channels: list[int] = []
-        """Those whose data are over."""
+        """The channels that have delivered EndOfData."""
         self._input_time: InputTime | None = None
         self._last_notified = 0
         self._first_final_checkpoint_id: int | None = None
@@ -199,7 +247,7 @@ class Task:
         self._aborted_ids: list[int] = []
 
     def connect(self, outputs: Sequence[Output]) -> None:
-        """Attach the outputs, once all tasks of the attempt exist."""
+        """Attach the outputs; the driver calls it once all tasks of the attempt exist."""
         self.outputs = list(outputs)
         for output in outputs:
             self._emits.append(output.emit)
@@ -211,22 +259,25 @@ class Task:
 
     @property
     def is_source(self) -> bool:
-        """Whether the task reads from a source instead of channels."""
+        """Return whether the task reads from a source instead of channels."""
         return self._source is not None
 
     @property
     def records_read(self) -> int:
-        """By this task in this attempt; 0 where it is no source."""
+        """Return how many records the source has read in this attempt; 0 for a task without a source."""
         return 0 if self._source is None else self._source.records_read
 
     def handle(self, event: TaskEvent, now: int) -> Sequence[TaskEffect]:
-        """Take one event at processing time ``now`` (milliseconds); what the user's code raises passes."""
-        self._event.now = now
+        """Process one event at processing time ``now`` (milliseconds) and return its effects.
+
+        Errors of the user's code pass through; the driver then fails the attempt.
+        """
+        self._context.now = now
         kind = type(event)
         if kind is not Deliver:
             if kind is Poll:
                 return self._poll()
-            return getattr(self, _METHODS[kind])(event)  # type: ignore[no-any-return]
+            return self._handle_other(event)
         channel = event.channel  # type: ignore[union-attr]
         element = self.queues[channel].popleft()
         if self.state is FINISHED:
@@ -246,6 +297,29 @@ class Task:
             emit(records)
         return NOTHING
 
+    def _handle_other(self, event: TaskEvent) -> Sequence[TaskEffect]:
+        match event:
+            case SnapshotStored():
+                return self._stored(event)
+            case NotifyCheckpointComplete():
+                return self._completed(event)
+            case TriggerCheckpoint():
+                return self._trigger(event)
+            case TimerDue():
+                return self._timer_due(event)
+            case NotifyCheckpointAborted():
+                return self._aborted(event)
+            case Restore():
+                return self._restore(event)
+            case Cancel():
+                return self._cancel(event)
+            case SnapshotFailed():
+                return self._store_failed(event)
+        raise TypeError(f"a task handles no {type(event).__name__}")
+
+    def _timer_due(self, event: TimerDue) -> Sequence[TaskEffect]:
+        raise AssertionError(f"{self.name} has no timers and asked for none")
+
     def _poll(self) -> Sequence[TaskEffect]:
         source = self._source
         assert source is not None
@@ -264,7 +338,7 @@ class Task:
         return NOTHING
 
     def _emit(self, records: list[Record], first_operator: int, input_index: int = 0) -> None:
-        """Send records that operator ``first_operator - 1`` of the chain gave of itself through the rest."""
+        """Send records that operator ``first_operator - 1`` emitted through the rest of the chain."""
         for process in self._processes[first_operator:]:
             if not records:
                 return
@@ -280,7 +354,7 @@ class Task:
             probe = self._probe
             probe(BARRIER_RECEIVED, self.name, element.checkpoint_id)
             return self._barrier_effects(
-                self.barriers.handle(BarrierArrived(channel, element), self._event.now)
+                self.barriers.handle(BarrierArrived(channel, element), self._context.now)
             )
         if type(element) is EndOfData:
             self._ended_channels.append(channel)
@@ -291,21 +365,21 @@ class Task:
             return NOTHING
         if type(element) is CancelCheckpointMarker:
             event = CancellationArrived(channel, element.checkpoint_id)
-            return self._barrier_effects(self.barriers.handle(event, self._event.now))
+            return self._barrier_effects(self.barriers.handle(event, self._context.now))
         if type(element) is not EndOfPartition:
             if self._input_time is None:
                 self._input_time = InputTime(self.queue_input, self._ended_channels, self._behind(0))
             self._input_time.take(channel, element)  # type: ignore[arg-type]
             return NOTHING
         self._open_inputs -= 1
-        effects = self._barrier_effects(self.barriers.handle(ChannelEnded(channel), self._event.now))
+        effects = self._barrier_effects(self.barriers.handle(ChannelEnded(channel), self._context.now))
         if self._open_inputs == 0 and not self.settings.checkpointing:
             return [*effects, *self._finish()]
         return effects
 
     def _behind(self, place: int) -> ChainTail:
-        """The chain from the operator at ``place`` on."""
-        return ChainTail(self._chain[place:], self._emits, self.outputs, self._event)
+        """Return the chain from the operator at ``place`` on."""
+        return ChainTail(self._chain[place:], self._emits, self.outputs, self._context)
 
     def _barrier_effects(self, decisions: Sequence[BarrierEffect]) -> Sequence[TaskEffect]:
         effects: list[TaskEffect] = []
@@ -328,7 +402,7 @@ class Task:
     # Checkpoints.
 
     def _trigger(self, message: TriggerCheckpoint) -> Sequence[TaskEffect]:
-        """The job master speaks to sources, and to tasks whose upstreams have all finished."""
+        """Start a checkpoint. The coordinator triggers sources, and tasks whose upstreams all finished."""
         if message.attempt != self.attempt or self.state not in ALIVE:
             return NOTHING
         options = self.settings.options if message.kind == CHECKPOINT else ALIGNED_OPTIONS
@@ -338,7 +412,7 @@ class Task:
         return [*drained, *effects] if drained else effects
 
     def _take_trigger(self, barrier: CheckpointBarrier) -> Sequence[BarrierEffect]:
-        return self.barriers.trigger(barrier, self._event.now)
+        return self.barriers.trigger(barrier, self._context.now)
 
     def _checkpoint(self, barrier: CheckpointBarrier, effects: list[TaskEffect]) -> None:
         checkpoint_id = barrier.checkpoint_id
@@ -363,23 +437,30 @@ class Task:
                 snapshots[operator_id] = snapshot
         probe = self._probe
         probe(SNAPSHOTTED, self.name, checkpoint_id)
-        self._have_stored(barrier, snapshots, effects)
+        self._upload(barrier, snapshots, effects)
 
     def _send_barrier(self, barrier: CheckpointBarrier) -> None:
         for output in self.outputs:
             output.broadcast(barrier)
 
-    def _have_stored(
+    def _upload(
         self, barrier: CheckpointBarrier, snapshots: dict[str, OperatorSnapshot], effects: list[TaskEffect]
     ) -> None:
         if snapshots:
-            head = self._tail_first[-1][1]
-            effects.append(storing(barrier, self.id, self.attempt, head, snapshots))
+            effects.append(self._store_effect(barrier, snapshots))
         else:
             effects.append(self._acknowledge(barrier.checkpoint_id, None))
 
+    def _store_effect(
+        self, barrier: CheckpointBarrier, snapshots: dict[str, OperatorSnapshot]
+    ) -> StoreSnapshot:
+        checkpoint_id, kind = barrier.checkpoint_id, barrier.kind
+        head = self._tail_first[-1][1]
+        path = f"{checkpoint_folder(checkpoint_id, kind)}/{head[:12]}-{self.id.subtask}-{self.attempt}"
+        return StoreSnapshot(checkpoint_id, path, TaskSnapshot(snapshots), kind != CHECKPOINT)
+
     def _stop(self, checkpoint_id: int) -> None:
-        """Nothing is read behind the savepoint with which the job ends."""
+        """Read nothing behind the savepoint that ends the job."""
         self.state = STOPPED
         self.unread.clear()
         self._first_final_checkpoint_id = checkpoint_id
@@ -436,8 +517,7 @@ class Task:
         probe, checkpoint_id = self._probe, event.checkpoint_id or 0
         probe(RESTORING, self.name, checkpoint_id)
         self._last_notified = checkpoint_id
-        opening = Opening(self.vertex, self.id.subtask, self.settings, self._event, self._side_emits)
-        opening.open_all(self._tail_first, len(self._chain), event, self._behind)
+        self._open_operators(event)
         for channel, records in event.in_flight:
             if self._watches_elements:
                 probe(ELEMENT, self.name, 0)
@@ -446,9 +526,41 @@ class Task:
         probe(RESTORED, self.name, checkpoint_id)
         return [Send(TaskRunning(self.attempt, self.id))]
 
+    def _open_operators(self, restore: Restore) -> None:
+        """Open the operators, last first, each with its own restored state."""
+        vertex, settings, context = self.vertex, self.settings, self._context
+        parallelism, max_parallelism = vertex.parallelism, vertex.max_parallelism
+        subtask = self.id.subtask
+        place = len(self._chain)
+        for operator, operator_id in self._tail_first:
+            restored = restore.operators.get(operator_id, _NOT_RESTORED)
+            opened = OperatorContext(
+                task_name=vertex.name,
+                subtask=subtask,
+                parallelism=parallelism,
+                max_parallelism=max_parallelism,
+                key_groups=key_group_range(max_parallelism, parallelism, subtask),
+                attempt=settings.attempt,
+                clock=context.clock,
+                probe=context.pass_point,
+                restored_checkpoint_id=restore.checkpoint_id,
+                keyed=restored.keyed,
+                operator=restored.operator,
+                native=restored.native,
+                state_backend=settings.state_backend,
+                allow_pickle=settings.allow_pickle,
+                settled=settings.settled,
+                side_outputs=self._side_emits,
+            )
+            if operator.uses_time:
+                opened.downstream = self._behind(place)
+                opened.auto_watermark_interval_ms = vertex.auto_watermark_interval_ms
+            place -= 1
+            operator.open(opened)
+
     def _end_data(self) -> Sequence[TaskEffect]:
         assert self.state is RUNNING, f"{self.name} ends its data in state {self.state.value}"
-        self._event.pass_point(END_OF_DATA_POINT, 0)
+        self._context.pass_point(END_OF_DATA_POINT, 0)
         for position, operator in enumerate(self._chain, start=1):
             if operator.passes_watermarks:
                 self._emit(operator.process_watermark(MAX_WATERMARK), position)
@@ -462,9 +574,9 @@ class Task:
         return NOTHING
 
     def _commit_without_checkpoint(self) -> Sequence[TaskEffect]:
-        """Without checkpointing nothing can be restored, so the end of the data is the one commit."""
+        """Commit at the end of the data: without checkpoints it is the only commit there is."""
         for operator in reversed(self.operators):
-            operator.snapshot(1, self._event.now)
+            operator.snapshot(1, self._context.now)
         for operator in self.operators:
             operator.notify_checkpoint_complete(1)
         return self._finish() if self._open_inputs == 0 else NOTHING
@@ -485,10 +597,7 @@ class Task:
         return NOTHING
 
     def validate(self) -> None:
-        """What must hold between any two events.
-
-        Raises AssertionError naming what does not.
-        """
+        """Check what must hold between any two events; raises AssertionError naming what does not."""
         if self.barriers.holds_channels:
             self.barriers.validate()
         if self.state is RUNNING:

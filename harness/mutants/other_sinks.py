@@ -14,8 +14,7 @@ from onceproof.engine.functions import FunctionInitializationContext, FunctionSn
 from onceproof.engine.messages import NotifyCheckpointComplete
 from onceproof.engine.operators.sink import SinkOperator
 from onceproof.engine.task.events import TaskEffect
-from onceproof.engine.task.state import ALIVE
-from onceproof.engine.task.task import Task
+from onceproof.engine.task.task import ALIVE, Task
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant
 

@@ -11,8 +11,7 @@ from onceproof.engine.operators.bundle import BundlingOperator
 from onceproof.engine.state.snapshot import TaskSnapshot, encode_task_snapshot
 from onceproof.engine.task import outputs
 from onceproof.engine.task.events import SnapshotStored, StoreSnapshot, TaskEffect
-from onceproof.engine.task.state import TaskState
-from onceproof.engine.task.task import Task
+from onceproof.engine.task.task import Task, TaskState
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant
 

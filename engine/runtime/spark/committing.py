@@ -19,7 +19,7 @@ from onceproof.engine.key_groups import key_group_range
 from onceproof.engine.messages import TaskId
 from onceproof.engine.operators.base import FunctionOperator, Operator, OperatorContext
 from onceproof.engine.protocol_points import Probe
-from onceproof.engine.task.in_hand import EventInHand
+from onceproof.engine.task.event_context import EventContext
 
 SWEEPER = "driver"
 """The attempt in whose name the driver sweeps: no task ever has it, so no transaction is spared."""
@@ -63,7 +63,7 @@ class Committer:
     def _functions(self, task: TaskId) -> Iterator[tuple[str, CommittingFunction, OperatorContext]]:
         """New functions of a subtask that commit, each with the operator's id and the context it has."""
         vertex = self._graph.vertices[task.vertex]
-        event = EventInHand(f"{vertex.name}-{task.subtask}", self._probe)
+        event = EventContext(f"{vertex.name}-{task.subtask}", self._probe)
         event.now = self._now()
         for node in vertex.operators:
             create = node.create

@@ -26,7 +26,7 @@ from onceproof.engine.messages import AcknowledgeCheckpoint, AttemptId, DeclineC
 from onceproof.engine.protocol_points import Probe, no_probe
 from onceproof.engine.runtime.mounting import MountingStorage, storage_at
 from onceproof.engine.runtime.spark.stages import Stages, stages_of
-from onceproof.engine.task.settings import TaskSettings
+from onceproof.engine.task.task import TaskSettings
 
 Recipe: TypeAlias = Callable[[], JobGraph]
 """Makes the graph of a job, the same one in every process."""

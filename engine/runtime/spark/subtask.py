@@ -61,8 +61,7 @@ from onceproof.engine.task.events import (
     TimerDue,
 )
 from onceproof.engine.task.outputs import HashOutput, Queue
-from onceproof.engine.task.state import TaskState
-from onceproof.engine.task.task import Task
+from onceproof.engine.task.task import Task, TaskState
 
 _IN_ORDER: Final = itemgetter(2, 3)
 

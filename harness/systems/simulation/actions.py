@@ -15,8 +15,7 @@ from msgspec import Struct
 
 from onceproof.engine.task.events import POLL, Deliver, TaskEvent
 from onceproof.engine.task.outputs import Queue, is_full
-from onceproof.engine.task.state import TaskState
-from onceproof.engine.task.task import Task
+from onceproof.engine.task.task import Task, TaskState
 from onceproof.harness.model.scenario import ACTION_CLASSES
 
 CLASS_INDEX = {name: index for index, name in enumerate(ACTION_CLASSES)}

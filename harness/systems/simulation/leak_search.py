@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onceproof.engine.runtime.recovery import METADATA
-from onceproof.engine.task.state import TaskState
+from onceproof.engine.task.task import TaskState
 
 if TYPE_CHECKING:
     from onceproof.harness.systems.simulation.world import World

@@ -25,7 +25,7 @@ from onceproof.engine.job.layout import layout_of, senders_of
 from onceproof.engine.key_groups import key_group_of, operator_index
 from onceproof.engine.messages import AttemptId, TaskId
 from onceproof.engine.operators.base import Operator
-from onceproof.engine.task.settings import TaskSettings
+from onceproof.engine.task.task import TaskSettings
 
 SETTINGS = TaskSettings(AttemptId("1.1"), 1, lambda point, task, checkpoint_id: None, checkpointing=True)
 HASH = Partitioner(PartitionerKind.HASH, lambda value: value, Types.STRING())

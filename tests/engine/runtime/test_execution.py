@@ -30,7 +30,7 @@ from onceproof.engine.runtime.recovery import FINISHED, INCARNATION, Recovered, 
 from onceproof.engine.runtime.storage import MemoryCheckpointStorage
 from onceproof.engine.state.snapshot import encode_task_snapshot
 from onceproof.engine.task.events import POLL, Deliver, SnapshotStored
-from onceproof.engine.task.state import TaskState
+from onceproof.engine.task.task import TaskState
 
 TO_TASK = (TriggerCheckpoint, NotifyCheckpointComplete, NotifyCheckpointAborted)
 SETTINGS = CheckpointSettings(interval_ms=10, restarts=FixedDelayRestarts(1, 5))

@@ -26,9 +26,8 @@ from onceproof.engine.operators.source import SourceOperator
 from onceproof.engine.state.snapshot import OperatorSnapshot
 from onceproof.engine.task.events import POLL, Deliver, Restore, TaskEffect
 from onceproof.engine.task.outputs import Output, SingleOutput
-from onceproof.engine.task.settings import TaskSettings
-from onceproof.engine.task.task import Task
-from onceproof.engine.task.timed import TimedTask
+from onceproof.engine.task.task import Task, TaskSettings
+from onceproof.engine.task.timed_task import TimedTask
 
 ATTEMPT = AttemptId("3.2")
 TASK = TaskId(0, 1)

@@ -15,7 +15,7 @@ from onceproof.engine.task.events import (
     SnapshotStored,
     StoreSnapshot,
 )
-from onceproof.engine.task.state import TaskState
+from onceproof.engine.task.task import TaskState
 
 TASK = TaskId(0, 1)
 ATTEMPT = AttemptId("3.2")

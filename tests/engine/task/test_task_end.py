@@ -7,7 +7,7 @@ import pytest
 from onceproof.engine.elements import END_OF_DATA, END_OF_PARTITION, MAX_WATERMARK
 from onceproof.engine.messages import AttemptId, Send, TaskFinished, TaskId
 from onceproof.engine.task.events import CANCEL, SnapshotStored, StoreSnapshot
-from onceproof.engine.task.state import TaskState
+from onceproof.engine.task.task import TaskState
 
 FINISHED = Send(TaskFinished(AttemptId("3.2"), TaskId(0, 1)))
 

@@ -18,7 +18,7 @@ from onceproof.engine.graph import FORWARD, JobEdge, JobVertex, OperatorNode
 from onceproof.engine.operators.base import Operator
 from onceproof.engine.operators.event_time import TimestampedSourceOperator, TimestampsAndWatermarksOperator
 from onceproof.engine.task.events import POLL, StartTaskTimer, TimerDue
-from onceproof.engine.task.state import TaskState
+from onceproof.engine.task.task import TaskState
 from onceproof.engine.watermarks.generators import WatermarkGenerator
 from onceproof.engine.watermarks.strategy import WatermarkStrategy
 

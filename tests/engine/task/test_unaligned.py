@@ -51,9 +51,8 @@ from onceproof.engine.task.events import (
     TimerDue,
 )
 from onceproof.engine.task.outputs import HashOutput, ahead_of_all, behind_data, is_full
-from onceproof.engine.task.settings import TaskSettings
-from onceproof.engine.task.state import TaskState
-from onceproof.engine.task.unaligned import UnalignedTask
+from onceproof.engine.task.task import TaskSettings, TaskState
+from onceproof.engine.task.unaligned_task import UnalignedTask
 
 TIMED = CheckpointOptions(AlignmentKind.ALIGNED, 50)
 

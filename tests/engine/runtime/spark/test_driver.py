@@ -124,7 +124,7 @@ def test_what_a_lost_attempt_left_is_gone_when_the_next_epoch_begins(job, here, 
     assert job.left_behind() == (["finished", "incarnation-1"], [])
 
 
-def test_an_epoch_stores_what_it_has_changed_and_names_what_those_before_have_stored(job, here):
+def test_an_epoch_stores_what_it_has_changed_and_names_what_those_before_upload(job, here):
     class Watched(here.execution):
         def __init__(self, *arguments, **settings):
             self.shared = []

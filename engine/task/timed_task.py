@@ -1,11 +1,11 @@
-"""A task with an operator that wants to be called at a time: to fire timers, or to give watermarks.
+"""A task with operators that are called at times: to fire timers, or to emit watermarks.
 
-The rules it lives by:
+Rules:
 
-- Time is the driver's: the task asks for the earliest moment that one of its operators wants, by an effect,
-  and is handed an event then. It asks again only for what is earlier than all that it has asked for.
-- At such a moment every operator is called, in the order of the chain, and says anew what it wants next.
-- When its data are over nothing fires any more, as in Flink: timers that are left stay in the state.
+- The driver owns the clock. The task asks it by StartTaskTimer for the earliest time that an operator wants,
+  and gets TimerDue then. It asks again only for a time earlier than all that it has asked for.
+- At TimerDue every operator is called, in the order of the chain, and asks anew for its next time.
+- After the end of the data nothing fires, as in Flink: timers that are left stay in the state.
 """
 
 from __future__ import annotations
@@ -17,13 +17,11 @@ from onceproof.engine.graph import JobVertex
 from onceproof.engine.messages import TaskId
 from onceproof.engine.operators.base import Operator
 from onceproof.engine.task.events import StartTaskTimer, TaskEffect, TaskEvent, TimerDue
-from onceproof.engine.task.settings import TaskSettings
-from onceproof.engine.task.state import RUNNING
-from onceproof.engine.task.task import NOTHING, Task
+from onceproof.engine.task.task import NOTHING, RUNNING, Task, TaskSettings
 
 
 class TimedTask(Task):
-    """A task whose operators are called at times of their own."""
+    """A task whose operators use time (Flink: ProcessingTimeService of a StreamTask)."""
 
     __slots__ = ("_requested",)
 
@@ -37,16 +35,16 @@ class TimedTask(Task):
     ) -> None:
         super().__init__(task_id, vertex, settings, queue_input, operators)
         self._requested: list[int] = []
-        """What the driver has been asked for, latest first."""
+        """The times asked of the driver and not yet due, latest first."""
 
     def handle(self, event: TaskEvent, now: int) -> Sequence[TaskEffect]:
-        """As every task; and ask for the time that an operator has begun to wait for."""
+        """Handle the event, and ask the driver for the time that an operator has begun to wait for."""
         effects = super().handle(event, now)
-        in_hand = self._event
-        due_ms = in_hand.due_ms
+        context = self._context
+        due_ms = context.due_ms
         if due_ms is None:
             return effects
-        in_hand.due_ms = None
+        context.due_ms = None
         requested = self._requested
         if self.state is not RUNNING or (requested and requested[-1] <= due_ms):
             return effects
@@ -57,7 +55,7 @@ class TimedTask(Task):
         self._requested.remove(event.due_ms)
         if self.state is not RUNNING:
             return NOTHING
-        now = self._event.now
+        now = self._context.now
         first = len(self._chain) - len(self.operators)
         for place, operator in enumerate(self.operators, start=first):
             records = operator.process_time(now)
@@ -66,7 +64,7 @@ class TimedTask(Task):
         return NOTHING
 
     def validate(self) -> None:
-        """As every task; and no time is asked for twice."""
+        """Check the task, and that no time is asked for twice."""
         super().validate()
         requested = self._requested
         for later, earlier in pairwise(requested):

@@ -1,7 +1,7 @@
-"""What lies behind an operator of a chain: the operators after it and the outputs of the task.
+"""The tail of a chain: the operators behind one operator, and the outputs of the task.
 
-An operator holds only what comes after it, never the task nor itself: a task is gone as soon as its driver
-lets go of it, without the garbage collector.
+An operator holds only what comes after it, never the task nor itself. So a task is freed as soon as its
+driver drops it, without the garbage collector.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 from onceproof.engine.elements import ACTIVE, IDLE, Record, Watermark
 from onceproof.engine.operators.base import Emit, Operator
-from onceproof.engine.task.in_hand import EventInHand
+from onceproof.engine.task.event_context import EventContext
 from onceproof.engine.task.outputs import Output
 
 
 class ChainTail:
-    """The operators from some place of a chain on, and the outputs."""
+    """Where an operator emits records, watermarks and status on its own initiative (Flink: Output)."""
 
     __slots__ = ("_emits", "_operators", "_outputs", "wake_at")
 
@@ -24,19 +24,19 @@ class ChainTail:
         operators: Sequence[Operator],
         emits: Sequence[Emit],
         outputs: Sequence[Output],
-        event: EventInHand,
+        context: EventContext,
     ) -> None:
         self._operators = operators
         self._emits = emits
         self._outputs = outputs
-        self.wake_at = event.wake_at
+        self.wake_at = context.wake_at
 
     def emit(self, records: list[Record]) -> None:
-        """Take records down the chain."""
+        """Send records through the operators to the outputs."""
         self._emit(records, 0)
 
     def watermark(self, timestamp: int) -> None:
-        """Take a watermark down the chain, each operator's records ahead of it."""
+        """Send a watermark through the operators, behind the records that each emits because of it."""
         for place, operator in enumerate(self._operators):
             records = operator.process_watermark(timestamp)
             if records:
@@ -48,7 +48,7 @@ class ChainTail:
             output.broadcast(watermark)
 
     def status(self, is_idle: bool) -> None:
-        """Tell the outputs, unless an operator makes its own watermarks on the way."""
+        """Send idle or active to the outputs, unless an operator on the way makes its own watermarks."""
         for operator in self._operators:
             if not operator.passes_watermarks:
                 return

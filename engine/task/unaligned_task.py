@@ -1,11 +1,11 @@
 """A task whose barriers may overtake records (Flink: the unaligned path of SubtaskCheckpointCoordinator).
 
-The rules it lives by:
+Rules:
 
-- The snapshot is taken at the first barrier and held until the last one, because what arrives between them
-  belongs to it. Only then it is stored and acknowledged.
-- A barrier that overtakes goes ahead of all records in the queues of the outputs; what it overtook there is
-  stored by this task. It never goes ahead of what was ahead of all records before it.
+- The snapshot is taken at the first barrier and held until the last one, because records that arrive between
+  them belong to it. Only then it is stored and acknowledged.
+- A barrier that overtakes goes ahead of all records in the queues of the outputs; this task stores the
+  records that it overtook there. It never goes ahead of what was ahead of all records before it.
 - An edge whose records must stay on their side of the barrier carries it behind them; so do all edges into
   the same vertex. The tasks behind that vertex go on unaligned.
 - Savepoints are aligned. Where the coordinator triggers a task with records of finished upstreams in its
@@ -41,11 +41,8 @@ from onceproof.engine.task.barriers.unaligned import UnalignedBarrierHandler
 from onceproof.engine.task.events import Deliver, HoldSnapshot, StoreSnapshot, TaskEffect, TaskEvent, TimerDue
 from onceproof.engine.task.in_flight import InFlightRecorder
 from onceproof.engine.task.outputs import DATA, behind_data
-from onceproof.engine.task.settings import TaskSettings
-from onceproof.engine.task.state import RUNNING
-from onceproof.engine.task.storing import storing
-from onceproof.engine.task.task import NOTHING
-from onceproof.engine.task.timed import TimedTask
+from onceproof.engine.task.task import NOTHING, RUNNING, TaskSettings
+from onceproof.engine.task.timed_task import TimedTask
 
 
 class UnalignedTask(TimedTask):
@@ -68,15 +65,15 @@ class UnalignedTask(TimedTask):
         self._outputs: tuple[tuple[ChannelId, ...] | None, ...] = ()
         self._recorder: InFlightRecorder | None = None
         self._holds = False
-        """Whether the snapshot in hand is not yet whole."""
+        """Whether the snapshot being taken waits for records in flight."""
         self._held: StoreSnapshot | None = None
         self._alignment_due: tuple[int, int] | None = None
-        """When the current alignment has no more time, and its checkpoint."""
+        """When the current alignment times out (milliseconds), and its checkpoint."""
 
     def name_channels(
         self, inputs: tuple[ChannelId, ...], outputs: tuple[tuple[ChannelId, ...] | None, ...]
     ) -> None:
-        """Say under which names records in flight are stored: by input channel, and by output and queue.
+        """Set the names under which records in flight are stored: by input channel, and by output and queue.
 
         An output without names is one on which no barrier may overtake.
         """
@@ -84,7 +81,7 @@ class UnalignedTask(TimedTask):
         self._outputs = outputs
 
     def handle(self, event: TaskEvent, now: int) -> Sequence[TaskEffect]:
-        """As every task with timers; and look at what is read while a checkpoint collects it."""
+        """Handle the event; while a checkpoint collects records in flight, record what is read."""
         recorder = self._recorder
         if recorder is not None and type(event) is Deliver:
             recorder.reading(event.channel, self.queues[event.channel][0])
@@ -95,15 +92,15 @@ class UnalignedTask(TimedTask):
     def _control(self, channel: int, element: object) -> Sequence[TaskEffect]:
         if type(element) is BarrierAnnouncement:
             announced = BarrierAnnounced(channel, element.barrier)
-            return self._barrier_effects(self._handler.handle(announced, self._event.now))
+            return self._barrier_effects(self._handler.handle(announced, self._context.now))
         return super()._control(channel, element)
 
     def _take_trigger(self, barrier: CheckpointBarrier) -> Sequence[BarrierEffect]:
-        """An aligned barrier waits behind records that are still queued, and behind the end of the data.
+        """Trigger the handler; an aligned barrier first waits behind queued records and the end of the data.
 
-        An unaligned one may have overtaken them, and those who sent them have finished since.
+        An unaligned barrier may have overtaken them, and their senders have finished since.
         """
-        handler, now = self._handler, self._event.now
+        handler, now = self._handler, self._context.now
         open_channels = [channel for channel, ended in enumerate(handler.ended) if not ended]
         waiting = {
             channel for channel in open_channels if not DATA.isdisjoint(map(type, self.queues[channel]))
@@ -123,7 +120,7 @@ class UnalignedTask(TimedTask):
         effects: list[TaskEffect] = []
         for decision in decisions:
             if isinstance(decision, StartCheckpoint):
-                self._event.pass_point(ALIGNED, decision.barrier.checkpoint_id)
+                self._context.pass_point(ALIGNED, decision.barrier.checkpoint_id)
                 self._start_checkpoint(decision.barrier, effects)
             elif isinstance(decision, AbortCheckpoint):
                 self._let_go(decision.checkpoint_id)
@@ -137,19 +134,19 @@ class UnalignedTask(TimedTask):
             else:
                 assert isinstance(decision, StartAlignmentTimer)
                 self._alignment_due = (decision.due_ms, decision.checkpoint_id)
-                self._event.wake_at(decision.due_ms)
+                self._context.wake_at(decision.due_ms)
         return effects
 
     def _timer_due(self, event: TimerDue) -> Sequence[TaskEffect]:
         effects: Sequence[TaskEffect] = NOTHING
         if self._alignment_due is not None:
             due_ms, checkpoint_id = self._alignment_due
-            if due_ms > self._event.now:
-                self._event.wake_at(due_ms)
+            if due_ms > self._context.now:
+                self._context.wake_at(due_ms)
             else:
                 self._alignment_due = None
                 timeout = AlignmentTimeOut(checkpoint_id)
-                effects = self._barrier_effects(self._handler.handle(timeout, self._event.now))
+                effects = self._barrier_effects(self._handler.handle(timeout, self._context.now))
         return [*effects, *super()._timer_due(event)]
 
     # The snapshot, and what is in flight.
@@ -185,16 +182,15 @@ class UnalignedTask(TimedTask):
             else:
                 output.broadcast(onward)
 
-    def _have_stored(
+    def _upload(
         self,
         barrier: CheckpointBarrier,
         snapshots: dict[str, OperatorSnapshot],
         effects: list[TaskEffect],
     ) -> None:
-        """As every task; but a snapshot that is not yet whole is held, and shown to whoever watches."""
+        """Store the snapshot; one that waits for records in flight is held, and reported by HoldSnapshot."""
         recorder = self._recorder_of(barrier.checkpoint_id)
-        head = self._tail_first[-1][1]
-        store = storing(barrier, self.id, self.attempt, head, snapshots)
+        store = self._store_effect(barrier, snapshots)
         if self._holds:
             self._held = store
             effects.append(HoldSnapshot(store))
@@ -219,7 +215,7 @@ class UnalignedTask(TimedTask):
             effects.append(self._acknowledge(store.checkpoint_id, None))
 
     def _let_go(self, checkpoint_id: int) -> None:
-        """Nothing more is collected for a checkpoint that is aborted."""
+        """Collect nothing more for an aborted checkpoint."""
         if self._recorder is not None and self._recorder.checkpoint_id <= checkpoint_id:
             self._recorder = self._held = None
 
@@ -233,7 +229,7 @@ class UnalignedTask(TimedTask):
         return super()._finish()
 
     def validate(self) -> None:
-        """As every task with timers; and what is held waits for barriers of its own checkpoint."""
+        """Check the task, and that a held snapshot waits for barriers of its own checkpoint."""
         super().validate()
         if self._held is not None and self.state is RUNNING:
             assert self._handler.pending, f"{self.name} holds a snapshot though no barrier is awaited"

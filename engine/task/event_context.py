@@ -1,0 +1,38 @@
+"""The context of the event that a task handles: the time, the probe, the wish to be called later.
+
+Operators and functions hold this and never the task, so that a task is freed as soon as its driver drops it.
+The simulation makes some dozens of tasks in each of its runs: as reference cycles they would be most of the
+garbage collector's work.
+"""
+
+from __future__ import annotations
+
+from onceproof.engine.protocol_points import Probe
+
+
+class EventContext:
+    """What operators and functions may ask of their task while it handles an event."""
+
+    __slots__ = ("_probe", "_task_name", "due_ms", "now")
+
+    def __init__(self, task_name: str, probe: Probe) -> None:
+        self.now = 0
+        """Processing time of the event, in milliseconds; the task sets it."""
+        self.due_ms: int | None = None
+        """The earliest time that operators asked for and the task has not yet asked of the driver."""
+        self._task_name = task_name
+        self._probe = probe
+
+    def clock(self) -> int:
+        """Return the processing time in milliseconds."""
+        return self.now
+
+    def wake_at(self, due_ms: int) -> None:
+        """Ask to be called at ``due_ms``; of several wishes the earliest counts."""
+        if self.due_ms is None or due_ms < self.due_ms:
+            self.due_ms = due_ms
+
+    def pass_point(self, point: str, checkpoint_id: int) -> None:
+        """Report a protocol point to the observer. The observer may raise to end the task here."""
+        probe = self._probe
+        probe(point, self._task_name, checkpoint_id)
