@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack
 
+from onceproof.engine.protocol_points import COMMITTING
 from onceproof.engine.runtime.mounting import MountingStorage
 from onceproof.engine.runtime.recovery import recover
 from onceproof.engine.runtime.result import JobExecutionFailed
@@ -31,7 +32,8 @@ def run(spec: Spec, log: EventLog, locked: ExitStack) -> int:
     execution: ObservedLocalExecution | None = None
 
     def commit_fault(task: str) -> FaultKind | None:
-        return None if execution is None else execution.failpoints.commit_fault(task)
+        fault = None if execution is None else execution.fault_clock.other_at(COMMITTING, task, 0)
+        return None if fault is None else fault.kind
 
     assembly = Assembly(spec, log, commit_fault)
     graph = assembly.graph(spec.parallelism)

@@ -24,7 +24,8 @@ from onceproof.engine.task.task import Task
 from onceproof.harness.model.faults import KILLS
 from onceproof.harness.model.injected_error import is_injected
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.process.failpoints import Failpoints, die
+from onceproof.harness.systems.fault_clock import ProcessFaultClock
+from onceproof.harness.systems.process.fault_actions import die
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.process.test_io import records_read
 from onceproof.harness.systems.recording import event_log
@@ -39,7 +40,7 @@ from onceproof.harness.systems.recording.event_logging_driver import (
 
 
 class ObservedLocalExecution(ToldDriver, LocalExecution):
-    """One run of a job in this process, with failpoints, telling its events."""
+    """One run of a job in this process, with its faults, logging its events."""
 
     def __init__(
         self,
@@ -49,18 +50,18 @@ class ObservedLocalExecution(ToldDriver, LocalExecution):
         recovered: Recovered,
         log: EventLog,
     ) -> None:
-        self.failpoints = Failpoints(spec.faults, spec.in_turn, spec.waiting, self._strike)
+        self.fault_clock = ProcessFaultClock(spec.faults, spec.in_turn, spec.waiting, self._strike)
         self.log = log
         self.parallelism = spec.parallelism
         self._graph_of = graph_of
         self._graph_parallelism = spec.parallelism
         self._logged_snapshots: set[str] = set()
         """Paths of the snapshots that are in the log already."""
-        LocalExecution.__init__(self, graph_of(spec.parallelism), storage, recovered, self.failpoints.probe)
+        LocalExecution.__init__(self, graph_of(spec.parallelism), storage, recovered, self.fault_clock.probe)
 
     def points_passed(self) -> dict[str, int]:
         """Counted here."""
-        return self.failpoints.points
+        return self.fault_clock.points
 
     # Deaths.
 
@@ -77,8 +78,8 @@ class ObservedLocalExecution(ToldDriver, LocalExecution):
             event_log.FAULT_STRUCK,
             number=number,
             task=name,
-            waiting=self.failpoints.state(),
-            points=self.failpoints.points,
+            waiting=self.fault_clock.state(),
+            points=self.fault_clock.points,
             read=self._positions(),
         )
         if fault.kind == "kill_process":

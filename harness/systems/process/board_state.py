@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from onceproof.harness.systems.process.job_specification import WaitingState
+from onceproof.harness.systems.fault_clock import ClockState
 
 
 class LivingTask(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class Refusal(msgspec.Struct, frozen=True):
 class BoardState(msgspec.Struct):
     """What is on the board."""
 
-    waiting: WaitingState = WaitingState()
+    waiting: ClockState = ClockState()
     points: dict[str, int] = {}
     """How often each protocol point was passed, by all processes of the run."""
     living: tuple[LivingTask, ...] = ()

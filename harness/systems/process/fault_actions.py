@@ -39,6 +39,11 @@ def send(process: int, what: signal.Signals = signal.SIGKILL) -> None:
             os.kill(process, what)
 
 
+def die() -> None:
+    """End this process as a power cut would: no ``finally`` runs, and no buffer is flushed."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def java_of_this_worker() -> int:
     """The process id of the Java that this worker works for; 0 where that cannot be known.
 

@@ -2,7 +2,7 @@
 
 The rules this module lives by:
 
-- The counting is that of `failpoints.py`, over all processes of a run: the n-th pass of a point, whoever
+- The counting is that of `fault_clock.py`, over all processes of a run: the n-th pass of a point, whoever
   passes it. The board is a file; whoever passes a point holds its lock, so two passes are never one.
 - A fault strikes once. That it has struck is on the board before anyone dies of it, and the board is replaced
   as a whole, so that no death leaves half of it. The system lets go of the lock when its holder dies.
@@ -29,6 +29,7 @@ from typing import Final, TypeVar
 
 from onceproof.harness.model.faults import KILLS, FaultKind, Means, Point
 from onceproof.harness.model.scenario import Fault
+from onceproof.harness.systems.fault_clock import ProcessFaultClock
 from onceproof.harness.systems.process.board_state import (
     BoardState,
     LateStrike,
@@ -38,9 +39,9 @@ from onceproof.harness.systems.process.board_state import (
     encode_board,
     read_board,
 )
-from onceproof.harness.systems.process.failpoints import Failpoints, die
 from onceproof.harness.systems.process.fault_actions import (
     SLOW_SECONDS,
+    die,
     java_of_this_worker,
     let_go_on,
     lose_shuffle_files,
@@ -102,11 +103,12 @@ class FaultBoard:
         """A machine passes a point; whoever is to die there dies."""
         if point == RELEASED_AT and os.getpid() == self._driver:
             self.release(checkpoint_id)
-        self._ask(lambda failpoints: failpoints.probe(point, task, checkpoint_id), checkpoint_id)
+        self._ask(lambda clock: clock.probe(point, task, checkpoint_id), checkpoint_id)
 
     def outside_fault(self, point: str, task: str, checkpoint_id: int = 0) -> FaultKind | None:
         """What the outside does wrong with a commit or a write about to be made at a point, if anything."""
-        return self._ask(lambda failpoints: failpoints.outside_fault(point, task, checkpoint_id))
+        fault = self._ask(lambda clock: clock.other_at(point, task, checkpoint_id))
+        return None if fault is None else fault.kind
 
     def write_fault(self, point: str, task: str, checkpoint_id: int) -> Fault | None:
         """The fault that a write about to be made suffers, if any: a disk may refuse it for a while."""
@@ -206,7 +208,7 @@ class FaultBoard:
 
     # Within.
 
-    def _ask(self, question: Callable[[Failpoints], Answer], checkpoint_id: int = 0) -> Answer:
+    def _ask(self, question: Callable[[ProcessFaultClock], Answer], checkpoint_id: int = 0) -> Answer:
         with self._held() as state:
             answer, struck = self._asked(question, state)
             for number, fault, task in struck:
@@ -220,26 +222,24 @@ class FaultBoard:
         return answer
 
     def _asked(
-        self, question: Callable[[Failpoints], Answer], state: BoardState
+        self, question: Callable[[ProcessFaultClock], Answer], state: BoardState
     ) -> tuple[Answer, list[tuple[int, Fault, str]]]:
         """The answer to a question, and which faults strike because it was asked."""
         struck: list[tuple[int, Fault, str]] = []
-        failpoints = Failpoints(
+        clock = ProcessFaultClock(
             self._faults,
             self._in_turn,
             state.waiting,
             lambda number, fault, task: struck.append((number, fault, task)),
             lambda fault, task: self._can_strike(fault, task, state),
         )
-        failpoints.points = state.points
-        answer = question(failpoints)
-        state.waiting = failpoints.state()
+        clock.points = state.points
+        answer = question(clock)
+        state.waiting = clock.state()
         return answer, struck
 
     def _strike_outside(self, point: str, task: str, checkpoint_id: int, state: BoardState) -> Fault | None:
-        _, struck = self._asked(
-            lambda failpoints: failpoints.outside_fault(point, task, checkpoint_id), state
-        )
+        _, struck = self._asked(lambda clock: clock.other_at(point, task, checkpoint_id), state)
         for number, fault, name in struck:
             self._say_struck(number, name, state)
             if fault.means in REFUSALS and fault.delay:

@@ -18,22 +18,12 @@ import msgspec
 from onceproof.harness.model.family import Family, address_of
 from onceproof.harness.model.scenario import Barriers, Fault, InputRecord, Parameter, Scenario, StateBackend
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
+from onceproof.harness.systems.fault_clock import NOTHING_HIT, ClockState
 
 Rows: TypeAlias = Literal["json", "csv"]
 
 HIDDEN: Final = "."
 """What the names of part files begin with that nobody may read yet."""
-
-
-class WaitingState(msgspec.Struct, frozen=True):
-    """How far the faults of a run have come.
-
-    ``left`` has for each fault how many passes of its point it still waits for, 0 once it was hit;
-    ``striking`` the faults that were hit and strike some calls later: (fault, task, calls).
-    """
-
-    left: tuple[int, ...] = ()
-    striking: tuple[tuple[int, str, int], ...] = ()
 
 
 class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -76,7 +66,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     faults: tuple[Fault, ...] = ()
     in_turn: bool = False
     """Each fault waits only once the one before has struck; otherwise all wait from the beginning."""
-    waiting: WaitingState = WaitingState()
+    waiting: ClockState = NOTHING_HIT
     board: str = ""
     """Where several processes run one job: the file of its faults, which they share."""
     mutant: str = ""

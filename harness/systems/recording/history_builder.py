@@ -23,7 +23,7 @@ import msgspec
 from onceproof.harness.model.faults import KILLS
 from onceproof.harness.model.history import History, Recovery, Row
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.process.job_specification import WaitingState
+from onceproof.harness.systems.fault_clock import ClockState
 from onceproof.harness.systems.process.transactional_database import Database, database_of, rows_of
 from onceproof.harness.systems.process.visible_outputs import DatabaseOutput, Output, PartFiles, ReadRows
 
@@ -51,7 +51,7 @@ class Retelling:
         self.next_parallelism = parallelism
         """Of the next one: what the last kill with a rescale asked for."""
         self.is_over = False
-        self.waiting = WaitingState()
+        self.waiting = ClockState()
         """How far the faults had come, by the last one that struck."""
         self.death_was_planned = False
         """A fault killed the process that was heard last."""
@@ -172,7 +172,7 @@ class Retelling:
         return writer
 
     def _fault_struck(self, event: dict[str, Any]) -> None:
-        self.waiting = msgspec.convert(event["waiting"], WaitingState)
+        self.waiting = msgspec.convert(event["waiting"], ClockState)
         self._points = event["points"]
         fault = self._faults[event["number"]]
         if event.get("again"):

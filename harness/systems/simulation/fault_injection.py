@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from onceproof.engine.runtime.execution import Killed
 from onceproof.harness.model.faults import COORDINATOR_POINTS
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.simulation.fault_clock import MasterKilled, ProcessKilled
+from onceproof.harness.systems.fault_clock import MasterKilled, ProcessKilled
 
 if TYPE_CHECKING:
     from onceproof.harness.systems.simulation.job_process import SimulatedProcess

@@ -26,9 +26,9 @@ from onceproof.engine.runtime.recovery import METADATA, Recovered, files_of, met
 from onceproof.engine.runtime.restore_point import NoRestorePoint, moved
 from onceproof.engine.runtime.starting_point import StartingPoint
 from onceproof.harness.model.scenario import Operation, Scenario
+from onceproof.harness.systems.fault_clock import Waiting
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX
 from onceproof.harness.systems.simulation.engine_settings import simulated_settings
-from onceproof.harness.systems.simulation.fault_clock import WaitingFault
 
 if TYPE_CHECKING:
     from onceproof.harness.systems.simulation.world import World
@@ -43,9 +43,9 @@ class Operations:
 
     def __init__(self, world: World, scenario: Scenario) -> None:
         self._world = world
-        self.waiting: dict[str, list[WaitingFault[Operation]]] = {}
+        self.waiting: dict[str, list[Waiting[Operation]]] = {}
         for operation in scenario.asked:
-            self.waiting.setdefault(operation.point, []).append(WaitingFault(operation))
+            self.waiting.setdefault(operation.point, []).append(Waiting(operation))
         self._asked: dict[int, Operation] = {}
         self.begins_from: StartingPoint | None = None
         """What the next process is told to begin from, whatever is there."""
@@ -58,7 +58,7 @@ class Operations:
         """A machine passes a point at which something may be asked for."""
         for each in self.waiting.get(point, ()):
             if each.left > 0 and each.is_hit(task, checkpoint_id):
-                operation = each.fault
+                operation = each.wanted
                 number = len(self._asked) + 1
                 self._asked[number] = operation
                 world = self._world

@@ -36,6 +36,7 @@ from onceproof.harness.model.faults import COORDINATOR_POINTS, FaultKind
 from onceproof.harness.model.history import History
 from onceproof.harness.model.injected_error import is_injected
 from onceproof.harness.model.scenario import Fault, Scenario
+from onceproof.harness.systems.fault_clock import FaultClock, MasterKilled, ProcessKilled
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX, Action, Slot
 from onceproof.harness.systems.simulation.clock import Clock
 from onceproof.harness.systems.simulation.engine_settings import simulated_settings
@@ -45,7 +46,6 @@ from onceproof.harness.systems.simulation.external_system import (
     Transaction,
     TransactionalSystem,
 )
-from onceproof.harness.systems.simulation.fault_clock import Faults, MasterKilled, ProcessKilled
 from onceproof.harness.systems.simulation.fault_injection import strike
 from onceproof.harness.systems.simulation.job_process import SimulatedProcess
 from onceproof.harness.systems.simulation.leak_search import look_for_leaks
@@ -125,7 +125,7 @@ class World:
             self.external.seen = self._transaction_seen
         self.settings = simulated_settings(scenario)
         self.keyed_parallelism = scenario.parallelism
-        self._faults = Faults(scenario.faults)
+        self._faults = FaultClock(scenario.faults)
         self.other_faults = self._faults.others
         self.pending: list[Action] = []
         self._later: list[tuple[int, int, Action]] = []

@@ -44,7 +44,7 @@ from onceproof.harness.systems.spark.observed_subtask import JobRecipe, Observed
 
 
 class ObservedSparkExecution(ToldDriver, SparkExecution):
-    """One run of a job in this driver, with failpoints, telling its events."""
+    """One run of a job in this driver, with its faults, logging its events."""
 
     def __init__(
         self,

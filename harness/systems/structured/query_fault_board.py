@@ -2,8 +2,8 @@
 
 The rules this module lives by:
 
-- The counting is that of `failpoints.py`, over all processes of a run, as on the engine's `fault_board.py`: a
-  file under a lock, replaced as a whole. A fault strikes once, and is on the board before anybody dies of it.
+- The counting is that of `fault_clock.py`, over all processes of a run, as on `fault_board.py`: a file under
+  a lock, replaced as a whole. A fault strikes once, and is on the board before anybody dies of it.
 - A kill of a task is SIGKILL to the Python process that passes the point; where the driver passes it, the
   query dies of an exception, which Spark takes for a failure of the user's own code. A kill of all is SIGKILL
   to every Python worker. A kill of the process is that of the driver, and of the one that passed the point.
@@ -26,8 +26,9 @@ import msgspec
 
 from onceproof.harness.model.faults import FaultKind
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.process.failpoints import Failpoints, die
-from onceproof.harness.systems.process.job_specification import Spec, WaitingState, read_spec
+from onceproof.harness.systems.fault_clock import ClockState, ProcessFaultClock
+from onceproof.harness.systems.process.fault_actions import die
+from onceproof.harness.systems.process.job_specification import Spec, read_spec
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import EventLog
 from onceproof.harness.systems.recording.event_logging_driver import say_failed
@@ -51,7 +52,7 @@ class QueryRescaled(Exception):
 class OnBoard(msgspec.Struct):
     """What is on the board."""
 
-    waiting: WaitingState = WaitingState()
+    waiting: ClockState = ClockState()
     points: dict[str, int] = {}
     """How often each point was passed, by all processes of the run."""
     struck: int = 0
@@ -84,11 +85,12 @@ class StructuredBoard:
 
     def __call__(self, point: str, task: str, checkpoint_id: int) -> None:
         """Pass a point; whoever is to die there dies."""
-        self._ask(lambda failpoints: failpoints.probe(point, task, checkpoint_id))
+        self._ask(lambda clock: clock.probe(point, task, checkpoint_id))
 
     def outside_fault(self, point: str, task: str, checkpoint_id: int) -> FaultKind | None:
         """What the outside does wrong with a commit about to be made, if anything."""
-        return self._ask(lambda failpoints: failpoints.outside_fault(point, task, checkpoint_id))
+        fault = self._ask(lambda clock: clock.other_at(point, task, checkpoint_id))
+        return None if fault is None else fault.kind
 
     @property
     def struck(self) -> int:
@@ -113,18 +115,18 @@ class StructuredBoard:
         if board.is_rescaling:
             raise QueryRescaled(f"from {board.partitions} to {board.wanted} partitions")
 
-    def _ask(self, question: Callable[[Failpoints], Answer]) -> Answer:
+    def _ask(self, question: Callable[[ProcessFaultClock], Answer]) -> Answer:
         hit: list[tuple[int, Fault, str]] = []
         with self._held() as board:
-            failpoints = Failpoints(
+            clock = ProcessFaultClock(
                 self._spec.faults,
                 self._spec.in_turn,
                 board.waiting,
                 lambda number, fault, task: hit.append((number, fault, task)),
             )
-            failpoints.points = board.points
-            answer = question(failpoints)
-            board.waiting = failpoints.state()
+            clock.points = board.points
+            answer = question(clock)
+            board.waiting = clock.state()
             board.struck += len(hit)
             for number, fault, task in hit:
                 board.wanted = fault.rescale_to or board.wanted

@@ -12,7 +12,8 @@ from onceproof.harness.checkers.verdict import judge
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family import load_family
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.process.job_specification import Spec, WaitingState
+from onceproof.harness.systems.fault_clock import ClockState
+from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.structured.query_history_builder import (
     LOOKED,
@@ -74,7 +75,7 @@ class Query:
         self.say(SHOWN, batch=batch, new=rows, gone=[])
 
     def killed(self):
-        waiting = msgspec.to_builtins(WaitingState((0,)))
+        waiting = msgspec.to_builtins(ClockState((0,)))
         self.say(event_log.FAULT_STRUCK, number=0, task="sink", waiting=waiting, points={}, read={})
 
     def judged(self):

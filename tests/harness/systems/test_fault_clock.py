@@ -1,17 +1,18 @@
-"""Failpoints: whose turn it is at a point, over the deaths of processes."""
+"""The fault clock: which fault strikes at which pass, over the deaths of processes."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.process.failpoints import Failpoints
-from onceproof.harness.systems.process.job_specification import WaitingState
+from onceproof.harness.systems.fault_clock import ClockState, FaultClock, ProcessFaultClock, Waiting
 
 
-class Watched(Failpoints):
-    """Failpoints that write down who was struck."""
+class Watched(ProcessFaultClock):
+    """A fault clock that records each strike."""
 
     def __init__(self, *faults, in_turn=False, waiting=None):
         self.struck = []
@@ -19,7 +20,7 @@ class Watched(Failpoints):
         super().__init__(
             faults,
             in_turn,
-            waiting or WaitingState(),
+            waiting or ClockState(),
             self.strikes,
             lambda fault, task: task not in self.safe,
         )
@@ -72,7 +73,7 @@ def test_after_counts_further_passes_of_any_point_over_processes():
     assert len(second.struck) == 1
 
 
-def test_two_that_strike_at_once_strike_one_after_the_other():
+def test_two_strikes_due_at_one_pass_take_two_passes():
     points = Watched(Fault("kill_task", "element", after=1), Fault("kill_task", "element", after=1))
     points.probe("element", "a", 0)
     points.probe("element", "b", 0)
@@ -90,7 +91,7 @@ def test_in_turn_a_fault_waits_only_once_the_one_before_has_struck():
     assert points.struck == [(0, "a"), (1, "b")]
 
 
-def test_in_turn_one_that_is_to_strike_later_holds_the_next_one_back():
+def test_in_turn_a_delayed_strike_holds_the_next_fault_back():
     points = Watched(Fault("kill_task", "notified", after=2), Fault("kill_process", "element"), in_turn=True)
     points.probe("notified", "a", 1)
     points.probe("element", "a", 0)
@@ -105,14 +106,14 @@ def test_a_commit_fails_once_and_is_no_kill(kind):
     points = Watched(Fault(kind, "committing", "sink-0"))
     points.probe("committing", "sink-0", 1)
     assert points.struck == []
-    assert points.commit_fault("sink-1") is None
-    assert points.commit_fault("sink-0") == kind
-    assert points.commit_fault("sink-0") is None
+    assert points.other_at("committing", "sink-1", 0) is None
+    assert points.other_at("committing", "sink-0", 0).kind == kind
+    assert points.other_at("committing", "sink-0", 0) is None
     assert points.struck == [(0, "sink-0")]
 
 
 @pytest.mark.parametrize("in_turn", [False, True])
-def test_who_is_struck_leaves_its_pass_uncounted_for_others_as_in_the_simulation(in_turn):
+def test_pass_of_a_strike_is_not_counted_by_later_faults(in_turn):
     faults = (Fault("kill_task", "element"), Fault("kill_task", "element", occurrence=2))
     points = Watched(*faults, in_turn=in_turn)
     for task in "abcd":
@@ -128,7 +129,7 @@ def test_a_pass_at_which_a_fault_cannot_strike_does_not_count():
     assert points.struck == [(0, "c")]
 
 
-def test_one_that_is_to_strike_later_waits_for_a_pass_at_which_it_can():
+def test_delayed_strike_waits_for_a_pass_at_which_it_can_strike():
     points = Watched(Fault("kill_task", "element", "a", after=1), Fault("kill_task", "element", "b", after=2))
     points.probe("element", "a", 0)
     points.probe("element", "b", 0)
@@ -142,10 +143,39 @@ def test_one_that_is_to_strike_later_waits_for_a_pass_at_which_it_can():
     assert points.struck == [(1, "b")]
 
 
-def test_what_the_outside_does_wrong_waits_for_its_point_task_and_checkpoint():
+def test_write_fault_waits_for_its_point_task_and_checkpoint():
     points = Watched(Fault("tear_write", "snapshotted", "a", checkpoint=2))
     asked = [("metadata_written", "a", 2), ("snapshotted", "b", 2), ("snapshotted", "a", 1)]
-    assert [points.outside_fault(*each) for each in asked] == [None] * 3
-    assert points.outside_fault("snapshotted", "a", 2) == "tear_write"
-    assert points.outside_fault("snapshotted", "a", 2) is None
+    assert [points.other_at(*each) for each in asked] == [None] * 3
+    assert points.other_at("snapshotted", "a", 2).kind == "tear_write"
+    assert points.other_at("snapshotted", "a", 2) is None
     assert points.struck == [(0, "a")]
+
+
+TASKS = ("a", "b")
+CLOCK_POINTS = ("element", "notified")
+KILL = st.builds(
+    Fault,
+    st.just("kill_task"),
+    st.sampled_from(CLOCK_POINTS),
+    st.sampled_from((*TASKS, "*")),
+    st.integers(0, 2),
+    st.integers(1, 4),
+)
+PASSES = st.lists(st.tuples(st.sampled_from(CLOCK_POINTS), st.sampled_from(TASKS), st.integers(0, 2)))
+
+
+@given(st.lists(KILL, max_size=5).map(tuple), PASSES)
+def test_simulation_and_processes_count_alike(faults, passes):
+    plain = [Waiting(fault) for fault in faults]
+    clock, points = FaultClock(faults), Watched(*faults)
+    for point, task, checkpoint in passes:
+        waiting = [each for each in plain if each.wanted.point == point and each.left]
+        hit = next((each.wanted for each in waiting if each.is_hit(task, checkpoint)), None)
+        assert clock.kill_at(point, task, checkpoint) == hit
+        points.struck.clear()
+        points.probe(point, task, checkpoint)
+        assert [faults[number] for number, _ in points.struck] == ([] if hit is None else [hit])
+    assert points.state().left == tuple(each.left for each in plain)
+    still = {each.wanted.point for each in plain if each.left}
+    assert set(clock.kills) == set(points.kills) == still
