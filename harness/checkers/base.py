@@ -13,7 +13,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -23,6 +23,9 @@ from onceproof.harness.model.scenario import Scenario
 
 Signature: TypeAlias = tuple[str, str]
 """(property, anomaly), or (exception type, function). Failures with equal signatures count as the same."""
+
+RunForSignature: TypeAlias = Callable[[Scenario], Signature | None]
+"""Runs a scenario and returns the signature of its failure, or None if it passes."""
 
 WITNESS_ROWS = 5
 """The most rows that a witness shows; their full number stands beside them."""

@@ -13,14 +13,14 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from onceproof.harness.checkers import Signature
+from onceproof.harness.checkers.base import RunForSignature, Signature
 from onceproof.harness.explanation.descriptions import (
     change_text,
     choice_text,
@@ -31,8 +31,6 @@ from onceproof.harness.explanation.descriptions import (
 from onceproof.harness.model.scenario import Scenario, Schedule
 from onceproof.reports.text import counted
 
-RunForSignature: TypeAlias = Callable[[Scenario], Signature | None]
-"""Runs a scenario and returns the signature of its failure, or None if it passes."""
 Effect: TypeAlias = Literal["matters", "changes", "idle"]
 
 MOST_CHOICES: Final = 12

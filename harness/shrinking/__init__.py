@@ -1,1 +1,1 @@
-"""Making a failing scenario small."""
+"""The shrinker: it makes a failing scenario smaller while the failure keeps its signature."""

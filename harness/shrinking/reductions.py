@@ -1,14 +1,14 @@
-"""Ways to make a scenario smaller: the measure of size, and the candidates that come before a failing one.
+"""The reductions of a scenario: its cost, and generators of smaller candidates.
 
 The rules this module lives by:
 
-- One number says how large a scenario is to the person who has to read it. Faults weigh most, since each is
-  a thing to understand; then records; then what the schedule does unlike a fair one; then subtasks; then
-  every number that is not the plainest. The shrinker only ever goes down in this number, so it ends.
-- Candidates are plain values made from a value, without running anything and without chance: what a shrink
-  does can be done again.
-- A reduction keeps a scenario valid, and never makes its limits tighter than the generator would: a failure
-  that a short budget or timeout invents is not the failure that was found.
+- ``cost_of`` is one number for how hard a scenario is to read. Faults cost most, then records, then choices
+  of the schedule that a fair one would not make, then subtasks, then every setting that is not the default.
+  The shrinker accepts only candidates of lower cost, so it ends.
+- Candidates are values computed from a value, without a run and without randomness, so a shrink is
+  repeatable.
+- A reduction keeps a scenario valid, and never sets tighter limits than the generator: a failure caused by a
+  short step budget or timeout would be another failure.
 """
 
 from __future__ import annotations
@@ -42,31 +42,36 @@ PLAIN_MAX_PARALLELISM: Final = 4
 SHORT_INTERVALS: Final = (10, 15, 20, 30, 60)
 """Between checkpoints, in milliseconds, the shortest first."""
 PART: Final = 10
-"""What each part of a scenario costs, in the units in which a doubled number costs 8."""
+"""The cost of one part of a scenario, in units in which doubling a number costs 8."""
 UNIFORM_PARTS: Final = 2000
 PRIORITY_PARTS: Final = 1000
 FEW_PRIORITIES: Final = 2
-"""A schedule that favours or hinders so few classes of action says it in a line: "storage is slow"."""
+"""A priority schedule with at most this many priorities can be described in a line: "storage is slow"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What a report says of a scenario's size."""
+    """The size of a scenario, as reports show it."""
 
     records: int
     faults: int
     schedule: int
-    """Choices that a fair schedule would not have made."""
+    """The number of choices that a fair schedule would not make."""
 
 
 READABLE: Final = Size(records=6, faults=2, schedule=6)
 UNREADABLE_FAULT_PARTS: Final = 12
-"""What each fault beyond those costs more: a few further records are easier to follow than a third fault."""
+"""The extra cost of each fault beyond READABLE.faults: a third fault is harder to follow than more
+records."""
 MOST_RECORDS_TO_PAIR: Final = 16
+"""The most records for which shorter intervals are combined with fewer records."""
 
 
 def size_of(scenario: Scenario, choices: int | None = None) -> Size:
-    """Return the size of a scenario; ``choices`` counts those of a schedule that does not list them."""
+    """Return the size of a scenario.
+
+    :param choices: the number of choices of the schedule, if the schedule does not list them
+    """
     schedule = scenario.schedule
     if choices is None:
         listed = len(schedule.preemptions) + len(schedule.priorities) + len(schedule.changes)
@@ -86,7 +91,7 @@ def is_readable(scenario: Scenario) -> bool:
 
 
 def cost_of(scenario: Scenario) -> int:
-    """Return the one number that shrinking lowers."""
+    """Return the cost that shrinking lowers."""
     values = {value for records in scenario.records.values() for _, value in records}
     parts = 6 * len(scenario.faults) + 3 * scenario.record_count() + len(values) + len(scenario.records)
     parts += 6 * len(scenario.asked) + sum(
@@ -113,7 +118,7 @@ def cost_of(scenario: Scenario) -> int:
 
 
 def draws_steps(schedule: Schedule) -> bool:
-    """Return whether a schedule says too little for a reader to follow it, or too much."""
+    """Return whether a schedule draws its steps from a seed or has more than FEW_PRIORITIES priorities."""
     if schedule.kind == "priority":
         return len(schedule.priorities) > FEW_PRIORITIES
     return schedule.kind == "uniform"
@@ -125,15 +130,19 @@ def _cost_of_fault(fault: Fault) -> int:
 
 
 def _magnitude(number: int) -> int:
-    """Return a number that grows with the logarithm of the given one, 8 for each doubling."""
+    """Return a cost that grows with the logarithm of a number, by 8 for each doubling."""
     if number <= 0:
         return 0
     bits = number.bit_length()
     return 8 * bits + ((8 * number) >> bits)
 
 
-def without_items(items: Sequence[Item], still_fails: Callable[[list[Item]], bool]) -> list[Item]:
-    """Return a smaller list that still fails: chunks are left out, large ones first, until no item can be."""
+def ddmin(items: Sequence[Item], still_fails: Callable[[list[Item]], bool]) -> list[Item]:
+    """Return a sublist that still fails and of which no single item can be left out.
+
+    Delta debugging (Zeller, Hildebrandt 2002) without its complement step: chunks are left out, large ones
+    first.
+    """
     kept = list(items)
     size = max(1, len(kept) // 2)
     while kept:
@@ -153,15 +162,15 @@ def without_items(items: Sequence[Item], still_fails: Callable[[list[Item]], boo
 
 
 def with_records(scenario: Scenario, kept: Sequence[tuple[str, InputRecord]]) -> Scenario:
-    """Return the scenario with some of its records, each in its split."""
+    """Return the scenario with only the given (split, record) pairs."""
     records: dict[str, list[InputRecord]] = {split: [] for split in scenario.records}
     for split, record in kept:
         records[split].append(record)
     return replace(scenario, records={split: tuple(rest) for split, rest in records.items()})
 
 
-def beginnings(scenario: Scenario) -> Iterator[Scenario]:
-    """Yield the scenario with its first records only, the fewest first: short runs are cheap to try."""
+def record_prefixes(scenario: Scenario) -> Iterator[Scenario]:
+    """Yield the scenario with its first records only, the fewest first, because short runs are cheap."""
     pairs = listed_records(scenario)
     count = 0
     while count < len(pairs):
@@ -170,10 +179,10 @@ def beginnings(scenario: Scenario) -> Iterator[Scenario]:
 
 
 def slower_sources(scenario: Scenario) -> Iterator[Scenario]:
-    """Yield the scenario with its first records only, read when nothing else can happen, the fewest first.
+    """Yield the scenario with its first records only, the fewest first, and sources of the lowest priority.
 
-    Under the fair schedule many records may be there for one reason: that reading takes so long that
-    something else comes first. A slow source says that in one choice.
+    Under the fair schedule a failure may need many records only because reading them takes time, in which
+    another action happens first. One priority for slow sources replaces these records.
     """
     schedule = scenario.schedule
     few = schedule.kind == "fair" or (schedule.kind == "priority" and not draws_steps(schedule))
@@ -181,34 +190,34 @@ def slower_sources(scenario: Scenario) -> Iterator[Scenario]:
         lowest = min(0, *schedule.priorities.values(), 0) - 1
         priorities = {**schedule.priorities, "poll": lowest}
         slow = Schedule("priority", 0, priorities, schedule.changes, ample_horizon(scenario))
-        for shorter in beginnings(scenario):
+        for shorter in record_prefixes(scenario):
             yield replace(shorter, schedule=slow)
 
 
-def sooner_checkpoints(scenario: Scenario) -> Iterator[Scenario]:
-    """Yield the scenario with a shorter interval between checkpoints and a run of records less.
+def shorter_intervals(scenario: Scenario) -> Iterator[Scenario]:
+    """Yield the scenario with a shorter checkpoint interval and some consecutive records left out.
 
-    Records may be needed for nothing but the time that it takes to read them before a checkpoint comes:
-    then neither they nor the interval can be made less alone. Under a schedule that draws each step there is
-    no such time.
+    Records may be needed only for the time that reading them takes before a checkpoint. Then neither the
+    records nor the interval can be reduced alone. Schedules that draw their steps are left out, because there
+    the interval is not tied to the number of records read.
     """
     pairs = listed_records(scenario)
     if draws_steps(scenario.schedule) or not READABLE.records < len(pairs) <= MOST_RECORDS_TO_PAIR:
         return
     for count in range(len(pairs) - 1, 0, -1):
-        # What is not read is time that does not pass; less of it where subtasks read side by side.
+        # Fewer records to read take less time; with several source subtasks the time saved is shorter.
         for steps in range(STEPS_PER_RECORD, 0, -1):
             interval = scenario.checkpoint_interval_ms - steps * count
             if interval >= SHORT_INTERVALS[0]:
-                sooner = replace(scenario, checkpoint_interval_ms=interval)
+                shorter = replace(scenario, checkpoint_interval_ms=interval)
                 for begin in range(len(pairs) - count + 1):
-                    yield with_records(sooner, pairs[:begin] + pairs[begin + count :])
+                    yield with_records(shorter, pairs[:begin] + pairs[begin + count :])
 
 
-def earlier_checkpoints(scenario: Scenario) -> Iterator[Scenario]:
-    """Yield the scenario with all its faults that many checkpoints earlier, and its first records only.
+def earlier_faults(scenario: Scenario) -> Iterator[Scenario]:
+    """Yield the scenario with all its faults some checkpoints earlier, and its first records only.
 
-    Faults that belong together have to move together, and what comes earlier needs less input before it.
+    Faults of one pattern must move together, and earlier faults need fewer records before them.
     """
     numbers = [fault.checkpoint for fault in scenario.faults if fault.checkpoint]
     if not numbers or scenario.record_count() <= READABLE.records:
@@ -219,19 +228,19 @@ def earlier_checkpoints(scenario: Scenario) -> Iterator[Scenario]:
             for fault in scenario.faults
         )
         moved = replace(scenario, faults=faults)
-        for shorter in beginnings(moved):
+        for shorter in record_prefixes(moved):
             yield shorter
             if scenario.checkpoint_interval_ms > SHORT_INTERVALS[0]:
                 yield replace(shorter, checkpoint_interval_ms=SHORT_INTERVALS[0])
 
 
 def listed_records(scenario: Scenario) -> list[tuple[str, InputRecord]]:
-    """Return the records with their splits, all of them in the order of their timestamps."""
+    """Return all (split, record) pairs in the order of their timestamps."""
     pairs = [(split, record) for split, records in scenario.records.items() for record in records]
     return sorted(pairs, key=lambda pair: pair[1][0])
 
 
-def schedules(scenario: Scenario) -> Iterator[Scenario]:
+def simpler_schedules(scenario: Scenario) -> Iterator[Scenario]:
     """Yield the scenario under simpler schedules."""
     schedule = scenario.schedule
     if schedule.kind == "fair":
@@ -247,13 +256,13 @@ def schedules(scenario: Scenario) -> Iterator[Scenario]:
         changes = (*schedule.changes[:index], *schedule.changes[index + 1 :])
         yield replace(scenario, schedule=replace(schedule, changes=changes))
     for action in schedule.priorities:
-        # The draw between equals, with which the others work, stays.
+        # The seed stays, because it decides between actions of equal priority.
         rest = {each: priority for each, priority in schedule.priorities.items() if each != action}
         yield replace(scenario, schedule=replace(schedule, priorities=rest))
 
 
 def fewer_operations(scenario: Scenario) -> Iterator[Scenario]:
-    """Yield the scenario with nothing asked of the job, with all but one request, and with plainer ones."""
+    """Yield the scenario with no requested operations, with all but one, and with simpler ones."""
     asked = scenario.asked
     if not asked:
         return
@@ -261,32 +270,32 @@ def fewer_operations(scenario: Scenario) -> Iterator[Scenario]:
     for index, operation in enumerate(asked):
         if len(asked) > 1:
             yield replace(scenario, operations=(*asked[:index], *asked[index + 1 :]))
-        for plainer in (
+        for simpler in (
             replace(operation, after=0),
             replace(operation, after=operation.after // 2),
             replace(operation, parallelism=0, state_backend=None, claims=False),
             replace(operation, occurrence=max(1, operation.occurrence // 2)),
         ):
-            if plainer != operation:
-                yield replace(scenario, operations=(*asked[:index], plainer, *asked[index + 1 :]))
+            if simpler != operation:
+                yield replace(scenario, operations=(*asked[:index], simpler, *asked[index + 1 :]))
 
 
 def fault_subsets(scenario: Scenario) -> Iterator[Scenario]:
-    """Yield the scenario with none of its faults, one, two, and so on."""
+    """Yield the scenario with every proper subset of its faults, the smallest first."""
     for count in range(len(scenario.faults)):
         for faults in combinations(scenario.faults, count):
             yield replace(scenario, faults=faults)
 
 
-def fewer_subtasks(scenario: Scenario, found: Scenario | None = None) -> Iterator[Scenario]:
-    """Yield the scenario with lower parallelism, the lowest first, and without splits that are empty.
+def fewer_subtasks(scenario: Scenario, original: Scenario | None = None) -> Iterator[Scenario]:
+    """Yield the scenario with lower parallelism, without empty splits, or with merged splits.
 
-    ``found`` is what it was made of, and shows which splits can be one.
+    :param original: the scenario before shrinking, which shows which splits may be merged
     """
     full = {split: records for split, records in scenario.records.items() if records}
     if len(full) < len(scenario.records):
         yield replace(scenario, records=full or {next(iter(scenario.records)): ()})
-    first_of = exchanging_splits(found or scenario)
+    first_of = exchanging_splits(original or scenario)
     merged: dict[str, list[InputRecord]] = {first_of[split]: [] for split in full}
     if len(merged) < len(full):
         for split, record in listed_records(scenario):
@@ -294,9 +303,13 @@ def fewer_subtasks(scenario: Scenario, found: Scenario | None = None) -> Iterato
         yield replace(scenario, records={split: tuple(records) for split, records in merged.items()})
     source, keyed, sink = scenario.parallelisms()
     yield replace(scenario, parallelism=1, source_parallelism=1, sink_parallelism=1)
-    for field, now in (("source_parallelism", source), ("parallelism", keyed), ("sink_parallelism", sink)):
-        for lower in range(1, now):
-            # What followed the keyed operators keeps its own number: one thing changes at a time.
+    for field, current in (
+        ("source_parallelism", source),
+        ("parallelism", keyed),
+        ("sink_parallelism", sink),
+    ):
+        for lower in range(1, current):
+            # Unset source and sink parallelism follow the keyed one, so they are fixed: one change at a time.
             fixed = {"source_parallelism": source, "sink_parallelism": sink, field: lower}
             yield replace(scenario, **fixed)
     highest = max(source, keyed, sink, *(fault.rescale_to for fault in scenario.faults), 1)
@@ -304,44 +317,44 @@ def fewer_subtasks(scenario: Scenario, found: Scenario | None = None) -> Iterato
         yield replace(scenario, max_parallelism=PLAIN_MAX_PARALLELISM)
 
 
-def plainer_settings(scenario: Scenario) -> Iterator[Scenario]:
-    """Yield the scenario with plain settings, all of them and one by one."""
+def simpler_settings(scenario: Scenario) -> Iterator[Scenario]:
+    """Yield the scenario with default settings, all at once and one by one, and with shorter intervals."""
     yield replace(scenario, **PLAIN_SETTINGS)
     for name, plain in PLAIN_SETTINGS.items():
         if getattr(scenario, name) != plain:
             yield replace(scenario, **{name: plain})
     mode = scenario.checkpoint_mode
-    for plainer in (
+    for simpler in (
         CheckpointMode(mode.barriers, mode.aligned_timeout_ms),
         CheckpointMode(mode.barriers),
         CheckpointMode(max_concurrent=mode.max_concurrent),
         CheckpointMode(min_pause_ms=mode.min_pause_ms),
     ):
-        if plainer != mode:
-            yield replace(scenario, mode=plainer)
+        if simpler != mode:
+            yield replace(scenario, mode=simpler)
     for interval in SHORT_INTERVALS:
-        sooner = scenario.checkpoint_interval_ms - interval
-        if sooner > 0:
+        saved = scenario.checkpoint_interval_ms - interval
+        if saved > 0:
             yield replace(scenario, checkpoint_interval_ms=interval)
-            # A delay that reaches into the next attempt's checkpoint has to come sooner with it.
-            faults = tuple([_sooner(fault, sooner) for fault in scenario.faults])
+            # A delay that ends during the next attempt's checkpoint must become shorter by the same time.
+            faults = tuple([_with_shorter_delay(fault, saved) for fault in scenario.faults])
             if faults != scenario.faults:
                 yield replace(scenario, checkpoint_interval_ms=interval, faults=faults)
 
 
-def _sooner(fault: Fault, steps: int) -> Fault:
+def _with_shorter_delay(fault: Fault, steps: int) -> Fault:
     return replace(fault, delay=max(1, fault.delay - steps)) if fault.delay else fault
 
 
-def plainer_faults(scenario: Scenario) -> Iterator[Scenario]:
+def simpler_faults(scenario: Scenario) -> Iterator[Scenario]:
     """Yield the scenario with one number of one fault lower, the lowest first."""
     for index, fault in enumerate(scenario.faults):
-        for plainer in _plainer(fault):
-            faults = (*scenario.faults[:index], plainer, *scenario.faults[index + 1 :])
+        for simpler in _simpler_fault(fault):
+            faults = (*scenario.faults[:index], simpler, *scenario.faults[index + 1 :])
             yield replace(scenario, faults=faults)
 
 
-def _plainer(fault: Fault) -> Iterator[Fault]:
+def _simpler_fault(fault: Fault) -> Iterator[Fault]:
     if fault.task != ANY_TASK:
         yield replace(fault, task=ANY_TASK)
     elif fault.point in COORDINATOR_POINTS and fault.occurrence > 1:
@@ -355,25 +368,25 @@ def _plainer(fault: Fault) -> Iterator[Fault]:
     ):
         if field == "delay" and FAULTS[fault.kind].delay == "required":
             lowest = 1
-        now: int = getattr(fault, field)
-        for lower in dict.fromkeys((lowest, lowest + (now - lowest) // 2, now - 1)):
-            if lowest <= lower < now:
+        current: int = getattr(fault, field)
+        for lower in dict.fromkeys((lowest, lowest + (current - lowest) // 2, current - 1)):
+            if lowest <= lower < current:
                 changed: dict[str, Any] = {field: lower}
                 yield replace(fault, **changed)
 
 
-def plainer_values(scenario: Scenario, found: Scenario | None = None) -> Iterator[Scenario]:
-    """Yield the scenario with all values equal, or with one kind of value turned into the first.
+def fewer_values(scenario: Scenario, original: Scenario | None = None) -> Iterator[Scenario]:
+    """Yield the scenario with all values equal, or with one value replaced by the first.
 
-    ``found`` is what it was made of, and shows which splits share their values; the others keep theirs.
+    :param original: the scenario before shrinking, which shows which splits may exchange values
     """
-    first_of = exchanging_splits(found or scenario)
+    first_of = exchanging_splits(original or scenario)
     pairs = listed_records(scenario)
     first: dict[str, RecordValue] = {}
     for split, (_, value) in pairs:
         first.setdefault(first_of[split], value)
-    plain = set(first.values())
-    others = [value for value in dict.fromkeys(value for _, (_, value) in pairs) if value not in plain]
+    first_values = set(first.values())
+    others = [value for value in dict.fromkeys(value for _, (_, value) in pairs) if value not in first_values]
     if not others:
         return
     for replaced in (set(others), *({value} for value in others)):
@@ -384,7 +397,7 @@ def plainer_values(scenario: Scenario, found: Scenario | None = None) -> Iterato
         yield with_records(scenario, changed)
 
 
-def renumbered(scenario: Scenario) -> Scenario:
-    """Return the scenario with timestamps 0, 1, 2 over all splits, in the order they had."""
+def with_consecutive_timestamps(scenario: Scenario) -> Scenario:
+    """Return the scenario with timestamps 0, 1, 2, ... over all splits, in their old order."""
     pairs = listed_records(scenario)
     return with_records(scenario, [(split, (time, record[1])) for time, (split, record) in enumerate(pairs)])

@@ -1,11 +1,10 @@
-"""Small-scope search: most failures have a small cause, so small scenarios around a failing one are drawn.
+"""Small-scope search: it draws small random scenarios that resemble a failing one.
 
-Leaving out parts of a failing scenario ends where every part is needed, which is seldom the smallest failure
-there is: two records may do where six do and none of these can be left out. So scenarios of 1 to 6 records
-and at most two faults are drawn, half of them from the material of the failing one, half from the plots that
-all scenarios come from, until one fails in the same way.
+ddmin ends where no part can be left out, which is seldom the smallest failure: six records may all be needed,
+while two other records fail as well. So scenarios of 1 to 6 records and at most two faults are drawn, half of
+them with faults of the failing scenario, half with faults from the fault patterns.
 
-The draws come from a seed that is derived from the scenario: what a shrink does can be done again.
+The random seed is derived from the scenario, so a shrink is repeatable.
 """
 
 from __future__ import annotations
@@ -40,24 +39,25 @@ MOST_FAULTS: Final = 2
 MOST_VALUES: Final = 20
 HORIZON: Final = 600
 LONG_DELAY_MS: Final = 200
-"""Before a restart, now and then: state that expires has expired then, without records to pass the time."""
+"""A restart delay that is drawn at times: state with a TTL expires in it, without records to pass the
+time."""
 
 
-def small_scenarios(scenario: Scenario, found: Scenario | None = None) -> Iterator[Scenario]:
-    """Yield small scenarios without end, made from the faults and values of the given one.
+def small_scenarios(scenario: Scenario, original: Scenario | None = None) -> Iterator[Scenario]:
+    """Yield an endless sequence of small scenarios with faults and values of the given one.
 
-    ``found`` is what it was made of: it shows which splits exchange records. Where no record is left, the
-    values come from there, and there may be more records again, since a scenario with records and fewer
-    faults can be the smaller one.
+    :param scenario: the failing scenario
+    :param original: the scenario before shrinking. It shows which splits exchange records, and its values are
+        used if ``scenario`` has no records left.
     """
     digest = sha256(to_json(scenario).encode()).digest()
     chance = Chance(Random(int.from_bytes(digest[:8], "big")))
-    # Of too many faults two may do, if they are not all that is left.
+    # Two of many faults may suffice together with more records.
     too_many = len(scenario.faults) > MOST_FAULTS
     most = MOST_RECORDS if too_many else scenario.record_count()
-    first_of = exchanging_splits(found or scenario)
-    values = _values(scenario, first_of) or _values(found or scenario, first_of)
-    # A split with values of its own that are all gone has nothing to be given.
+    first_of = exchanging_splits(original or scenario)
+    values = _values(scenario, first_of) or _values(original or scenario, first_of)
+    # Splits whose group has no values left get no records.
     usable = [split for split in scenario.records if first_of[split] in values]
     while True:
         count = chance.integer(1, max(1, min(MOST_RECORDS, most)))
@@ -71,18 +71,18 @@ def small_scenarios(scenario: Scenario, found: Scenario | None = None) -> Iterat
             splits[split].append((time, chance.choice(kept[first_of[split]])))
         source, keyed, sink = (chance.integer(1, min(2, most)) for most in scenario.parallelisms())
         if chance.chance(0.25):
-            # What is cut by key groups may be cut wrongly in three parts and rightly in two.
+            # A wrong split of key groups may show with three subtasks and not with two.
             keyed = scenario.parallelism
         interval = chance.choice((10, 15, 20, scenario.checkpoint_interval_ms))
         delay = LONG_DELAY_MS if chance.chance(0.1) else scenario.restart_delay_ms
         if chance.chance(0.9 if too_many else 0.5):
-            material = chance.sample(
+            some_faults = chance.sample(
                 scenario.faults, MOST_FAULTS if too_many else chance.integer(0, MOST_FAULTS)
             )
             if chance.chance(0.3):
-                faults = _moved_together(chance, material)
+                faults = _moved_together(chance, some_faults)
             else:
-                faults = tuple([_moved(chance, fault) for fault in material])
+                faults = tuple([_moved(chance, fault) for fault in some_faults])
         else:
             faults = draw_faults(chance, _stage(scenario, Parallelism(source, keyed, sink), count, interval))
         yield replace(
@@ -100,7 +100,7 @@ def small_scenarios(scenario: Scenario, found: Scenario | None = None) -> Iterat
 
 
 def _values(scenario: Scenario, first_of: dict[str, str]) -> dict[str, list[RecordValue]]:
-    """Return some values, by the first of the splits that share them."""
+    """Return up to MOST_VALUES values for each group of splits, by the first split of the group."""
     values: dict[str, list[RecordValue]] = {}
     for split, records in scenario.records.items():
         if records:
@@ -126,7 +126,7 @@ def _stage(scenario: Scenario, parallelism: Parallelism, records: int, interval:
 
 
 def _moved(chance: Chance, fault: Fault) -> Fault:
-    """Return the fault as it is, or a little earlier or later."""
+    """Return the fault unchanged, or a little earlier or later."""
     if chance.chance(0.4):
         return fault
     return replace(
@@ -141,7 +141,7 @@ def _moved(chance: Chance, fault: Fault) -> Fault:
 
 
 def _moved_together(chance: Chance, faults: Sequence[Fault]) -> tuple[Fault, ...]:
-    """Return faults that belong to one checkpoint as they are, or all of them some checkpoints earlier."""
+    """Return all faults moved by the same number of checkpoints to an earlier one, or unchanged."""
     numbers = [fault.checkpoint for fault in faults if fault.checkpoint]
     earlier = chance.integer(0, min(numbers) - 1) if numbers else 0
     return tuple(
@@ -151,7 +151,7 @@ def _moved_together(chance: Chance, faults: Sequence[Fault]) -> tuple[Fault, ...
 
 
 def _schedule(chance: Chance, failing: Schedule) -> Schedule:
-    """Return a schedule that can be told in a line, or one that draws its steps and will be listed later."""
+    """Return a schedule that is readable, or one that draws its steps and is recorded as choices later."""
     seed = chance.integer(1, 999_999)
     kind = chance.weighted((("fair", 3), ("few", 3), ("own", 2), ("uniform", 4), ("priority", 2)))
     if kind == "fair":

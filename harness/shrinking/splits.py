@@ -1,13 +1,12 @@
-"""Which splits of a scenario may exchange records while it is made smaller.
+"""Which splits of a scenario may exchange records while it is shrunk.
 
 The rules this module lives by:
 
-- What a split means is known to its family alone. Where each split holds the records of keys of its own, a
-  record that is moved to another one makes an input that the family never draws: its oracle and its job may
-  disagree on it, and the smallest "failure" is then one without a fault, which says nothing of the job.
-- A value that stands in two splits shows that a split says nothing of the values in it. Without such a sign
-  records stay where they are.
-- The sign is looked for in the scenario that was found: of a small one too little is left to show it.
+- Only the family knows whether a split holds keys of its own. If it does, a record moved to another split is
+  an input that the family never generates; its oracle and its job may disagree on it without any bug.
+- Two splits exchange records only if the same value occurs in both, which shows that the values do not depend
+  on the split.
+- The values are compared in the original failing scenario, because a shrunk one has too few records.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from __future__ import annotations
 from onceproof.harness.model.scenario import RecordValue, Scenario
 
 
-def exchanging_splits(found: Scenario) -> dict[str, str]:
-    """Return for each split the first of those that it exchanges records with; itself, if it is alone."""
-    first_of = {split: split for split in found.records}
+def exchanging_splits(original: Scenario) -> dict[str, str]:
+    """Return for each split the first split of its group; the splits of a group may exchange records."""
+    first_of = {split: split for split in original.records}
     seen_in: dict[RecordValue, str] = {}
-    for split, records in found.records.items():
+    for split, records in original.records.items():
         for _, value in records:
             other = first_of[seen_in.setdefault(value, split)]
-            mine = first_of[split]
-            if other != mine:
-                first_of = {each: other if first == mine else first for each, first in first_of.items()}
+            own = first_of[split]
+            if other != own:
+                first_of = {each: other if first == own else first for each, first in first_of.items()}
     return first_of

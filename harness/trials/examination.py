@@ -16,9 +16,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from onceproof.harness.checkers import CONTINUATIONS, Signature
+from onceproof.harness.checkers import CONTINUATIONS
+from onceproof.harness.checkers.base import RunForSignature, Signature
 from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
-from onceproof.harness.explanation.decisions import DecisionEffects, RunForSignature, measure_decisions
+from onceproof.harness.explanation.decisions import DecisionEffects, measure_decisions
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.scenario import Scenario

@@ -238,7 +238,7 @@ def _run_in_pool(
 
 
 class _InOrder:
-    """DecisionEffects batches as they come and passes their outcomes on in the order of the run."""
+    """Receives batches in any order and passes their outcomes on in the order of the run."""
 
     def __init__(self, tally: Tally, lines: IO[bytes] | None, progress: Callable[[Tally], None]) -> None:
         self.mistakes: list[Done] = []

@@ -345,13 +345,16 @@ def test_columns_may_have_any_name(spark: SparkSession) -> None:
         ({"oracle_sql": "SELECT scenario_id, number FROM records"}, "oracle_sql of family numbers: .*text"),
         ({"oracle_sql": "SELEC scenario_id FROM records"}, "oracle_sql of family numbers: .*SELEC"),
         ({"oracle_sql": "SELECT number, text FROM records"}, "oracle_sql of family numbers: .*scenario_id"),
-        ({"row_schema": "number NUMBER"}, "row_schema of family numbers: 'number NUMBER' is no Spark DDL"),
+        (
+            {"row_schema": "number NUMBER"},
+            "row_schema of family numbers: 'number NUMBER' is not valid Spark DDL",
+        ),
         (
             {"record_schema": "number, text"},
-            "record_schema of family numbers: 'number, text' is no Spark DDL",
+            "record_schema of family numbers: 'number, text' is not valid Spark DDL",
         ),
-        ({"record_schema": "offset BIGINT"}, "a column named 'offset' is there already"),
-        ({"row_schema": "a STRING, A STRING"}, "a column named 'A' is there already"),
+        ({"record_schema": "offset BIGINT"}, "the column name 'offset' is already in use"),
+        ({"row_schema": "a STRING, A STRING"}, "the column name 'A' is already in use"),
     ],
 )
 def test_a_wrong_query_or_schema_is_one_line(spark: SparkSession, members: dict[str, str], said: str) -> None:

@@ -1,4 +1,4 @@
-"""Making scenarios smaller: the measure, and candidates that are valid, smaller and different."""
+"""The reductions: the cost of a scenario, and candidates that are valid, smaller and different."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family import load_family
 from onceproof.harness.model.scenario import Fault, Scenario, Schedule, check
 from onceproof.harness.shrinking.reductions import (
-    beginnings,
     cost_of,
-    earlier_checkpoints,
+    ddmin,
+    earlier_faults,
     fault_subsets,
     fewer_subtasks,
+    fewer_values,
     is_readable,
     listed_records,
-    plainer_faults,
-    plainer_settings,
-    plainer_values,
-    renumbered,
-    schedules,
+    record_prefixes,
+    shorter_intervals,
+    simpler_faults,
+    simpler_schedules,
+    simpler_settings,
     size_of,
     slower_sources,
-    sooner_checkpoints,
+    with_consecutive_timestamps,
     with_records,
-    without_items,
 )
 from onceproof.harness.shrinking.small_scope import small_scenarios
 
 Make = Callable[..., Scenario]
 FAMILY = load_family("word_count")
 GENERATED = [generate(FAMILY, seed) for seed in range(60)]
-# Few are drawn with a schedule that does not draw each step.
+# The generator draws few scenarios whose schedule does not draw each step.
 GENERATED += [replace(scenario, schedule=Schedule()) for scenario in GENERATED[:20]]
 
 REDUCTIONS = [
-    schedules,
+    simpler_schedules,
     fault_subsets,
-    beginnings,
+    record_prefixes,
     fewer_subtasks,
-    plainer_faults,
-    plainer_settings,
-    plainer_values,
-    earlier_checkpoints,
-    sooner_checkpoints,
+    simpler_faults,
+    simpler_settings,
+    fewer_values,
+    earlier_faults,
+    shorter_intervals,
 ]
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS, ids=lambda reduction: reduction.__name__)
-def test_every_candidate_is_a_valid_scenario_other_than_the_one_it_came_from(
+def test_every_candidate_is_valid_and_differs_from_its_scenario(
     reduction: Callable[[Scenario], Iterator[Scenario]],
 ) -> None:
     made = 0
@@ -63,10 +63,12 @@ def test_every_candidate_is_a_valid_scenario_other_than_the_one_it_came_from(
     assert made > len(GENERATED)
 
 
-def test_a_slow_source_stands_in_for_many_records_under_a_schedule_of_few_choices() -> None:
+def test_a_slow_source_replaces_records_under_a_readable_schedule() -> None:
     fair = next(each for each in GENERATED if each.schedule.kind == "fair" and each.record_count() > 6)
     candidates = list(slower_sources(fair))
-    assert [each.record_count() for each in candidates] == [each.record_count() for each in beginnings(fair)]
+    assert [each.record_count() for each in candidates] == [
+        each.record_count() for each in record_prefixes(fair)
+    ]
     for candidate in candidates:
         check(candidate)
         assert candidate.schedule.priorities == {"poll": -1}
@@ -75,7 +77,7 @@ def test_a_slow_source_stands_in_for_many_records_under_a_schedule_of_few_choice
     assert {each.schedule.priorities["poll"] for each in slower_sources(storing)} == {-2}
 
 
-def test_a_slow_source_is_not_tried_where_few_records_are_left_or_the_schedule_draws() -> None:
+def test_a_slow_source_is_not_tried_with_few_records_or_a_drawn_schedule() -> None:
     fair = next(each for each in GENERATED if each.schedule.kind == "fair" and each.record_count() > 6)
     short = with_records(fair, listed_records(fair)[:6])
     drawing = replace(fair, schedule=Schedule("uniform", 3, {}, (), 100))
@@ -110,13 +112,13 @@ def test_a_listed_schedule_costs_less_than_one_that_draws_every_step(make_scenar
     assert len(set(costs)) == len(costs)
 
 
-def test_the_size_counts_what_a_fair_schedule_would_not_have_done(make_scenario: Make) -> None:
+def test_the_size_counts_choices_that_a_fair_schedule_would_not_make(make_scenario: Make) -> None:
     assert size_of(make_scenario()).schedule == 0
     assert size_of(make_scenario(schedule=Schedule("priority", 0, {"store": -1}))).schedule == 1
     assert size_of(make_scenario(schedule=Schedule("uniform", 5)), choices=228).schedule == 228
 
 
-def test_a_schedule_that_draws_its_steps_is_not_readable_however_small_the_rest(make_scenario: Make) -> None:
+def test_a_schedule_that_draws_its_steps_is_never_readable(make_scenario: Make) -> None:
     assert is_readable(make_scenario())
     assert not is_readable(make_scenario(schedule=Schedule("uniform", 5)))
     assert not is_readable(make_scenario(faults=(Fault("kill_all", "completed"),) * 3))
@@ -133,10 +135,10 @@ def test_records_left_out_leave_the_others_in_their_splits(make_scenario: Make) 
 
 def test_timestamps_are_renumbered_over_all_splits(make_scenario: Make) -> None:
     scenario = make_scenario(records={"a": ((7, "x"), (90, "y")), "b": ((8, "z"),)})
-    assert renumbered(scenario).records == {"a": ((0, "x"), (2, "y")), "b": ((1, "z"),)}
+    assert with_consecutive_timestamps(scenario).records == {"a": ((0, "x"), (2, "y")), "b": ((1, "z"),)}
 
 
-def test_what_is_left_out_leaves_exactly_what_is_needed() -> None:
+def test_ddmin_keeps_exactly_the_needed_items() -> None:
     needed = {3, 17, 18, 40}
     runs = []
 
@@ -144,21 +146,21 @@ def test_what_is_left_out_leaves_exactly_what_is_needed() -> None:
         runs.append(len(kept))
         return needed <= set(kept)
 
-    assert without_items(range(60), still_fails) == sorted(needed)
+    assert ddmin(range(60), still_fails) == sorted(needed)
     assert len(runs) < 120
 
 
-def test_nothing_is_left_where_nothing_is_needed() -> None:
-    assert without_items(range(5), lambda kept: True) == []
-    assert without_items([], lambda kept: True) == []
+def test_ddmin_keeps_no_items_if_none_is_needed() -> None:
+    assert ddmin(range(5), lambda kept: True) == []
+    assert ddmin([], lambda kept: True) == []
 
 
-def test_what_is_needed_only_together_stays_together() -> None:
-    kept = without_items(range(8), lambda rest: len(rest) >= 5)
+def test_ddmin_keeps_items_that_are_needed_only_together() -> None:
+    kept = ddmin(range(8), lambda rest: len(rest) >= 5)
     assert len(kept) == 5
 
 
-def test_small_scenarios_are_small_valid_and_the_same_each_time() -> None:
+def test_small_scenarios_are_small_valid_and_repeatable() -> None:
     for scenario in GENERATED[:20]:
         drawn = list(islice(small_scenarios(scenario), 100))
         for candidate in drawn:

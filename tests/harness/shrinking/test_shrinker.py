@@ -1,4 +1,4 @@
-"""Shrinking, against failures whose cause is known because the test made it up."""
+"""The shrinker, on failures that the tests define by a function of the scenario."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onceproof.harness.model.family import load_family
 from onceproof.harness.model.scenario import Fault, Scenario, Schedule
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD, ample_step_budget
 from onceproof.harness.shrinking.reductions import cost_of, listed_records, with_records
-from onceproof.harness.shrinking.shrinker import HURRIED, _Search, shrink
+from onceproof.harness.shrinking.shrinker import BUDGET_DIVISOR, _Search, shrink
 
 LOST: Signature = ("exactly_once", "lost")
 DUPLICATED: Signature = ("exactly_once", "duplicated")
@@ -44,7 +44,7 @@ def large(scenario: Scenario) -> bool:
     )
 
 
-def test_what_the_failure_does_not_need_is_gone() -> None:
+def test_the_shrinker_removes_all_that_the_failure_does_not_need() -> None:
     result = shrink(generated(large), needs_two_records_and_a_late_kill, LOST)
     scenario = result.scenario
     assert [value for split in scenario.records.values() for _, value in split] == ["bee", "bee"]
@@ -57,13 +57,13 @@ def test_what_the_failure_does_not_need_is_gone() -> None:
     assert (result.after.records, result.after.faults, result.after.schedule) == (2, 1, 0)
 
 
-def test_a_shrink_takes_a_fraction_of_a_second_beside_the_runs_and_a_few_hundred_of_them() -> None:
+def test_a_shrink_takes_few_runs_and_little_time_beside_them() -> None:
     result = shrink(generated(large), needs_two_records_and_a_late_kill, LOST, limit_seconds=60)
     assert result.runs < 800
     assert result.seconds < 3
 
 
-def test_the_same_scenario_shrinks_to_the_same() -> None:
+def test_shrinking_the_same_scenario_twice_gives_the_same_result() -> None:
     scenario = generated(large)
     first, second = (shrink(scenario, needs_two_records_and_a_late_kill, LOST, 60) for _ in range(2))
     assert (first.scenario, first.runs) == (second.scenario, second.runs)
@@ -71,7 +71,7 @@ def test_the_same_scenario_shrinks_to_the_same() -> None:
 
 def test_only_the_same_signature_counts() -> None:
     def fails(scenario: Scenario) -> Signature | None:
-        # Without its kills the scenario fails, too, but otherwise: that is another failure.
+        # Without its kills the scenario fails with another signature, which is another failure.
         return needs_two_records_and_a_late_kill(scenario) or DUPLICATED
 
     result = shrink(generated(large), fails, LOST)
@@ -79,7 +79,7 @@ def test_only_the_same_signature_counts() -> None:
     assert kills(result.scenario)
 
 
-def test_a_failure_that_needs_an_order_of_steps_ends_in_a_list_of_few_choices() -> None:
+def test_a_failure_by_an_order_of_steps_shrinks_to_a_few_choices() -> None:
     needed = {(7, "deliver count-0/1"), (9, "store source-0 1")}
     scenario = generated(lambda s: s.schedule.kind == "uniform" and s.record_count() > 20)
 
@@ -99,7 +99,7 @@ def test_a_failure_that_needs_an_order_of_steps_ends_in_a_list_of_few_choices() 
     assert result.after.schedule == 2
 
 
-def test_a_slow_storage_is_told_as_that() -> None:
+def test_a_failure_by_slow_storage_shrinks_to_one_priority() -> None:
     def fails(candidate: Scenario) -> Signature | None:
         schedule = candidate.schedule
         slow = schedule.priorities.get("store", 0) < schedule.priorities.get("poll", 0)
@@ -111,14 +111,14 @@ def test_a_slow_storage_is_told_as_that() -> None:
     assert schedule.seed == 0
 
 
-def test_a_failure_that_nothing_makes_smaller_is_given_back_as_it_was() -> None:
+def test_a_failure_without_a_smaller_one_is_returned_unchanged() -> None:
     scenario = generated(large)
     result = shrink(scenario, lambda candidate: LOST if candidate == scenario else None, LOST, 1)
     assert result.scenario == scenario
     assert result.after == result.before
 
 
-def test_when_time_is_up_the_smallest_so_far_is_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_the_time_limit_the_smallest_so_far_is_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
 
     def slow(scenario: Scenario) -> Signature | None:
@@ -127,10 +127,10 @@ def test_when_time_is_up_the_smallest_so_far_is_the_result(monkeypatch: pytest.M
 
     monkeypatch.setattr("onceproof.harness.shrinking.shrinker.perf_counter", lambda: clock[0])
     result = shrink(generated(large), slow, LOST, limit_seconds=0.4)
-    # One run that was begun is finished, and what is left is confirmed.
+    # A run that has started is finished, and the result is confirmed.
     assert 0.4 <= result.seconds <= 0.46
     assert needs_two_records_and_a_late_kill(result.scenario) == LOST
-    # Confirming is no run of the search.
+    # The confirming run is not counted.
     assert 17 <= result.runs <= 20
     assert result.scenario.record_count() < 40
 
@@ -139,7 +139,7 @@ def stuck_with_two_bees(scenario: Scenario) -> Signature | None:
     return STUCK if needs_two_records_and_a_late_kill(scenario) else None
 
 
-def test_a_stuck_run_is_tried_with_a_part_of_its_steps_and_confirmed_with_all_of_them() -> None:
+def test_a_stuck_run_uses_part_of_its_budget_and_is_confirmed_with_all() -> None:
     tries: list[Scenario] = []
 
     def fails(candidate: Scenario) -> Signature | None:
@@ -148,14 +148,16 @@ def test_a_stuck_run_is_tried_with_a_part_of_its_steps_and_confirmed_with_all_of
 
     result = shrink(generated(large), fails, STUCK, 60)
     assert (result.after.records, result.after.faults) == (2, 1)
-    # What is left has as many steps as a generated scenario of its size, and was seen to be stuck with them.
+    # The result has the step budget of a generated scenario of its size, and was stuck with all of it.
     assert result.scenario.step_budget == ample_step_budget(result.scenario)
     assert result.scenario in tries
-    hurried = sum(candidate.step_budget == ample_step_budget(candidate) // HURRIED for candidate in tries)
-    assert hurried > len(tries) - 8
+    with_part_of_budget = sum(
+        candidate.step_budget == ample_step_budget(candidate) // BUDGET_DIVISOR for candidate in tries
+    )
+    assert with_part_of_budget > len(tries) - 8
 
 
-def test_a_run_that_is_only_slow_is_not_taken_for_one_that_is_stuck() -> None:
+def test_a_slow_run_does_not_count_as_stuck() -> None:
     def fails(candidate: Scenario) -> Signature | None:
         slow = candidate.step_budget < 0.5 * ample_step_budget(candidate)
         return STUCK if slow else stuck_with_two_bees(candidate)
@@ -165,8 +167,8 @@ def test_a_run_that_is_only_slow_is_not_taken_for_one_that_is_stuck() -> None:
     assert (result.after.records, result.after.faults) == (2, 1)
 
 
-def test_records_that_only_pass_the_time_go_with_the_time() -> None:
-    """Neither can be made less alone: the interval has to fit what is read before the checkpoint."""
+def test_records_needed_only_for_time_shrink_with_the_interval() -> None:
+    """Neither records nor interval can be reduced alone: they must fit together."""
     scenario = replace(
         generated(lambda s: s.record_count() > 12),
         checkpoint_interval_ms=60,
@@ -183,14 +185,14 @@ def test_records_that_only_pass_the_time_go_with_the_time() -> None:
     assert shrink(scenario, fails, LOST, 3).after.records <= 2
 
 
-def test_what_costs_more_under_another_seed_is_no_step_forward() -> None:
-    """A schedule that decides nothing by chance is plainer than one that does."""
+def test_a_candidate_that_fails_only_with_a_costlier_seed_is_refused() -> None:
+    """A schedule without random choices costs less than one with a seed."""
     schedule = Schedule("priority", 0, {"store": -1}, (), 100)
     scenario = replace(generated(large), schedule=schedule, checkpoint_interval_ms=200)
     search = _Search(
         scenario, lambda candidate: LOST if candidate.schedule.seed else None, LOST, float("inf")
     )
-    search.leave_out()
+    search.reduce()
     assert search.cost == cost_of(search.best) == cost_of(search.smallest) < cost_of(scenario)
     nearly = replace(scenario, checkpoint_interval_ms=199)
     search = _Search(
