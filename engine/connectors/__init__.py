@@ -1,1 +1,1 @@
-"""Connectors: where records come from and where they go."""
+"""Connectors: sources and sinks."""

@@ -1,8 +1,8 @@
-"""The sink behind ``execute_and_collect``: rows come back into the program that started the job.
+"""The sink of ``execute_and_collect``, which returns rows to the program that started the job.
 
-The rows live in the memory of this process, outside of any task, as an external system would: a task may die,
-its transactions stay. With checkpoints on, the sink is a two-phase commit sink and every row comes back
-exactly once; without, there is nothing to commit with, and rows come back as they arrive.
+The rows are in the memory of this process, outside of any task, like an external system: if a task dies, its
+transactions stay. With checkpoints, the sink is a two-phase commit sink and returns every row exactly once.
+Without checkpoints it returns rows as they arrive.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Name = tuple[int, int, str]
 
 
 class CollectedRows:
-    """What was collected so far, shared by all sinks of one job."""
+    """The collected rows, shared by all sink functions of one job."""
 
     def __init__(self) -> None:
         self.visible: list[Any] = []
@@ -30,76 +30,70 @@ class CollectedRows:
 
 
 class CollectSinkFunction(SinkFunction):
-    """Hands rows over as they arrive."""
+    """Makes rows visible as they arrive."""
 
     def __init__(self, rows: CollectedRows) -> None:
         self._rows = rows
 
     def invoke(self, value: Any, context: Any) -> None:
-        """Hand one over."""
         self._rows.visible.append(value)
 
     def invoke_batch(self, values: list[Any]) -> bool:
-        """Hand many over."""
         self._rows.visible.extend(values)
         return True
 
 
 class TransactionalCollectSinkFunction(TwoPhaseCommitSinkFunction):
-    """Hands rows over when the checkpoint that covers them is complete."""
+    """Makes rows visible when their checkpoint completes."""
 
     def __init__(self, rows: CollectedRows) -> None:
         super().__init__()
         self._rows = rows
 
     def begin_transaction(self) -> Name:
-        """An empty list under a new name."""
+        """Begin an empty list under a new name."""
         name = (self.subtask, self.epoch, self.attempt)
         self._rows.transactions[name] = []
         return name
 
     def invoke_transaction(self, transaction: Name, value: Any, context: Any) -> None:
-        """Keep one row."""
         self._rows.transactions[transaction].append(value)
 
     def invoke_transaction_batch(self, transaction: Name, values: list[Any]) -> bool:
-        """Keep many rows."""
         self._rows.transactions[transaction].extend(values)
         return True
 
     def pre_commit(self, transaction: Name) -> None:
-        """Memory has nothing to flush."""
+        """Do nothing: memory needs no flush."""
 
     def commit(self, transaction: Name) -> None:
-        """Hand the rows over, once. What an earlier process kept was its own to hand out."""
+        """Make the rows visible; a transaction of an earlier process is not in this memory."""
         self._rows.visible.extend(self._rows.transactions.pop(transaction, ()))
 
     def abort(self, transaction: Name) -> None:
-        """Forget the rows."""
         self._rows.transactions.pop(transaction, None)
 
     def abort_unknown(self, recovery: Recovery) -> None:
-        """Forget what dead attempts left."""
+        """Drop the transactions of dead attempts."""
         for name in [name for name in self._rows.transactions if recovery.may_abort(*name)]:
             self.abort(name)
 
 
 class CollectSink(Sink):
-    """Collects into ``rows``."""
+    """The sink that collects into ``rows``."""
 
     def __init__(self, rows: CollectedRows, *, transactional: bool) -> None:
         self._rows = rows
         self._transactional = transactional
 
     def create_function(self) -> SinkFunction:
-        """A function for one subtask."""
         if self._transactional:
             return TransactionalCollectSinkFunction(self._rows)
         return CollectSinkFunction(self._rows)
 
 
 class CloseableIterator:
-    """The rows of ``execute_and_collect``; usable in a ``with`` statement."""
+    """The rows of ``execute_and_collect``, also a context manager (PyFlink: CloseableIterator)."""
 
     def __init__(self, rows: Iterator[Any]) -> None:
         self._rows = rows
@@ -117,5 +111,5 @@ class CloseableIterator:
         self.close()
 
     def close(self) -> None:
-        """Let go of what has not been read."""
+        """Drop the rows that were not read."""
         self._rows = iter(())

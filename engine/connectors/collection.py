@@ -1,6 +1,6 @@
-"""A source over records in memory: for tests, examples and simulations.
+"""A source over records in memory, for tests, examples and simulations.
 
-The position in a split is the number of records already given, so a snapshot of it is one small number.
+The position in a split is the number of records already read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from onceproof.engine.errors import UnrecoverableError
 
 
 class WrongCollection(UnrecoverableError, ValueError):
-    """A position or split of another collection than this one. The message is one line."""
+    """A checkpoint lists a split or position that the collection does not have. The message is one line."""
 
 
 class CollectionReader(SplitReader):
@@ -28,7 +28,6 @@ class CollectionReader(SplitReader):
         self._end = len(records)
 
     def read(self, limit: int) -> list[Record]:
-        """The next ``limit`` records."""
         begin = self._position
         records = self._records[begin : begin + limit]
         self._position = begin + len(records)
@@ -36,32 +35,44 @@ class CollectionReader(SplitReader):
 
     @property
     def position(self) -> int:
-        """Number of records given."""
+        """The number of records read."""
         return self._position
 
     @property
     def exhausted(self) -> bool:
-        """Whether all have been given."""
+        """Whether all records have been read."""
         return self._position >= self._end
 
 
 class CollectionSource(Source):
-    """Splits held in memory: id -> records, each a value and its timestamp or None."""
+    """A source over splits in memory (PyFlink: ``from_collection``).
+
+    Args:
+        splits: split id -> records, each ``(value, timestamp in milliseconds or None)``.
+    """
 
     def __init__(self, splits: Mapping[str, Sequence[Record]]) -> None:
         self._splits = splits
 
     @classmethod
     def of_values(cls, values: Sequence[Any]) -> CollectionSource:
-        """One split, named ``0``, of values without timestamps."""
+        """Return a source with one split, named ``0``, of values without timestamps."""
         return cls({"0": [(value, None) for value in values]})
 
     def splits(self) -> Sequence[str]:
-        """The ids."""
+        """Return the ids of the splits."""
         return list(self._splits)
 
     def open_split(self, split: str, position: Any | None) -> CollectionReader:
-        """A reader that has given ``position`` records already."""
+        """Return a reader of a split.
+
+        Args:
+            split: the id of the split.
+            position: the number of records to skip; None: 0.
+
+        Raises:
+            WrongCollection: the collection has no such split or position.
+        """
         records = self._splits.get(split)
         if records is None:
             raise WrongCollection(

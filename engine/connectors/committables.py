@@ -1,13 +1,15 @@
-"""Which committables are to be committed, with which checkpoint, and what became of them.
+"""Collects committables by checkpoint, and tracks the outcome of their commits.
 
-Flink: CommittableCollector, CheckpointCommittableManager, SubtaskCommittableManager. The rules:
+Flink: CommittableCollector, CheckpointCommittableManager, SubtaskCommittableManager.
 
-- The committables of a checkpoint come behind a summary that says how many there are of a subtask. An
-  incomplete batch is never committed: a part of it would be taken for the whole.
-- They are committed oldest checkpoint first, each in one call; those that are to be tried again are, at once
-  and only they, so many times. The next checkpoint has its turn when all of this one are done with.
-- What is done with is forgotten. What a restored checkpoint lists may have been committed already, for the
-  crash may have come after: so it is committed again.
+The rules this module lives by:
+
+- A summary with the number of a subtask's committables precedes them. An incomplete batch is never committed.
+- Checkpoints are committed in order, the oldest first, each with one call of the committer. Committables to
+  be retried are passed again at once, up to a number of retries. The next checkpoint follows when no
+  committable of this one is left.
+- Finished committables are dropped. The crash may have come after the commit, so the committables of a
+  restored checkpoint are committed again.
 """
 
 from __future__ import annotations
@@ -21,11 +23,11 @@ from msgspec import Struct
 from onceproof.engine.connectors.sink_writer import CommitRequest, Committer
 
 MAX_RETRIES: Final = 10
-"""Flink's default."""
+"""Flink's default of sink.committer.retries."""
 
 
 class CommittableSummary(Struct, frozen=True):
-    """So many committables of a subtask follow for a checkpoint (Flink: CommittableSummary)."""
+    """The number of committables of a subtask for a checkpoint (Flink: CommittableSummary)."""
 
     subtask: int
     checkpoint_id: int
@@ -33,7 +35,7 @@ class CommittableSummary(Struct, frozen=True):
 
 
 class CommittableWithLineage(Struct, frozen=True):
-    """A committable, and where it comes from (Flink: CommittableWithLineage)."""
+    """A committable with its subtask and checkpoint (Flink: CommittableWithLineage)."""
 
     subtask: int
     checkpoint_id: int
@@ -41,27 +43,27 @@ class CommittableWithLineage(Struct, frozen=True):
 
 
 class CommitGivenUp(OSError):
-    """Committables were tried again as often as is allowed. The message is one line."""
+    """Committables failed after all retries. The message is one line."""
 
 
 class CommitFailedUnexpectedly(RuntimeError):
-    """The committer said that something failed and it does not know why. The message is one line."""
+    """The committer signalled a failure of unknown reason. The message is one line."""
 
 
 class IncompleteCommittables(ValueError):
-    """A batch is to be committed of which not all have come."""
+    """Some committables of a batch that is to be committed are missing."""
 
 
 class UnexpectedCommittable(RuntimeError):
-    """A committable that no summary announced."""
+    """No summary announced the committable."""
 
 
 class DuplicateSummary(RuntimeError):
-    """A second summary of a subtask for the same checkpoint."""
+    """A subtask sent a second summary for the same checkpoint."""
 
 
 class CommitState(Enum):
-    """What became of a request."""
+    """The state of a commit request (Flink: CommitRequestState)."""
 
     RECEIVED = "received"
     RETRY = "retry"
@@ -70,7 +72,7 @@ class CommitState(Enum):
 
 
 class PendingCommit(CommitRequest):
-    """A committable that is to be committed."""
+    """A committable that is to be committed (Flink: CommitRequestImpl)."""
 
     __slots__ = ("_committable", "_retries", "state")
 
@@ -80,39 +82,34 @@ class PendingCommit(CommitRequest):
         self.state = CommitState.RECEIVED
 
     def get_committable(self) -> Any:
-        """What the writer gave, or what is left of it."""
+        """Return the committable, as ``update_and_retry_later`` left it."""
         return self._committable
 
     def get_number_of_retries(self) -> int:
-        """How often it was put off."""
+        """Return how often it was retried."""
         return self._retries
 
     def signal_failed_with_known_reason(self, t: BaseException) -> None:
-        """Drop it."""
         self.state = CommitState.FAILED
 
     def signal_failed_with_unknown_reason(self, t: BaseException) -> None:
-        """Fail the job."""
         self.state = CommitState.FAILED
         raise CommitFailedUnexpectedly(f"commit of {self._committable!r} failed: {t}") from t
 
     def retry_later(self) -> None:
-        """Put it off."""
         self.state = CommitState.RETRY
         self._retries += 1
 
     def update_and_retry_later(self, committable: Any) -> None:
-        """Put off what is left of it."""
         self._committable = committable
         self.retry_later()
 
     def signal_already_committed(self) -> None:
-        """It is done."""
         self.state = CommitState.COMMITTED
 
     @property
     def is_done_with(self) -> bool:
-        """Whether there is nothing more to be tried."""
+        """Whether the request is committed or has failed."""
         return self.state in (CommitState.COMMITTED, CommitState.FAILED)
 
     def __repr__(self) -> str:
@@ -120,7 +117,7 @@ class PendingCommit(CommitRequest):
 
 
 class Committed(Struct, frozen=True):
-    """What became of the committables of one checkpoint."""
+    """The outcome of the commit of one checkpoint."""
 
     checkpoint_id: int
     successful: tuple[Any, ...]
@@ -138,7 +135,7 @@ class _Batch:
 
 
 class CommittableCollector:
-    """The committables of one subtask's committer, by checkpoint and by the subtask that wrote them."""
+    """The committables of one subtask's committer, by checkpoint and by writing subtask."""
 
     __slots__ = ("_batches",)
 
@@ -146,7 +143,7 @@ class CommittableCollector:
         self._batches: dict[int, dict[int, _Batch]] = {}
 
     def add_summary(self, summary: CommittableSummary) -> None:
-        """Expect so many committables. Raises DuplicateSummary."""
+        """Announce the committables of a subtask. Raises DuplicateSummary."""
         batches = self._batches.setdefault(summary.checkpoint_id, {})
         if summary.subtask in batches:
             raise DuplicateSummary(
@@ -155,7 +152,7 @@ class CommittableCollector:
         batches[summary.subtask] = _Batch(summary.committables)
 
     def add(self, committable: CommittableWithLineage) -> None:
-        """Take one that is expected. Raises UnexpectedCommittable."""
+        """Add an announced committable. Raises UnexpectedCommittable."""
         batch = self._batches.get(committable.checkpoint_id, {}).get(committable.subtask)
         if batch is None or len(batch.requests) >= batch.expected:
             raise UnexpectedCommittable(
@@ -165,7 +162,7 @@ class CommittableCollector:
         batch.requests.append(PendingCommit(committable.committable))
 
     def pending(self) -> list[Any]:
-        """All committables, those of the oldest checkpoint first."""
+        """Return all committables, those of the oldest checkpoint first."""
         return [
             request.get_committable()
             for checkpoint_id in sorted(self._batches)
@@ -174,13 +171,13 @@ class CommittableCollector:
         ]
 
     def due(self, checkpoint_id: int) -> list[int]:
-        """The checkpoints up to that one which have committables, or had to have some, oldest first."""
+        """Return the checkpoints up to ``checkpoint_id`` with announced committables, oldest first."""
         return sorted([each for each in self._batches if each <= checkpoint_id])
 
     def commit(self, checkpoint_id: int, committer: Committer, max_retries: int = MAX_RETRIES) -> Committed:
-        """Commit those of one checkpoint, and forget them.
+        """Commit the committables of one checkpoint and drop them.
 
-        Raises IncompleteCommittables, CommitGivenUp, and whatever the committer raises.
+        Raises IncompleteCommittables, CommitGivenUp, and the errors of the committer.
         """
         requests: list[PendingCommit] = []
         for subtask, batch in self._batches[checkpoint_id].items():
@@ -201,7 +198,7 @@ class CommittableCollector:
         )
 
     def stored(self) -> list[Any]:
-        """Plain data to be kept in a checkpoint, as far as committables are."""
+        """Return the committables with their lineage, for the checkpoint."""
         return [
             [checkpoint_id, subtask, batch.expected, [each.get_committable() for each in batch.requests]]
             for checkpoint_id, batches in self._batches.items()
@@ -209,7 +206,7 @@ class CommittableCollector:
         ]
 
     def restore(self, stored: Iterable[Sequence[Any]]) -> None:
-        """Take over what ``stored`` gave, perhaps in another subtask, beside what is there."""
+        """Add committables from ``stored``, perhaps of several old subtasks."""
         for checkpoint_id, subtask, expected, committables in stored:
             batch = self._batches.setdefault(checkpoint_id, {}).setdefault(subtask, _Batch(0))
             batch.expected += expected

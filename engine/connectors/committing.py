@@ -2,14 +2,13 @@
 
 The rules this module lives by:
 
-- Before the barrier of checkpoint n the writer is flushed and its committables go to the committer, under the
-  number n; what is listed is committed when checkpoint n is complete or restored, older ones first.
-- At the end of the input the writer is flushed for the last time. No barrier follows that could carry what it
-  gives then, so it goes under the number after the last checkpoint, which the final one is at least.
-- On restore everything that the checkpoint lists is committed, again if need be, before a writer is made; a
-  sink that can tell then aborts what is listed nowhere. Where the driver commits (on Spark), the task does
-  neither.
-- Writer and committer are one operator. In Flink they are two on one chain, between which nothing can come.
+- Before the barrier of checkpoint n the writer is flushed and its committables are listed for checkpoint n.
+  They are committed when checkpoint n is complete or restored, older checkpoints first.
+- At the end of the input the writer is flushed for the last time. Its committables are listed for the id
+  after the last checkpoint, which is at most that of the final checkpoint.
+- A restore commits everything that the checkpoint lists, again if need be, before it makes a writer. Then the
+  sink may abort what no checkpoint lists. If the driver commits (on Spark), the task does neither.
+- Writer and committer are one operator. In Flink they are two adjacent operators of one chain.
 """
 
 from __future__ import annotations
@@ -71,11 +70,11 @@ class WriterFactory(Protocol):
 
 
 class WriterSinkFunction(SinkFunction, CommittingFunction):
-    """The function of a sink that is described by its writer and its committer."""
+    """The function that runs a sink's writer and committer in one subtask."""
 
     def __init__(self, sink: WriterFactory, max_retries: int = MAX_RETRIES) -> None:
         self.max_retries = max_retries
-        """How often a commit that is put off is tried again before it fails."""
+        """How often the committer may retry a committable before the commit fails."""
         self._sink = sink
         self._collector = CommittableCollector()
         self._committer: Committer | None = None
@@ -85,13 +84,13 @@ class WriterSinkFunction(SinkFunction, CommittingFunction):
         self._finished = False
 
     def pending_transactions(self) -> list[Any]:
-        """The committables that wait for their checkpoint, oldest first."""
+        """Return the committables that wait for their checkpoint, oldest first."""
         return self._collector.pending()
 
-    # ---- what the engine calls
+    # ---- called by the engine
 
     def initialize_state(self, context: FunctionInitializationContext) -> None:
-        """Commit what the checkpoint lists, abort what it does not, and make a writer."""
+        """Commit what the checkpoint lists, abort the rest, and make a writer."""
         restored_id = context.get_restored_checkpoint_id()
         writer_state = self._take_over(context)
         if context.is_settled():
@@ -111,21 +110,20 @@ class WriterSinkFunction(SinkFunction, CommittingFunction):
             self.close()
 
     def abort_unlisted(self) -> None:
-        """Sweep without regard to epochs: whatever any checkpoint lists is committed."""
+        """Abort without regard to epochs: everything that a checkpoint lists is committed."""
         self._abort_unknown(None)
 
     def invoke(self, value: Any, context: Any) -> None:
-        """Hand a value to the writer."""
         self._running_writer().write(value, context)
 
     def finish(self) -> None:
-        """The input has ended: what the writer gives now belongs to the next checkpoint."""
+        """Flush the writer for the last time; its committables belong to the next checkpoint."""
         self._running_writer().flush(True)
         self._collect(self._last_checkpoint_id + 1)
         self._finished = True
 
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
-        """Flush, collect, and list what is to be committed."""
+        """Flush the writer, and list its committables in the checkpoint."""
         checkpoint_id = context.get_checkpoint_id()
         writer = self._running_writer()
         if not self._finished:
@@ -143,11 +141,10 @@ class WriterSinkFunction(SinkFunction, CommittingFunction):
         self._committer_state.update([stored])
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Commit what is listed up to that checkpoint."""
+        """Commit the committables of all checkpoints up to this one."""
         self._commit_up_to(max(checkpoint_id, self._last_completed_id))
 
     def close(self) -> None:
-        """Close writer and committer, as far as there are any."""
         writer, self._writer = self._writer, None
         committer, self._committer = self._committer, None
         try:
@@ -157,14 +154,14 @@ class WriterSinkFunction(SinkFunction, CommittingFunction):
             if committer is not None:
                 committer.close()
 
-    # ---- within
+    # ---- internal
 
     def _running_writer(self) -> SinkWriter:
         assert self._writer is not None, "the sink is used before it is restored, or after it was closed"
         return self._writer
 
     def _take_over(self, context: FunctionInitializationContext) -> list[Any]:
-        """Take over what a checkpoint lists; give the state of writers in it."""
+        """Restore the listed committables, and return the state of the writers."""
         store = context.get_operator_state_store()
         self._writer_state: OperatorListState = store.get_list_state(_WRITER_STATE)
         self._committer_state: OperatorListState = store.get_list_state(_COMMITTER_STATE)

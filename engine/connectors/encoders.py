@@ -1,7 +1,7 @@
-"""How a file sink turns values into bytes (PyFlink: Encoder).
+"""The encoders of file sinks (PyFlink: Encoder).
 
-An encoder turns a list of values into bytes in one call, because a sink gets whole buffers; a row always ends
-in a newline, so that files can be joined by appending. Encoders keep nothing between calls and are shared.
+An encoder converts a list of values into bytes in one call, because a sink gets whole buffers. Every row ends
+in a newline, so that files can be concatenated. Encoders have no state and are shared.
 """
 
 from __future__ import annotations
@@ -32,25 +32,39 @@ _JSON = msgspec.json.Encoder(enc_hook=_plain)
 
 
 class Encoder(ABC):
-    """Turns values into bytes."""
+    """Converts values into the bytes of a file (PyFlink: Encoder)."""
 
     @abstractmethod
     def encode_batch(self, values: Sequence[Any]) -> bytes:
-        """The rows of ``values``, one after another."""
+        """Return the rows of ``values`` as bytes, each ending in a newline."""
 
     @staticmethod
     def simple_string_encoder(charset_name: str = "UTF-8") -> Encoder:
-        """One line a value: its ``str``."""
+        """Return an encoder of one line for each value: its ``str``.
+
+        Raises:
+            LookupError: Python does not know the charset.
+        """
         return StringEncoder(charset_name)
 
     @staticmethod
     def csv_encoder(delimiter: str = ",") -> Encoder:
-        """One line a tuple, list or Row (another value is a line of one field), quoted where needed."""
+        """Return an encoder of CSV as in RFC 4180.
+
+        A tuple, list or Row is a line with a field for each item, any other value a line of one field.
+
+        Raises:
+            TypeError: the delimiter is not one character.
+        """
         return CsvEncoder(delimiter)
 
     @staticmethod
     def json_lines_encoder(field_names: Sequence[str] | None = None) -> Encoder:
-        """One JSON document a line: a Row with names is an object, so are tuples with field names given."""
+        """Return an encoder of one JSON document for each line.
+
+        Args:
+            field_names: makes tuples JSON objects with these keys. Rows with names are objects anyway.
+        """
         return JsonLinesEncoder(field_names)
 
 
@@ -58,27 +72,25 @@ class StringEncoder(Encoder):
     """``str(value)`` and a newline."""
 
     def __init__(self, charset_name: str) -> None:
-        "".encode(charset_name)  # An unknown charset is an error here, not at the first row.
+        "".encode(charset_name)  # Raise for an unknown charset here, not at the first row.
         self._charset_name = charset_name
 
     def encode_batch(self, values: Sequence[Any]) -> bytes:
-        """One line each."""
         return "".join([f"{value}\n" for value in values]).encode(self._charset_name)
 
 
 class CsvEncoder(Encoder):
-    """Comma-separated values as RFC 4180 has them; None is an empty field, and so is an empty text."""
+    """CSV as in RFC 4180; both None and an empty text are an empty field."""
 
     def __init__(self, delimiter: str) -> None:
-        csv.reader((), delimiter=delimiter)  # A delimiter that is none is an error here.
+        csv.reader((), delimiter=delimiter)  # Raise for a wrong delimiter here, not at the first row.
         self._delimiter = delimiter
 
     def encode_batch(self, values: Sequence[Any]) -> bytes:
-        """One line each, except where a text holds newlines."""
         rows = [value if type(value) in _WITH_FIELDS else (value,) for value in values]
         text = self._text(rows, csv.QUOTE_MINIMAL)
         if "\r" in text:
-            # The writer quotes only the line end that it is told of, but readers take \r for one as well.
+            # The csv writer quotes only its own line terminator, but readers take \r for one as well.
             text = self._text(rows, csv.QUOTE_NONNUMERIC)
         return text.encode()
 
@@ -89,13 +101,12 @@ class CsvEncoder(Encoder):
 
 
 class JsonLinesEncoder(Encoder):
-    """JSON, a document a line."""
+    """One JSON document for each line."""
 
     def __init__(self, field_names: Sequence[str] | None) -> None:
         self._field_names = None if field_names is None else tuple(field_names)
 
     def encode_batch(self, values: Sequence[Any]) -> bytes:
-        """One line each."""
         names = self._field_names
         if names is not None:
             values = [dict(zip(names, value, strict=True)) for value in values]

@@ -1,19 +1,16 @@
-"""A sink of files that appear whole, exactly once (PyFlink: FileSink).
+"""A sink of part files that become visible whole, exactly once (PyFlink: FileSink).
 
 The rules this module lives by:
 
 - A transaction is one part file. While it is written it is hidden: ``.part-<subtask>-<epoch>-<attempt>``
-  with the suffix and ``.inprogress``. Pre-commit flushes it to the disk, commit renames it to the same name
-  without the dot and the ending, abort deletes it. Readers that skip hidden files see whole files only.
-- A transaction without rows has no file; its pre-committed length, 0, says so.
-- The length is part of what the checkpoint lists. A file that is shorter at its commit was torn by a disk
-  that broke its word: that is an error, never a silent loss.
-- Committing again finds the target in place and is done. Where neither file exists the rows are lost: an
-  error that names the transaction. An existing target is never overwritten: two runs that write into one
-  folder are told apart, or stopped.
-- What a crash leaves is found by its name and deleted at the next start, by the rule of two_phase.
-- Rows are gathered in memory and written in blocks; a crash loses what the open transaction holds, which is
-  what an abort would do.
+  with the suffix and ``.inprogress``. Pre-commit syncs it to the disk, commit renames it to the same name
+  without the dot and ``.inprogress``, abort deletes it. Readers that skip hidden files see whole files only.
+- A transaction without rows has no file; its pre-committed length is 0.
+- The checkpoint lists the length. A file with another length at its commit is an error, never a silent loss.
+- A repeated commit finds the target and does nothing. If neither file exists, the rows are lost: an error
+  that names the transaction. An existing target is never overwritten: a second job in the same folder fails.
+- Hidden files that a crash left are found by name and deleted at the next start, by the rule of two_phase.
+- Rows are buffered in memory and written in blocks; a crash loses only the open transaction.
 """
 
 from __future__ import annotations
@@ -28,33 +25,41 @@ from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFu
 from onceproof.engine.errors import UnrecoverableError
 
 BLOCK_BYTES = 1 << 18
-"""How much is gathered before it is written."""
+"""The size of the blocks in which rows are written."""
 
 IN_PROGRESS = ".inprogress"
 OPEN = -1
 """The length of a transaction that is not pre-committed yet."""
 
 Transaction = list[Any]
-"""[name of the part file, its length in bytes or OPEN]; a list, because the length comes late."""
+"""[name of the part file, its length in bytes or OPEN]; a list, because pre-commit sets the length."""
 
 
 class FileSinkFailed(OSError):
-    """A part file cannot be written now. The message is one line."""
+    """A part file cannot be written at the moment. The message is one line."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 class FileSinkBroken(FileSinkFailed, UnrecoverableError):
-    """A folder or a part file is not what it must be, and a restart would find it so again."""
+    """A folder or part file is in a state that a restart would find again. The message is one line."""
 
 
 class UnwritableValue(UnrecoverableError, ValueError):
-    """A value that the encoder does not take. The message is one line."""
+    """The encoder does not accept a value. The message is one line."""
 
 
 class OutputFileConfig:
-    """How part files are called (PyFlink: OutputFileConfig)."""
+    """The names of part files (PyFlink: OutputFileConfig).
+
+    Args:
+        part_prefix: the start of the names; not empty, without slash, not beginning with ``.`` or ``_``.
+        part_suffix: the end of the names, such as ``.csv``; without slash.
+
+    Raises:
+        ValueError: the prefix or suffix is not allowed.
+    """
 
     def __init__(self, part_prefix: str, part_suffix: str) -> None:
         for what, text in (("prefix", part_prefix), ("suffix", part_suffix)):
@@ -69,41 +74,44 @@ class OutputFileConfig:
 
     @staticmethod
     def builder() -> OutputFileConfig.OutputFileConfigBuilder:
-        """Begin with prefix ``part`` and no suffix."""
+        """Return a builder with prefix ``part`` and no suffix."""
         return OutputFileConfig.OutputFileConfigBuilder()
 
     def get_part_prefix(self) -> str:
-        """What names begin with."""
+        """Return the start of the names."""
         return self.part_prefix
 
     def get_part_suffix(self) -> str:
-        """What names end in."""
+        """Return the end of the names."""
         return self.part_suffix
 
     class OutputFileConfigBuilder:
-        """Gathers prefix and suffix."""
+        """Builds an OutputFileConfig (PyFlink: OutputFileConfig.OutputFileConfigBuilder)."""
 
         def __init__(self) -> None:
             self._part_prefix = "part"
             self._part_suffix = ""
 
         def with_part_prefix(self, prefix: str) -> OutputFileConfig.OutputFileConfigBuilder:
-            """Set what names begin with."""
+            """Set the start of the names."""
             self._part_prefix = prefix
             return self
 
         def with_part_suffix(self, suffix: str) -> OutputFileConfig.OutputFileConfigBuilder:
-            """Set what names end in, for example ``.csv``."""
+            """Set the end of the names, for example ``.csv``."""
             self._part_suffix = suffix
             return self
 
         def build(self) -> OutputFileConfig:
-            """The finished configuration."""
+            """Return the configuration."""
             return OutputFileConfig(self._part_prefix, self._part_suffix)
 
 
 class FileSink(Sink):
-    """Writes rows into part files of one folder; a new file begins with each checkpoint."""
+    """Writes rows into part files of one folder, exactly once (PyFlink: FileSink).
+
+    Each subtask begins a new file with each checkpoint. Build one with ``FileSink.for_row_format``.
+    """
 
     def __init__(self, base_path: str, encoder: Encoder, output_file_config: OutputFileConfig) -> None:
         self.base_path = base_path
@@ -112,15 +120,20 @@ class FileSink(Sink):
 
     @staticmethod
     def for_row_format(base_path: str, encoder: Encoder) -> FileSink.RowFormatBuilder:
-        """Begin to describe a sink that writes row after row."""
+        """Return a builder of a sink that writes one row for each value.
+
+        Args:
+            base_path: the folder of the part files.
+            encoder: converts values into bytes.
+        """
         return FileSink.RowFormatBuilder(base_path, encoder)
 
     def create_function(self) -> FileSinkFunction:
-        """A function for one subtask."""
+        """Return a function for one subtask."""
         return FileSinkFunction(self.base_path, self._encoder, self._output_file_config)
 
     class RowFormatBuilder:
-        """Gathers what a FileSink needs."""
+        """Builds a FileSink (PyFlink: FileSink.RowFormatBuilder)."""
 
         def __init__(self, base_path: str, encoder: Encoder) -> None:
             self._base_path = os.fspath(base_path)
@@ -128,17 +141,17 @@ class FileSink(Sink):
             self._output_file_config = OutputFileConfig.builder().build()
 
         def with_output_file_config(self, output_file_config: OutputFileConfig) -> FileSink.RowFormatBuilder:
-            """Set how part files are called."""
+            """Set the names of part files."""
             self._output_file_config = output_file_config
             return self
 
         def build(self) -> FileSink:
-            """The finished sink."""
+            """Return the sink."""
             return FileSink(self._base_path, self._encoder, self._output_file_config)
 
 
 class FileSinkFunction(TwoPhaseCommitSinkFunction):
-    """Writes one part file a transaction."""
+    """Writes one part file for each transaction."""
 
     def __init__(self, base_path: str, encoder: Encoder, config: OutputFileConfig) -> None:
         super().__init__()
@@ -149,21 +162,19 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
         self._file: PartFile | None = None
 
     def begin_transaction(self) -> Transaction:
-        """A name; the file comes with the first row."""
+        """Return a new name; the first row creates the file."""
         self._file = None
         return [f"{self._prefix}-{self.subtask}-{self.epoch}-{self.attempt}{self._suffix}", OPEN]
 
     def invoke_transaction(self, transaction: Transaction, value: Any, context: Any) -> None:
-        """Write one row."""
         self._write(transaction, [value])
 
     def invoke_transaction_batch(self, transaction: Transaction, values: list[Any]) -> bool:
-        """Write many rows."""
         self._write(transaction, values)
         return True
 
     def pre_commit(self, transaction: Transaction) -> None:
-        """Content and name of the hidden file survive anything from here on."""
+        """Sync the hidden file and its folder to the disk."""
         file = self._file
         if file is None:
             transaction[1] = 0
@@ -176,7 +187,7 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
         self._file = None
 
     def commit(self, transaction: Transaction) -> None:
-        """Rename, or find that it has been done."""
+        """Rename the hidden file to its target, unless that was done before."""
         name, length = transaction
         if length == 0:
             return
@@ -210,7 +221,7 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
             raise self._failure(transaction, "cannot be committed", error) from error
 
     def abort(self, transaction: Transaction) -> None:
-        """Delete the hidden file, if there is one."""
+        """Delete the hidden file if it exists."""
         self._delete(self._hidden(transaction[0]))
 
     def abort_unknown(self, recovery: Recovery) -> None:
@@ -313,7 +324,7 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
 
 
 class PartFile:
-    """A file being written, in blocks."""
+    """A part file that is being written in blocks."""
 
     __slots__ = ("_chunks", "_descriptor", "_gathered", "_written")
 
@@ -328,21 +339,21 @@ class PartFile:
         self.close()
 
     def write(self, data: bytes) -> None:
-        """Gather, and write when a block is full."""
+        """Buffer data, and write it when a block is full."""
         self._chunks.append(data)
         self._gathered += len(data)
         if self._gathered >= BLOCK_BYTES:
             self._flush()
 
     def finish(self) -> int:
-        """Write the rest, make the content durable and close; the length of the file."""
+        """Write the rest, sync and close the file, and return its length in bytes."""
         self._flush()
         os.fsync(self._descriptor)
         self.close()
         return self._written
 
     def close(self) -> None:
-        """Close, without writing anything more."""
+        """Close the file without writing the buffered data."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)

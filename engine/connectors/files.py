@@ -1,15 +1,15 @@
-"""Sources that read files: CSV and JSON lines, a split for each file or for each range of bytes.
+"""Sources that read CSV and JSON lines files, with a split for each file or each byte range of a file.
 
 The rules this module lives by:
 
-- A record belongs to the range that its first byte lies in. A range begins at the first line that starts in
+- A record belongs to the range that contains its first byte. A range begins at the first line that starts in
   it and reads its last line to the end, so ranges cover a file exactly, whatever their size.
-- A position is (offset of a block, records given of it): a restore reads the block again and skips what was
-  given. It does not depend on how large blocks are.
-- Byte ranges need one record a line. A CSV file with a quoted field that spans lines is refused before
-  anything is read of it by ranges; read whole, such a file is fine.
-- A malformed row is an error that names file and line. The line is counted when it is needed.
-- Files must not change while a job lives; one that became shorter than a position is an error.
+- A position is (offset of a block, records already read of it): a restore reads the block again and skips
+  those records. It does not depend on the size of blocks.
+- Byte ranges need one record for each line. A CSV file with a quoted field that spans lines is refused when
+  it is to be read by ranges; read whole, it is accepted.
+- A malformed row is an error that names the file and the line. The line number is computed only then.
+- Files must not change during a job; a file that is shorter than a position is an error.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from onceproof.engine.errors import UnrecoverableError
 __all__ = ["CsvSource", "JsonLinesSource", "MalformedRow"]
 
 BLOCK_BYTES: Final = 1 << 16
-"""Small enough for the rows of a block to live in a processor's cache."""
+"""The size of a block; its rows fit a processor's cache."""
 
 LONGEST_RECORD_BYTES: Final = 1 << 26
 
@@ -45,14 +45,14 @@ _RANGE: Final = re.compile(r"(.*)@([0-9]{15})-([0-9]{15})", re.DOTALL)
 
 
 class UnreadableFile(UnrecoverableError, OSError):
-    """A file that cannot be read as the job or its checkpoint needs it. The message is one line."""
+    """The job or its checkpoint needs a file that cannot be read. The message is one line."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 class FileSource(Source):
-    """Reads files in one format."""
+    """Base of the file sources."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class FileSource(Source):
         self._block_bytes = block_bytes
 
     def splits(self) -> Sequence[str]:
-        """The paths, or ``path@begin-end`` for each range of bytes."""
+        """Return the paths, or ``path@begin-end`` for each byte range."""
         splits: list[str] = []
         for path in self._paths:
             size = _size(path)
@@ -87,10 +87,14 @@ class FileSource(Source):
         return splits
 
     def check_ranges(self, path: str) -> None:
-        """Raises MalformedRow where a file cannot be read by byte ranges."""
+        """Raise MalformedRow if the file cannot be read by byte ranges."""
 
     def open_split(self, split: str, position: Any | None) -> FileReader:
-        """A reader of one file or range; it opens the file at its first read."""
+        """Return a reader of one file or range; its first read opens the file.
+
+        Raises:
+            UnreadableFile: the source has no such split.
+        """
         path, begin, end = split, 0, None
         if path not in self._paths:
             match = _RANGE.fullmatch(split)
@@ -104,11 +108,12 @@ class FileSource(Source):
 
 
 class CsvSource(FileSource):
-    """Reads CSV files; a value is a tuple of the columns in ``schema``.
+    """Reads CSV files as in RFC 4180; a value is a tuple of the columns in ``schema`` (ours).
 
-    With a header the schema may name some of the columns, in any order. In columns named in ``nullable`` a
-    field that is one of ``null_values`` is None. ``timestamp_column`` gives records their timestamp. Quoting
-    is that of RFC 4180. With ``bytes_per_split`` no quoted field may span lines.
+    With a header, the schema may name some of the columns, in any order. In the columns ``nullable``, a field
+    that is one of ``null_values`` is None. ``timestamp_column`` has the timestamp of a record in
+    milliseconds. ``bytes_per_split`` makes a split for each range of that size; then no quoted field may span
+    lines.
     """
 
     def __init__(
@@ -137,7 +142,7 @@ class CsvSource(FileSource):
         self._checked: dict[str, tuple[int, int]] = {}
 
     def check_ranges(self, path: str) -> None:
-        """Look for a quoted field that spans lines, once for a file as it is."""
+        """Search for a quoted field that spans lines, once for each version of a file."""
         status = os.stat(path)
         key = (status.st_size, status.st_mtime_ns)
         if self._checked.get(path) == key:
@@ -159,10 +164,11 @@ class CsvSource(FileSource):
 
 
 class JsonLinesSource(FileSource):
-    """Reads files with a JSON document a line.
+    """Reads files with one JSON document for each line (ours).
 
-    With a schema a document is an object, and a value the tuple of the fields in ``schema``; fields it does
-    not name are ignored, those in ``nullable`` may be null or missing. Without one a value is the document.
+    With a schema, each document must be an object, and a value is the tuple of the fields in ``schema``;
+    other fields are ignored, those in ``nullable`` may be null or missing. Without a schema, a value is the
+    document.
     """
 
     def __init__(
@@ -180,7 +186,7 @@ class JsonLinesSource(FileSource):
 
 
 class FileReader(SplitReader):
-    """Reads the records that begin from ``begin`` to before ``end`` (None: the end of the file)."""
+    """Reads the records that begin at ``begin`` or later and before ``end`` (None: the end of the file)."""
 
     __slots__ = (
         "_begin",
@@ -220,7 +226,7 @@ class FileReader(SplitReader):
         self.close()
 
     def read(self, limit: int) -> list[Record]:
-        """Records of the current block, or of the next one."""
+        """Return records of the current block, or of the next one."""
         records = self._records
         given = self._given
         if given == len(records):
@@ -236,18 +242,17 @@ class FileReader(SplitReader):
 
     @property
     def position(self) -> tuple[int, int] | None:
-        """Offset of the current block and the records given of it."""
+        """The offset of the current block and the number of its records already read."""
         if self._parser is None:
             return self._resume
         return self._offset, self._given
 
     @property
     def exhausted(self) -> bool:
-        """Whether the end was reached; it takes a read to find out."""
+        """Whether a read has reached the end."""
         return self._exhausted
 
     def close(self) -> None:
-        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -263,7 +268,7 @@ class FileReader(SplitReader):
         self.close()
 
     def _load(self) -> bool:
-        """Read blocks until one has records to give; False at the end."""
+        """Read blocks until one has records; return False at the end."""
         if self._parser is None:
             self._open()
             if self._given < len(self._records):
@@ -279,7 +284,7 @@ class FileReader(SplitReader):
                 return True
 
     def _open(self) -> None:
-        """Open the file, find the first line of the range, and skip what was given before."""
+        """Open the file, find the first line of the range, and skip records that were read before."""
         try:
             file = self._file = open(self._path, "rb")  # noqa: SIM115
         except OSError as error:
@@ -321,7 +326,7 @@ class FileReader(SplitReader):
             given -= len(self._records)
 
     def _block(self) -> list[Record]:
-        """Parse the next block: whole lines, and as many more as its last record needs."""
+        """Parse the next block: whole lines, and more of them until its last record is complete."""
         assert self._file is not None
         assert self._parser is not None
         self._file.seek(self._next_offset)
@@ -358,7 +363,7 @@ class FileReader(SplitReader):
         return MalformedRow(self._path, self._line(self._next_offset) + line - 1, what)
 
     def _line(self, offset: int) -> int:
-        """Number of the line that begins at ``offset``."""
+        """Return the number, from 1, of the line that begins at ``offset``."""
         lines = 1
         with open(self._path, "rb") as file:
             while offset > 0:

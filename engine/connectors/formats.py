@@ -1,12 +1,11 @@
-"""How the bytes of a file become records: CSV and JSON lines.
+"""The parsers of CSV and JSON lines.
 
 The rules this module lives by:
 
-- A parser works on blocks of whole lines and is fast on the common case: columns are cut and converted by
-  one call each, no code of ours runs for a row. Only where a block fails it is read again row by row, to say
-  which line is wrong and why.
-- Nothing is repaired and nothing is skipped, except blank lines: a row with a field too many, a number that
-  is none, bytes that are no UTF-8 are malformed rows.
+- A parser works on blocks of whole lines and splits and converts each column with one call, without Python
+  code for each row. Only if a block fails is it parsed again row by row, to find the line and the reason.
+- Nothing is repaired, and only blank lines are skipped: a row with a field too many, a field that is no
+  number or bytes that are no UTF-8 are malformed rows.
 - A value is a tuple with a field for each column of the schema, in the order of the schema.
 """
 
@@ -33,7 +32,7 @@ _NUMBERS: Final = (*_BITS, "BIG_INT", "FLOAT", "DOUBLE", "BIG_DEC")
 
 
 class MalformedRow(UnrecoverableError, ValueError):
-    """A row that is not what the schema says: file, line, and what is wrong."""
+    """A row does not match the schema: the ``path``, the ``line`` from 1, and ``what`` is wrong."""
 
     def __init__(self, path: str, line: int, what: str) -> None:
         super().__init__(path, line, what)
@@ -46,19 +45,19 @@ class MalformedRow(UnrecoverableError, ValueError):
 
 
 class Unfinished(Exception):
-    """The last record of the block goes on behind it."""
+    """The last record of the block continues behind it."""
 
 
 class Parser(ABC):
-    """Turns blocks of one file into records."""
+    """Parses blocks of one file into records."""
 
     @abstractmethod
     def parse(self, data: bytes) -> list[Record]:
-        """The records of whole lines. Raises Unfinished, or any ValueError where a row is malformed."""
+        """Return the records of whole lines. Raises Unfinished, or a ValueError for a malformed row."""
 
     @abstractmethod
     def explain(self, data: bytes) -> tuple[int, str] | None:
-        """The line, from 1, of the first malformed row of a block, and what is wrong with it."""
+        """Return the line, from 1, of the first malformed row of a block, and what is wrong with it."""
 
 
 class Format(ABC):
@@ -68,11 +67,11 @@ class Format(ABC):
 
     @abstractmethod
     def parser(self, path: str, header: bytes, *, single_lines: bool) -> Parser:
-        """A parser for a file that begins with ``header``; ``single_lines``: no record may span lines."""
+        """Return a parser for a file with this header; ``single_lines``: no record may span lines."""
 
 
 def check_schema(schema: Schema, timestamp_column: str | None, nullable: Iterable[str]) -> None:
-    """Raises ValueError where names do not fit."""
+    """Raise ValueError if names do not match the schema."""
     kinds = dict(schema)
     if not kinds:
         raise ValueError("the schema has no column: name those that a value is made of")
@@ -125,7 +124,7 @@ _CONVERTERS: Final[dict[str, Callable[[str], Any]]] = {
 
 
 class Column:
-    """One column of a CSV file: where it is and how its texts become values."""
+    """One column of a CSV file: its index, and the conversion of its fields."""
 
     __slots__ = ("_convert", "_is_number", "_largest", "_nulls", "_smallest", "index", "name", "type_name")
 
@@ -159,11 +158,11 @@ class Column:
         return values
 
     def value(self, text: str) -> Any:
-        """Convert one text, as strictly as a whole column."""
+        """Convert one field, as strictly as a whole column."""
         if text in self._nulls:
             return None
         if self._is_number and "_" in text:
-            # Python reads 1_000 as a number.
+            # Python would read 1_000 as a number.
             raise ValueError(text)
         value = self._convert(text)
         if self._largest and not self._smallest <= value <= self._largest:
@@ -240,7 +239,7 @@ class CsvParser(Parser):
         self._single_lines = single_lines
 
     def parse(self, data: bytes) -> list[Record]:
-        """Cut the block into columns, convert them, and put them together again as rows."""
+        """Split the block into columns, convert them, and zip them into rows."""
         text = data.decode()
         if not text.endswith("\n"):
             text += "\n"
@@ -255,7 +254,6 @@ class CsvParser(Parser):
         return list(zip(zip(*columns, strict=True), timestamps, strict=False))
 
     def explain(self, data: bytes) -> tuple[int, str] | None:
-        """Go through the rows one by one."""
         try:
             text = data.decode()
         except UnicodeDecodeError as error:
@@ -339,7 +337,7 @@ def _is_unfinished(error: csv.Error) -> bool:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Lines with their ends, cut at newlines only."""
+    """Yield the lines with their ends, split at newlines only."""
     begin = 0
     while begin < len(text):
         end = text.find("\n", begin) + 1 or len(text)
@@ -351,7 +349,7 @@ def _lines(text: str) -> Iterator[str]:
 
 
 class JsonLinesFormat(Format):
-    """A JSON document a line; without a schema, values are what the documents hold."""
+    """One JSON document for each line; without a schema, a value is the document."""
 
     def __init__(
         self, schema: Schema | None, *, timestamp_column: str | None, nullable: Iterable[str]
@@ -369,7 +367,7 @@ class JsonLinesFormat(Format):
         self._has_schema = schema is not None
 
     def parser(self, path: str, header: bytes, *, single_lines: bool) -> JsonLinesParser:
-        """JSON holds no newlines, so nothing depends on the file."""
+        """Return a parser; JSON documents of one line need no header."""
         return JsonLinesParser(self._decoder, self._timestamp, self._has_schema)
 
 
@@ -384,7 +382,6 @@ class JsonLinesParser(Parser):
         self._has_schema = has_schema
 
     def parse(self, data: bytes) -> list[Record]:
-        """Decode the block in one call."""
         values = self._decoder.decode_lines(data)
         if self._has_schema:
             values = list(map(msgspec.structs.astuple, values))
@@ -394,7 +391,6 @@ class JsonLinesParser(Parser):
         return [(value, _timestamp(value, timestamp)) for value in values]
 
     def explain(self, data: bytes) -> tuple[int, str] | None:
-        """Decode line after line."""
         for number, line in enumerate(data.split(b"\n"), 1):
             if not line.strip():
                 continue
@@ -416,7 +412,7 @@ def _timestamp(value: Any, field: Any) -> int | None:
 
 
 def _document(schema: Schema, nullable: frozenset[str]) -> type:
-    """A struct with a field for each column; the names of columns may be no identifiers."""
+    """Return a struct type with a field for each column; column names need not be identifiers."""
     fields: list[Any] = []
     for index, (name, kind) in enumerate(schema):
         wanted: Any = kind.python_type

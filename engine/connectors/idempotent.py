@@ -1,15 +1,14 @@
-"""Sinks for targets that keep one value for each key: writing it again changes nothing.
+"""Idempotent sinks, for targets that keep one value for each key (upsert).
 
 The rules this module lives by:
 
-- The sink has no state and needs no transaction: after a restore the same keys get the same values again. So
-  keys and values must follow from the input alone, not from a clock or from the order of arrival.
-- What waits in the buffer is written before a snapshot is taken. Otherwise a checkpoint could be complete,
-  and a restore go on behind it, without what only the buffer had.
-- A reader may see values come back for a moment that later ones had replaced, while a restored job repeats
-  itself. In the end each key has the value that the whole input gives it.
-- The values of a key must all come to one subtask, in order: key the stream by it before the sink.
-- Of several values for a key only the last one is written, in the order in which keys came first.
+- The sink has no state and no transaction: after a restore the job writes the same values again. So keys and
+  values must depend on the input only, not on a clock or on the order of arrival.
+- The buffer is written before a snapshot is taken. Otherwise a checkpoint could complete without its rows.
+- While a restored job reprocesses records, a reader may see older values for a moment. In the end each key
+  has the value that the whole input gives it.
+- All values of a key must reach one subtask, in order: key the stream by it before the sink.
+- Of several buffered values of a key only the last one is written, in the order of the keys' first values.
 """
 
 from __future__ import annotations
@@ -30,7 +29,14 @@ BUFFERED_KEYS = 500
 
 
 class UpsertSinkFunction(SinkFunction, CheckpointedFunction):
-    """Implement ``key_of`` and ``upsert``."""
+    """Base of idempotent sinks: implement ``key_of`` and ``upsert`` (ours).
+
+    Args:
+        buffered_keys: the number of keys at which the buffer is written.
+
+    Raises:
+        ValueError: ``buffered_keys`` is less than 1.
+    """
 
     def __init__(self, buffered_keys: int = BUFFERED_KEYS) -> None:
         if buffered_keys < 1:
@@ -40,28 +46,32 @@ class UpsertSinkFunction(SinkFunction, CheckpointedFunction):
 
     @abstractmethod
     def key_of(self, value: Any) -> Hashable:
-        """What the target tells values apart by."""
+        """Return the key under which the target keeps a value."""
 
     @abstractmethod
     def upsert(self, rows: Mapping[Hashable, Any]) -> None:
-        """Write values by their keys, durably, in the order given; those that are there are replaced."""
+        """Write values durably, in the given order, replacing existing values of their keys.
+
+        Args:
+            rows: key -> value.
+        """
 
     def initialize_state(self, context: FunctionInitializationContext) -> None:
-        """There is no state to take up."""
+        """Do nothing: the sink has no state."""
 
     def invoke(self, value: Any, context: Any) -> None:
-        """Take one value."""
+        """Buffer one value."""
         self._buffer[self.key_of(value)] = value
         if len(self._buffer) >= self._buffered_keys:
             self._flush()
 
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
-        """Write what waits."""
+        """Write the buffer."""
         self._flush()
         self.get_runtime_context().probe(PRE_COMMITTED, context.get_checkpoint_id())
 
     def finish(self) -> None:
-        """The input has ended: write what waits."""
+        """Write the buffer."""
         self._flush()
 
     def _flush(self) -> None:

@@ -1,7 +1,7 @@
-"""What a sink answers to that is handed over as a description: ``DataStream.sink_to``.
+"""The sinks that ``DataStream.sink_to`` takes (Flink: Sink V2).
 
-A sink describes its writer (Flink: Sink), and, if its output becomes visible with checkpoints, its committer
-(Flink: SupportsCommitter). Sinks of the engine's own may bring a function of another kind instead.
+A sink makes a writer (Flink: Sink) and, if its output becomes visible with checkpoints, a committer (Flink:
+SupportsCommitter). The engine's own sinks may override ``create_function`` instead.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ if TYPE_CHECKING:
 
 
 class Sink(ABC):  # noqa: B024 (either create_writer or create_function)
-    """Describes where values go; each subtask of each attempt has a writer of its own (Flink: Sink)."""
+    """Makes a writer for each subtask of each attempt (Flink: Sink)."""
 
     keeps_writer_state = False
-    """Whether ``restore_writer`` is asked for a writer after a restore."""
+    """Whether a restore calls ``restore_writer`` instead of ``create_writer``."""
     writer_state_type: TypeInformation | None = None
     committable_type: TypeInformation | None = None
-    """How checkpoints keep what is no plain data (Flink: a serializer for each)."""
+    """The types of writer state and committables that are not plain data (Flink: their serializers)."""
 
     def create_writer(self, context: WriterInitContext) -> SinkWriter:
-        """A new writer that shares nothing with those made before."""
+        """Return a new writer that shares nothing with earlier ones."""
         raise NotImplementedError(f"{type(self).__name__} must implement create_writer(context)")
 
     def restore_writer(self, context: WriterInitContext, recovered_state: list[Any]) -> SinkWriter:
-        """A new writer that goes on from the state of earlier ones; see SupportsWriterState."""
+        """Return a new writer with the state of earlier ones; see SupportsWriterState."""
         raise NotImplementedError(f"{type(self).__name__} must implement restore_writer(context, state)")
 
     def create_committer(self, context: CommitterInitContext) -> Committer:
-        """A new committer; see SupportsCommitter."""
+        """Return a new committer; see SupportsCommitter."""
         raise NotImplementedError(
             f"{type(self).__name__} has a writer that gives committables:"
             " derive it from SupportsCommitter, too, and implement create_committer(context)"
         )
 
     def abort_unknown(self, recovery: Recovery) -> None:
-        """Ours: abort what the outside world lists and ``recovery.may_abort`` allows. See two_phase."""
+        """Abort transactions that the external system lists and ``recovery.may_abort`` allows (ours)."""
 
     def create_function(self) -> SinkFunction:
-        """Ours: the function that runs the sink in one subtask; it shares nothing with those made before."""
+        """Return a new function that runs the sink in one subtask (ours)."""
         return WriterSinkFunction(self)
 
 
 class SupportsCommitter(Sink):
-    """A sink whose writer gives committables (Flink: SupportsCommitter)."""
+    """A sink whose writer returns committables (Flink: SupportsCommitter)."""
 
     @abstractmethod
     def create_committer(self, context: CommitterInitContext) -> Committer:
-        """A new committer."""
+        """Return a new committer."""
 
 
 class SupportsWriterState(Sink):
@@ -70,4 +70,9 @@ class SupportsWriterState(Sink):
 
     @abstractmethod
     def restore_writer(self, context: WriterInitContext, recovered_state: list[Any]) -> SinkWriter:
-        """A new writer that goes on from the state of earlier ones, perhaps of several, or of none."""
+        """Return a new writer with restored state.
+
+        Args:
+            context: describes the subtask.
+            recovered_state: the state of earlier writers; after a rescaling, of several or of none.
+        """

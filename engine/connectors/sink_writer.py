@@ -1,8 +1,8 @@
-"""What a sink of Flink's second generation is made of (Flink: Sink V2): a writer, and perhaps a committer.
+"""The writer and the committer of a sink (Flink: Sink V2).
 
-The writer takes values and gives committables, plain data that say what is to be made visible; the committer
-makes it so once the checkpoint that lists them is complete. Whoever implements them has no state to keep and
-no checkpoint to follow: the engine does both.
+The writer takes values and returns committables, plain data that describe output to be made visible. The
+committer makes it visible once the checkpoint that lists the committables is complete. The engine keeps the
+committables in checkpoints and calls the committer, so neither implements state or notifications.
 """
 
 from __future__ import annotations
@@ -17,53 +17,62 @@ from onceproof.engine.functions import RuntimeContext, SinkFunction
 
 
 class WriterInitContext(Struct, frozen=True):
-    """What a writer may know of where it runs (Flink: WriterInitContext)."""
+    """The argument of ``Sink.create_writer`` (Flink: WriterInitContext)."""
 
     _runtime_context: RuntimeContext
     _restored_checkpoint_id: int | None
 
     def get_task_info(self) -> RuntimeContext:
-        """The subtask, its parallelism and its attempt."""
+        """Return the context of the subtask: its index, parallelism and attempt."""
         return self._runtime_context
 
     def get_restored_checkpoint_id(self) -> int | None:
-        """The checkpoint that the job goes on from, or None at a fresh start."""
+        """Return the id of the restored checkpoint, or None at a fresh start."""
         return self._restored_checkpoint_id
 
 
 class CommitterInitContext(Struct, frozen=True):
-    """What a committer may know of where it runs (Flink: CommitterInitContext)."""
+    """The argument of ``Sink.create_committer`` (Flink: CommitterInitContext)."""
 
     _runtime_context: RuntimeContext
 
     def get_task_info(self) -> RuntimeContext:
-        """The subtask, its parallelism and its attempt."""
+        """Return the context of the subtask: its index, parallelism and attempt."""
         return self._runtime_context
 
 
 class SinkWriter(ABC):
-    """Takes the values of one subtask (Flink: SinkWriter)."""
+    """Writes the values of one subtask (Flink: SinkWriter)."""
 
     Context = SinkFunction.Context
 
     @abstractmethod
     def write(self, element: Any, context: Any) -> None:
-        """Take one value; it may wait in a buffer until ``flush``."""
+        """Write one value; the writer may buffer it until ``flush``.
+
+        Args:
+            element: the value of the record.
+            context: a SinkFunction.Context with the record's timestamp.
+        """
 
     @abstractmethod
     def flush(self, end_of_input: bool) -> None:
-        """Let nothing wait any more: a checkpoint is taken, or the input has ended."""
+        """Write all buffered values.
+
+        Args:
+            end_of_input: whether the input has ended; otherwise a checkpoint is being taken.
+        """
 
     def close(self) -> None:
-        """Called at the orderly end and at cancellation, never after a crash."""
+        """Release resources; called when the task finishes or is cancelled, never after a crash."""
 
 
 class CommittingSinkWriter(SinkWriter):
-    """A writer whose output becomes visible by a committer (Flink: CommittingSinkWriter)."""
+    """A writer whose output a committer makes visible (Flink: CommittingSinkWriter)."""
 
     @abstractmethod
     def prepare_commit(self) -> Collection[Any]:
-        """Give what is to be committed of the values since the last time; it must survive any crash."""
+        """Return the committables of the values since the last call; their data must be durable."""
 
 
 class StatefulSinkWriter(SinkWriter):
@@ -71,42 +80,42 @@ class StatefulSinkWriter(SinkWriter):
 
     @abstractmethod
     def snapshot_state(self, checkpoint_id: int) -> list[Any]:
-        """Give the state, in parts that may go to different subtasks on a rescale."""
+        """Return the state in parts, which a rescaling splits among the subtasks."""
 
 
 class CommitRequest(ABC):
-    """One committable, and what became of it (Flink: Committer.CommitRequest).
+    """One committable and the outcome of its commit (Flink: Committer.CommitRequest).
 
-    Where a committer says nothing of a request it has committed it.
+    A request for which the committer signals nothing counts as committed.
     """
 
     @abstractmethod
     def get_committable(self) -> Any:
-        """What the writer gave."""
+        """Return the committable of the writer."""
 
     @abstractmethod
     def get_number_of_retries(self) -> int:
-        """How often ``retry_later`` was said of it."""
+        """Return how often ``retry_later`` was called."""
 
     @abstractmethod
     def signal_failed_with_known_reason(self, t: BaseException) -> None:
-        """It can never be committed, and that is no surprise: drop it. What it holds is lost."""
+        """Drop the committable, because it can never be committed. Its data is lost."""
 
     @abstractmethod
     def signal_failed_with_unknown_reason(self, t: BaseException) -> None:
-        """It cannot be committed, and nobody knows why: fail the job."""
+        """Fail the job, because the commit failed for an unknown reason."""
 
     @abstractmethod
     def retry_later(self) -> None:
-        """It cannot be committed now."""
+        """Retry the commit: it is not possible now."""
 
     @abstractmethod
     def update_and_retry_later(self, committable: Any) -> None:
-        """It cannot be committed now, and this is what is left of it."""
+        """Retry the commit with ``committable``, the part that is left."""
 
     @abstractmethod
     def signal_already_committed(self) -> None:
-        """It had been committed before, as after a crash in the middle of commits."""
+        """Report that the committable was committed before, as after a crash in the middle of commits."""
 
 
 class Committer(ABC):
@@ -114,7 +123,11 @@ class Committer(ABC):
 
     @abstractmethod
     def commit(self, committables: Collection[CommitRequest]) -> None:
-        """Commit all; after a crash some come again, and must be found to be done."""
+        """Commit all requests. After a crash some come again: the commit must be idempotent.
+
+        Args:
+            committables: the requests of one checkpoint, or those of them to retry.
+        """
 
     def close(self) -> None:
-        """Called at the orderly end and at cancellation, never after a crash."""
+        """Release resources; called when the task finishes or is cancelled, never after a crash."""

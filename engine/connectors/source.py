@@ -1,13 +1,11 @@
-"""What a replayable source answers to.
+"""The interface of replayable sources (Flink: Source, SplitReader).
 
-The rules a source keeps, without which nothing above it can be exactly-once:
+A job can be exactly-once only if its sources keep these rules:
 
-- A split has a stable id: the same records lie behind it in every attempt, in the same order.
-- A reader opened at a position that an earlier reader reported gives exactly the records that the earlier
-  one had not given yet. A position is plain data (None, numbers, strings, bytes, tuples, lists): it is
-  stored.
-- A source is a description, shared by all subtasks and attempts; what changes while reading is in the
-  readers.
+- A split has a stable id, and the same records in the same order in every attempt.
+- A reader opened at a position of an earlier reader returns exactly the records that the earlier one had not
+  returned. A position is plain data (None, numbers, strings, bytes, tuples, lists), because it is stored.
+- A source is an immutable description, shared by all subtasks and attempts; readers hold all progress.
 - Sources are bounded in this version: every split ends.
 """
 
@@ -21,33 +19,41 @@ from onceproof.engine.elements import Record
 
 
 class SplitReader(ABC):
-    """Reads one split."""
+    """Reads one split (Flink: SplitReader)."""
 
     @abstractmethod
     def read(self, limit: int) -> list[Record]:
-        """The next records, ``limit`` at most; [] only at the end of the split."""
+        """Return the next records, ``limit`` at most; [] only at the end of the split.
+
+        A record is ``(value, timestamp in milliseconds or None)``.
+        """
 
     @property
     @abstractmethod
     def position(self) -> Any:
-        """From where ``open_split`` would go on, after the last record given."""
+        """The argument of ``open_split`` for the records after the last one returned."""
 
     @property
     @abstractmethod
     def exhausted(self) -> bool:
-        """Whether all records have been given."""
+        """Whether all records have been returned."""
 
     def close(self) -> None:
-        """Let go of files and connections; called once, at the end or at cancellation."""
+        """Release files and connections; called once, when the task finishes or is cancelled."""
 
 
 class Source(ABC):
-    """Names splits and opens them."""
+    """Lists splits and opens them (Flink: Source)."""
 
     @abstractmethod
     def splits(self) -> Sequence[str]:
-        """The ids of all splits, in any order."""
+        """Return the ids of all splits, in any order."""
 
     @abstractmethod
     def open_split(self, split: str, position: Any | None) -> SplitReader:
-        """A reader from ``position``, or from the beginning where it is None."""
+        """Return a reader of a split.
+
+        Args:
+            split: an id from ``splits``.
+            position: a ``SplitReader.position``; None: the beginning.
+        """

@@ -1,11 +1,11 @@
-"""A table in an SQLite database that always has the last value of each key.
+"""An idempotent sink: a table in an SQLite database with the last row of each key.
 
-An idempotent sink for results that many want to read and nobody wants twice. The rules this module lives by:
+The rules this module lives by:
 
-- A row is a tuple; its first columns are the key. A row of the same key is replaced.
-- What is written together is written in one transaction, so a reader sees none or all of it.
-- All subtasks write to one file, one after another: whoever finds it locked waits. The file must be on a disk
-  of the machine they all run on, for SQLite's locks do not work over networks.
+- A row is a tuple; its first columns are the key. It replaces the row of the same key.
+- Each flush is one transaction, so a reader sees none or all of it.
+- All subtasks write to one file; a subtask that finds it locked waits. The file must be on a local disk of
+  the one machine where they run, because SQLite's locks do not work over networks.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _MENDS: Final = {
     sqlite3.SQLITE_CANTOPEN: "give the path of a file in a folder that can be written",
     sqlite3.SQLITE_READONLY: "give the path of a file that can be written",
     sqlite3.SQLITE_NOTADB: "give the path of a database, or of no file yet",
-    sqlite3.SQLITE_BUSY: "end whoever holds it",
+    sqlite3.SQLITE_BUSY: "end the process that holds it",
 }
 _PRIMARY_CODE: Final = 0xFF
-"""The bits of an error's code that say what it is, without the details."""
+"""The bits of an error code that hold SQLite's primary result code."""
 
 
 class UnusableDatabase(OSError):
-    """The table cannot be kept in that file. The message is one line."""
+    """The database file cannot be used. The message is one line."""
 
 
 class UnwritableRow(UnrecoverableError, ValueError):
-    """A row that the table cannot hold. The message is one line."""
+    """The table cannot hold a row. The message is one line."""
 
 
 class SqliteUpsertFunction(UpsertSinkFunction):
@@ -58,12 +58,12 @@ class SqliteUpsertFunction(UpsertSinkFunction):
         self._connection: sqlite3.Connection | None = None
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Connect, and make the table if it is not there. Raises UnusableDatabase."""
+        """Connect, and create the table if it does not exist. Raises UnusableDatabase."""
         try:
             connection = self._connection = sqlite3.connect(
                 self._path, timeout=LOCK_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
             )
-            log_ahead(connection)
+            use_write_ahead_log(connection)
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute(self._create)
         except sqlite3.Error as error:
@@ -71,7 +71,7 @@ class SqliteUpsertFunction(UpsertSinkFunction):
             raise UnusableDatabase(f"{self._path}: {error}{f': {mend}' if mend else ''}") from error
 
     def key_of(self, value: Any) -> Hashable:
-        """The first columns. Raises UnwritableRow."""
+        """Return the first columns of a row. Raises UnwritableRow."""
         if not isinstance(value, tuple) or len(value) != self._columns:
             raise UnwritableRow(f"{value!r} is no row of the table: give tuples of {self._columns} columns")
         key = value[: self._keys]
@@ -80,7 +80,7 @@ class SqliteUpsertFunction(UpsertSinkFunction):
         return key
 
     def upsert(self, rows: Mapping[Hashable, Any]) -> None:
-        """Write in one transaction."""
+        """Write the rows in one transaction. Raises UnwritableRow."""
         connection = self._connection
         assert connection is not None, "the sink is used before it is opened"
         connection.execute("BEGIN IMMEDIATE")
@@ -95,14 +95,24 @@ class SqliteUpsertFunction(UpsertSinkFunction):
         connection.execute("COMMIT")
 
     def close(self) -> None:
-        """Disconnect."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
 
 class SqliteUpsertSink(Sink):
-    """Keeps the last row of each key in a table; the first ``keys`` of ``columns`` are the key."""
+    """Keeps the last row of each key in a table of an SQLite database (ours).
+
+    Args:
+        path: the database file; made if it does not exist.
+        table: the name of the table; made if it does not exist.
+        columns: the names of the columns, in the order of the rows.
+        keys: how many of the first columns are the key.
+        buffered_keys: the number of keys at which a subtask writes its buffer.
+
+    Raises:
+        ValueError: ``keys`` is not from 1 to the number of columns, or a column name occurs twice.
+    """
 
     def __init__(
         self,
@@ -123,14 +133,14 @@ class SqliteUpsertSink(Sink):
         self._buffered_keys = buffered_keys
 
     def create_function(self) -> SqliteUpsertFunction:
-        """A function for one subtask."""
+        """Return a function for one subtask."""
         return SqliteUpsertFunction(self._path, self._table, self._columns, self._keys, self._buffered_keys)
 
 
-def log_ahead(connection: sqlite3.Connection) -> None:
-    """Let who reads and who writes work side by side.
+def use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Switch the database to write-ahead logging, so that readers and a writer do not block each other.
 
-    Of two that switch a new file to this at once, SQLite refuses one without any waiting.
+    If two connections switch a new file at once, SQLite refuses one without waiting; so this retries.
     """
     deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
     while True:
@@ -144,7 +154,7 @@ def log_ahead(connection: sqlite3.Connection) -> None:
 
 
 def _quoted(name: str) -> str:
-    """A name as SQL takes any name."""
+    """Return a name quoted for SQL."""
     if "\0" in name or not name:
         raise ValueError(f"{name!r} cannot be the name of a table or a column")
     return '"' + name.replace('"', '""') + '"'

@@ -2,23 +2,23 @@
 
 The rules this module lives by:
 
-- Rows go into the open transaction. At snapshot n it is pre-committed (after that nothing can be lost or
-  added), listed in the checkpoint, and the next one is begun. When checkpoint n is complete, every listed
-  transaction up to n is committed, oldest first; one that fails does not stop the others, the first error
-  is raised at the end.
-- An aborted checkpoint changes nothing: its transaction commits with the next checkpoint that completes.
-- On restore every transaction that the checkpoint lists as pre-committed is committed, again if need be (so
-  ``commit`` must be idempotent), and the one it lists as open is aborted. Then ``abort_unknown`` may sweep
-  what was begun after the checkpoint and is therefore listed nowhere.
-- **Who may sweep what.** A transaction's name carries (subtask, epoch, attempt); the epoch is the id of the
-  checkpoint after whose snapshot it was begun: the restored one, or 0 at a fresh start. Whatever the restored
-  checkpoint lists as pre-committed was begun before its snapshot and has a lower epoch. So exactly those with
-  an epoch of at least the restored id, of another attempt, are nobody's. Those of an old subtask s fall to
-  the new subtask s modulo the parallelism, so that each has one sweeper at any parallelism.
-- **Where the driver commits** (on Spark), a task begins a transaction, pre-commits it with the one snapshot
-  of its life, and begins no other; the driver settles what complete checkpoints list, and then may sweep all
-  that is left, since no transaction but those listed will ever be needed.
-- A transaction is plain data: enough for another process to commit or abort it, never a live connection. It
+- Rows go into the open transaction. Snapshot n pre-commits it (after that, no row can be lost or added),
+  lists it in the checkpoint, and begins the next one. When checkpoint n is complete, every listed transaction
+  up to n is committed, oldest first. A failed commit does not stop the others; the first error is raised at
+  the end.
+- An aborted checkpoint changes nothing: its transaction commits with the next completed checkpoint.
+- A restore commits every transaction that the checkpoint lists as pre-committed, again if need be (so
+  ``commit`` must be idempotent), and aborts the one listed as open. Then ``abort_unknown`` may abort
+  transactions that were begun after the checkpoint, which no checkpoint lists.
+- **Ownership of unlisted transactions.** A transaction's name carries (subtask, epoch, attempt). The epoch is
+  the id of the checkpoint whose snapshot began it: the restored one, or 0 at a fresh start. Every transaction
+  that the restored checkpoint lists as pre-committed was begun before its snapshot and has a lower epoch. So
+  exactly the transactions of other attempts with an epoch of at least the restored id are unlisted. The new
+  subtask ``s modulo parallelism`` aborts those of the old subtask s, so that each has one owner.
+- **If the driver commits** (on Spark), a task begins a transaction, pre-commits it in its only snapshot, and
+  begins no other. The driver commits what completed checkpoints list. Then it may abort all other
+  transactions, because no later restore needs them.
+- A transaction is plain data with which another process can commit or abort it, never a live connection. It
   may change until it is pre-committed (a list may), not afterwards.
 """
 
@@ -54,11 +54,11 @@ _logger = logging.getLogger(__name__)
 
 
 class CommitFailed(RuntimeError):
-    """A commit after a completed checkpoint failed; the job restarts, and the restore commits again."""
+    """A commit after a completed checkpoint failed. The job restarts, and the restore commits again."""
 
 
 class Recovery(NamedTuple):
-    """Who sweeps, and from which checkpoint it was restored."""
+    """The subtask that aborts unlisted transactions, and the checkpoint that it restored (ours)."""
 
     subtask: int
     parallelism: int
@@ -66,7 +66,13 @@ class Recovery(NamedTuple):
     restored_checkpoint_id: int | None
 
     def may_abort(self, subtask: int, epoch: int, attempt: str) -> bool:
-        """Whether the transaction of that name is nobody's, and ours to sweep."""
+        """Return whether this subtask may abort the transaction with this name.
+
+        Args:
+            subtask: the subtask in the transaction's name.
+            epoch: the epoch in the transaction's name.
+            attempt: the attempt in the transaction's name.
+        """
         return (
             epoch >= (self.restored_checkpoint_id or 0)
             and attempt != self.attempt
@@ -75,7 +81,7 @@ class Recovery(NamedTuple):
 
 
 class PendingTransaction(Struct, frozen=True):
-    """A transaction, when it was begun, and the checkpoint that pre-committed it (0 while it is open)."""
+    """A transaction, its start in milliseconds, and the checkpoint that pre-committed it (0: it is open)."""
 
     transaction: Any
     start_ms: int
@@ -85,14 +91,18 @@ class PendingTransaction(Struct, frozen=True):
 PARTS = len(PendingTransaction.__struct_fields__)
 
 Listed: TypeAlias = tuple[PendingTransaction | None, Sequence[PendingTransaction], Any]
-"""The open transaction, the pending ones, and the user context, as a checkpoint lists them."""
+"""The open transaction, the pending ones and the user context in a checkpoint."""
 
 
 class TwoPhaseCommitSinkFunction(SinkFunction, CommittingFunction):
-    """Implement begin_transaction, invoke_transaction, pre_commit, commit and abort.
+    """Base of two-phase commit sinks (Flink: TwoPhaseCommitSinkFunction).
 
-    ``self.subtask``, ``self.epoch`` and ``self.attempt`` are what the name of a new transaction must carry.
-    ``transaction_type`` stores transactions that are not plain data.
+    Implement begin_transaction, invoke_transaction, pre_commit, commit and abort. The name of a new
+    transaction must carry ``self.subtask``, ``self.epoch`` and ``self.attempt``.
+
+    Args:
+        transaction_type: the type of transactions that are not plain data.
+        clock: returns milliseconds since the epoch; None: the task's processing time.
     """
 
     subtask: int
@@ -115,92 +125,110 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CommittingFunction):
         self._ignores_failures_after_timeout = False
         self._warning_ratio = -1.0
 
-    # ---- what a sink implements
+    # ---- implemented by a sink
 
     @abstractmethod
     def begin_transaction(self) -> Any:
-        """A new transaction, under a name that carries subtask, epoch and attempt."""
+        """Begin a transaction, and return it; its name must carry subtask, epoch and attempt."""
 
     @abstractmethod
     def invoke_transaction(self, transaction: Any, value: Any, context: Any) -> None:
-        """Write a value within the transaction."""
+        """Write a value into the transaction."""
 
     def invoke_transaction_batch(self, transaction: Any, values: list[Any]) -> bool:
-        """Write many values within the transaction; False, before writing any, to get them one by one."""
+        """Write several values into the transaction.
+
+        Returns:
+            False if the sink wrote none of them and wants them one by one through invoke_transaction.
+        """
         return False
 
     @abstractmethod
     def pre_commit(self, transaction: Any) -> None:
-        """Make all that was written durable; from then on ``commit`` must be possible after any crash."""
+        """Make all written values durable: from now on, ``commit`` must be possible after any crash."""
 
     @abstractmethod
     def commit(self, transaction: Any) -> None:
-        """Make it visible, all at once. Called again after crashes: then it must find that it is done."""
+        """Make the transaction visible atomically. It is called again after a crash: be idempotent."""
 
     @abstractmethod
     def abort(self, transaction: Any) -> None:
-        """Undo it. Called again after crashes: what is gone is done."""
+        """Undo the transaction. It is called again after a crash: be idempotent."""
 
     def recover_and_commit(self, transaction: Any) -> None:
-        """As ``commit``, in a new attempt."""
+        """Commit a restored transaction; by default calls ``commit``."""
         self.commit(transaction)
 
     def recover_and_abort(self, transaction: Any) -> None:
-        """As ``abort``, in a new attempt."""
+        """Abort a restored transaction; by default calls ``abort``."""
         self.abort(transaction)
 
     def abort_unknown(self, recovery: Recovery) -> None:
-        """Abort the transactions that the outside world lists and ``recovery.may_abort`` allows."""
+        """Abort the transactions that the external system lists and ``recovery.may_abort`` allows."""
 
     def finish_processing(self, transaction: Any) -> None:
-        """The input has ended: flush what waits for more input. No transaction is begun after this one."""
+        """Flush buffered values at the end of the input. No transaction begins after this one."""
 
     def initialize_user_context(self) -> Any:
-        """Plain data to be kept in every checkpoint, or None."""
+        """Return plain data to be stored in every checkpoint, or None."""
         return None
 
     def finish_recovering_context(self, handled_transactions: Sequence[Any]) -> None:
-        """A stored user context is in ``get_user_context()``; these transactions are dealt with."""
+        """React to a restored user context.
+
+        Args:
+            handled_transactions: the restored transactions, which are committed or aborted by now.
+        """
 
     # ---- settings
 
     def set_transaction_timeout(self, transaction_timeout_ms: int) -> Self:
-        """After how long the outside world drops an open transaction, in milliseconds."""
+        """Set after how many milliseconds the external system drops an open transaction.
+
+        Raises:
+            ValueError: the timeout is negative.
+        """
         if transaction_timeout_ms < 0:
             raise ValueError(f"transaction timeout {transaction_timeout_ms} ms must not be negative")
         self._timeout_ms = transaction_timeout_ms
         return self
 
     def ignore_failures_after_transaction_timeout(self) -> Self:
-        """On restore, log instead of fail where a commit fails beyond the timeout. That loses data."""
+        """Let a restore log a failed commit after the timeout instead of failing. That loses data."""
         self._ignores_failures_after_timeout = True
         return self
 
     def enable_transaction_timeout_warnings(self, warning_ratio: float) -> Self:
-        """Log a warning at a commit once so much of the timeout has passed, as a ratio from 0 to 1."""
+        """Log a warning when a transaction commits after more than this part of the timeout.
+
+        Args:
+            warning_ratio: from 0 to 1.
+
+        Raises:
+            ValueError: the ratio is not from 0 to 1.
+        """
         if not 0 <= warning_ratio <= 1:
             raise ValueError(f"warning ratio {warning_ratio} must be from 0 to 1")
         self._warning_ratio = warning_ratio
         return self
 
-    # ---- what a sink may ask
+    # ---- called by a sink
 
     def current_transaction(self) -> Any | None:
-        """The open transaction."""
+        """Return the open transaction, or None."""
         return None if self._open is None else self._open.transaction
 
     def pending_transactions(self) -> list[Any]:
-        """Pre-committed transactions that wait for their checkpoint, oldest first."""
+        """Return the pre-committed transactions that wait for their checkpoint, oldest first."""
         return [pending.transaction for pending in self._pending.values()]
 
     def get_user_context(self) -> Any:
-        """The user context, or None."""
+        """Return the user context, or None."""
         return self._user_context
 
-    # ---- what the engine calls
+    # ---- called by the engine
 
     def invoke(self, value: Any, context: Any) -> None:
-        """Write into the open transaction."""
         current = self._open
         assert current is not None, "a value after the end of the input"
         self.invoke_transaction(current.transaction, value, context)
@@ -233,7 +261,11 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CommittingFunction):
         self._state.update([self._stored()])
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Commit every pending transaction up to that checkpoint."""
+        """Commit every pending transaction up to this checkpoint.
+
+        Raises:
+            CommitFailed: the first failed commit, after all were tried.
+        """
         first_error: CommitFailed | None = None
         probe = self.get_runtime_context().probe
         due = [pending for pending in self._pending.values() if pending.checkpoint_id <= checkpoint_id]
@@ -257,22 +289,22 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CommittingFunction):
             raise first_error
 
     def initialize_state(self, context: FunctionInitializationContext) -> None:
-        """Settle what the checkpoint lists, sweep what it does not, begin."""
+        """Commit and abort what the checkpoint lists, abort unlisted transactions, and begin one."""
         restored_checkpoint_id = context.get_restored_checkpoint_id()
         self._ends_with_snapshot = context.is_settled()
         if self._ends_with_snapshot:
-            self._take_over(context, self._go_on)
+            self._take_over(context, self._adopt_user_context)
         else:
             self._take_over(context, self._recover)
             self.abort_unknown(self._recovery(restored_checkpoint_id))
         self._begin(restored_checkpoint_id or 0)
 
     def settle(self, context: FunctionInitializationContext) -> None:
-        """Settle what the checkpoint lists, and begin nothing."""
+        """Commit and abort what the checkpoint lists, and begin no transaction."""
         self._take_over(context, self._recover)
 
     def abort_unlisted(self) -> None:
-        """Sweep without regard to epochs: whatever any checkpoint lists is committed."""
+        """Abort without regard to epochs: everything that a checkpoint lists is committed."""
         self.abort_unknown(self._recovery(None))
 
     def close(self) -> None:
@@ -283,10 +315,13 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CommittingFunction):
             self.abort(current.transaction)
             self.get_runtime_context().probe(ABORTED, self.epoch)
 
-    # ---- within
+    # ---- internal
 
     def _take_over(self, context: FunctionInitializationContext, take: Callable[[Listed, int], bool]) -> None:
-        """Hand what each subtask of the restored job had listed to ``take``; it tells of a user context."""
+        """Call ``take`` with the list of each subtask of the restored job.
+
+        ``take`` returns whether the list has a user context; if none has, a new one is made.
+        """
         runtime_context = self.get_runtime_context()
         self.subtask = runtime_context.get_index_of_this_subtask()
         self.attempt = runtime_context.get_attempt_id()
@@ -319,10 +354,9 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CommittingFunction):
         )
 
     def _stored(self) -> list[Any]:
-        """What a checkpoint lists: the user context, then the open transaction and the pending ones.
+        """Return the list for a checkpoint: the user context, the open transaction, the pending ones.
 
-        All in one flat list, since every subtask writes one in every checkpoint: the parts of a transaction
-        follow one another. See ``_listed``.
+        It is flat to be small, because every subtask writes one in every checkpoint. ``_listed`` reads it.
         """
         encode = None if self._transaction_type is None else self._transaction_type.encode
         stored: list[Any] = [self._user_context]
@@ -333,7 +367,7 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CommittingFunction):
         return stored
 
     def _recover(self, listed: Listed, restored_checkpoint_id: int) -> bool:
-        """Settle what one subtask of the restored job had listed; whether it had a user context."""
+        """Commit and abort what one subtask of the restored job listed; return whether it had a context."""
         current, pending, user_context = listed
         decode = None if self._transaction_type is None else self._transaction_type.decode
         probe = self.get_runtime_context().probe
@@ -357,8 +391,8 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CommittingFunction):
         self.finish_recovering_context(handled)
         return True
 
-    def _go_on(self, listed: Listed, restored_checkpoint_id: int) -> bool:
-        """Take over the user context alone: somebody else has settled the transactions."""
+    def _adopt_user_context(self, listed: Listed, restored_checkpoint_id: int) -> bool:
+        """Restore the user context only: the driver has committed the transactions."""
         if listed[2] is None:
             return False
         self._user_context = listed[2]
@@ -397,7 +431,7 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CommittingFunction):
 
 
 def _listed(stored: Sequence[Any]) -> Listed:
-    """What ``_stored`` put into one element of the list state; the open one has no checkpoint id yet."""
+    """Read one element of the list state, as ``_stored`` wrote it."""
     holders = [PendingTransaction(*stored[place : place + PARTS]) for place in range(1, len(stored), PARTS)]
     if holders and holders[0].checkpoint_id == 0:
         return holders[0], holders[1:], stored[0]
@@ -405,5 +439,5 @@ def _listed(stored: Sequence[Any]) -> Listed:
 
 
 def listed_transactions(stored: Sequence[Any]) -> list[Any]:
-    """The pre-committed transactions in one element of the sink's list state, as stored."""
+    """Return the pre-committed transactions in one element of the sink's list state, as stored."""
     return [pending.transaction for pending in _listed(stored)[1]]

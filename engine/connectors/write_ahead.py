@@ -1,18 +1,19 @@
-"""Sinks that keep their output in checkpoints until it may be sent (Flink: GenericWriteAheadSink).
+"""Write-ahead sinks keep output in checkpoints until it may be sent (Flink: GenericWriteAheadSink).
 
-For targets without transactions. The rules this module lives by:
+They serve targets without transactions. The rules this module lives by:
 
-- The values between two snapshots are a batch, kept in the checkpoint. When checkpoint n is complete every
-  batch up to n is sent, oldest first, and the target remembers that it was.
-- A batch that the target does not take stays, and is offered again with the next completion; those behind it
-  are offered all the same. If the target raises, they wait, so that nothing overtakes.
-- A restored batch that the target knows is dropped; any other waits for the next completion. Where the job
-  was rescaled, the batches of one subtask may have come to several, and are sent in no order.
-- A crash between sending and remembering sends the batch twice. So the target must find that it has it
-  already, or take batch and memory at once; else this sink is at-least-once. What names a batch for ever is
-  the checkpoint and the subtask that wrote it: a checkpoint that was not completed has sent nothing.
-- After the end of the input there is no next completion: what cannot be sent with the last one fails the
-  job, and the restore leads to another. Flink would end the job, and lose it.
+- The values between two snapshots are a batch, stored in the checkpoint. When checkpoint n is complete, every
+  batch up to n is sent, oldest first, and the CheckpointCommitter records it.
+- A batch that the target refuses is sent again after the next completed checkpoint; the batches behind it are
+  sent all the same. If the target raises, they wait, so that the order is kept.
+- A restored batch that the CheckpointCommitter has recorded is dropped; any other waits for the next
+  completed checkpoint. After a rescaling, the batches of one subtask may be in several, and are sent in no
+  order.
+- A crash between sending and recording sends the batch twice. So the target must recognise it, or take batch
+  and record atomically; otherwise this sink is at-least-once. The checkpoint and the writing subtask identify
+  a batch for ever, because a checkpoint that did not complete has sent nothing.
+- After the end of the input no checkpoint follows the final one: a batch that cannot be sent then fails the
+  job, and the restore takes another one. Flink would finish the job and lose the batch.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ if TYPE_CHECKING:
     from onceproof.engine.types import TypeInformation
 
 STATE_NAME = "pending-checkpoints"
-"""As in Flink."""
+"""The name of the list state, as in Flink."""
 _STATE = ListStateDescriptor(STATE_NAME, Types.DYNAMIC())
 
 _logger = logging.getLogger(__name__)
 
 
 class PendingBatch(Struct, frozen=True):
-    """The values that one subtask took between two snapshots; ``checkpoint_id`` is that of the later one."""
+    """The values of one subtask between two snapshots; ``checkpoint_id`` is that of the later one."""
 
     checkpoint_id: int
     subtask: int
@@ -57,32 +58,34 @@ class PendingBatch(Struct, frozen=True):
 
     @property
     def place(self) -> tuple[int, int]:
-        """Where it stands in the order of sending."""
+        """The position of the batch in the order of sending."""
         return self.checkpoint_id, self.subtask
 
 
 class CheckpointCommitter(ABC):
-    """What the target remembers of batches (Flink: CheckpointCommitter)."""
+    """Records which batches the target has received (Flink: CheckpointCommitter)."""
 
     def open(self) -> None:
-        """Called before it is asked for the first time."""
+        """Connect; called before the other methods."""
 
     def close(self) -> None:
-        """Called at the orderly end and at cancellation, never after a crash."""
+        """Release resources; called when the task finishes or is cancelled, never after a crash."""
 
     @abstractmethod
     def commit_checkpoint(self, subtask_idx: int, checkpoint_id: int) -> None:
-        """Remember for ever that the batch was sent."""
+        """Record durably that the batch of a subtask and checkpoint was sent."""
 
     @abstractmethod
     def is_checkpoint_committed(self, subtask_idx: int, checkpoint_id: int) -> bool:
-        """Whether the batch was sent, by any attempt."""
+        """Return whether any attempt has recorded the batch as sent."""
 
 
 class GenericWriteAheadSink(SinkFunction, CommittingFunction):
-    """Implement ``send_values``, or ``send_batch`` to know more of what is sent.
+    """Base of write-ahead sinks: implement ``send_values`` or ``send_batch`` (Flink: GenericWriteAheadSink).
 
-    ``value_type`` stores values that are not plain data.
+    Args:
+        committer: records which batches were sent.
+        value_type: the type of values that are not plain data.
     """
 
     def __init__(self, committer: CheckpointCommitter, value_type: TypeInformation | None = None) -> None:
@@ -92,35 +95,47 @@ class GenericWriteAheadSink(SinkFunction, CommittingFunction):
         self._pending: dict[tuple[int, int], PendingBatch] = {}
         self._finished = False
         self._final_checkpoint_id: int | None = None
-        """The first one that was taken after the end of the input."""
+        """The first checkpoint after the end of the input."""
         self._is_open = False
 
-    # ---- what a sink implements
+    # ---- implemented by a sink
 
     def send_values(self, values: Sequence[Any], checkpoint_id: int, timestamp: int) -> bool:
-        """Send a batch; whether the target has taken all of it. ``timestamp``: when the checkpoint began."""
+        """Send a batch to the target.
+
+        Args:
+            values: the values, in order.
+            checkpoint_id: the checkpoint that stored the batch.
+            timestamp: when that checkpoint was triggered, in milliseconds since the epoch.
+
+        Returns:
+            Whether the target has taken all values.
+        """
         raise NotImplementedError(f"{type(self).__name__} must implement send_values")
 
     def send_batch(self, batch: PendingBatch) -> bool:
-        """As ``send_values``, for a target that tells batches apart by their subtask, too."""
+        """Send a batch with its subtask and attempt, and return whether the target has taken it.
+
+        By default calls ``send_values``.
+        """
         return self.send_values(batch.values, batch.checkpoint_id, batch.timestamp_ms)
 
-    # ---- what a sink may ask
+    # ---- called by a sink
 
     def pending_batches(self) -> list[PendingBatch]:
-        """What waits to be sent, in the order of sending."""
+        """Return the batches that were not sent yet, in the order of sending."""
         return [self._pending[place] for place in sorted(self._pending)]
 
-    # ---- what the engine calls
+    # ---- called by the engine
 
     def initialize_state(self, context: FunctionInitializationContext) -> None:
-        """Take over what the checkpoint lists and the target does not know."""
+        """Restore the batches that were not recorded as sent."""
         self._take_over(context)
         if context.is_settled():
             self._pending.clear()
 
     def settle(self, context: FunctionInitializationContext) -> None:
-        """Send what the checkpoint lists."""
+        """Send the batches that the checkpoint lists."""
         self._take_over(context)
         try:
             self._send_up_to(context.get_restored_checkpoint_id() or 0, is_last=True)
@@ -128,23 +143,21 @@ class GenericWriteAheadSink(SinkFunction, CommittingFunction):
             self.close()
 
     def abort_unlisted(self) -> None:
-        """What is in no checkpoint is nowhere."""
+        """Do nothing: a batch that no checkpoint lists does not exist."""
 
     def invoke(self, value: Any, context: Any) -> None:
-        """Keep one value."""
         self._values.append(value)
 
     def invoke_batch(self, values: list[Any]) -> bool:
-        """Keep many values."""
         self._values += values
         return True
 
     def finish(self) -> None:
-        """The input has ended: the batch of the next snapshot is the last."""
+        """Mark the end of the input: the next snapshot has the last batch."""
         self._finished = True
 
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
-        """Make a batch of what has come since the last time, if anything has."""
+        """Make a batch of the values since the last snapshot, and list all batches."""
         checkpoint_id = context.get_checkpoint_id()
         if self._values:
             runtime_context = self.get_runtime_context()
@@ -163,17 +176,17 @@ class GenericWriteAheadSink(SinkFunction, CommittingFunction):
         self._state.update([self._stored(batch) for batch in self.pending_batches()])
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Send every batch up to that checkpoint."""
+        """Send every batch up to this checkpoint."""
         final_id = self._final_checkpoint_id
         self._send_up_to(checkpoint_id, is_last=final_id is not None and checkpoint_id >= final_id)
 
     def close(self) -> None:
-        """Close the memory of the target."""
+        """Close the CheckpointCommitter."""
         if self._is_open:
             self._is_open = False
             self._committer.close()
 
-    # ---- within
+    # ---- internal
 
     def _take_over(self, context: FunctionInitializationContext) -> None:
         self._committer.open()
@@ -198,7 +211,7 @@ class GenericWriteAheadSink(SinkFunction, CommittingFunction):
                         f"the batch of checkpoint {batch.checkpoint_id} could not be sent, and no other"
                         f" checkpoint follows: {error}"
                     ) from error
-                # The next one must not come before this one.
+                # Later batches wait, so that the order is kept.
                 _logger.warning(
                     "the batch of checkpoint %d could not be sent, it is tried again: %s",
                     batch.checkpoint_id,
@@ -214,7 +227,7 @@ class GenericWriteAheadSink(SinkFunction, CommittingFunction):
                 )
 
     def _send(self, batch: PendingBatch) -> bool:
-        """Send a batch unless the target has it; whether it has it now."""
+        """Send a batch unless it was sent before, and return whether the target has it now."""
         committer = self._committer
         if not committer.is_checkpoint_committed(batch.subtask, batch.checkpoint_id):
             if not self.send_batch(batch):
