@@ -40,7 +40,7 @@ class Vector:
 
 @dataclass(frozen=True)
 class Adapter:
-    """How an area's inputs reach the engine; ``given``: parts of the expected answer that it is told."""
+    """How an area's inputs reach the engine; ``given``: parts of the expected answer that the adapter gets."""
 
     answer: Callable[..., Any]
     given: tuple[str, ...] = ()
@@ -48,8 +48,8 @@ class Adapter:
 
     def __call__(self, vector: Vector) -> Any:
         """Give the engine's answer."""
-        told = {name: vector.expected[name] for name in self.given if name in vector.expected}
-        return self.answer(vector.input, **told)
+        given = {name: vector.expected[name] for name in self.given if name in vector.expected}
+        return self.answer(vector.input, **given)
 
 
 @dataclass

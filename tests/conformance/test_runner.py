@@ -38,7 +38,7 @@ def run(tmp_path, vectors, *arguments):
 
 
 @pytest.mark.parametrize("arguments", [[], ["-n", "2"]], ids=["alone", "two workers"])
-def test_passed_failed_and_not_covered_are_told_apart(tmp_path, arguments):
+def test_passed_failed_and_not_covered_vectors_are_counted_separately(tmp_path, arguments):
     code, output, areas = run(tmp_path, [RIGHT, WRONG, BROKEN, UNKNOWN], *arguments)
     assert code == 1
     assert areas == {

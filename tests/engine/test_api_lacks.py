@@ -1,7 +1,7 @@
 """engine/README.md lists what PyFlink has and the engine lacks, all of it and nothing else.
 
 What only hands objects to Java (``get_java_function`` and the like) is left out, and what a class lacks is
-not told again of the classes that inherit from it.
+not listed again for the classes that inherit from it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def lacking() -> dict[str, set[str]]:
     return {name: lacks for name, lacks in found.items() if lacks}
 
 
-def told() -> dict[str, set[str]]:
+def documented() -> dict[str, set[str]]:
     """What the README says: lines such as "- `DataStream`: `cache`, `shuffle`"."""
     section = README.read_text().split(TITLE)[1].split("\n## ")[0]
     found = {}
@@ -47,4 +47,4 @@ def told() -> dict[str, set[str]]:
 
 
 def test_the_readme_lists_what_the_engine_lacks() -> None:
-    assert told() == lacking()
+    assert documented() == lacking()

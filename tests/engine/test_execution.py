@@ -40,7 +40,7 @@ def test_rows_are_collected_once_with_and_without_checkpoints(parallelism, check
         assert sorted(rows) == [("a", 1), ("a", 2), ("a", 3), ("b", 1), ("c", 1)]
 
 
-def test_a_limit_gives_a_list_of_so_many_rows():
+def test_limit_returns_a_list_of_that_many_rows():
     assert word_count(environment(), ["a", "a", "a"]).execute_and_collect("words", 2) == [("a", 1), ("a", 2)]
 
 

@@ -1,4 +1,4 @@
-"""What user functions may ask of the engine, and what they are told where they ask too early."""
+"""The context of user functions, and the errors of calls that come too early."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_keyed_state_needs_a_keyed_stream(context):
         context.get_state(ValueStateDescriptor("total", Types.LONG()))
 
 
-def test_the_probe_reaches_whoever_watches(context):
+def test_probe_reaches_the_observer(context):
     context, points = context
     context.probe("committing", 5)
     assert points == [("committing", 5)]

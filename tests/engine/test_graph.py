@@ -285,7 +285,7 @@ def test_a_uid_given_twice_is_an_error_that_names_both_operators(env):
     assert "\n" not in str(caught.value)
 
 
-def test_vertices_with_the_same_name_are_told_apart(env):
+def test_vertices_with_the_same_name_get_distinct_names(env):
     stream = env.from_source(SOURCE, None, "s")
     for _ in range(3):
         stream = stream.rebalance().map(first)

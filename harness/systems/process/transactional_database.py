@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
-from onceproof.engine.connectors.sqlite import log_ahead
+from onceproof.engine.connectors.sqlite import use_write_ahead_log
 from onceproof.harness.model.history import Row, as_tuple
 
 TRANSACTIONS: Final = "onceproof_transactions"
@@ -182,7 +182,7 @@ class Database:
 
     def _connected(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=_SECONDS_TO_WAIT, isolation_level=None)
-        log_ahead(connection)
+        use_write_ahead_log(connection)
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute(_CREATE)
         return connection

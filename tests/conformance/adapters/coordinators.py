@@ -75,7 +75,7 @@ class Decider:
         return {"execute": None} if refused is request else self.on_dequeue()
 
     def on_dequeue(self) -> dict[str, Any]:
-        # Whoever is triggering a checkpoint asks for the next one when he has done.
+        # The process that is triggering a checkpoint requests the next one when it is done.
         if self.is_triggering:
             return {"execute": None}
         chosen = self.queue.next(self.now, self.pending, self.last_completion_ms, self.deleting)
@@ -151,10 +151,10 @@ def plan(given: dict[str, Any]) -> dict[str, Any]:
                 if target == name
                 for sender in senders_of(PATTERNS[pattern], given["vertices"][source], parallelism, subtask)
             )
-    told = {f"{names[task.vertex]}{task.subtask}": task for task in upstreams}
+    upstream_by_name = {f"{names[task.vertex]}{task.subtask}": task for task in upstreams}
     tasks = checkpoint_tasks(
         upstreams,
-        [told[name] for name in given["finished"]],
+        [upstream_by_name[name] for name in given["finished"]],
         after_tasks_finish=given.get("checkpoints_after_tasks_finish", True),
     )
     if tasks is None:

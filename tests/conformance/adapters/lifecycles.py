@@ -1,4 +1,4 @@
-"""What an operator is told at the end of a job: runs one on the local runtime, ends it as the vector says.
+"""The calls of an operator at the end of a job: runs one on the local runtime, ends it as the vector says.
 
 The engine's ``finish`` is Flink's ``endInput`` and ``finish`` in one call, which nothing comes between.
 """
@@ -59,7 +59,7 @@ class EndlessReader(SplitReader):
         pass
 
 
-class Told(WatermarkGenerator):
+class EveryRecordWatermarks(WatermarkGenerator):
     def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
         if event[0] == "w":
             output.emit_watermark(Watermark(event[1]))
@@ -132,7 +132,7 @@ def lifecycle(given: dict[str, Any]) -> dict[str, Any]:
         "restart-strategy.type": "none",
     }
     environment = StreamExecutionEnvironment.get_execution_environment(Configuration.from_mapping(options))
-    strategy = WatermarkStrategy.for_generator(lambda context: Told())
+    strategy = WatermarkStrategy.for_generator(lambda context: EveryRecordWatermarks())
     calls: list[str] = []
     begun = threading.Event()
     events = environment.from_source(Endless(), strategy, "events").filter(

@@ -1,4 +1,4 @@
-"""Committers and write-ahead sinks: drives engine.connectors with a world outside that does as it is told."""
+"""Committers and write-ahead sinks: drives engine.connectors with a scripted external system."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -53,18 +53,18 @@ class ScriptedCommitter(Committer):
     @staticmethod
     def say(request: CommitRequest, word: str) -> None:
         reason = RuntimeError("the commit fails as the vector wants it")
-        told = word.lower()
-        if "already" in told:
+        outcome = word.lower()
+        if "already" in outcome:
             request.signal_already_committed()
-        elif "unknown" in told:
+        elif "unknown" in outcome:
             request.signal_failed_with_unknown_reason(reason)
-        elif "known" in told:
+        elif "known" in outcome:
             request.signal_failed_with_known_reason(reason)
-        elif "update" in told:
+        elif "update" in outcome:
             request.update_and_retry_later(word.partition(":")[2] or request.get_committable())
-        elif "retry" in told:
+        elif "retry" in outcome:
             request.retry_later()
-        elif told not in ("ok", "success", "commit"):
+        elif outcome not in ("ok", "success", "commit"):
             raise ValueError(f"unknown behaviour {word}")
 
 
@@ -109,10 +109,10 @@ class CommitterScript:
         result = []
         for due_id in self.collector.due(checkpoint_id):
             committed = self.collector.commit(due_id, self.committer, self.max_retries)
-            told = {"checkpoint": due_id, "successful": list(committed.successful)}
+            entry = {"checkpoint": due_id, "successful": list(committed.successful)}
             if committed.failed:
-                told["failed"] = list(committed.failed)
-            result.append(told)
+                entry["failed"] = list(committed.failed)
+            result.append(entry)
         return result
 
 

@@ -1,6 +1,6 @@
 """State with a time to live: drives a hashmap backend, step by step, under a clock of its own.
 
-``stored_keys`` is told of all kinds but maps: a map that an iteration empties keeps its key in Flink, and
+``stored_keys`` covers all kinds but maps: a map that an iteration empties keeps its key in Flink, and
 gives it back here.
 """
 
@@ -30,7 +30,7 @@ DEFAULT_KEY = "k"
 
 
 class Sum:
-    """The aggregation of the vectors: a sum, told as text."""
+    """The aggregation of the vectors: a sum, returned as text."""
 
     def create_accumulator(self) -> int:
         return 0

@@ -1,4 +1,4 @@
-"""Configuration: a mistake is told where it is made, with the option's name and the way out."""
+"""Configuration: an error is raised when an option is set, and names the option and the mend."""
 
 import warnings
 

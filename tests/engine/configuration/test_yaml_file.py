@@ -1,4 +1,4 @@
-"""A YAML file with Flink's keys; whatever is wrong in it is told with the file and the line."""
+"""A YAML file with Flink's keys; every error names the file and the line."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_spelling_of_the_tutorials_is_accepted_and_warned_of_with_its_place(writ
         ("x: !!python/object/apply:os.abort []\n", 1, "anchors, aliases and tags mean nothing here"),
     ],
 )
-def test_mistake_is_told_with_file_and_line(write, text, line, words):
+def test_error_names_file_and_line(write, text, line, words):
     path = write(text)
     with pytest.raises(ConfigurationError) as raised:
         Configuration.from_yaml_file(path)
@@ -125,7 +125,7 @@ def test_mistake_is_told_with_file_and_line(write, text, line, words):
     assert "\n" not in message
 
 
-def test_two_spellings_with_two_values_are_told_with_the_line_of_the_second(write):
+def test_two_spellings_with_two_values_fail_with_the_line_of_the_second(write):
     path = write("execution.checkpointing.num-retained: 2\nstate.checkpoints.num-retained: 3\n")
     with pytest.warns(FutureWarning), pytest.raises(ConfigurationError, match=r"yaml:2: options .* keep one"):
         Configuration.from_yaml_file(path)
@@ -146,7 +146,7 @@ def test_two_spellings_with_two_values_are_told_with_the_line_of_the_second(writ
         ),
     ],
 )
-def test_contradiction_that_shows_when_the_job_is_built_is_told_with_its_line_too(write, text, line, words):
+def test_contradiction_found_when_the_job_is_built_names_its_line(write, text, line, words):
     path = write(text)
     taken_over = Configuration()
     taken_over.add_all(Configuration.from_yaml_file(path))

@@ -17,8 +17,8 @@ from onceproof.engine.connectors.committables import (
 from onceproof.engine.connectors.sink_writer import Committer
 
 
-class Told(Committer):
-    """Commits, and says of each committable what it is told to, one call after another."""
+class ScriptedCommitter(Committer):
+    """Commits, and signals for each committable the scripted outcomes, one for each call."""
 
     def __init__(self, **says):
         self.says = {committable: list(words) for committable, words in says.items()}
@@ -47,9 +47,9 @@ def retry(request):
     request.retry_later()
 
 
-def test_all_of_one_checkpoint_go_in_one_call_whoever_wrote_them():
+def test_committables_of_one_checkpoint_go_in_one_call():
     made = collector(c2s0=("c",), c1s0=("a",), c1s1=("b",))
-    committer = Told()
+    committer = ScriptedCommitter()
     assert made.due(1) == [1]
     assert made.commit(1, committer).successful == ("a", "b")
     assert committer.calls == [["a", "b"]]
@@ -59,7 +59,7 @@ def test_all_of_one_checkpoint_go_in_one_call_whoever_wrote_them():
 
 def test_checkpoint_without_committables_is_done_with_without_a_call_and_forgotten():
     made = collector(c1s0=())
-    committer = Told()
+    committer = ScriptedCommitter()
     assert made.commit(1, committer).successful == ()
     assert committer.calls == []
     assert made.due(7) == []
@@ -72,16 +72,18 @@ def test_only_what_is_put_off_is_tried_again_and_it_knows_how_often():
         retries.append(request.get_number_of_retries())
         request.retry_later()
 
-    committer = Told(a=[twice, twice, lambda request: retries.append(request.get_number_of_retries())])
+    committer = ScriptedCommitter(
+        a=[twice, twice, lambda request: retries.append(request.get_number_of_retries())]
+    )
     assert collector(c1s0=("a", "b")).commit(1, committer).successful == ("a", "b")
     assert committer.calls == [["a", "b"], ["a"], ["a"]]
     assert retries == [0, 1, 2]
 
 
 @pytest.mark.parametrize("max_retries", [0, 1, 10])
-def test_after_so_many_retries_it_is_given_up_and_what_waits_is_still_known(max_retries):
+def test_commit_fails_after_all_retries_and_keeps_pending_committables(max_retries):
     made = collector(c1s0=("a", "b"))
-    committer = Told(a=[retry] * 20)
+    committer = ScriptedCommitter(a=[retry] * 20)
     with pytest.raises(CommitGivenUp, match=rf"1 committables failed after {max_retries} retries: \['a'\]"):
         made.commit(1, committer, max_retries)
     assert len(committer.calls) == max_retries + 1
@@ -89,19 +91,19 @@ def test_after_so_many_retries_it_is_given_up_and_what_waits_is_still_known(max_
 
 
 def test_what_is_left_of_a_committable_is_what_is_tried_again():
-    committer = Told(ab=[lambda request: request.update_and_retry_later("b")])
+    committer = ScriptedCommitter(ab=[lambda request: request.update_and_retry_later("b")])
     assert collector(c1s0=("ab",)).commit(1, committer).successful == ("b",)
     assert committer.calls == [["ab"], ["b"]]
 
 
 def test_what_had_been_committed_is_a_success():
-    committer = Told(a=[lambda request: request.signal_already_committed()])
+    committer = ScriptedCommitter(a=[lambda request: request.signal_already_committed()])
     assert collector(c1s0=("a",)).commit(1, committer).successful == ("a",)
 
 
-def test_known_failure_is_dropped_and_told_apart():
+def test_committable_with_known_failure_is_dropped_and_reported():
     reason = ValueError("gone")
-    committer = Told(a=[lambda request: request.signal_failed_with_known_reason(reason)])
+    committer = ScriptedCommitter(a=[lambda request: request.signal_failed_with_known_reason(reason)])
     made = collector(c1s0=("a", "b"))
     committed = made.commit(1, committer)
     assert (committed.successful, committed.failed) == (("b",), ("a",))
@@ -110,7 +112,7 @@ def test_known_failure_is_dropped_and_told_apart():
 
 def test_unknown_failure_fails_the_job_with_its_reason_and_nothing_is_forgotten():
     reason = ValueError("who knows")
-    committer = Told(a=[lambda request: request.signal_failed_with_unknown_reason(reason)])
+    committer = ScriptedCommitter(a=[lambda request: request.signal_failed_with_unknown_reason(reason)])
     made = collector(c1s0=("a",))
     with pytest.raises(CommitFailedUnexpectedly, match="commit of 'a' failed: who knows") as raised:
         made.commit(1, committer)
@@ -122,7 +124,7 @@ def test_incomplete_batch_is_not_committed():
     made = CommittableCollector()
     made.add_summary(CommittableSummary(0, 1, 2))
     made.add(CommittableWithLineage(0, 1, "a"))
-    committer = Told()
+    committer = ScriptedCommitter()
     with pytest.raises(IncompleteCommittables, match="announced 2 committables for checkpoint 1, 1"):
         made.commit(1, committer)
     assert committer.calls == []
@@ -143,12 +145,12 @@ def test_restored_committables_of_several_subtasks_come_together():
     made.restore(stored)
     made.restore(collector(c1s0=("d",)).stored())
     assert made.due(9) == [1, 2]
-    assert made.commit(1, Told()).successful == ("a", "d", "c")
-    assert made.commit(2, Told()).successful == ("b",)
+    assert made.commit(1, ScriptedCommitter()).successful == ("a", "d", "c")
+    assert made.commit(2, ScriptedCommitter()).successful == ("b",)
 
 
 def test_what_is_stored_does_not_change_when_the_collector_does():
     made = collector(c1s0=("a",))
     stored = made.stored()
-    made.commit(1, Told())
+    made.commit(1, ScriptedCommitter())
     assert stored == [[1, 0, 1, ["a"]]]

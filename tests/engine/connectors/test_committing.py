@@ -174,7 +174,7 @@ def test_each_committable_is_committed_by_one_subtask_at_any_parallelism(job, ou
 
 
 @pytest.mark.parametrize("final", [2, 3])
-def test_rows_after_the_last_barrier_are_committed_with_the_final_checkpoint_and_once(job, outside, final):
+def test_rows_after_the_last_barrier_commit_once_with_the_final_checkpoint(job, outside, final):
     """Whatever its number is: one between may have been aborted."""
     job.start()
     write(job, "a")

@@ -292,7 +292,7 @@ def test_a_file_that_became_shorter_than_a_position_is_an_error(write):
         source.open_split(path, reader.position).read(10)
 
 
-def test_a_csv_file_with_a_quoted_newline_is_refused_by_ranges_before_anything_is_read(write):
+def test_csv_file_with_a_quoted_newline_is_refused_by_ranges_before_reading(write):
     path = write('word,n\n"a",1\n"b\nc",2\n')
     with pytest.raises(MalformedRow, match=r"line 3: a quoted field spans lines.*leave out bytes_per_split"):
         CsvSource(path, WORD_COUNT, bytes_per_split=10).splits()

@@ -238,7 +238,7 @@ def test_where_the_driver_commits_a_task_settles_nothing_and_ends_with_its_snaps
     job.snapshot(3)
     outside.calls.clear()
     sink = job.start(restored=3, settled=True)
-    assert outside.calls == [], "what checkpoint 3 lists is somebody else's, and so is what it does not list"
+    assert outside.calls == [], "the driver commits what checkpoint 3 lists, and aborts what it does not"
     assert sink.current_transaction() == "0/3/1.2"
     sink.invoke("second", None)
     job.snapshot(4)
@@ -283,7 +283,7 @@ class ContextSink(Sink):
         self.outside.calls.append(f"handled {list(handled_transactions)}")
 
 
-def test_a_user_context_survives_a_restore_and_is_told_what_was_handled(sink_job):
+def test_user_context_survives_a_restore_and_gets_handled_transactions(sink_job):
     outside = Outside()
     job = sink_job(lambda: ContextSink(outside))
     job.start()
@@ -312,7 +312,7 @@ class ListSink(Sink):
         self.outside.calls.append(f"abort {transaction}")
 
 
-def test_a_transaction_may_change_until_it_is_pre_committed_but_not_in_older_snapshots(sink_job):
+def test_transaction_may_change_until_pre_commit_but_not_in_older_snapshots(sink_job):
     outside = Outside()
     job = sink_job(lambda: ListSink(outside))
     job.start()

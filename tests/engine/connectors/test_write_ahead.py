@@ -84,7 +84,7 @@ def test_nothing_is_sent_before_the_checkpoint_is_complete(job, target):
     assert target.rows == ["a", "b"]
 
 
-def test_crash_between_sending_and_remembering_sends_again_and_the_target_tells(job, target):
+def test_crash_between_sending_and_recording_sends_the_batch_again(job, target):
     job.start()
     write(job, "a")
     job.snapshot(1)
@@ -195,7 +195,7 @@ def test_where_the_driver_commits_the_tasks_send_nothing(sink_job, target):
     assert target.rows == ["a", "b"], "what the target remembers is not sent again"
 
 
-def test_driver_is_told_what_the_target_does_not_take(sink_job, target):
+def test_driver_fails_if_the_target_refuses_a_batch(sink_job, target):
     job = sink_job(lambda: WriteAheadSink(target))
     job.start(settled=True)
     write(job, "a")

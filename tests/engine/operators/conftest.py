@@ -46,7 +46,7 @@ class Bench:
         self.points: list[tuple[str, int]] = []
         self.behind = Behind()
         self.side: dict[str, list[Record]] = {}
-        """By tag, what went to side outputs; only the tags that a test puts here are read by anybody."""
+        """The records of side outputs by tag; only tags that a test enters here have a reader."""
 
     def open(
         self,

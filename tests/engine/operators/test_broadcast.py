@@ -38,7 +38,7 @@ KEYS = InputKeys((first, None), Types.STRING())
 
 
 class Judge(BroadcastProcessFunction):
-    """Gives each value with the rules of the moment; a rule is told to a side output."""
+    """Emits each value with the current rules, and each rule to a side output."""
 
     def process_element(self, value, ctx):
         rules = ctx.get_broadcast_state(RULES)

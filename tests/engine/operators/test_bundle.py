@@ -116,7 +116,7 @@ def patient(latency_ms, size=4):
     return ReducingOperator(Join(), size, itemgetter(0), latency_ms)
 
 
-def test_without_a_latency_nobody_has_to_look_at_the_time(bench):
+def test_without_a_latency_no_wakeup_is_requested(bench):
     operator = bench.open(folding(4))
     bench.process(operator, "a")
     assert not operator.uses_time
@@ -184,13 +184,13 @@ def test_a_snapshot_holds_what_came_ahead_of_it_and_nothing_that_comes_later(new
         restored = bench.restore_all([operator], merging, parallelism)
         bench.process(operator, ("a", ["late"]))
         operator.finish()
-        told = []
+        emitted = []
         for each in restored:
             for key in ("a", "b"):
                 if key in each._table:
                     bench.process(each, (key, ["+"]))
-            told += values(each.finish())
-        assert sorted(told) == [("a", "1+"), ("b", "2+")]
+            emitted += values(each.finish())
+        assert sorted(emitted) == [("a", "1+"), ("b", "2+")]
 
 
 def test_reduced_values_go_on_as_they_are(bench):

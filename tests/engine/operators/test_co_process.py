@@ -75,7 +75,7 @@ class Counting(CoMapFunction):
 
 
 class Asking(CoProcessFunction):
-    """Tells what it is told, and gives odd numbers to a side output."""
+    """Emits its inputs with the times of its context, and odd numbers to a side output."""
 
     def process_element1(self, value, ctx):
         yield 1, value, ctx.timestamp(), ctx.timer_service().current_watermark()
@@ -167,7 +167,7 @@ def test_without_keys_there_is_no_keyed_state(bench):
         bench.open(CoMapOperator(Counting()))
 
 
-def test_a_context_tells_time_and_side_outputs_are_sorted_out(bench):
+def test_context_has_times_and_side_outputs_are_separated(bench):
     bench.side["odd"] = []
     bench.now = 77
     operator = bench.open(CoProcessOperator(Asking()))
@@ -205,7 +205,7 @@ def test_both_inputs_have_the_same_timers(bench):
     assert operator.process_watermark(MAX_WATERMARK) == [(("b", 30, event), 30)]
 
 
-def test_timers_of_both_inputs_go_to_whoever_owns_their_key(bench):
+def test_timers_of_both_inputs_go_to_the_owner_of_their_key(bench):
     make = lambda: TimedCoProcessOperator(Timers(), KEYS)  # noqa: E731
     keys = [f"key-{number}" for number in range(20)]
     (before,) = bench.open_all(make, 1)

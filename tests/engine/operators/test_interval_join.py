@@ -62,7 +62,7 @@ def test_both_bounds_belong_to_the_interval(bench):
     ]
 
 
-def test_whoever_comes_second_finds_the_other(bench):
+def test_second_record_of_a_pair_finds_the_first(bench):
     operator = bench.open(join(-2, 3))
     assert pairs(operator, 0, (9, 10)) == []
     assert pairs(operator, 1, (1, 13), (2, 14), (3, 8)) == [((9, 1, 10, 13, 13), 13), ((9, 3, 10, 8, 10), 10)]

@@ -172,7 +172,7 @@ def test_summing_goes_on_after_a_restore_at_another_parallelism(bench, before, a
         assert row == (word, 2 * WORDS.count(word) + 1)
 
 
-def test_state_that_nobody_asks_for_any_more_is_kept(bench):
+def test_state_that_the_job_no_longer_registers_is_kept(bench):
     class Forgetful(KeyedProcessFunction):
         def process_element(self, value, ctx):
             return None

@@ -129,7 +129,7 @@ def test_a_timer_is_deleted_under_the_key_in_hand_only(bench):
 # Processing time.
 
 
-def test_timers_of_processing_time_ask_to_be_woken_and_their_results_carry_no_timestamp(bench):
+def test_processing_time_timers_request_wakeups_and_results_have_no_timestamp(bench):
     operator = bench.open(alarms())
     bench.process(operator, ("a", [-70, -50]))
     assert min(bench.behind.wishes) == 50
@@ -260,7 +260,7 @@ def test_what_is_yielded_with_a_tag_goes_to_the_side_output_with_its_timestamp(b
     assert bench.side["odd"] == [(1, 10), (3, 30)]
 
 
-def test_a_side_output_that_nobody_reads_is_dropped(bench):
+def test_side_output_without_reader_is_dropped(bench):
     operator = bench.open(ProcessOperator(Sorting()))
     assert operator.process_batch([(1, 10), (2, 20)], 0) == [(2, 20)]
 

@@ -202,7 +202,7 @@ def test_window_functions_have_side_outputs(bench):
 # Late records.
 
 
-def test_late_records_are_counted_where_nobody_reads_them(bench):
+def test_late_records_without_reader_are_counted(bench):
     tested = bench.open(tumbling())
     tested.process_watermark(45)
     assert feed(tested, ("a", 1, 3), ("a", 2, 41), ("a", 3, 55)) == []

@@ -44,7 +44,7 @@ class Total(AggregateFunction):
         return acc_a + acc_b
 
 
-class Told(ProcessWindowFunction):
+class EmitWindow(ProcessWindowFunction):
     """Key, window, and the sum of what it is given: pairs, or one number."""
 
     def process(self, key, context, elements):
@@ -144,7 +144,7 @@ def test_windows_are_those_of_the_model_through_restores_at_any_parallelism(
             allowed_lateness_ms=lateness,
             late_tag=LATE,
         )
-        return WindowOperator(WindowFunctions(FOLDS[fold], Told()), settings)
+        return WindowOperator(WindowFunctions(FOLDS[fold], EmitWindow()), settings)
 
     model = Model(assigner, lateness)
     subtasks = bench.open_all(make, 1)
@@ -191,7 +191,7 @@ def test_windows_are_the_same_where_too_many_stand_to_remember_all_of_them(new_b
         value_type=None,
         accumulator_type=Types.LONG(),
     )
-    (operator,) = bench.open_all(lambda: WindowOperator(WindowFunctions(Total(), Told()), settings), 1)
+    (operator,) = bench.open_all(lambda: WindowOperator(WindowFunctions(Total(), EmitWindow()), settings), 1)
     for key in "abcabc":
         operator.process_batch([((key, 1), 7)], 0)
         assert operator._known_timers <= 2

@@ -97,7 +97,7 @@ class Job:
         return [path.name for path in self.output.iterdir() if path.name.startswith(".")]
 
     def left_behind(self):
-        """Names of checkpoint files, and of part files that nobody may read."""
+        """The names of checkpoint files, and of hidden part files."""
         return sorted(path.name for path in self.directory.iterdir()), self.hidden()
 
     def files(self, folder=None):

@@ -114,7 +114,7 @@ def test_a_job_names_the_damaged_file_and_goes_on_from_nothing(stopped, kind, wh
 
 @pytest.mark.parametrize("kind", ["metadata", "state", "table"])
 @pytest.mark.parametrize("damage", [flipped, truncated])
-def test_the_checkpoint_before_is_taken_where_that_was_wanted_and_it_is_told(
+def test_previous_checkpoint_is_restored_with_a_warning_if_configured(
     job, kind, damage, caplog: pytest.LogCaptureFixture
 ):
     job.stopped(COMMITTING, 5, **OPTIONS)
@@ -136,7 +136,7 @@ def test_the_checkpoint_before_is_taken_where_that_was_wanted_and_it_is_told(
     assert job.left_behind() == ([FINISHED, "incarnation-2"], [])
 
 
-def test_without_any_whole_checkpoint_the_damage_of_the_last_is_told(stopped):
+def test_without_any_intact_checkpoint_the_error_names_the_last_damage(stopped):
     _, files, _ = stopped
     damaged = {path: data if "_metadata" not in path else data[:-1] for path, data in files.items()}
     with pytest.raises(DamagedFile) as caught:

@@ -121,7 +121,7 @@ class Driver(Execution):
 
 
 class Touchy(MapFunction):
-    """Raises what it is told to, once it has seen so many values."""
+    """Raises the given error once it has seen a number of values."""
 
     errors: list[Exception] = []  # noqa: RUF012 (shared by all attempts on purpose)
 
@@ -215,7 +215,7 @@ def test_a_task_that_cannot_close_is_over_all_the_same(driver_of):
     assert not driver.is_current(source)
 
 
-def test_the_task_in_hand_is_known_while_its_effects_are_carried_out_and_forgotten_after(driver_of):
+def test_current_task_is_known_only_while_its_effects_are_executed(driver_of):
     driver = driver_of()
     driver.master_event(StartJob())
     driver.turn()

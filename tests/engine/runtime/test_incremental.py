@@ -79,7 +79,7 @@ def test_an_incremental_checkpoint_follows_full_ones(job):
 
 
 @pytest.mark.parametrize("claim_mode", ["NO_CLAIM", "LEGACY", "CLAIM"])
-def test_a_checkpoint_that_a_job_begins_from_keeps_what_it_shares_unless_it_is_claimed(job, claim_mode):
+def test_restored_checkpoint_keeps_its_shared_files_unless_claimed(job, claim_mode):
     job.stopped(COMMITTING, 7, **INCREMENTAL)
     begun = max(job.directory.glob("chk-*"))
     metadata = decode_metadata((begun / "_metadata").read_bytes(), "")
@@ -106,7 +106,7 @@ def test_a_checkpoint_that_a_job_begins_from_keeps_what_it_shares_unless_it_is_c
         assert list(damages_of(metadata, LocalCheckpointStorage(job.directory).read)) == []
 
 
-def test_what_dead_processes_shared_and_nobody_names_is_deleted(job):
+def test_unreferenced_shared_files_of_dead_processes_are_deleted(job):
     job.stopped(COMMITTING, 5, **INCREMENTAL)
     stray = job.directory / "shared" / "chk-4.of-a-dead-one.sst"
     stray.write_bytes(b"half a table")

@@ -18,7 +18,7 @@ def make_home(home: Path, release: str | None, prints: str = "") -> Path:
     executable.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{prints}\nEND\n")
     executable.chmod(0o755)
     if release is not None:
-        (home / "release").write_text(f'IMPLEMENTOR="Nobody"\nJAVA_VERSION="{release}"\n')
+        (home / "release").write_text(f'IMPLEMENTOR="Example"\nJAVA_VERSION="{release}"\n')
     return home
 
 

@@ -157,7 +157,7 @@ def test_the_last_checkpoint_comes_with_the_end_of_the_data(job):
     assert job.rows() == job.counts
 
 
-def test_between_two_checkpoints_by_records_lie_so_many_records_however_slow_the_storage_is(job):
+def test_record_interval_between_checkpoints_holds_with_slow_storage(job):
     class Slow(MemoryCheckpointStorage):
         def write(self, path, data):
             threading.Event().wait(0.005)

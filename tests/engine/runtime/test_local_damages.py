@@ -159,7 +159,7 @@ def test_a_write_that_fails_fails_its_checkpoint_and_leaves_nothing(job, storage
     storage.__init__(storage.refused["write"], storage.refused["publish"])
     graph = job.graph(execution__checkpointing__tolerable_failed_checkpoints=tolerated)
     result = job.execution(graph, storage).run()
-    # At once, by whoever wrote: the checkpoint may have been given up before, and nobody would ask again.
+    # The writer deletes at once: the checkpoint may have been aborted before, and no later event deletes it.
     assert [(path, True) for path in storage.torn] == storage.deleted[: len(storage.torn)]
     assert result.attempts == (1 if tolerated else 2)
     assert job.rows() == job.counts

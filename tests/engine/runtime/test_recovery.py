@@ -103,8 +103,8 @@ def test_each_process_has_an_incarnation_of_its_own():
     assert storage.list("") == ["incarnation-4"]
 
 
-def test_an_incarnation_that_ran_is_never_given_again_wherever_the_next_processes_die():
-    """A fuse for each of three processes in a row; whoever gets through may have named attempts."""
+def test_incarnation_is_never_reused_wherever_later_processes_die():
+    """A fuse for each of three processes in a row; a process that survives its fuse may name attempts."""
     for fuses in ((first, second, late) for first in range(4) for second in range(4) for late in (0, 1)):
         storage = Mortal()
         storage.late = bool(fuses[2])
@@ -223,21 +223,21 @@ class Refusing(MemoryCheckpointStorage):
         super().delete(path)
 
 
-def test_what_cannot_be_swept_is_left_and_told(caplog):
+def test_undeletable_leftovers_stay_with_a_warning(caplog):
     storage = Refusing("chk-3/")
     complete(storage, 3)
     complete(storage, 4)
     storage.write("chk-4/op-0-0.9", b"of a dead attempt")
     recovered = recover(storage, 1)
     assert ids(recovered) == [4]
-    (told,) = caplog.messages
-    assert told.startswith("checkpoint file chk-3/_metadata cannot be deleted: Read-only file system;")
+    (warning,) = caplog.messages
+    assert warning.startswith("checkpoint file chk-3/_metadata cannot be deleted: Read-only file system;")
     storage.refused = "nothing"
     assert ids(recover(storage, 1)) == [4]
     assert storage.list("chk-") == ["chk-4/_metadata", "chk-4/op-0-1.1"]
 
 
-def test_a_job_that_has_finished_stays_finished_though_what_is_left_of_it_cannot_be_deleted():
+def test_finished_job_stays_finished_if_its_leftovers_cannot_be_deleted():
     storage = Refusing("chk-3/")
     complete(storage, 3)
     storage.create_exclusive(FINISHED)
@@ -286,7 +286,7 @@ def sharing(storage, checkpoint_id, *names):
     return metadata
 
 
-def test_a_checkpoint_from_before_the_starting_point_takes_along_what_it_alone_shares():
+def test_discarding_an_earlier_checkpoint_deletes_what_only_it_shares():
     storage = MemoryCheckpointStorage()
     sharing(storage, 1, "chk-1.a", "chk-1.b")
     kept = sharing(storage, 2, "chk-1.b", "chk-2.c")

@@ -154,7 +154,7 @@ def test_a_stopped_job_goes_on_from_its_savepoint_and_counts_everything_once(
     assert words.rows() == COUNTS
 
 
-def test_what_was_stopped_goes_on_without_being_told_from_where(words):
+def test_stopped_job_restores_its_savepoint_without_a_path(words):
     stopped(words)
     words.run()
     assert words.rows() == COUNTS

@@ -79,12 +79,12 @@ def test_links_lead_to_the_empty_folder_that_the_archive_was_written_with(
     link_home(no_archive)
     link_home(tmp_path / "after")
     assert (tmp_path / "after" / "conf").samefile(no_archive / "conf")
-    # It goes with whoever made the links, and takes nothing along.
+    # The folder of links is removed with its session, and the shared files stay.
     shutil.rmtree(tmp_path / "after")
     assert list((no_archive / "conf").iterdir()) == []
 
 
-def test_an_archive_that_cannot_be_written_is_told_in_a_line(
+def test_unwritable_archive_is_an_error_of_one_line(
     no_archive: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refused(**_: object) -> None:

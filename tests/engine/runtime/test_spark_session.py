@@ -167,7 +167,7 @@ start({})
     assert list(short_folder.iterdir()) == []
 
 
-def test_an_error_of_a_worker_is_told_by_what_it_raised(spark: SparkSession) -> None:
+def test_worker_error_shows_the_raised_exception(spark: SparkSession) -> None:
     def raising(record: int) -> int:
         raise KeyError("what the worker raised")
 

@@ -138,7 +138,7 @@ def test_content_is_synced_before_its_name_and_folders_after_it(storage, monkeyp
     assert calls[1:] == ["sync file", *renamed, "sync folder"]
 
 
-def test_writes_and_deletes_in_one_folder_by_several_threads_do_not_disturb_each_other(storage):
+def test_concurrent_writes_and_deletes_in_one_folder_do_not_interfere(storage):
     errors = []
 
     def work(name):

@@ -126,7 +126,7 @@ def test_a_checkpoint_does_not_see_what_is_written_later(settings: StateBackendS
     again.close()
 
 
-def test_a_database_that_lacks_a_file_is_told_in_a_line(settings: StateBackendSettings) -> None:
+def test_database_without_a_file_is_an_error_of_one_line(settings: StateBackendSettings) -> None:
     database = Database.fresh(settings)
     database.put(b"a", b"1")
     taken = database.checkpoint()

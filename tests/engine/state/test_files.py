@@ -1,4 +1,4 @@
-"""The envelope of stored files: whatever happens to one is noticed and told in a line."""
+"""The envelope of stored files: every kind of damage is an error of one line."""
 
 import pickle
 
@@ -63,7 +63,7 @@ def test_foreign_file_is_named_as_such(foreign):
     assert "no state file of onceproof" in complaint(foreign)
 
 
-def test_metadata_in_the_place_of_state_is_told_apart():
+def test_metadata_file_in_place_of_state_is_refused():
     data, _ = seal(METADATA_MAGIC, BODY)
     assert "a checkpoint metadata file where a state file is due" in complaint(data)
 

@@ -22,7 +22,7 @@ class Opaque:
 
 
 class Holder:
-    """A value that somebody may change."""
+    """A mutable value."""
 
     def __init__(self, values):
         self.values = values

@@ -1,4 +1,4 @@
-"""Keyed state: isolated snapshots, restores by key group, and state that nobody asks for."""
+"""Keyed state: isolated snapshots, restores by key group, and state that the job no longer registers."""
 
 import pytest
 

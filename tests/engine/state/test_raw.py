@@ -1,4 +1,4 @@
-"""Raw state: bytes go where their key group or their partition goes, and misuse is told."""
+"""Raw state: bytes are redistributed with their key group or partition, and misuse is an error."""
 
 import pytest
 

@@ -35,7 +35,7 @@ def test_same_state_gives_the_same_bytes():
     assert encode_task_snapshot(task_snapshot()).data == encode_task_snapshot(task_snapshot()).data
 
 
-def test_index_tells_what_the_file_holds():
+def test_index_lists_the_content_of_the_file():
     encoded = encode_task_snapshot(task_snapshot())
     assert sum(encoded.operators["count"].keyed["count"].values()) == 3
     assert encoded.operators["source"].operator == {"offsets": ("SPLIT_DISTRIBUTE", 2), "all": ("UNION", 0)}

@@ -43,7 +43,7 @@ def stored(keyed):
     return decode_task_snapshot(encoded.data, "file", encoded.sha256)["op"].keyed
 
 
-def test_timers_come_by_time_and_those_of_one_time_in_the_order_of_their_registration():
+def test_timers_fire_by_time_then_in_order_of_registration():
     queue = timers_of(backend()).event
     for key, timestamp in [("b", 20), ("a", 30), ("a", 20), ("c", 10), ("c", 40)]:
         queue.register(key, timestamp)
@@ -90,7 +90,7 @@ def test_event_and_processing_time_are_two_worlds():
     assert timers.watermark == MIN_WATERMARK
 
 
-def test_a_namespace_tells_timers_of_one_key_and_time_apart():
+def test_timers_of_one_key_and_time_differ_by_namespace():
     queue = timers_of(backend(), namespace_type=Types.TUPLE([Types.LONG(), Types.LONG()])).event
     queue.register("a", (10, (0, 10)))
     queue.register("a", (10, (5, 10)))

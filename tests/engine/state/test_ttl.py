@@ -86,9 +86,7 @@ def read(state):
 
 
 @by_kind
-def test_state_expires_when_its_time_is_over_and_is_cleared_by_the_access_that_finds_out(
-    backends, opened, kind
-):
+def test_expired_state_is_cleared_by_the_next_access(backends, opened, kind):
     backend, state = opened(kind)
     write(state)
     backends.now = TTL - 1
@@ -132,7 +130,7 @@ def test_writing_prolongs_life(backends, opened, kind):
 
 
 @by_kind
-def test_clock_that_goes_back_revives_what_nobody_has_looked_at(backends, opened, kind):
+def test_clock_that_goes_back_revives_state_without_access(backends, opened, kind):
     _, state = opened(kind)
     write(state)
     backends.now = TTL
@@ -321,7 +319,7 @@ def test_full_snapshot_leaves_expired_state_out_and_what_runs_as_it_is(heap, at,
 
 
 @by_kind
-def test_database_cleans_up_after_so_many_accesses(database, at, kind):
+def test_database_cleans_up_after_the_configured_number_of_accesses(database, at, kind):
     backend = database.make()
     state = backend.state(descriptor(kind, builder().cleanup_in_rocksdb_compact_filter(4)))
     for key in "abcdef":
@@ -384,7 +382,7 @@ def test_configuration_has_the_defaults_of_flink():
     assert compaction.get_periodic_compaction_time() == Duration.of_days(30)
 
 
-def test_configuration_takes_what_the_builder_is_told():
+def test_configuration_has_the_settings_of_the_builder():
     config = (
         StateTtlConfig.new_builder(Time.hours(1))
         .set_ttl(Duration.of_millis(5))

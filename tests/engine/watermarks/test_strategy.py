@@ -117,7 +117,7 @@ def test_assigner_takes_the_timestamp_out_of_the_value(stream, clock):
     assert stamping.stamp(0, [((7, "a"), None), ((3, "b"), 99)]) == [((7, "a"), 7), ((3, "b"), 3)]
 
 
-def test_assigner_is_told_the_timestamp_that_the_record_has(stream, clock):
+def test_assigner_gets_the_timestamp_of_the_record(stream, clock):
     strategy = WatermarkStrategy.no_watermarks().with_timestamp_assigner(Added())
     stamping = TimestampsAndWatermarks(strategy, [0], clock, stream)
     assert stamping.stamp(0, [("a", 7), ("b", None)]) == [("a", 8), ("b", MIN_WATERMARK + 1)]
@@ -197,6 +197,6 @@ def test_strategies_are_values(stream, clock):
         (lambda: WatermarkStrategy.for_generator(Punctuated()), "function that makes"),
     ],
 )
-def test_wrong_strategies_are_told(make, words):
+def test_wrong_strategies_are_refused(make, words):
     with pytest.raises((TypeError, ValueError), match=words):
         make()

@@ -14,7 +14,7 @@ def window(start, end):
     return TimeWindow(start, end)
 
 
-class Told:
+class MergeRecorder:
     """Notes what is merged."""
 
     def __init__(self):
@@ -25,47 +25,47 @@ class Told:
 
 
 @pytest.fixture
-def told():
-    return Told()
+def recorder():
+    return MergeRecorder()
 
 
-def test_a_window_by_itself_keeps_its_own_contents(told):
+def test_a_window_by_itself_keeps_its_own_contents(recorder):
     windows = MergingWindowSet(SESSIONS, [])
-    assert windows.add(window(0, 3), told) == window(0, 3)
+    assert windows.add(window(0, 3), recorder) == window(0, 3)
     assert windows.state_window(window(0, 3)) == window(0, 3)
-    assert windows.add(window(10, 13), told) == window(10, 13)
-    assert told.merges == []
+    assert windows.add(window(10, 13), recorder) == window(10, 13)
+    assert recorder.merges == []
     assert windows.has_changed
 
 
-def test_a_window_that_grows_keeps_its_contents_where_they_are(told):
+def test_a_window_that_grows_keeps_its_contents_where_they_are(recorder):
     windows = MergingWindowSet(SESSIONS, [(window(0, 3), window(0, 3))])
-    assert windows.add(window(2, 5), told) == window(0, 5)
+    assert windows.add(window(2, 5), recorder) == window(0, 5)
     assert windows.pairs() == [(window(0, 5), window(0, 3))]
-    assert told.merges == [(window(0, 5), [window(0, 3)], window(0, 3), [])]
+    assert recorder.merges == [(window(0, 5), [window(0, 3)], window(0, 3), [])]
 
 
-def test_a_window_between_two_brings_them_together(told):
+def test_a_window_between_two_brings_them_together(recorder):
     pairs = [(window(0, 3), window(0, 3)), (window(5, 9), window(5, 8))]
     windows = MergingWindowSet(SESSIONS, pairs)
-    assert windows.add(window(3, 6), told) == window(0, 9)
+    assert windows.add(window(3, 6), recorder) == window(0, 9)
     assert windows.pairs() == [(window(0, 9), window(0, 3))]
-    assert told.merges == [(window(0, 9), [window(0, 3), window(5, 9)], window(0, 3), [window(5, 8)])]
+    assert recorder.merges == [(window(0, 9), [window(0, 3), window(5, 9)], window(0, 3), [window(5, 8)])]
 
 
-def test_a_window_within_another_changes_nothing_that_has_to_be_told(told):
+def test_window_within_another_triggers_no_merge(recorder):
     windows = MergingWindowSet(SESSIONS, [(window(0, 9), window(0, 3))])
-    assert windows.add(window(4, 7), told) == window(0, 9)
+    assert windows.add(window(4, 7), recorder) == window(0, 9)
     assert windows.pairs() == [(window(0, 9), window(0, 3))]
-    assert told.merges == []
+    assert recorder.merges == []
 
 
-def test_a_window_that_is_there_already_stays_with_its_contents(told):
+def test_a_window_that_is_there_already_stays_with_its_contents(recorder):
     windows = MergingWindowSet(SESSIONS, [(window(0, 9), window(0, 3))])
-    assert windows.add(window(0, 9), told) == window(0, 9)
+    assert windows.add(window(0, 9), recorder) == window(0, 9)
     assert windows.state_window(window(0, 9)) == window(0, 3)
     assert not windows.has_changed
-    assert told.merges == []
+    assert recorder.merges == []
 
 
 def test_a_retired_window_is_gone_and_cannot_be_retired_again():

@@ -102,7 +102,7 @@ class ExecutionHere(SparkExecution):
 
 
 class Dying:
-    """A probe that travels: it kills whoever passes a point, as often as it is told."""
+    """A probe that is pickled to the workers: it kills the process at a point, a given number of times."""
 
     passes: ClassVar[dict[str, int]] = {}
 

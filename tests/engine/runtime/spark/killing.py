@@ -61,7 +61,7 @@ class TearingRun(SubtaskRun):
     """The sink's first attempt in checkpoint 3 dies in the middle of writing its snapshot."""
 
     def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
-        """Half of the file is there, under its name, and nobody is left to say so."""
+        """Write half of the file under its name, and kill the process."""
         token = Path(self.storage.root).parent.parent / "torn"
         if effect.checkpoint_id == 3 and not self.vertex.outputs and not token.exists():
             data = encode_task_snapshot(effect.snapshot).data
@@ -71,7 +71,7 @@ class TearingRun(SubtaskRun):
 
 
 def main(whom: str, folder: str, point: str, checkpoint: str) -> None:
-    """Run the job until somebody dies."""
+    """Run the job until a process dies."""
     from onceproof.engine.runtime.result import JobExecutionFailed
     from onceproof.engine.runtime.spark.driver import execute_on_spark
     from onceproof.engine.runtime.spark_session import spark_session

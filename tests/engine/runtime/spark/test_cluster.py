@@ -104,7 +104,7 @@ def test_an_attempt_that_goes_on_when_its_epoch_is_over_does_no_harm(job, cluste
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, "1 12\n"), done.stderr
-    # It took its snapshot, and saw that nobody wants it any more.
+    # It took its snapshot, and saw that the epoch was cancelled.
     assert (tmp_path / "passed").read_text().splitlines() == [PRE_COMMITTED, SNAPSHOTTED]
     assert job.rows() == job.counts
     assert job.left_behind() == (["finished", "incarnation-1"], [])

@@ -1,6 +1,6 @@
 """A job that is stopped on one runtime goes on on the other, from its savepoint, at another parallelism.
 
-Whoever is killed before his first checkpoint is succeeded by the other runtime, from the same savepoint.
+After a runtime is killed before its first checkpoint, the other one restores the same savepoint.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def legs(folder, backend):
 
 
 def in_a_process(leg):
-    """Run a leg in a process of its own; gives its exit code and the savepoint that it told."""
+    """Run a leg in a process of its own; return its exit code and the savepoint that it printed."""
     done = subprocess.run(
         [sys.executable, relaying.__file__, msgspec.json.encode(leg).decode()],
         stdin=subprocess.DEVNULL,
@@ -67,7 +67,7 @@ def expected():
 
 
 @pytest.mark.slow
-def test_from_local_to_spark_and_back_though_a_driver_dies_before_its_first_checkpoint(tmp_path, spark):
+def test_local_to_spark_and_back_with_a_driver_killed_before_its_checkpoint(tmp_path, spark):
     leg = legs(tmp_path, "rocksdb")
     code, first = in_a_process(leg("local", 2, stops_after=2))
     assert (code, Path(first).parent) == (0, tmp_path / "savepoints")

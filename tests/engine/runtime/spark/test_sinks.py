@@ -1,4 +1,4 @@
-"""Every kind of sink on Spark: committed by the driver, whoever dies, and each row there once.
+"""Every kind of sink on Spark: the driver commits, any process may die, and each row is there once.
 
 The outside of the write-ahead and of the committing sink is a folder of files; a batch appears in it by a
 rename. The idempotent sink is the engine's own, over SQLite.

@@ -121,7 +121,7 @@ def test_buffers_are_taken_in_order_however_they_arrive(job, sources_run):
 
 
 @pytest.mark.parametrize("lost", ["a buffer", "a barrier", "an end", "a whole channel"])
-def test_a_channel_that_lacks_something_is_told(sources_run, lost):
+def test_missing_channel_data_is_an_error(sources_run, lost):
     deployment, epoch, inbox = sources_run
     first = [parcel for parcel in inbox if parcel[2] == 0]
     missing = {

@@ -131,7 +131,7 @@ def closed_port():
         return taken.getsockname()[1]
 
 
-def test_a_master_where_nobody_answers_is_told_at_once(monkeypatch):
+def test_unreachable_master_is_an_immediate_error(monkeypatch):
     # As if this process had no Spark: the master is looked at before one starts.
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
     monkeypatch.setattr("onceproof.engine.runtime.spark_session._running", None)
@@ -142,7 +142,7 @@ def test_a_master_where_nobody_answers_is_told_at_once(monkeypatch):
         start_spark("spark://somewhere")
 
 
-def test_no_java_is_told_in_a_line(job, monkeypatch):
+def test_missing_java_is_an_error_of_one_line(job, monkeypatch):
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
     monkeypatch.setattr("onceproof.engine.runtime.spark_session._running", None)
 

@@ -16,7 +16,7 @@ from onceproof.scenarios._event_time import watermarks
 name = "visits"
 generator_version = 1
 options = FamilyOptions(
-    # In the end all hours are told; until then those whose timers have fired.
+    # In the end all hours are emitted; until then those whose timers have fired.
     declares=True,
     any_backend=True,
 )
