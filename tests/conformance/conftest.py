@@ -40,7 +40,7 @@ class Vector:
 
 @dataclass(frozen=True)
 class Adapter:
-    """How an area's inputs reach the engine; ``given``: parts of the expected answer that the adapter gets."""
+    """Runs an area's vectors; ``given``: parts of the expected answer that the adapter gets."""
 
     answer: Callable[..., Any]
     given: tuple[str, ...] = ()
