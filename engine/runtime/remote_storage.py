@@ -1,14 +1,14 @@
-"""Checkpoints in a file system that fsspec knows: ``s3://``, ``gs://``, ``abfs://``, ``memory://``.
+"""The storage of checkpoints in a file system of fsspec: ``s3://``, ``gs://``, ``abfs://``, ``memory://``.
 
 The rules this module lives by:
 
-- A file is put whole: an object store shows it whole or not at all, so nothing need be renamed.
-- What keeps two processes of one job apart is a file that only one of them can create. So only those file
-  systems are taken whose ``create`` is known to be exclusive (in s3fs, gcsfs and adlfs it is a condition of
-  the request); another one is refused before the job begins. There is no lock as on a folder: a second
-  process takes the job over, and the first one ends when it finds that out.
-- Listings are never remembered: what another process has written must be seen.
-- Whatever the file system answers becomes a StorageError: one line with the file, what failed and the mend.
+- A write of a file is atomic in an object store, so no file is renamed.
+- Two processes of one job are kept apart by a file that only one of them can create. So only file systems
+  with an exclusive ``create`` are accepted (in s3fs, gcsfs and adlfs it is a condition of the request);
+  others are refused before the job begins. There is no lock as on a folder: a second process takes the job
+  over, and the first one ends when it finds out.
+- Listings are never cached, because files of other processes must be visible.
+- Every error of the file system becomes a StorageError: one line with the file, what failed and the mend.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from onceproof.engine.runtime.places import scheme_of, within
 from onceproof.engine.runtime.storage import StorageError, check_inside
 
 EXCLUSIVE: Final = frozenset(("memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"))
-"""Schemes of file systems that create a file for one of two who try."""
+"""The schemes of file systems with an exclusive create."""
 OF_ONE_PROCESS: Final = frozenset(("memory",))
 _MEND: Final = "check address, rights and network, or choose another execution.checkpointing.dir"
 
@@ -31,7 +31,7 @@ _Answer = TypeVar("_Answer")
 
 
 class RemoteCheckpointStorage:
-    """Checkpoints below an address."""
+    """Checkpoints below an address such as ``s3://bucket/checkpoints``."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -50,13 +50,12 @@ class RemoteCheckpointStorage:
             raise self._failure("", "cannot be reached", error) from error
 
     def write(self, path: str, data: bytes) -> None:
-        """Put a file."""
         self._do(path, "cannot be written", lambda file: self._files.pipe_file(file, data))
 
     publish = write
 
     def adopt(self, path: str, source: str, earlier: str | None) -> None:
-        """Copy what was stored of the file before, where it is; put the file only where it is not there."""
+        """Copy the earlier stored file within the file system; upload the local file if that is gone."""
         if earlier is not None:
             known = self._resolve(earlier)
             try:
@@ -68,7 +67,7 @@ class RemoteCheckpointStorage:
         self._do(path, "cannot be written", lambda file: self._files.put_file(source, file))
 
     def read(self, path: str) -> bytes:
-        """Give the whole content."""
+        """Return the whole content."""
         try:
             data: bytes = self._do(path, "cannot be read", self._files.cat_file)
         except FileNotFoundError as error:
@@ -86,7 +85,7 @@ class RemoteCheckpointStorage:
             return
 
     def list(self, prefix: str) -> list[str]:
-        """Give the paths of all files that begin with ``prefix``, sorted."""
+        """Return the paths of all files that begin with ``prefix``, sorted."""
         folder = prefix.rpartition("/")[0]
         try:
             found: list[str] = self._do(folder, "cannot be listed", self._files.find)
@@ -98,11 +97,11 @@ class RemoteCheckpointStorage:
         return sorted([path for path in paths if path.startswith(prefix)])
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file."""
+        """Return whether the file exists."""
         return bool(self._do(path, "cannot be looked for", self._files.isfile))
 
     def create_exclusive(self, path: str) -> bool:
-        """Create an empty file; False where it exists already."""
+        """Create an empty file; return False if it exists already."""
         try:
             self._do(path, "cannot be created", lambda file: self._files.pipe_file(file, b"", mode="create"))
         except FileExistsError:
@@ -110,11 +109,11 @@ class RemoteCheckpointStorage:
         return True
 
     def exclusive(self) -> AbstractContextManager[None]:
-        """Two processes are kept apart by what they create, not by a lock."""
+        """Return an empty context: an exclusive create keeps two processes apart, not a lock."""
         return nullcontext()
 
     def place_of(self, path: str) -> str:
-        """Where a file lies, for messages."""
+        """Return the full address of a file, for messages."""
         return within(self.root, path)
 
     def _resolve(self, path: str) -> str:
@@ -122,7 +121,10 @@ class RemoteCheckpointStorage:
         return within(self._path, path)
 
     def _do(self, path: str, what: str, ask: Callable[[str], _Answer]) -> _Answer:
-        """Ask for a file; FileNotFoundError and FileExistsError are answers, all else is a StorageError."""
+        """Call ``ask`` with the address of a file.
+
+        FileNotFoundError and FileExistsError pass; every other error becomes a StorageError.
+        """
         file = self._resolve(path) if path else self._path
         try:
             return ask(file)

@@ -1,4 +1,4 @@
-"""What a run of a job comes to, in every runtime."""
+"""The result of a run of a job, in every runtime."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ from dataclasses import dataclass
 
 
 class JobExecutionFailed(RuntimeError):
-    """The job has ended for good without finishing. The message is one line."""
+    """The job has failed for good. The message is one line."""
 
 
 class JobCancelled(JobExecutionFailed):
-    """The job has ended because somebody cancelled it (Flink: JobCancellationException)."""
+    """A user has cancelled the job (Flink: JobCancellationException)."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobExecutionResult:
-    """What a run of a job came to (PyFlink: JobExecutionResult)."""
+    """The result of a run of a job (PyFlink: JobExecutionResult).
+
+    ``net_runtime_ms`` is the time from start to end, ``attempts`` the number of attempts, ``checkpoints`` the
+    number of completed checkpoints, ``records_read`` what the sources of all attempts have read.
+    """
 
     job_id: str
     job_name: str
@@ -24,14 +28,14 @@ class JobExecutionResult:
     checkpoints: int
     records_read: int
     already_finished: bool = False
-    """An earlier process had finished the job; this one did nothing."""
+    """Whether an earlier process had finished the job; then this one did nothing."""
     stopped_with: str = ""
-    """The folder of the savepoint with which the job was stopped, from where it goes on."""
+    """The folder of the savepoint with which the job was stopped; the next run restores it."""
 
     def get_job_id(self) -> str:
-        """The id under which the job's checkpoints lie."""
+        """Return the job's id, which is also the name of its checkpoint folder."""
         return self.job_id
 
     def get_net_runtime(self) -> int:
-        """Milliseconds from start to end."""
+        """Return the milliseconds from start to end."""
         return self.net_runtime_ms

@@ -1,12 +1,12 @@
-"""What Spark is made to do once, so that the classes it takes are in the archive (spark_classes).
+"""Makes the class data archive of Spark (spark_classes) by running a small workload once.
 
 The rules this module lives by:
 
-- It takes most of a minute, and every start of Spark afterwards half of its time.
-- Done is what the engine, the campaign and its oracle do all day, in small: jobs with workers in Python,
-  queries over Parquet, compiled and interpreted, a streaming query that keeps state.
-- The archive is written aside and renamed, so one that was interrupted is none. Without it all works, only
-  slower: where it cannot be made, that is said in a line and set-up goes on.
+- It takes most of a minute, and halves the time of every later start of Spark.
+- The workload is a small version of what the engine, the campaign and its oracle do: jobs with workers in
+  Python, queries over Parquet, compiled and interpreted, and a streaming query with state.
+- The archive is written to a temporary file and renamed, so an interrupted run leaves none. Without an
+  archive Spark works, only slower: if it cannot be made, set-up prints one line and continues.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Spark's classes in the form in which Java maps them, so that no start has to read the jars again.
+"""The class data archive of Spark, which Java maps at its start instead of reading the jars.
 
 The rules this module lives by:
 
-- Half of the work of a start is to read, check and link some fifteen thousand classes. Java can write down at
-  its end what it has loaded, and map that at the next start (class data sharing, JEP 350). `make setup` has
-  such an archive made, by `spark_class_training`.
-- An archive that does not fit is no danger: Java holds it against itself, its options and the jars, with
-  their times and sizes, and reads the classes as ever. So a session only says where the archive is. What
-  it is named after tells `make setup` whether there is one for what is installed now.
-- The class path is part of it: an empty folder for the configuration, then the jars. Those that the archive
-  was made with lie in its own folder, which stays; a session's own links lead to the same files.
+- Half of the time of a start goes into reading, checking and linking some fifteen thousand classes. Java can
+  write the loaded classes to an archive when it ends, and map it at the next start (class data sharing, JEP
+  350). `make setup` makes such an archive with `spark_class_training`.
+- An archive that does not match is harmless: Java compares it with itself, its options and the jars (times
+  and sizes), and reads the classes as usual. So a session only names the archive. Its file name depends on
+  the installed Java and Spark, so `make setup` knows whether it has to make one.
+- The class path is part of the archive: an empty configuration folder, then the jars. The links of the
+  archive are in its own folder, which stays; the links of a session lead to the same files.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from onceproof.engine.runtime.java import JavaInstallation
 
 SUFFIX: Final = ".jsa"
 BASE: Final = f"base{SUFFIX}"
-"""Of Java's own classes, where an installation comes without."""
+"""The archive of Java's own classes, for installations without one."""
 
 
 def archive_folder() -> Path:
-    """Where the archive lies, inside the virtual environment of this Python."""
+    """Return the folder of the archive, in the virtual environment of this Python."""
     return Path(sys.prefix) / "spark-classes"
 
 
 def archive_for(java: JavaInstallation) -> Path:
-    """Where the archive for a Java and the installed Spark is, or would be."""
+    """Return the path of the archive for a Java and the installed Spark; the file may not exist."""
     jars = _package() / "jars"
     try:
         release = (java.home / "release").read_bytes()
@@ -44,22 +44,22 @@ def archive_for(java: JavaInstallation) -> Path:
 
 
 def quick_start_options(java: JavaInstallation) -> list[str]:
-    """With which options a Java that runs a part of Spark starts quickly."""
-    # The quick compiler alone: jobs here last seconds, and the slow one would compete with Python.
+    """Return the options with which a Java of Spark starts quickly."""
+    # Use the quick compiler only: jobs here last seconds, and the slow one would compete with Python.
     options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData"]
     archive = archive_for(java)
     if archive.exists():
         base = archive_folder() / BASE
         both = f"{base}:{archive}" if base.exists() else str(archive)
-        # That an archive is of no use is nothing to read about in every log.
+        # Without this, Java would log every archive that does not match.
         options += [f"-XX:SharedArchiveFile={both}", "-Xlog:cds*=off"]
     return options
 
 
 def link_home(folder: Path) -> None:
-    """Make links to Spark in ``folder / "home"``, which is not there yet, and an empty ``folder / "conf"``.
+    """Make a new folder ``folder / "home"`` of links to Spark, and an empty ``folder / "conf"``.
 
-    The folder `python` stays out: workers would import pyspark from the archive in it, at twice the time.
+    The folder `python` is left out: workers would import pyspark from its archive, in twice the time.
     """
     (folder / "home").mkdir(parents=True)
     for part in ("bin", "jars", "sbin"):
@@ -73,7 +73,7 @@ def link_home(folder: Path) -> None:
 
 
 def home_variables(folder: Path, java: JavaInstallation) -> dict[str, str]:
-    """Return the environment in which a part of Spark finds itself and its Java, by the links in a folder."""
+    """Return the environment variables with which Spark finds its home and its Java by links in a folder."""
     return {
         "JAVA_HOME": str(java.home),
         "SPARK_HOME": str(folder / "home"),
@@ -83,7 +83,7 @@ def home_variables(folder: Path, java: JavaInstallation) -> dict[str, str]:
 
 
 def _package() -> Path:
-    """Where pyspark is installed; to import it takes half a second."""
+    """Return the folder of pyspark without importing it, which takes half a second."""
     found = importlib.util.find_spec("pyspark")
     assert found is not None
     assert found.origin is not None

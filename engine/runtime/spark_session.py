@@ -1,15 +1,15 @@
-"""The one place that starts Spark, for the engine, the campaign, the oracle and the tests alike.
+"""Starts and stops Spark, for the engine, the campaign, the oracle and the tests.
 
 The rules this module lives by:
 
-- Nothing of the machine leaks in: the Spark that starts is the one installed with pyspark, whatever the
-  environment says; the Java is the one that `find_java` finds; workers run this Python and this source tree.
-- Nothing leaks out: all that Java and the workers print goes to a file (`spark_log`), all that Spark writes
-  lies in one folder in the temporary directory, and both are gone when the session stops.
-- A stop ends the Java process too. pyspark keeps it for the next session, which would then silently run with
-  the memory, the options and the folders of the one before; and after its death by SIGKILL no session could
-  start at all. Sessions are therefore dear (seconds): share one.
-- The settings are those that were measured to matter; the reasons stand beside them.
+- A session does not depend on the machine's environment: Spark is the one installed with pyspark, Java the
+  one that `find_java` finds, and workers run this Python and this source tree.
+- A session leaves nothing behind: the output of Java and the workers goes to a file (`spark_log`), Spark's
+  files go to one folder in the temporary directory, and stopping the session deletes both.
+- Stopping a session ends the Java process. pyspark would keep it for the next session, which would silently
+  run with the old memory, options and folders; and if it was killed, no session could start at all. So a
+  session takes seconds to start: share one.
+- The settings are those whose effect was measured; the reasons stand beside them.
 """
 
 from __future__ import annotations
@@ -64,16 +64,16 @@ _SECONDS_TO_ANSWER = 5
 
 
 SPARK_ERRORS = (PySparkException, Py4JError)
-"""What pyspark raises, told in a line by `one_line`."""
+"""The exceptions of pyspark; `one_line` gives their message."""
 
 
 class SparkFailed(Exception):
-    """Spark did not start; the message says in one line why."""
+    """Spark did not start. The message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """What a stop needs: the context, its way to Java, and the folder that goes with them."""
+    """The running session: its context, its gateway to Java, and its folder."""
 
     context: SparkContext
     gateway: JavaGateway
@@ -90,7 +90,7 @@ def spark_session(
     configuration: Mapping[str, str] | None = None,
     python_path: Sequence[Path] = (),
 ) -> Iterator[SparkSession]:
-    """Start Spark for the length of a `with` block; see start_spark."""
+    """Return a context manager over a session; see start_spark."""
     session = start_spark(master, name, configuration, python_path)
     try:
         yield session
@@ -105,9 +105,9 @@ def spark_context(
     configuration: Mapping[str, str] | None = None,
     python_path: Sequence[Path] = (),
 ) -> Iterator[SparkContext]:
-    """Start Spark without SQL for the length of a `with` block; otherwise as start_spark.
+    """Return a context manager over a Spark without SQL; otherwise like start_spark.
 
-    SQL is more than a third of the work of a start.
+    SQL takes more than a third of the time of a start.
     """
     context = _start(master, name, configuration, python_path)
     try:
@@ -123,12 +123,19 @@ def start_spark(
     python_path: Sequence[Path] = (),
     links: Path | None = None,
 ) -> SparkSession:
-    """Start Spark and return its session; `configuration` goes before the settings made here.
+    """Start Spark and return its session.
 
-    Workers import from `python_path` as well. `links` is a folder that has the links to Spark
-    (spark_classes.link_home), if not the session's own. Raises JavaMissing where there is no Java,
-    SparkFailed where nobody answers at the master's address, or Java or Spark does not start, RuntimeError
-    where this process already has a Spark.
+    Args:
+        master: Spark's master, such as ``local[2,4]`` or ``spark://host:port``.
+        name: the application's name.
+        configuration: Spark options that override those of this module.
+        python_path: folders from which workers import modules as well.
+        links: a folder with the links to Spark (spark_classes.link_home); None: the session's own.
+
+    Raises:
+        JavaMissing: there is no Java.
+        SparkFailed: no Spark answers at the master's address, or Java or Spark does not start.
+        RuntimeError: this process already runs a Spark.
     """
     context = _start(master, name, configuration, python_path, links)
     try:
@@ -164,14 +171,14 @@ def _start(
 
 
 def running_context() -> SparkContext | None:
-    """Return the Spark of this process, whoever has started it."""
+    """Return the Spark context of this process, even one that other code started; None if there is none."""
     return SparkContext._active_spark_context
 
 
 def stop_spark(seconds_to_exit: float = _SECONDS_TO_EXIT) -> None:
-    """Stop the session, end its Java process, even one that was killed, and remove its folder.
+    """Stop the session, end its Java process, and remove its folder.
 
-    Java is killed where it takes longer than ``seconds_to_exit``.
+    A Java that does not end within ``seconds_to_exit`` is killed. A Java that is dead already is no error.
     """
     global _running
     running, _running = _running, None
@@ -191,14 +198,14 @@ def stop_spark(seconds_to_exit: float = _SECONDS_TO_EXIT) -> None:
 
 
 def spark_log() -> str:
-    """Return what Java and the Python workers of the running session have printed so far."""
+    """Return the output of Java and the Python workers of the running session so far."""
     return "" if _running is None else _read_log(_running.folder)
 
 
 def one_line(error: Exception) -> str:
-    """Return what Spark raised in one line: an error and its causes, without stack traces and queries."""
+    """Return the message of an error of Spark and of its causes in one line, without stack traces."""
     if isinstance(error, PythonException):
-        # The traceback of a worker: what it raised stands last.
+        # The traceback of a worker ends with the message.
         return str(error).strip().splitlines()[-1]
     if not isinstance(error, Py4JJavaError):
         return (str(error).strip().splitlines() or [type(error).__name__])[0]
@@ -243,9 +250,9 @@ def _launch_variables(links: Path, java: JavaInstallation) -> dict[str, str]:
 
 
 def _check_reachable(master: str) -> None:
-    """Raise SparkFailed where nobody answers at any address of a standalone master.
+    """Raise SparkFailed if no address of a standalone master answers.
 
-    Spark would try for a minute, and then say so in a stack trace.
+    Spark itself would try for a minute, and then print a stack trace.
     """
     found = re.fullmatch(r"spark://(.+)", master)
     if found is None:
@@ -321,8 +328,8 @@ def _launch(settings: Mapping[str, str], folder: Path) -> tuple[SparkContext, Ja
             gateway = launch_gateway(conf, {"stdout": log, "stderr": subprocess.STDOUT})
         return SparkContext(conf=conf, gateway=gateway), gateway
     except Exception as failure:
-        # Put in words while Java lives: the error of a Java that ended can no longer be printed, not even as
-        # the cause of another.
+        # Read the message while Java lives: an error of a Java that has ended cannot be printed any more, not
+        # even as the cause of another.
         reason = _reason(failure, _read_log(folder))
         _end(gateway)
         raise SparkFailed(f"Spark did not start: {reason}") from None
@@ -332,7 +339,7 @@ def _launch(settings: Mapping[str, str], folder: Path) -> tuple[SparkContext, Ja
 
 
 def _reason(failure: Exception, log: str) -> str:
-    """Return in one line what pyspark raised and what Java printed last, without the stack traces."""
+    """Return pyspark's message and Java's last lines in one line, without stack traces."""
     if isinstance(failure, Py4JJavaError):
         return str(failure.java_exception.toString())
     said = [line for line in log.strip().splitlines() if not line.startswith(("\t", " "))]
@@ -340,7 +347,7 @@ def _reason(failure: Exception, log: str) -> str:
 
 
 def _end(gateway: JavaGateway | None, seconds_to_exit: float = _SECONDS_TO_EXIT) -> None:
-    """End the Java behind a gateway, by force if it must be, and let pyspark forget it."""
+    """End the Java of a gateway, kill it if needed, and reset pyspark's references to it."""
     if gateway is None:
         return
     process: subprocess.Popen[bytes] = gateway.proc
@@ -349,7 +356,7 @@ def _end(gateway: JavaGateway | None, seconds_to_exit: float = _SECONDS_TO_EXIT)
     if process.stdin is not None:
         with suppress(OSError):
             process.stdin.close()
-    # The end of its standard input would do, did not every process forked from this one hold it open as well.
+    # Closing its standard input does not suffice: processes forked from this one hold it open as well.
     process.terminate()
     try:
         process.wait(seconds_to_exit)
@@ -369,7 +376,7 @@ def _read_log(folder: Path) -> str:
 
 @contextmanager
 def _process_environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set variables of this process for a while: pyspark hands Java the environment of this process."""
+    """Set environment variables of this process for a while, because pyspark starts Java with them."""
     names = (*variables, *_FOREIGN_VARIABLES)
     before = {name: os.environ.get(name) for name in names}
     for name in _FOREIGN_VARIABLES:

@@ -1,15 +1,16 @@
-"""Where checkpoints lie: a small set of files with a promise about each call.
+"""The storage of a job's checkpoints, in a local folder or in memory.
 
 The rules this module lives by:
 
-- ``write`` returns when the content and the name of the file would survive a loss of power; ``publish`` makes
-  the whole content appear under its name at once or not at all, replacing what was there.
-- Deleting what is not there is fine: deletes are repeated after crashes.
-- Paths are relative to the root, with ``/``. They may come out of a file that somebody damaged or forged, so
-  one that leaves the root is refused before anything is touched.
-- The folder of a job belongs to one living process. Two would complete checkpoints over each other, each
-  sure of its own; the system lets go of the lock when its holder dies, however it dies.
-- Whatever the system answers becomes a StorageError: one line with the file, what failed and the mend.
+- ``write`` returns when the content and the name of the file would survive a loss of power. ``publish`` also
+  replaces an old file atomically: a reader sees the old content or the whole new one.
+- Deleting an absent file does nothing, because deletes are repeated after crashes.
+- Paths are relative to the root, with ``/``. They may come from a damaged or forged file, so a path that
+  leaves the root is refused before any file is touched.
+- One living process holds the folder of a job. Two would overwrite each other's checkpoints. The operating
+  system releases the lock when its holder dies, however it dies.
+- Every error of the operating system becomes a StorageError: one line with the file, what failed and the
+  mend.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _MENDS: Final = {
     errno.EISDIR: "a folder is in the way: move it aside",
 }
 _NO_LINK: Final = frozenset((errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS))
-"""Why a file cannot have a second name, though it can be copied."""
+"""The errors with which a hard link fails although a copy is possible."""
 COPIED_AT_ONCE: Final = 1 << 20
 LOCK_ATTEMPTS: Final = 5
 LOCK_WAIT_SECONDS: Final = 0.01
@@ -53,62 +54,62 @@ class StorageError(OSError):
 
 
 class CheckpointStorage(Protocol):
-    """What the engine asks of a place for checkpoints; paths are relative to the job's folder in it."""
+    """The storage interface of the engine; paths are relative to the job's folder."""
 
     def write(self, path: str, data: bytes) -> None:
         """Write a file durably."""
         ...
 
     def adopt(self, path: str, source: str, earlier: str | None) -> None:
-        """Store a local file that never changes, durably.
+        """Store a local file durably; the file never changes.
 
-        ``earlier`` is where a file of the same content was stored before; it may be gone.
+        ``earlier`` is the path of a stored file with the same content, which may be gone.
         """
         ...
 
     def publish(self, path: str, data: bytes) -> None:
-        """Write a file durably, so that it is seen whole or not at all."""
+        """Write a file durably and atomically."""
         ...
 
     def read(self, path: str) -> bytes:
-        """Give the content of a file."""
+        """Return the content of a file."""
         ...
 
     def delete(self, path: str) -> None:
-        """Delete a file; one that is not there is fine."""
+        """Delete a file; do nothing if it is not there."""
         ...
 
     def list(self, prefix: str) -> list[str]:
-        """Give the paths of all files that begin with ``prefix``, sorted."""
+        """Return the paths of all files that begin with ``prefix``, sorted."""
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file."""
+        """Return whether the file exists."""
         ...
 
     def create_exclusive(self, path: str) -> bool:
-        """Create an empty file durably; False where it exists already."""
+        """Create an empty file durably; return False if it exists already."""
         ...
 
     @property
     def root(self) -> str:
-        """The place that paths are relative to; "" where it has none."""
+        """The folder or address that paths are relative to; "" in memory."""
         ...
 
     def place_of(self, path: str) -> str:
-        """Where a file lies, for messages: also one that could not be accepted."""
+        """Return the full path of a file for messages, even of a path that is refused."""
         ...
 
     def exclusive(self) -> AbstractContextManager[None]:
-        """Hold the storage for this process alone, for as long as the context lasts."""
+        """Return a context in which this process holds the storage exclusively."""
         ...
 
 
 class LocalCheckpointStorage:
     """Checkpoints in a folder of the local file system, or of one that behaves like it.
 
-    Where it ``stands_in``, for a part of a job's storage that lies elsewhere, the folder comes and goes with
-    the files in it.
+    ``stands_in``: the storage is mounted into another one; its first file creates the folder, and the delete
+    of its last one removes it.
     """
 
     def __init__(self, root: str | Path, *, stands_in: bool = False) -> None:
@@ -122,7 +123,7 @@ class LocalCheckpointStorage:
             raise _failure("folder", self.root, "cannot be created", error) from error
 
     def write(self, path: str, data: bytes) -> None:
-        """Write content, then the name."""
+        """Sync the content, then the name."""
         target = self._resolve(path)
         try:
             _write_file(target, data)
@@ -131,7 +132,7 @@ class LocalCheckpointStorage:
             raise _failure("file", target, "cannot be written", error) from error
 
     def adopt(self, path: str, source: str, earlier: str | None) -> None:
-        """Link the file, or what was stored of it before, and copy it only where neither is possible."""
+        """Link the local file, or else the earlier stored one; copy the file if neither is possible."""
         target = self._resolve(path)
         try:
             if not _linked(source, target):
@@ -144,7 +145,7 @@ class LocalCheckpointStorage:
             raise _failure("file", target, "cannot be written", error) from error
 
     def publish(self, path: str, data: bytes) -> None:
-        """Write beside the target, then rename onto it."""
+        """Write a temporary file, then rename it to the target."""
         target = self._resolve(path)
         folder, name = os.path.split(target)
         temporary = os.path.join(folder, f".{name}.unpublished")
@@ -156,7 +157,7 @@ class LocalCheckpointStorage:
             raise _failure("file", target, "cannot be written", error) from error
 
     def read(self, path: str) -> bytes:
-        """Give the whole content."""
+        """Return the whole content."""
         target = self._resolve(path)
         try:
             with open(target, "rb") as file:
@@ -178,11 +179,11 @@ class LocalCheckpointStorage:
             try:
                 os.rmdir(folder)
             except OSError:
-                # Other files are in it, or it is gone already.
+                # The folder holds other files, or is gone already.
                 return
 
     def list(self, prefix: str) -> list[str]:
-        """Walk the part of the folder that can match."""
+        """List the files by walking only the folders that can match."""
         paths: list[str] = []
         waiting = [prefix.rpartition("/")[0]]
         try:
@@ -201,11 +202,10 @@ class LocalCheckpointStorage:
         return paths
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file."""
+        """Return whether the file exists."""
         return os.path.exists(self._resolve(path))
 
     def create_exclusive(self, path: str) -> bool:
-        """Create the file or find that it exists."""
         target = self._resolve(path)
         try:
             os.close(_open_in_folder(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
@@ -218,7 +218,7 @@ class LocalCheckpointStorage:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Lock the folder; StorageError where another process lives in it."""
+        """Lock the folder; raise StorageError if another process holds it."""
         try:
             descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
@@ -239,15 +239,15 @@ class LocalCheckpointStorage:
             os.close(descriptor)
 
     def _remove_empty_folders(self) -> None:
-        """A process that died had made a folder without a file in it yet, or deleted all that was in it."""
+        """Remove the empty folders that a dead process left."""
         for name, is_folder in _entries(self.root):
             if is_folder:
-                # One that is not empty stays, and so does one that is somebody else's.
+                # A folder that is not empty or belongs to another user stays.
                 with suppress(OSError):
                     os.rmdir(os.path.join(self.root, name))
 
     def place_of(self, path: str) -> str:
-        """Where a file lies, for messages: also one that could not be accepted."""
+        """Return the full path of a file for messages, even of a path that is refused."""
         return path if path.startswith("/") else f"{self.root}/{path}"
 
     def _resolve(self, path: str) -> str:
@@ -256,7 +256,7 @@ class LocalCheckpointStorage:
 
 
 class MemoryCheckpointStorage:
-    """Checkpoints in this process's memory: they survive a failed task (Flink: JobManager storage)."""
+    """Checkpoints in memory, which survive a failed task (Flink: JobManagerCheckpointStorage)."""
 
     root = ""
 
@@ -264,13 +264,12 @@ class MemoryCheckpointStorage:
         self._files: dict[str, bytes] = {}
 
     def write(self, path: str, data: bytes) -> None:
-        """Keep a file."""
         self._files[path] = data
 
     publish = write
 
     def adopt(self, path: str, source: str, earlier: str | None) -> None:
-        """Keep the content of a file, in one copy with what was kept of it before."""
+        """Store the content of a file, sharing the bytes of the earlier one."""
         known = None if earlier is None else self._files.get(earlier)
         if known is None:
             with open(source, "rb") as file:
@@ -278,47 +277,46 @@ class MemoryCheckpointStorage:
         self._files[path] = known
 
     def read(self, path: str) -> bytes:
-        """Give the content."""
+        """Return the content."""
         try:
             return self._files[path]
         except KeyError:
             raise StorageError(f"checkpoint file {path} is not in memory: restart the job") from None
 
     def delete(self, path: str) -> None:
-        """Forget a file."""
         self._files.pop(path, None)
 
     def list(self, prefix: str) -> list[str]:
-        """Give the paths that begin with ``prefix``, sorted."""
+        """Return the paths that begin with ``prefix``, sorted."""
         return sorted([path for path in list(self._files) if path.startswith(prefix)])
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file."""
+        """Return whether the file exists."""
         return path in self._files
 
     def create_exclusive(self, path: str) -> bool:
-        """Keep an empty file, unless there is one."""
+        """Create an empty file; return False if it exists already."""
         if path in self._files:
             return False
         self._files[path] = b""
         return True
 
     def place_of(self, path: str) -> str:
-        """It has no other name."""
+        """Return the path itself."""
         return path
 
     def exclusive(self) -> AbstractContextManager[None]:
-        """Nobody else knows of it."""
+        """Return an empty context: no other process can reach this memory."""
         return nullcontext()
 
 
 def leads_out(path: str) -> bool:
-    """Whether a path is none that a storage knows, because it leaves the root or says nothing."""
+    """Return whether a path is not a valid path within a storage."""
     return path.startswith("/") or "\0" in path or any(part in ("", ".", "..") for part in path.split("/"))
 
 
 def check_inside(path: str, root: str) -> None:
-    """Raise StorageError for a path that does not lie within its root."""
+    """Raise StorageError for a path outside its root."""
     if leads_out(path):
         raise StorageError(
             f"checkpoint file {path!r} does not lie within {root}:"
@@ -337,12 +335,12 @@ def _entries(folder: str) -> list[tuple[str, bool]]:
         with os.scandir(folder) as entries:
             return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     except (FileNotFoundError, NotADirectoryError):
-        # Deleted since its parent was listed, or what is there was never a folder of ours.
+        # The folder was deleted since its parent was listed, or it is a file.
         return []
 
 
 def _make_folder(folder: str) -> None:
-    """Create a folder and those above it, each durably."""
+    """Create a folder and its missing parents, each durably."""
     if os.path.isdir(folder):
         return
     parent = os.path.dirname(folder)
@@ -353,7 +351,7 @@ def _make_folder(folder: str) -> None:
         try:
             is_folder = stat.S_ISDIR(os.stat(folder).st_mode)
         except FileNotFoundError:
-            # Another thread made it and deleted it again: whoever opens a file in it finds out.
+            # Another thread made and deleted the folder; the caller finds out when it opens a file in it.
             return
         if not is_folder:
             raise
@@ -362,7 +360,7 @@ def _make_folder(folder: str) -> None:
 
 
 def _open_in_folder(path: str, flags: int) -> int:
-    """Open a file; its folder is made where it is missing, again where a delete has just removed it."""
+    """Open a file, making its folder if it is missing; retry, because a concurrent delete may remove it."""
     for _ in range(10):
         try:
             return os.open(path, flags | os.O_CLOEXEC, 0o666)
@@ -383,7 +381,7 @@ def _write_file(path: str, data: bytes) -> None:
 
 
 def _lock(descriptor: int) -> None:
-    """Lock a folder; whoever only looks whether it is locked holds it for a moment, and is waited for."""
+    """Lock a folder; retry, because a process that checks the lock holds it for a moment."""
     for _ in range(LOCK_ATTEMPTS - 1):
         with suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -393,12 +391,12 @@ def _lock(descriptor: int) -> None:
 
 
 def _linked(source: str, target: str) -> bool:
-    """Give a file a second name; False where the two lie on different disks, or the file is gone."""
+    """Hard-link a file; return False if the two are on different disks, or the source is gone."""
     for _ in range(10):
         try:
             os.link(source, target)
         except FileExistsError:
-            # What an attempt of the same name had begun to store.
+            # A leftover of an attempt with the same name.
             os.unlink(target)
         except FileNotFoundError:
             if not os.path.exists(source):
