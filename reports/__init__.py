@@ -1,7 +1,7 @@
-"""The HTML report: a model of plain values, pictures in SVG, and what renders them into one file.
+"""The HTML report: a model of plain values, charts in SVG, and their rendering into one file.
 
-Fill a `reports.model.Report`, give it to `reports.render.write(report, directory)`: it makes index.html,
-which needs nothing beside it, and report.json, from which the page can be made again. `reports.junit`
-tells a CI server the same. The room knows nothing of engine or harness. What it writes goes to reports/out,
-outside git.
+`reports.render.write(report, directory)` writes a `reports.model.Report` as index.html, which is
+self-contained, and as report.json, from which the page can be rendered again. `reports.junit` writes the same
+report as JUnit XML. This package imports neither engine nor harness. Results go to reports/out, which git
+ignores.
 """

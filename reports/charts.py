@@ -1,7 +1,6 @@
-"""Small charts by hand: a distribution as histogram and box, shares as bars.
+"""Small SVG charts: a distribution as histogram and box plot, shares of variance as bars.
 
-Each is one picture with a title and a description that carry its numbers, so that nothing is told by shape or
-colour alone.
+Each chart has a title and a description with its numbers, so that no information is in shape or colour alone.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ LABEL_SIZE = 11.0
 
 
 def distribution_text(cost: Distribution) -> str:
-    """The numbers of a distribution in words."""
+    """Return the median, 95th percentile and maximum of a distribution as a sentence."""
     return (
         f"{counted(cost.count, 'scenario')}: half need at most {number(cost.median)} {cost.unit}, "
         f"19 of 20 at most {number(cost.percentile_95)}, the worst {number(cost.maximum)}."
@@ -31,7 +30,7 @@ def distribution_text(cost: Distribution) -> str:
 
 
 def distribution_chart(cost: Distribution, name: str) -> Markup:
-    """A histogram over a box that spans the middle half, with the median and the 95th percentile."""
+    """Return a histogram above a box plot with the quartiles, the median and the 95th percentile."""
     root = picture(name, WIDTH, 172, cost.name, distribution_text(cost), "chart")
     low = min([cost.minimum, *(one.low for one in cost.bins)])
     high = max([cost.maximum, *(one.high for one in cost.bins)])
@@ -44,7 +43,7 @@ def distribution_chart(cost: Distribution, name: str) -> Markup:
     bars = add(root, "g", class_="bars")
     for one in cost.bins:
         if one.count:
-            # A bin with one scenario is still seen.
+            # A bin with one scenario stays visible.
             height = max(1.5, one.count / tallest * (HISTOGRAM_BOTTOM - HISTOGRAM_TOP))
             bar = add(
                 bars,
@@ -73,12 +72,15 @@ def distribution_chart(cost: Distribution, name: str) -> Markup:
 
 
 def influence_text(one: Influence) -> str:
-    """The shares of one parameter in words."""
+    """Return the shares of one parameter as a text."""
     return f"{one.parameter}: {one.first_order:.0%} alone, {one.total:.0%} in total"
 
 
 def influence_chart(influences: Sequence[Influence], name: str, output: str) -> Markup:
-    """One bar a parameter: the strong part alone, the pale part with its interactions."""
+    """Return one bar per parameter: dark for its effect alone, pale for its interactions.
+
+    ``output`` is the name of the cost; ``name`` is the prefix of the ids in the picture.
+    """
     height = 30.0 * len(influences) + 6
     text = f"{'; '.join(map(influence_text, influences))}."
     root = picture(name, WIDTH, height, f"What drives {output}", text, "chart influence")

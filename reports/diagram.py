@@ -1,8 +1,7 @@
-"""The space-time diagram: who sent what to whom, and what died in between, as SVG.
+"""The space-time diagram as SVG: messages between subtasks, their protocol steps, and kills.
 
-Lanes are subtasks, time runs to the right. What is too crowded to be labelled keeps its words in a tooltip:
-where the eye must choose, marks win over callouts, those over deaths' and marks' labels, and records are
-labelled last.
+Lanes are subtasks, time runs to the right. Every element has a tooltip; a label is drawn only if there is
+room. Marks get their place first, then callouts, then the labels of kills and marks, and records last.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from xml.etree.ElementTree import Element
 
 from markupsafe import Markup
 
-from onceproof.reports.canvas import Canvas, draw_attempts, draw_ground, draw_kills, draw_lane_names
-from onceproof.reports.labels import ARROWS, MARKS, arrow_text, mark_text
-from onceproof.reports.layout import FIT_WIDTH
+from onceproof.reports.diagram_canvas import Canvas, draw_attempts, draw_ground, draw_kills, draw_lane_names
+from onceproof.reports.diagram_labels import ARROWS, MARKS, arrow_text, mark_text
+from onceproof.reports.diagram_layout import FIT_WIDTH
 from onceproof.reports.svg import add, markup
 from onceproof.reports.text import shortened, visible
-from onceproof.reports.trace import Arrow, Mark, Place, Trace
+from onceproof.reports.trace import Arrow, LaneStep, Mark, Trace
 
 LABELLED_MARKS: Final = ("complete", "trigger", "restored", "visible", "aborted", "checkpoint_aborted")
-# Which marks stand on their lane, should several happen there at once.
+# If several marks of a lane happen at once, the first of these stands on the lane.
 MARK_RANK: Final = ("complete", "visible", "restored", "trigger", "prepare", "aborted", "write", "snapshot")
 SMALL_MARKS: Final = ("snapshot", "stored", "finished")
 RADIUS = 8.5
@@ -34,22 +33,22 @@ CALLOUT = 8.0
 CALLOUT_PLACES: Final = ((-18, -15), (18, -15), (-18, 15), (18, 15), (0, -22), (0, 22), (-26, 0), (26, 0))
 Line: TypeAlias = tuple[float, float, float, float]
 SHARES: Final = (0.5, 0.38, 0.62, 0.26, 0.74, 0.14, 0.86)
-# How many links of lines may run beneath a label: none, or else those of one line.
+# Number of line segments that may cross a label: none, else those of one line.
 CROSSINGS: Final = (0, 3)
 
 
 @dataclass(frozen=True)
 class Callout:
-    """A number that a text refers to, beside a place, or beside the middle of the way between two."""
+    """A number in the diagram to which a text refers, beside a place or the middle of an arrow."""
 
     number: int
-    place: Place
-    to: Place | None = None
+    place: LaneStep
+    to: LaneStep | None = None
 
 
 @dataclass(frozen=True)
 class Diagram:
-    """The two pictures that stand side by side, and what a legend must explain."""
+    """The picture of the lane names, the picture of the events, and what the legend must explain."""
 
     lanes: Markup
     lanes_width: float
@@ -57,22 +56,22 @@ class Diagram:
     body_width: float
     height: float
     strips: tuple[tuple[float, float], ...]
-    """How paper shows a diagram that is too wide for it: (from, width) of each strip."""
+    """(left, width) of each strip into which a diagram is cut for printing; empty if it fits."""
     arrows: tuple[str, ...]
     marks: tuple[str, ...]
     has_kills: bool
     has_losses: bool
     unlabelled: int
-    """How many records found no place for their label."""
+    """Number of records whose label had no room."""
 
 
 def radius_of(mark: Mark) -> float:
-    """How big the circle of a mark is."""
+    """Return the radius of a mark's circle."""
     return SMALL_RADIUS if mark.kind in SMALL_MARKS else RADIUS
 
 
 def place_marks(canvas: Canvas) -> dict[int, tuple[float, float]]:
-    """Where each mark stands: on its lane, or just above or below where another stands there."""
+    """Return (x, y) of each mark by index: on its lane, or above or below if another mark is there."""
     marks = canvas.trace.marks
     ranks = {kind: rank for rank, kind in enumerate(MARK_RANK)}
     places: dict[int, tuple[float, float]] = {}
@@ -90,7 +89,7 @@ def place_marks(canvas: Canvas) -> dict[int, tuple[float, float]]:
 
 
 def draw_marks(canvas: Canvas, places: dict[int, tuple[float, float]]) -> None:
-    """A circle with a letter for each mark, tied to its lane where it had to give way."""
+    """Draw a circle with a letter for each mark, with a line to its lane if it was moved."""
     group = add(canvas.root, "g", class_="marks")
     for index, mark in enumerate(canvas.trace.marks):
         (x, y), radius, lane = places[index], radius_of(mark), canvas.y(mark.lane)
@@ -104,7 +103,7 @@ def draw_marks(canvas: Canvas, places: dict[int, tuple[float, float]]) -> None:
 
 
 def label_marks(canvas: Canvas, group: Element, places: dict[int, tuple[float, float]]) -> None:
-    """Which checkpoint, which transaction: beside the mark, if there is room."""
+    """Write the checkpoint or transaction of each mark beside it, if there is room."""
     for kind in LABELLED_MARKS:
         for index, mark in enumerate(canvas.trace.marks):
             if mark.kind != kind or not mark.label:
@@ -123,21 +122,21 @@ def label_marks(canvas: Canvas, group: Element, places: dict[int, tuple[float, f
 def arrow_ends(
     canvas: Canvas, arrow: Arrow, places: set[tuple[float, float]]
 ) -> tuple[float, float, float, float]:
-    """Where an arrow begins and ends; a message that never arrived ends on its way."""
+    """Return (x1, y1, x2, y2) of an arrow; a lost message ends before its target."""
     x1, y1 = canvas.axis.at(arrow.sent[1]), canvas.y(arrow.sent[0])
     if arrow.received is not None:
         x2, y2 = canvas.axis.at(arrow.received[1]), canvas.y(arrow.received[0])
         length = ((x2 - x1) ** 2 + (y2 - y1) ** 2) ** 0.5
         if not arrow.lost and ((x2, y2) not in places or length < 2 * RADIUS):
             return x1, y1, x2, y2
-        # Short of the mark that stands there, or of the cross on the lane that died.
+        # The arrow ends before the mark at its target, or before the cross of a killed lane.
         trim = min(16.0, length / 2) / (length or 1.0) if arrow.lost else (RADIUS + 0.5) / length
         return x1, y1, x2 - (x2 - x1) * trim, y2 - (y2 - y1) * trim
     upward = arrow.kind == "acknowledge" or canvas.rows[arrow.sent[0]] == len(canvas.names) - 1
     target = (
         canvas.y(arrow.toward) if arrow.toward is not None else y1 + canvas.spacing * (-1 if upward else 1)
     )
-    # It was on its way until somebody died, if somebody did soon.
+    # A kill soon after the send ended the message; otherwise its end is arbitrary.
     reach = x1 + 8 * canvas.axis.unit
     deaths = [canvas.axis.at(kill.step) for kill in canvas.trace.kills if kill.step >= arrow.sent[1]]
     x2 = min((x for x in deaths if x <= reach), default=min(canvas.width - 8, x1 + 2 * canvas.axis.unit))
@@ -145,7 +144,7 @@ def arrow_ends(
 
 
 def draw_arrows(canvas: Canvas, places: set[tuple[float, float]]) -> list[tuple[Arrow, Line]]:
-    """The messages, kind by kind; a message that never arrived ends in a cross."""
+    """Draw the messages, kind by kind, and return them with their lines; a lost one ends in a cross."""
     definitions = add(canvas.root, "defs")
     drawn: list[tuple[Arrow, Line]] = []
     for kind in ARROWS:
@@ -170,7 +169,7 @@ def draw_arrows(canvas: Canvas, places: set[tuple[float, float]]) -> list[tuple[
 
 
 def draw_head(definitions: Element, name: str, kind: str) -> None:
-    """The head of one kind of arrow."""
+    """Define the arrowhead of one kind of message."""
     size = 11 if kind == "notify" else 9
     head = add(
         definitions,
@@ -189,10 +188,10 @@ def draw_head(definitions: Element, name: str, kind: str) -> None:
 
 
 def label_places(line: Line) -> list[tuple[float, float, str]]:
-    """Where beside an arrow its label may stand: near its middle first, and on its upper right side first.
+    """Return the possible (x, y, anchor) of an arrow's label, the best first.
 
-    An arrow of records runs down and to the right, so what is up and right of a point on it, or down and
-    left, is clear of it; a steep one lets the label stand level with the point.
+    An arrow of records runs down and to the right, so the areas up and right, and down and left of a point on
+    it are free. At a steep arrow the label stands level with the point.
     """
     x1, y1, x2, y2 = line
     is_steep = abs(y2 - y1) > abs(x2 - x1)
@@ -205,7 +204,7 @@ def label_places(line: Line) -> list[tuple[float, float, str]]:
 
 
 def label_records(canvas: Canvas, group: Element, drawn: Sequence[tuple[Arrow, Line]]) -> int:
-    """Write what each record is, where there is room; return how many found none."""
+    """Write the label of each record if there is room; return the number of omitted labels."""
     unlabelled = 0
     for arrow, line in drawn:
         if arrow.kind != "record" or not arrow.label:
@@ -220,7 +219,7 @@ def label_records(canvas: Canvas, group: Element, drawn: Sequence[tuple[Arrow, L
 
 
 def draw_callouts(canvas: Canvas, callouts: Sequence[Callout]) -> None:
-    """The numbers that a text refers to."""
+    """Draw the numbers to which a text refers."""
     if not callouts:
         return
     group = add(canvas.root, "g", class_="callouts")
@@ -237,7 +236,7 @@ def draw_callouts(canvas: Canvas, callouts: Sequence[Callout]) -> None:
 
 
 def callout_anchor(canvas: Canvas, callout: Callout) -> tuple[float, float]:
-    """The place that a callout points at."""
+    """Return (x, y) of the place to which a callout points."""
     x, y = canvas.axis.at(callout.place[1]), canvas.y(callout.place[0])
     if callout.to is None:
         return x, y
@@ -245,7 +244,7 @@ def callout_anchor(canvas: Canvas, callout: Callout) -> tuple[float, float]:
 
 
 def strips(wide: float) -> tuple[tuple[float, float], ...]:
-    """The strips that a diagram is cut into for paper; none where it fits."""
+    """Return (left, width) of the strips for printing a diagram of this width; empty if it fits."""
     if wide <= 1.5 * FIT_WIDTH:
         return ()
     count = ceil(wide / FIT_WIDTH)
@@ -253,7 +252,7 @@ def strips(wide: float) -> tuple[tuple[float, float], ...]:
 
 
 def draw(trace: Trace, name: str, callouts: Sequence[Callout] = ()) -> Diagram:
-    """Draw a trace; `name` becomes the prefix of the ids, unique on its page."""
+    """Return the diagram of a trace; `name` is the prefix of its ids and must be unique on the page."""
     canvas = Canvas(trace, name)
     draw_attempts(canvas)
     draw_ground(canvas)

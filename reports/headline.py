@@ -1,9 +1,9 @@
-"""What the night amounts to, concluded from the report's contents: the two seconds at the top of the page.
+"""The verdict of a report, concluded from its contents: a status, a headline, and the reasons.
 
-The worst wins: a broken guarantee, then a run cut short, then failures that are all known, then a gap in what
-was tried, then a pass. Nothing run is no pass. A failure that the settings list fails nothing and is never
-called a pass either. A planted bug that survived is a gap of the harness, not a fault of the engine; a fault
-kind that never fired fails the night only where the campaign is big enough to demand it.
+The worst status wins: failed, interrupted, known failures only, gaps, passed. A run without scenarios is
+"empty", not passed. Known failures do not fail a run, but it is not called passed. A planted bug that
+survived is a gap, because it shows a hole in the harness and not a fault of the engine. A fault kind that
+never fired fails a run only if the campaign is large enough to require it.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeAlias
 
 from onceproof.reports.model import Failure, KnownFailure, RealInput, Report
-from onceproof.reports.text import counted, listing, words
+from onceproof.reports.text import counted, joined, words
 
 Status: TypeAlias = Literal["passed", "failed", "known", "gaps", "interrupted", "empty"]
 
 
 @dataclass(frozen=True)
 class Headline:
-    """The verdict, what it means in a sentence, and each thing that stands against it."""
+    """The verdict of a report: its status, a headline, a sentence, and the reasons."""
 
     status: Status
     word: str
     sentence: str
     reasons: tuple[str, ...]
-    """Each thing that fails the night, apart from the failures, which speak for themselves."""
+    """Why the run failed, apart from the failures with a scenario."""
     gaps: tuple[str, ...]
-    """What was not tried, or not caught."""
+    """What did not run, or was not caught."""
     notes: tuple[str, ...] = ()
-    """What is worth telling and stands against nothing."""
+    """Remarks that do not affect the verdict."""
 
 
 def real_input_failed(real: RealInput) -> bool:
-    """Whether the comparison found a difference, or never came about."""
+    """Return whether the rows differ from the oracle, or could not be compared."""
     return bool(real.error or real.rows_different or real.rows_expected != real.rows_actual)
 
 
 def real_input_text(real: RealInput) -> str:
-    """The verdict on one real input."""
+    """Return the verdict on one real input as a line."""
     if real.error:
         return f"{real.name}: {real.error}"
     under = f"{counted(real.records, 'record')} under {counted(len(real.kills), 'kill')}"
@@ -50,54 +50,54 @@ def real_input_text(real: RealInput) -> str:
 
 
 def failed_scenarios(report: Report) -> int:
-    """How many scenarios failed, by whichever part of the report knows of more."""
+    """Return the number of failed scenarios, from the families, else from the failures."""
     by_signature = sum(failure.scenarios for failure in report.failures)
     by_family = sum(family.failed for family in report.families)
     return by_family or by_signature
 
 
 def known_scenarios(report: Report) -> int:
-    """How many of the scenarios that failed did so in a way that is known."""
+    """Return the number of failed scenarios whose signature is known."""
     return sum(failure.scenarios for failure in report.failures if failure.known)
 
 
-def known_that_are_gone(report: Report) -> tuple[KnownFailure, ...]:
-    """The known signatures that did not occur though their families ran to the end."""
+def absent_known_failures(report: Report) -> tuple[KnownFailure, ...]:
+    """Return the known signatures that did not occur although the run of their family was complete."""
     if report.interrupted:
         return ()
     return tuple(known for known in report.known if known.of and not known.scenarios)
 
 
 def total_scenarios(report: Report) -> int:
-    """How many scenarios ran."""
+    """Return the number of scenarios that ran."""
     return report.facts.scenarios or sum(family.scenarios for family in report.families)
 
 
 def fired_faults(report: Report) -> int:
-    """How many faults fired, as far as coverage counted them."""
+    """Return the number of faults that fired, according to the coverage; 0 without coverage."""
     return sum(cell.fired for cell in report.coverage.cells) if report.coverage else 0
 
 
 def never_fired(report: Report) -> tuple[str, ...]:
-    """The pairs of fault kind and protocol point that never fired."""
+    """Return the pairs of fault kind and protocol point that never fired, as texts."""
     cells = report.coverage.cells if report.coverage else ()
     return tuple(f"{words(cell.kind)} at {words(cell.point)}" for cell in cells if not cell.fired)
 
 
 def survivors(report: Report) -> tuple[str, ...]:
-    """The planted bugs that nobody caught."""
+    """Return the ids of the planted bugs that no property caught."""
     return tuple(mutant.id for mutant in report.mutants if not mutant.killed)
 
 
-def some(names: tuple[str, ...], most: int = 4) -> str:
-    """The first few names, and how many more."""
+def first_names(names: tuple[str, ...], most: int = 4) -> str:
+    """Return the first names, and the number of further ones."""
     if len(names) <= most:
-        return listing(names)
+        return joined(names)
     return f"{', '.join(names[:most])} and {len(names) - most} more"
 
 
 def reasons_of(report: Report) -> tuple[str, ...]:
-    """What fails the night besides the failures with a scenario of their own."""
+    """Return why the run failed, apart from the failures with a scenario."""
     reasons = list(report.problems)
     reasons += [real_input_text(real) for real in report.real_inputs if real_input_failed(real)]
     if not report.failures:
@@ -116,60 +116,58 @@ def reasons_of(report: Report) -> tuple[str, ...]:
             f" {counted(oracles.disagreed, 'scenario')}: one of them is wrong"
         )
     if report.coverage and report.coverage.required and never_fired(report):
-        reasons.append(f"never fired, though the campaign is big enough: {some(never_fired(report))}")
+        reasons.append(f"never fired in a campaign of this size: {first_names(never_fired(report))}")
     return tuple(reasons)
 
 
-class Broken(Protocol):
-    """Whatever has a signature."""
+class HasSignature(Protocol):
+    """An object with a family and a signature."""
 
     @property
     def family(self) -> str:
-        """Whose job."""
+        """Name of the family."""
 
     @property
     def anomaly(self) -> str:
-        """In which way, or the function that raised."""
+        """The anomaly, or the function that raised."""
 
     @property
     def property(self) -> str:
-        """What it broke, or the type of an exception."""
+        """The violated property, or the type of the exception."""
 
 
-def signature_text(broken: Broken) -> str:
-    """`word_count: exactly once, lost`."""
+def signature_text(broken: HasSignature) -> str:
+    """Return a text such as `word_count: exactly once, lost`."""
     return f"{broken.family}: {words(broken.property)}, {broken.anomaly}"
 
 
 def failure_sentence(report: Report) -> str:
-    """How much failed, in one sentence."""
+    """Return the number of failed scenarios and signatures as a sentence."""
     parts: list[str] = []
     failed = failed_scenarios(report)
     if failed:
         total = total_scenarios(report)
         of = f" of {total:,}" if total else ""
-        text = f"{failed:,}{of} {'scenario' if failed == 1 and not of else 'scenarios'} broke a guarantee"
-        parts.append(text + _ways(report.failures))
-    parts += [
-        f"the real input {real.name} came out wrong" for real in report.real_inputs if real_input_failed(real)
-    ]
+        text = f"{failed:,}{of} {'scenario' if failed == 1 and not of else 'scenarios'} violated a property"
+        parts.append(text + _signatures_text(report.failures))
+    parts += [f"the real input {real.name} failed" for real in report.real_inputs if real_input_failed(real)]
     sentence = "; ".join(parts)
-    return f"{sentence[:1].upper()}{sentence[1:]}." if sentence else "What failed is listed below."
+    return f"{sentence[:1].upper()}{sentence[1:]}." if sentence else "The reasons are listed below."
 
 
-def _ways(failures: Sequence[Failure]) -> str:
-    """In how many ways, and how many of them are known."""
+def _signatures_text(failures: Sequence[Failure]) -> str:
+    """Return the number of signatures, and how many of them are known."""
     if not failures:
         return ""
     known = sum(failure.known for failure in failures)
-    text = f", in {counted(len(failures), 'way')}"
+    text = f", with {counted(len(failures), 'signature')}"
     if known == len(failures):
-        return f"{text}: {'known' if known == 1 else 'all of them known'}, nothing of it is new"
+        return f"{text}, {'which is known' if known == 1 else 'all of them known'}"
     return f"{text}, {known} of them known" if known else text
 
 
 def pass_sentence(report: Report) -> str:
-    """What was survived, in one or two sentences."""
+    """Return the numbers of scenarios, faults and real records that passed, as a sentence."""
     parts: list[str] = []
     if scenarios := total_scenarios(report):
         text = counted(scenarios, "scenario")
@@ -182,30 +180,30 @@ def pass_sentence(report: Report) -> str:
         f"{counted(real.records, 'real record')} ({real.name}) under {counted(len(real.kills), 'kill')}"
         for real in report.real_inputs
     ]
-    return f"{listing(parts)}: nothing lost, nothing repeated, nothing invented."
+    return f"{joined(parts)}: nothing lost, nothing repeated, nothing invented."
 
 
 def without_text(known: KnownFailure) -> str:
-    """`, nor in the 4 nights before`; empty where the night before had it, or is not kept."""
+    """Return `, nor in the 4 nights before`; empty if the last night had the failure or is not stored."""
     nights = known.nights_without
     if not nights:
         return ""
     return ", nor in the night before" if nights == 1 else f", nor in the {nights:,} nights before"
 
 
-def gone_text(known: KnownFailure) -> str:
-    """That a known signature did not occur, and what to do if it is mended."""
+def absent_text(known: KnownFailure) -> str:
+    """Return the note that a known failure did not occur."""
     return (
-        f"known, and did not occur in {counted(known.of, 'scenario')}{without_text(known)}:"
+        f"a known failure did not occur in {counted(known.of, 'scenario')}{without_text(known)}:"
         f" {signature_text(known)};"
-        " if it is mended, take it out of the settings"
+        " if it is fixed, remove it from the settings"
     )
 
 
 def conclude(report: Report) -> Headline:
-    """The verdict of the night."""
+    """Return the verdict of a report."""
     headline = _verdict(report)
-    return replace(headline, notes=tuple(map(gone_text, known_that_are_gone(report))))
+    return replace(headline, notes=tuple(map(absent_text, absent_known_failures(report))))
 
 
 def _verdict(report: Report) -> Headline:
@@ -213,21 +211,21 @@ def _verdict(report: Report) -> Headline:
     survived = survivors(report)
     gaps: tuple[str, ...] = (report.interrupted,) if report.interrupted else ()
     if survived:
-        gaps += (f"{counted(len(survived), 'planted bug')} survived: {some(survived)}",)
+        gaps += (f"{counted(len(survived), 'planted bug')} survived: {first_names(survived)}",)
     if reasons or not all(failure.known for failure in report.failures):
         return Headline("failed", "Failed", failure_sentence(report), reasons, gaps)
     if not total_scenarios(report) and not report.real_inputs and not report.mutants:
-        sentence = "There is nothing to conclude: no scenario and no real input was run."
+        sentence = "No scenario and no real input was run."
         return Headline("empty", "Nothing ran", sentence, (), gaps)
     if report.interrupted:
-        sentence = f"No guarantee broke in what did run. {pass_sentence(report)}"
+        sentence = f"No property was violated before the end. {pass_sentence(report)}"
         if report.failures:
             sentence = failure_sentence(report)
         return Headline("interrupted", "Interrupted", sentence, (), gaps)
     if report.failures:
         return Headline("known", "Known failures only", failure_sentence(report), (), gaps)
     if not total_scenarios(report) and not report.real_inputs:
-        sentence = f"{counted(len(report.mutants), 'planted bug')} tried; no campaign was run."
+        sentence = f"{counted(len(report.mutants), 'planted bug')} measured; no campaign was run."
         return Headline("gaps" if gaps else "passed", "Passed", sentence, (), gaps)
     if gaps:
         return Headline("gaps", "Passed, with a gap", pass_sentence(report), (), gaps)

@@ -1,16 +1,14 @@
-"""The report as JUnit XML, which every CI server shows: a suite for each family, a case for each property.
+"""The report as JUnit XML for CI servers: a suite for each family, a case for each property.
 
 The rules this module lives by:
 
-- It says what the page says: whatever fails the run is a failure here, and a failure that is known, or a
-  planted bug that survived, is a skipped case, which servers show and do not count against the build.
-- Whatever fails a run fails its case `verdict`, so no server can take a failed run for a good one.
-- Names are the same from build to build, so that a server can tell since when a case fails: a case is called
-  by its property, and what went wrong stands in the failure.
-- A failure holds all that is needed without the page: the sentence, the records and faults that are left,
-  and the commands that replay it.
-- The schema of JUnit exists in several versions. What is written is valid in the strict one of Ant, with one
-  element in a case and no optional attribute left out, and so in the looser ones.
+- The verdict is that of the page. A known failure, or a planted bug that survived, is a skipped case, which
+  servers show but do not count against the build.
+- Everything that fails a run also fails its case `verdict`, so that no server shows a failed run as passed.
+- Names of cases are stable, so that a server can show the first build in which a case failed: a case is named
+  after its property, and the violation is in its failure.
+- A failure is complete without the page: the sentence, the shrunk records and faults, the replay commands.
+- The file is valid in the strictest schema of JUnit, that of Ant, and therefore in the others.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ _VERDICTS: Final[dict[Status, Outcome]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """One case: what was asked, and what came of it."""
+    """One test case and its outcome."""
 
     name: str
     outcome: Outcome = "passed"
@@ -56,7 +54,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Suite:
-    """Cases that belong together."""
+    """One test suite; ``out`` is its standard output."""
 
     name: str
     cases: Sequence[Case]
@@ -82,8 +80,8 @@ def _family_suite(family: FamilyResult, report: Report) -> Suite:
     names = {result.property for result in family.properties}
     failures = [failure for failure in report.failures if failure.family == family.family]
     checked = [result for result in family.properties if result.passed or result.failed]
-    # A scenario answers for all properties at once. Each gets the same part of the time, because servers add
-    # up the cases.
+    # A scenario checks all properties at once. Each gets the same share of the time, because servers add up
+    # the times of the cases.
     seconds = family.seconds / len(checked) if checked else 0.0
     cases = [_property_case(result, failures, names, seconds) for result in checked]
     failed = f", {family.failed:,} failed" if family.failed else ""
@@ -98,7 +96,7 @@ def _property_case(
 ) -> Case:
     if not result.failed:
         return Case(result.property, seconds=seconds)
-    # An exception is known by its type and its function; the property that it breaks is among the others.
+    # The signature of an exception is its type and function; the property that it violates is in `also`.
     own = [
         failure
         for failure in failures
@@ -108,19 +106,19 @@ def _property_case(
     own.sort(key=lambda failure: failure.known)
     others = [failure for failure in failures if failure not in own and result.property in failure.also]
     blocks = ["\n".join(_block(failure)) for failure in own]
-    blocks += [f"broken as well by {_name(failure)}, which is told there" for failure in others]
+    blocks += [f"also violated by the scenarios of the failure: {_name(failure)}" for failure in others]
     text = "\n\n".join(blocks)
     of = f"in {result.failed:,} of {counted(result.passed + result.failed, 'scenario')}"
     if result.failed == result.known:
         about = next(filter(None, map(_known_text, own or others)), "listed in the settings")
         return Case(result.property, "skipped", "", f"known, {of}: {about}", text, seconds)
-    said = next((failure.sentence for failure in own if failure.sentence), "the property does not hold")
+    sentence = next((failure.sentence for failure in own if failure.sentence), "the property does not hold")
     kind = own[0].anomaly if own else "broken"
-    return Case(result.property, "failure", kind, f"{of}: {said}", text, seconds)
+    return Case(result.property, "failure", kind, f"{of}: {sentence}", text, seconds)
 
 
 def _block(failure: Failure) -> Iterator[str]:
-    """Tell one way to fail."""
+    """Yield the lines of one failure."""
     listed = f"known {_known_text(failure)}".strip() if failure.known else "new"
     if not failure.known and failure.first_seen:
         listed = f"seen since {failure.first_seen}"
@@ -130,7 +128,7 @@ def _block(failure: Failure) -> Iterator[str]:
     if failure.shrink:
         yield f"shrink: {failure.shrink}"
     if failure.records:
-        yield f"{counted(len(failure.records), 'record')} left:"
+        yield f"{counted(len(failure.records), 'record')}:"
         for record in failure.records[:MOST_RECORDS]:
             yield f"  {record.split} {record.offset}: {_row(record.value)}"
         if len(failure.records) > MOST_RECORDS:
@@ -139,8 +137,8 @@ def _block(failure: Failure) -> Iterator[str]:
     for row in failure.rows:
         if row.mark != "equal":
             sides = (("expected", row.expected), ("actual", row.actual))
-            told = ", ".join(f"{side} ({_row(value)})" for side, value in sides if value is not None)
-            yield f"{row.mark}: {told}" + (f" {row.times:,} times" if row.times != 1 else "")
+            rows = ", ".join(f"{side} ({_row(value)})" for side, value in sides if value is not None)
+            yield f"{row.mark}: {rows}" + (f" {row.times:,} times" if row.times != 1 else "")
 
 
 def _name(failure: Failure) -> str:
@@ -164,7 +162,7 @@ def _mutants_suite(mutants: Sequence[Mutant]) -> Suite:
             mutant.id,
             "skipped",
             "",
-            f"survived, {'though it was reached' if mutant.reached else 'and was never reached'}",
+            f"survived {'although it was reached' if mutant.reached else 'and was never reached'}",
             mutant.summary,
             mutant.seconds,
         )
@@ -174,22 +172,24 @@ def _mutants_suite(mutants: Sequence[Mutant]) -> Suite:
 
 
 def _run_suite(report: Report) -> Suite:
-    """Return what concerns the run as a whole."""
+    """Return the suite about the run as a whole."""
     cases = [_verdict_case(report), *map(_real_case, report.real_inputs)]
     if report.oracles:
         oracles = report.oracles
         disagreed = counted(oracles.disagreed, "scenario")
-        said = [f"{oracles.first} and {oracles.second} disagree on {disagreed}"] if oracles.disagreed else []
-        cases.append(_told("oracles agree", said, oracles.witnesses))
+        reasons = (
+            [f"{oracles.first} and {oracles.second} disagree on {disagreed}"] if oracles.disagreed else []
+        )
+        cases.append(_check_case("oracles agree", reasons, oracles.witnesses))
     if report.coverage and report.coverage.required:
-        cases.append(_told("fault coverage", [f"never fired: {pair}" for pair in never_fired(report)]))
+        cases.append(_check_case("fault coverage", [f"never fired: {pair}" for pair in never_fired(report)]))
     headline = conclude(report)
     lines = [f"{headline.word}. {headline.sentence}", *headline.reasons, *headline.gaps, *headline.notes]
     return Suite("run", cases, report.facts.seconds, "\n".join(lines))
 
 
 def _verdict_case(report: Report) -> Case:
-    """Return the case that tells how the command ended, whatever the reason was."""
+    """Return the case with the verdict of the whole report."""
     headline = conclude(report)
     outcome = _VERDICTS[headline.status]
     if outcome == "passed":
@@ -207,7 +207,7 @@ def _real_case(real: RealInput) -> Case:
     return Case(name, "failure", kind, real_input_text(real), text, real.seconds)
 
 
-def _told(name: str, reasons: Sequence[str], further: Sequence[str] = ()) -> Case:
+def _check_case(name: str, reasons: Sequence[str], further: Sequence[str] = ()) -> Case:
     if not reasons:
         return Case(name)
     return Case(name, "failure", words(name), reasons[0], "\n".join((*reasons, *further)))
@@ -225,7 +225,7 @@ def _add_suite(root: Element, suite: Suite, number: int, report: Report) -> None
             "package": PACKAGE,
             "id": str(number),
             "timestamp": _timestamp(report.facts.started),
-            # The schema asks for a host; which machine it was says the property.
+            # The schema requires a host name; the machine is one of the properties below.
             "hostname": "localhost",
             "tests": str(len(suite.cases)),
             "failures": str(counts["failure"]),
@@ -281,6 +281,6 @@ def _lines(text: str) -> str:
 
 
 def _timestamp(started: str) -> str:
-    """Return `2026-11-20 02:17:05 UTC` as the schema has it."""
+    """Return `2026-11-20 02:17:05 UTC` in the format of the schema."""
     found = re.match(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d)(:\d\d)?", started)
     return f"{found[1]}T{found[2]}{found[3] or ':00'}" if found else "1970-01-01T00:00:00"

@@ -1,11 +1,12 @@
-"""All that a report needs, as plain values: what a campaign fills in and the page is rendered from.
+"""The model of a report: plain values from which the page and JUnit XML are rendered.
 
-Rules. The model knows nothing of engine or harness: texts, numbers, and a Trace. Every section may be empty,
-and an empty section means "not part of this run", never "failed". Nothing in it says "passed": that is
-concluded from the contents (`reports/headline.py`), so that a page cannot contradict itself. `encode` and
-`decode` are its JSON, kept as report.json beside index.html, so that a page can be rendered again without the
-run; unknown fields, wrong types and newer versions are refused with one line that names the file and the
-place.
+The rules this module lives by:
+
+- The model consists of texts, numbers and a Trace; it imports neither engine nor harness.
+- Every section may be empty, which means "not part of this run", never "failed".
+- The model has no verdict. `reports/headline.py` concludes it, so that a page cannot contradict itself.
+- `encode` and `decode` convert it to report.json, so that a page can be rendered again. Unknown fields, wrong
+  types and newer versions are refused with one line that names the file and the field.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from onceproof.reports.sections import (
     OracleAgreement,
     RealInput,
     RealKill,
+    ReportStruct,
     Row,
     RowDifference,
     Sensitivity,
     Sizes,
-    Value,
 )
 from onceproof.reports.text import visible
 from onceproof.reports.trace import Arrow, Attempt, Kill, Mark, Trace
@@ -79,11 +80,11 @@ FORMAT_VERSION = 2
 
 
 class ReportUnreadable(Exception):
-    """A report.json that is damaged, foreign, or of a newer version."""
+    """A report.json is damaged, is no report, or has a newer format version."""
 
 
-class Facts(Value, frozen=True, kw_only=True):
-    """What was run, on what, and for how long."""
+class Facts(ReportStruct, frozen=True, kw_only=True):
+    """The facts of a run: scenarios, seed, versions, machine, system, duration, command."""
 
     scenarios: int = 0
     seed: int | None = None
@@ -96,34 +97,34 @@ class Facts(Value, frozen=True, kw_only=True):
     trace_hash: str = ""
     command: str = ""
     others: tuple[tuple[str, str], ...] = ()
-    """Further facts worth a line: (name, text)."""
+    """Further facts: (name, text)."""
 
 
-class PropertyResult(Value, frozen=True):
-    """How often one property held and failed in one family; both zero: it was not checked."""
+class PropertyResult(ReportStruct, frozen=True):
+    """In how many scenarios of a family a property held and failed; both zero: it was not checked."""
 
     property: str
     passed: int = 0
     failed: int = 0
     known: int = 0
-    """In how many of those that failed it did so with a signature that is known."""
+    """Failed scenarios with a known signature."""
 
 
-class FamilyResult(Value, frozen=True):
-    """One row of the table of results."""
+class FamilyResult(ReportStruct, frozen=True):
+    """The results of one family: a row of the table."""
 
     family: str
     scenarios: int = 0
     failed: int = 0
     properties: tuple[PropertyResult, ...] = ()
     known: int = 0
-    """How many of those that failed did so with a signature that is known."""
+    """Failed scenarios with a known signature."""
     seconds: float = 0.0
-    """What its scenarios took, summed over the workers."""
+    """Duration of its scenarios, summed over the workers."""
 
 
-class Shrinking(Value, frozen=True):
-    """What shrinking made of a failing scenario."""
+class Shrinking(ReportStruct, frozen=True):
+    """The sizes of a failing scenario before and after shrinking."""
 
     before: Sizes
     after: Sizes
@@ -131,7 +132,7 @@ class Shrinking(Value, frozen=True):
     runs: int = 0
 
 
-class InputRecord(Value, frozen=True):
+class InputRecord(ReportStruct, frozen=True):
     """One record of the shrunk scenario."""
 
     split: str
@@ -140,8 +141,8 @@ class InputRecord(Value, frozen=True):
     timestamp: int | None = None
 
 
-class Failure(Value, frozen=True, kw_only=True):
-    """One way in which a guarantee broke: a signature, with its smallest scenario."""
+class Failure(ReportStruct, frozen=True, kw_only=True):
+    """A signature of failures, with its smallest scenario."""
 
     family: str
     property: str
@@ -153,41 +154,41 @@ class Failure(Value, frozen=True, kw_only=True):
     """The command that shrinks it again."""
     seed: int | None = None
     scenarios: int = 1
-    """How many scenarios failed with this signature."""
+    """Number of scenarios that failed with this signature."""
     known: bool = False
-    """Listed in the settings: it does not fail the run."""
+    """The settings list it, so it does not fail the run."""
     known_since: str = ""
     known_why: str = ""
-    """What the settings say of it."""
+    """The reason in the settings."""
     first_seen: str = ""
-    """The date of the first night that had it; empty: no night before had it, or none is kept."""
+    """Date of the first night with this signature; empty if no stored night had it."""
     nights_seen: int = 0
-    """In how many of ``nights_before`` it was seen."""
+    """Number of the ``nights_before`` with this signature."""
     nights_before: int = 0
     sentence: str = ""
     cause: str = ""
     shrinking: Shrinking | None = None
     records: tuple[InputRecord, ...] = ()
     faults: tuple[str, ...] = ()
-    """The faults that are left, one in a phrase: `kill count-1 while committing checkpoint 1`."""
+    """The faults of the small scenario, each a phrase: `kill count-1 while committing checkpoint 1`."""
     takes: str = ""
-    """What the decisions come to, in a sentence; empty: they were not weighed."""
+    """Which decisions the failure needs, as a sentence; empty: they were not tested."""
     decisions: tuple[Decision, ...] = ()
     columns: tuple[str, ...] = ()
     rows: tuple[RowDifference, ...] = ()
     first_divergence: str = ""
     story: tuple[str, ...] = ()
     recoveries: tuple[str, ...] = ()
-    """How the job came back from each death, in seconds; only where time is real."""
+    """The recovery from each kill, with its duration; only for systems in real time."""
     notes: tuple[str, ...] = ()
-    """What is to be known of how this was found out, and what it cannot tell."""
+    """The method of the explanation and its limits."""
     also: tuple[str, ...] = ()
-    """Further properties that the same scenario violates."""
+    """Other properties that the same scenario violates."""
     trace: Trace | None = None
 
 
-class Example(Value, frozen=True, kw_only=True):
-    """A passing scenario with a kill and a rescale: it teaches reading the diagram."""
+class Example(ReportStruct, frozen=True, kw_only=True):
+    """A passing scenario with a kill and a rescale, on which the page explains its diagrams."""
 
     family: str
     trace: Trace
@@ -196,16 +197,16 @@ class Example(Value, frozen=True, kw_only=True):
     story: tuple[str, ...] = ()
 
 
-class Report(Value, frozen=True, kw_only=True, omit_defaults=False):
-    """One night's report."""
+class Report(ReportStruct, frozen=True, kw_only=True, omit_defaults=False):
+    """The report of a run, a campaign or a night."""
 
     format_version: int = FORMAT_VERSION
     title: str = "Exactly-once correctness report"
     facts: Facts = Facts()
     problems: tuple[str, ...] = ()
-    """What else went wrong and fails the night, one sentence each."""
+    """Further reasons why the run failed, one sentence each."""
     interrupted: str = ""
-    """Why the run ended early; empty: it did not."""
+    """Why the run ended early; empty if it did not."""
     families: tuple[FamilyResult, ...] = ()
     failures: tuple[Failure, ...] = ()
     known: tuple[KnownFailure, ...] = ()
@@ -216,18 +217,18 @@ class Report(Value, frozen=True, kw_only=True, omit_defaults=False):
     mutants: tuple[Mutant, ...] = ()
     costs: tuple[Distribution, ...] = ()
     sensitivity: tuple[Sensitivity, ...] = ()
-    """Experiments, one for each family that was studied."""
+    """Experiments, one for each family."""
     nights: tuple[Night, ...] = ()
-    """The nights that are kept, the oldest first, this one the last; empty: this was no night."""
+    """The nights of the history, the oldest first, this one last; empty for other runs."""
     oracles: OracleAgreement | None = None
 
 
 def encode(report: Report) -> bytes:
-    """The report as JSON, the same bytes for the same report."""
+    """Return the report as JSON; equal reports give equal bytes."""
     try:
         text = msgspec.json.encode(report)
     except UnicodeEncodeError:
-        # Half a surrogate pair, from a record of somebody's: JSON in UTF-8 cannot carry it.
+        # A record contains half a surrogate pair, which UTF-8 cannot encode.
         text = msgspec.json.encode(_without_surrogates(msgspec.to_builtins(report)))
     return msgspec.json.format(text, indent=1) + b"\n"
 
@@ -247,7 +248,7 @@ class _Version(msgspec.Struct):
 
 
 def decode(text: bytes | str, path: str) -> Report:
-    """Read a report's JSON; `path` is only for the message when that cannot be done."""
+    """Return the report of a JSON document. Raises ReportUnreadable, whose message names `path`."""
     try:
         version = msgspec.json.decode(text, type=_Version).format_version
         if version > FORMAT_VERSION:

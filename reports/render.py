@@ -1,8 +1,8 @@
-"""The page: one self-contained HTML file, the same bytes for the same report.
+"""Renders a report as one self-contained HTML file; equal reports give equal bytes.
 
-Everything from outside is escaped by the templates and shown with its unseen characters made visible; the
-only markup that passes is our own pictures, style sheet and script. The page's content security policy allows
-no connection at all, and no script but the one whose hash it names: even a mistake here could not call home.
+The templates escape all texts and show invisible characters as escapes. Only the package's own pictures,
+style sheet and script are inserted as markup. The content security policy of the page forbids all connections
+and all scripts except the one whose hash it contains.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from onceproof.reports import headline, nights, text
-from onceproof.reports import labels as wording
+from onceproof.reports import diagram_labels, headline, text, trend_charts
 from onceproof.reports.model import Report, decode, encode
 from onceproof.reports.sections import LEAST_Q2
 from onceproof.reports.views import arrange
@@ -37,7 +36,7 @@ def _asset(name: str) -> str:
 
 @cache
 def environment() -> Environment:
-    """The templates, with autoescape on and undefined names an error."""
+    """Return the jinja2 environment, with autoescape on and undefined names as errors."""
     made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -54,29 +53,29 @@ def environment() -> Environment:
         words=text.words,
         cell=text.cell,
         counted=text.counted,
-        listing=text.listing,
+        joined=text.joined,
     )
     made.globals.update(
         style=Markup(_asset("style.css")),
         script=Markup(script),
         script_digest=digest,
         without_text=headline.without_text,
-        night_tone=nights.night_tone,
-        night_verdict=nights.night_verdict,
-        arrow_names=wording.ARROWS,
-        mark_names=wording.MARKS,
+        night_tone=trend_charts.night_tone,
+        night_verdict=trend_charts.night_verdict,
+        arrow_names=diagram_labels.ARROWS,
+        mark_names=diagram_labels.MARKS,
         least_q2=LEAST_Q2,
     )
     return made
 
 
 def render(report: Report) -> str:
-    """The report as one HTML page."""
+    """Return the report as one HTML page."""
     return environment().get_template("report.html").render(page=arrange(report))
 
 
 def write(report: Report, directory: Path) -> Path:
-    """Write index.html and report.json beside it; return the page's path. OSError is the caller's to tell."""
+    """Write index.html and report.json into ``directory``; return the path of the page. Raises OSError."""
     page = render(report)
     directory.mkdir(parents=True, exist_ok=True)
     _replace(directory / MODEL_NAME, encode(report))
@@ -85,13 +84,13 @@ def write(report: Report, directory: Path) -> Path:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    # The page of last night stays whole until this night's is.
+    # Readers see the old page until the new one is complete.
     temporary = path.with_name(f".{path.name}.part")
     temporary.write_bytes(content)
     os.replace(temporary, path)
 
 
 def read(directory: Path) -> Report:
-    """Read a directory's report.json; ReportUnreadable where it is none, OSError where there is nothing."""
+    """Read the report.json of a directory. Raises ReportUnreadable, or OSError if there is no file."""
     path = directory / MODEL_NAME
     return decode(path.read_bytes(), str(path))

@@ -1,6 +1,6 @@
-"""The parts of a report beyond its verdict and its failures: real input, coverage, mutants, costs, trend.
+"""The parts of a report besides its failures: real input, coverage, mutants, costs, sensitivity, trend.
 
-The rules are those of `reports/model.py`, through which everything here is imported.
+`reports/model.py` exports these classes and states their rules.
 """
 
 from __future__ import annotations
@@ -16,52 +16,52 @@ DifferenceMark: TypeAlias = Literal["equal", "lost", "duplicated", "phantom", "w
 
 
 LEAST_Q2 = 0.5
-"""What predicts less of a cost explains nothing."""
+"""Smallest cross-validated Q² with which a model of a cost is shown."""
 
 
-class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The base of every part: immutable, strict about its fields, short as JSON."""
+class ReportStruct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Base class of the model: immutable; unknown fields are errors; defaults are omitted from the JSON."""
 
 
-class Sizes(Value, frozen=True):
-    """How big a scenario is."""
+class Sizes(ReportStruct, frozen=True):
+    """The size of a scenario: its records, faults and schedule choices."""
 
     records: int = 0
     faults: int = 0
     schedule: int = 0
 
 
-class RowDifference(Value, frozen=True):
-    """One row, as it should be and as it was; a side that has no such row is null."""
+class RowDifference(ReportStruct, frozen=True):
+    """One row as expected and as committed; a side without the row is null."""
 
     mark: DifferenceMark
     expected: Row | None = None
     actual: Row | None = None
     times: int = 1
-    """How many such rows there are too many, too few, or equal."""
+    """Number of equal, missing or surplus rows."""
 
 
-class RealKill(Value, frozen=True, kw_only=True):
-    """One death of a real job, and its recovery."""
+class RealKill(ReportStruct, frozen=True, kw_only=True):
+    """One kill of a real job, and its recovery."""
 
     point: str
     task: str = ""
     checkpoint: int | None = None
     """The checkpoint from which it recovered; null: from the start."""
     position: int | None = None
-    """How many records had been read when it died."""
+    """Number of records read before the kill."""
     replayed: int | None = None
     recovery_seconds: float | None = None
     parallelism_before: int = 0
     parallelism_after: int = 0
 
 
-class RealInput(Value, frozen=True, kw_only=True):
-    """A real data set, run through a real runtime under real kills, compared with an oracle row by row."""
+class RealInput(ReportStruct, frozen=True, kw_only=True):
+    """A real data set, processed under real kills and compared with an oracle row by row."""
 
     name: str
     source: str = ""
-    """Where the data comes from, in a sentence."""
+    """The origin of the data, as a sentence."""
     runtime: str = ""
     oracle: str = ""
     records: int = 0
@@ -75,21 +75,21 @@ class RealInput(Value, frozen=True, kw_only=True):
     columns: tuple[str, ...] = ()
     differences: tuple[RowDifference, ...] = ()
     error: str = ""
-    """Why it did not come to a comparison."""
+    """Why the rows could not be compared; empty if they were."""
     command: str = ""
 
 
-class Decision(Value, frozen=True):
-    """One decision of a failing scenario, and what became of the scenario without it."""
+class Decision(ReportStruct, frozen=True):
+    """One decision of a failing scenario, and the effect of removing it."""
 
     text: str
     effect: Effect
     otherwise: str = ""
-    """How it fails without the decision, where it fails in another way: `fencing, zombie commit`."""
+    """The signature without the decision, if it is another one: `fencing, zombie commit`."""
 
 
-class CoverageCell(Value, frozen=True):
-    """One fault kind at one protocol point: in how many places it was planned, and how often it fired."""
+class CoverageCell(ReportStruct, frozen=True):
+    """One fault kind at one protocol point: how often it was planned, and how often it fired."""
 
     kind: str
     point: str
@@ -97,18 +97,18 @@ class CoverageCell(Value, frozen=True):
     fired: int = 0
 
 
-class Coverage(Value, frozen=True):
-    """Fault kinds by protocol points; a pair that makes no sense has no cell."""
+class Coverage(ReportStruct, frozen=True):
+    """The table of fault kinds by protocol points; an impossible pair has no cell."""
 
     cells: tuple[CoverageCell, ...] = ()
     points: tuple[str, ...] = ()
-    """The order of the points; points that it does not name follow as they appear."""
+    """The order of the points; further points follow in the order of the cells."""
     required: bool = False
-    """The campaign is big enough that a pair that never fired fails it."""
+    """The campaign is so large that a pair that never fired fails it."""
 
 
-class Mutant(Value, frozen=True, kw_only=True):
-    """A planted bug, as `onceproof mutants --json` writes it."""
+class Mutant(ReportStruct, frozen=True, kw_only=True):
+    """A planted bug, with the fields of `onceproof mutants --json`."""
 
     id: str
     origin: str = ""
@@ -122,16 +122,16 @@ class Mutant(Value, frozen=True, kw_only=True):
     summary: str = ""
 
 
-class Bin(Value, frozen=True):
-    """How many values lie in [low, high); the last bin of a distribution includes its end."""
+class Bin(ReportStruct, frozen=True):
+    """The number of values in [low, high); the last bin of a distribution includes its end."""
 
     low: float
     high: float
     count: int
 
 
-class Distribution(Value, frozen=True, kw_only=True):
-    """How a cost of recovery spreads over the scenarios (`reports/summaries.py` makes one from values)."""
+class Distribution(ReportStruct, frozen=True, kw_only=True):
+    """The distribution of a cost over the scenarios; `reports/summaries.py` computes one from values."""
 
     name: str
     unit: str
@@ -146,57 +146,57 @@ class Distribution(Value, frozen=True, kw_only=True):
     note: str = ""
 
 
-class Influence(Value, frozen=True):
-    """How much of a cost's variance one parameter explains, alone and in all its interactions."""
+class Influence(ReportStruct, frozen=True):
+    """The share of a cost's variance that one parameter explains, alone and with its interactions."""
 
     parameter: str
     first_order: float
     total: float
     note: str = ""
-    """What the cost is where the parameter is low and where it is high, in words."""
+    """The cost at a low and at a high value of the parameter, as a text."""
 
 
-class Drivers(Value, frozen=True, kw_only=True):
-    """What one cost follows from; shown only where the model predicts (Q² of LEAST_Q2 or more)."""
+class Drivers(ReportStruct, frozen=True, kw_only=True):
+    """The parameters that drive one cost; shown only if the model has a Q² of LEAST_Q2 or more."""
 
     cost: str
     sentence: str
-    """What drives it, for somebody who has never heard of variances."""
+    """The main driver in plain words, without statistics."""
     q2: float | None = None
-    """The share of the variance that is predicted for scenarios left out; null: nothing varied."""
+    """Cross-validated share of the variance that the model predicts; null: the cost does not vary."""
     chance: float | None = None
     """The share of the variance that is chance."""
     mean: float = 0.0
     unit: str = ""
     meaning: str = ""
     degree: int = 0
-    """Of the polynomial that predicts."""
+    """Degree of the polynomial."""
     influences: tuple[Influence, ...] = ()
 
     @property
     def is_explained(self) -> bool:
-        """Whether the influences may be believed."""
+        """Whether the model predicts well enough to show its influences."""
         return self.q2 is not None and self.q2 >= LEAST_Q2
 
 
-class Sensitivity(Value, frozen=True, kw_only=True):
-    """An experiment with one family: which scenario parameters drive its costs."""
+class Sensitivity(ReportStruct, frozen=True, kw_only=True):
+    """An experiment with one family that measures which parameters drive the costs."""
 
     family: str
     seed: int = 0
     scenarios: int = 0
     points: int = 0
-    """Settings of all parameters that were tried, each with as many scenarios as the others."""
+    """Number of parameter settings, each with the same number of scenarios."""
     failed: int = 0
-    """Scenarios in which a property failed; they do not count for the costs."""
+    """Failed scenarios; the costs leave them out."""
     parameters: tuple[tuple[str, str, str], ...] = ()
-    """What was varied: (name, what it is, from where to where)."""
+    """The varied parameters: (name, meaning, range)."""
     drivers: tuple[Drivers, ...] = ()
     command: str = ""
 
 
-class KnownFailure(Value, frozen=True, kw_only=True):
-    """A signature that the settings list: it fails no run, and is to be taken out once it is mended."""
+class KnownFailure(ReportStruct, frozen=True, kw_only=True):
+    """A signature that the settings list as known, so that it does not fail a run."""
 
     family: str
     property: str
@@ -204,14 +204,14 @@ class KnownFailure(Value, frozen=True, kw_only=True):
     since: str = ""
     why: str = ""
     scenarios: int = 0
-    """In how many scenarios of this run it occurred."""
+    """Number of scenarios of this run with the signature."""
     of: int = 0
-    """How many scenarios of its family there were; none: this run says nothing of it."""
+    """Number of scenarios of the family; 0: the family did not run."""
     nights_without: int = 0
-    """How many nights before this one, one after another, did without it."""
+    """Number of nights in a row before this one without the signature."""
 
 
-class Night(Value, frozen=True, kw_only=True):
+class Night(ReportStruct, frozen=True, kw_only=True):
     """One night of the trend."""
 
     started: str
@@ -220,29 +220,29 @@ class Night(Value, frozen=True, kw_only=True):
     scenarios: int = 0
     failed: int = 0
     known: int = 0
-    """How many of those that failed did so with a known signature."""
+    """Failed scenarios with a known signature."""
     new_signatures: int = 0
-    """Ways to fail that were neither known nor seen before."""
+    """Number of signatures that are neither known nor seen before."""
     broke: tuple[str, ...] = ()
-    """Some of the signatures it failed with, each in a phrase."""
+    """The first signatures of the failures, each a phrase."""
     broke_otherwise: int = 0
-    """How many more there were."""
+    """Number of further signatures."""
     seconds: float = 0.0
-    """What the campaign took."""
+    """Duration of the campaign."""
     night_seconds: float = 0.0
-    """What the whole night took."""
+    """Duration of the whole night."""
     engine_version: str = ""
     seed: int | None = None
     records_replayed: float | None = None
-    """The median, over the scenarios in which the job had to start again."""
+    """Median over the scenarios in which the job restarted."""
     recovery_steps: float | None = None
-    """The median over the same."""
+    """Median over the same scenarios."""
     mutants_tried: int = 0
     mutants_killed: int = 0
 
 
-class OracleAgreement(Value, frozen=True, kw_only=True):
-    """Two oracles, written apart, over the same scenarios."""
+class OracleAgreement(ReportStruct, frozen=True, kw_only=True):
+    """The comparison of two independently written oracles on the same scenarios."""
 
     scenarios: int
     disagreed: int = 0

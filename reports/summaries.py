@@ -1,8 +1,4 @@
-"""From many plain values to the few that a page shows: distributions, and rows compared.
-
-Whoever fills the model may use these or bring its own (a campaign computes its bins in SQL): the page does
-not care.
-"""
+"""Summaries for the model of a report: distributions of values, and the differences between rows."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ MOST_BINS = 28
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """The value below which `share` of the ordered values lie, interpolated between neighbours."""
+    """Return the value below which `share` of the ordered values lie, interpolated linearly."""
     position = share * (len(ordered) - 1)
     below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
@@ -24,7 +20,7 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def round_width(span: float, whole: bool) -> float:
-    """The narrowest bin of 1, 2 or 5 times a power of ten that needs no more than MOST_BINS of them."""
+    """Return the smallest bin width of 1, 2 or 5 times a power of ten with MOST_BINS bins or fewer."""
     smallest = span / MOST_BINS
     if whole and smallest <= 1:
         return 1.0
@@ -33,13 +29,13 @@ def round_width(span: float, whole: bool) -> float:
 
 
 def distribution(name: str, unit: str, values: Iterable[float], note: str = "") -> Distribution | None:
-    """Summarise values: their quartiles and a histogram of round bins; None where there is no value."""
+    """Return the quartiles and a histogram with round bins; None if there are no values."""
     ordered = sorted(map(float, values))
     if not ordered:
         return None
     low, high = ordered[0], ordered[-1]
     whole = all(value == int(value) for value in ordered)
-    # A whole number fills its bin of width one, hence the one more.
+    # A whole number fills a bin of width one, so the range of whole numbers is one wider.
     bin_width = round_width((high - low + (1 if whole else 0)) or 1.0, whole)
     first = math.floor(low / bin_width)
     counts = Counter(math.floor(value / bin_width) - first for value in ordered)
@@ -63,7 +59,7 @@ def distribution(name: str, unit: str, values: Iterable[float], note: str = "") 
 
 
 def row_order(row: Row) -> tuple[tuple[int, float, str], ...]:
-    """An order for rows of any mixture of types."""
+    """Return a sort key for rows with values of different types."""
     return tuple(_cell_order(value) for value in row)
 
 
@@ -78,11 +74,11 @@ def _cell_order(value: Cell) -> tuple[int, float, str]:
 def row_differences(
     expected: Iterable[Row], actual: Iterable[Row], equal_limit: int = 10
 ) -> tuple[RowDifference, ...]:
-    """Compare two bags of rows as the checker of `exactly_once` does, the differences first.
+    """Compare two bags of rows with the rules of the checker `exactly_once`; differences come first.
 
-    A row too many that only its last column tells from one that is missing stands in its place: a wrong
-    value; one that is expected is duplicated; any other is a phantom. A row too few is lost. At most
-    `equal_limit` of the rows that agree are kept, to give the eye something to compare with.
+    A surplus row that differs from a missing one only in its last column is a wrong value. A surplus row that
+    is expected is duplicated; any other is a phantom. A missing row is lost. At most `equal_limit` equal rows
+    are returned, for comparison.
     """
     wanted, found = Counter(expected), Counter(actual)
     missing, extra = wanted - found, found - wanted

@@ -1,7 +1,7 @@
-"""A thin pen for SVG: elements are built as a tree, so the result is well-formed whatever the texts hold.
+"""Builds SVG as an element tree, so that the result is well-formed for any text.
 
-The SVG stands inside an HTML page: no namespace (the parser knows it), colours and line styles by class in
-the page's style sheet, so that light, dark and paper need no second drawing.
+The SVG is part of an HTML page and needs no namespace. Colours and line styles are classes in the page's
+style sheet, so that the same picture serves light mode, dark mode and print.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ Attribute = str | int | float | None
 
 
 def coordinate(value: float) -> str:
-    """A tenth of a pixel is enough, and `12` is shorter than `12.0`."""
+    """Return a coordinate with at most one decimal."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 def set_attributes(element: Element, attributes: dict[str, Attribute]) -> None:
-    """Set attributes: a trailing underscore is dropped (class_), others become hyphens, None is left out."""
+    """Set attributes; `class_` becomes `class`, other underscores become hyphens, None is omitted."""
     for name, value in attributes.items():
         if value is not None:
             text = coordinate(value) if isinstance(value, float) else visible(str(value))
@@ -41,7 +41,10 @@ def add(parent: Element, tag: str, text: str = "", **attributes: Attribute) -> E
 def picture(
     name: str, width: float, height: float, title: str, description: str, class_: str = ""
 ) -> Element:
-    """The root of a picture that screen readers announce by its title and description; `name` is its id."""
+    """Return the root of a picture with a title and a description for screen readers.
+
+    ``name`` is the prefix of the ids; ``width`` and ``height`` are in pixels.
+    """
     root = Element("svg")
     set_attributes(
         root,
@@ -60,5 +63,5 @@ def picture(
 
 
 def markup(root: Element) -> Markup:
-    """The element as text that may stand in the page as it is: the tree has escaped all texts."""
+    """Return the element as markup for the page; the tree escapes all texts."""
     return Markup(ElementTree.tostring(root, encoding="unicode"))

@@ -1,8 +1,8 @@
-"""How values become words on the page.
+"""Formats values as text for the page, the command line and JUnit XML.
 
-Data from outside may hold anything. Markup is the template's concern (it escapes all); here characters that a
-reader could not see, or that would reorder what stands beside them, are written as escapes, as Python's repr
-does. They would also make SVG that is no XML, and text that is no UTF-8.
+Data may contain any character. The templates escape markup. This module writes invisible characters, and
+those that reorder their neighbours, as escapes in the style of Python's repr. XML and UTF-8 forbid some of
+them.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import unicodedata
 from collections.abc import Sequence
 
 UNSEEN = frozenset(("Cc", "Cf", "Cs", "Co", "Zl", "Zp"))
-# Joiners that scripts and emoji need, and that harm nobody.
+# Zero-width joiners, which some scripts and emoji need.
 HARMLESS = frozenset("\u200c\u200d")
 WIDE = frozenset(("W", "F"))
 
 
 def visible(text: str) -> str:
-    """The text with everything unseen written as an escape; plain text comes back as it is."""
+    """Return the text with invisible characters as escapes."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_visible_character(character) for character in text)
@@ -31,14 +31,14 @@ def _visible_character(character: str) -> str:
 
 
 def cell(value: object) -> str:
-    """One value of a record or row, so that 1, "1", 1.0 and None stay different."""
+    """Return one value of a record or row as text; 1, "1", 1.0 and None stay distinct."""
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
         text = visible(value)
-        # Quotes only where bare text could be taken for something else.
+        # Quotes only if the bare text looks like another type.
         return f'"{text}"' if _needs_quotes(value) else text
     return str(value)
 
@@ -54,7 +54,7 @@ def _needs_quotes(value: str) -> bool:
 
 
 def number(value: float) -> str:
-    """A number for people: thousands set apart, no more digits than help."""
+    """Return a number with thousands separators and about three significant digits."""
     if isinstance(value, int):
         return f"{value:,}"
     if value != value or value in (float("inf"), float("-inf")):
@@ -68,7 +68,7 @@ def number(value: float) -> str:
 
 
 def compact(value: int) -> str:
-    """A count in four characters at the most, for labels without room: `812`, `1.2k`, `34k`, `5.6M`."""
+    """Return a count in at most four characters, for small labels: `812`, `1.2k`, `34k`, `5.6M`."""
     for size, unit in ((1_000_000, "M"), (1_000, "k")):
         if value >= size:
             share = value / size
@@ -77,12 +77,12 @@ def compact(value: int) -> str:
 
 
 def counted(value: int, noun: str, plural: str = "") -> str:
-    """`1 record`, `2,000 records`."""
+    """Return a count with its noun: `1 record`, `2,000 records`."""
     return f"{value:,} {noun if value == 1 else plural or noun + 's'}"
 
 
 def duration(seconds: float) -> str:
-    """A span of time in the unit that reads best."""
+    """Return a duration in milliseconds, seconds, minutes or hours."""
     if seconds < 0.0995:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 9.95:
@@ -97,17 +97,17 @@ def duration(seconds: float) -> str:
 
 
 def words(name: str) -> str:
-    """A name from the code as words: `exactly_once` is `exactly once`."""
+    """Return an identifier as words: `exactly_once` becomes `exactly once`."""
     return name.replace("_", " ")
 
 
-def listing(parts: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+def joined(parts: Sequence[str]) -> str:
+    """Return the parts as an enumeration: `a`, `a and b`, `a, b and c`."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}" if parts else ""
 
 
 def width(text: str, size: float) -> float:
-    """About how wide a text is in pixels: no font is measured, so it errs on the wide side."""
+    """Return an estimate of a text's width in pixels, rather too wide than too narrow."""
     ems = 0.0
     for character in text:
         if character in "iljtfrI.,:;'|!()[] ":
@@ -122,7 +122,7 @@ def width(text: str, size: float) -> float:
 
 
 def shortened(text: str, longest: int) -> str:
-    """The text cut in its middle, where beginning and end tell most."""
+    """Return the text with its middle cut out if it is longer than ``longest``."""
     if len(text) <= longest:
         return text
     head = (longest - 1) // 2

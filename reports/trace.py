@@ -1,9 +1,8 @@
-"""A trace: who sent what to whom, and when, in one replayed scenario.
+"""The trace of one replayed scenario: its messages, protocol steps, kills and attempts, by lane and step.
 
-Only a replay makes one; bulk runs record visible events alone. The form is the one the harness writes as
-plain JSON, so `msgspec.convert(mapping, Trace)` takes it as it is. A lane is named, or given by its place in
-`lanes`. A trace may name a lane that it does not list (a subtask that only a later attempt had): a drawing
-that is less tidy is worth more in the morning than an error, so such lanes are added at the end.
+Only a replay records a trace; bulk runs record visible events alone. The harness writes it as plain JSON,
+which `msgspec.convert(mapping, Trace)` accepts. A lane is a name or an index into `lanes`. Lanes that `lanes`
+does not list, such as subtasks of a later attempt, are appended.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 Lane: TypeAlias = str | int
-Place: TypeAlias = tuple[Lane, int]
+LaneStep: TypeAlias = tuple[Lane, int]
 ArrowKind: TypeAlias = Literal["record", "barrier", "trigger", "acknowledge", "notify", "control"]
 MarkKind: TypeAlias = Literal[
     "trigger",
@@ -38,22 +37,21 @@ class Arrow(
     omit_defaults=True,
     rename={"sent": "from", "received": "to"},
 ):
-    """A message: where and when it left, where and when it arrived.
+    """A message: lane and step at which it was sent, lane and step at which it was received.
 
-    `received` is null, or `lost` is true, where it never arrived. `toward` names the lane it was meant for,
-    where `received` cannot.
+    A lost message has `lost` true or `received` null; then `toward` may name the lane of its receiver.
     """
 
     kind: ArrowKind
-    sent: Place
-    received: Place | None = None
+    sent: LaneStep
+    received: LaneStep | None = None
     label: str = ""
     lost: bool = False
     toward: Lane | None = None
 
 
 class Mark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Something that one lane did by itself: a circle with a letter in it."""
+    """A protocol step of one lane, drawn as a circle with a letter."""
 
     kind: MarkKind
     lane: Lane
@@ -62,7 +60,7 @@ class Mark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 
 class Kill(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The instant at which the tasks on `lanes` died."""
+    """The step at which the tasks on `lanes` were killed."""
 
     step: int
     lanes: tuple[Lane, ...] = ()
@@ -76,7 +74,7 @@ class Attempt(
     omit_defaults=True,
     rename={"begin": "from", "end": "to"},
 ):
-    """One attempt at running the job, from its start to its end (null: until the trace ends)."""
+    """One attempt of the job, from its first to its last step (null: the end of the trace)."""
 
     name: str
     begin: int
@@ -86,7 +84,7 @@ class Attempt(
 
 
 class Trace(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Everything that a space-time diagram draws."""
+    """The contents of a space-time diagram."""
 
     lanes: tuple[str, ...] = ()
     arrows: tuple[Arrow, ...] = ()
@@ -97,7 +95,7 @@ class Trace(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 def mentioned_lanes(trace: Trace) -> Iterator[Lane]:
-    """Every lane that anything in the trace touches, repeats included."""
+    """Yield the lane of every event in the trace, with repetitions."""
     for arrow in trace.arrows:
         yield arrow.sent[0]
         if arrow.received is not None:
@@ -111,7 +109,7 @@ def mentioned_lanes(trace: Trace) -> Iterator[Lane]:
 
 
 def lane_indexes(trace: Trace) -> dict[Lane, int]:
-    """The row of each lane, by its name and by its number; lanes that are not listed come last."""
+    """Return the row of each lane by its name and by its index; unlisted lanes come last."""
     indexes: dict[Lane, int] = {}
     for index, name in enumerate(trace.lanes):
         indexes.setdefault(name, index)
@@ -125,7 +123,7 @@ def lane_indexes(trace: Trace) -> dict[Lane, int]:
 
 
 def lane_names(trace: Trace) -> tuple[str, ...]:
-    """The lanes from top to bottom, as they are written beside the diagram."""
+    """Return the names of the lanes from top to bottom."""
     names = dict(enumerate(trace.lanes))
     for lane, index in lane_indexes(trace).items():
         names.setdefault(index, lane if isinstance(lane, str) else f"lane {lane}")
@@ -133,14 +131,14 @@ def lane_names(trace: Trace) -> tuple[str, ...]:
 
 
 def lane_name(trace: Trace, lane: Lane) -> str:
-    """The name of one lane."""
+    """Return the name of a lane."""
     if isinstance(lane, str):
         return lane
     return trace.lanes[lane] if 0 <= lane < len(trace.lanes) else f"lane {lane}"
 
 
 def all_steps(trace: Trace) -> Iterator[int]:
-    """Every step at which something begins, happens or ends."""
+    """Yield the steps of all events."""
     for arrow in trace.arrows:
         yield arrow.sent[1]
         if arrow.received is not None:

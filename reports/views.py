@@ -1,7 +1,7 @@
-"""What the templates show, made ready: the model's values, arranged; templates only lay them out.
+"""Prepares the model for the templates: ordering, tables, charts and limits.
 
-Long lists are cut here, with a count of what was left out, so that one bad night cannot make a page of a
-hundred megabytes: report.json has the whole.
+Long lists are cut, with a count of the omitted items, so that a run with many failures does not make a huge
+page. report.json has all of them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from onceproof.reports.charts import distribution_chart, distribution_text, influence_chart
 from onceproof.reports.diagram import Diagram, draw
+from onceproof.reports.diagram_lessons import Lesson, lessons
 from onceproof.reports.headline import (
     Headline,
     conclude,
@@ -24,7 +25,6 @@ from onceproof.reports.headline import (
     survivors,
     total_scenarios,
 )
-from onceproof.reports.lesson import Lesson, lessons
 from onceproof.reports.model import (
     Coverage,
     CoverageCell,
@@ -39,8 +39,8 @@ from onceproof.reports.model import (
     RowDifference,
     Sensitivity,
 )
-from onceproof.reports.nights import Line, lines_of, trend_chart
 from onceproof.reports.text import counted, duration, number
+from onceproof.reports.trend_charts import Line, lines_of, trend_chart
 
 MOST_FAILURES = 25
 MOST_OPEN = 3
@@ -51,7 +51,7 @@ MOST_NIGHTS = 60
 
 @dataclass(frozen=True)
 class Tile:
-    """One figure of the night, big enough to read from afar."""
+    """One figure at the top of the page."""
 
     label: str
     value: str
@@ -62,7 +62,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class FailureView:
-    """A failure with its picture; what was cut is counted."""
+    """A failure with its diagram, and the numbers of omitted rows and records."""
 
     number: int
     failure: Failure
@@ -74,7 +74,7 @@ class FailureView:
 
 
 @dataclass(frozen=True)
-class RealView:
+class RealInputView:
     """A real input with its verdict."""
 
     real: RealInput
@@ -84,7 +84,7 @@ class RealView:
 
 @dataclass(frozen=True)
 class CoverageView:
-    """The coverage cells as a grid of points by kinds."""
+    """The coverage as a table: rows are protocol points, columns are fault kinds."""
 
     kinds: tuple[str, ...]
     rows: tuple[tuple[str, tuple[CoverageCell | None, ...]], ...]
@@ -104,7 +104,7 @@ class CostView:
 
 @dataclass(frozen=True)
 class DriversView:
-    """What drives a cost, with its chart if the model that says so predicts well enough."""
+    """The drivers of a cost, with a chart if the model predicts well enough."""
 
     drivers: Drivers
     chart: Markup | None
@@ -112,7 +112,7 @@ class DriversView:
 
 @dataclass(frozen=True)
 class SensitivityView:
-    """An experiment, with what drives each cost."""
+    """An experiment with the drivers of each cost."""
 
     sensitivity: Sensitivity
     costs: tuple[DriversView, ...]
@@ -120,19 +120,19 @@ class SensitivityView:
 
 @dataclass(frozen=True)
 class Page:
-    """Everything on the page."""
+    """The contents of the page."""
 
     report: Report
     headline: Headline
     tiles: tuple[Tile, ...]
     properties: tuple[str, ...]
     table: tuple[tuple[str, int, tuple[PropertyResult | None, ...]], ...]
-    """Family, scenarios, and per property its result, None where it was not checked."""
+    """(family, scenarios, results by property); None for a property that was not checked."""
     failures: tuple[FailureView, ...]
     failures_left_out: tuple[Failure, ...]
     example: Diagram | None
     lessons: tuple[Lesson, ...]
-    reals: tuple[RealView, ...]
+    reals: tuple[RealInputView, ...]
     coverage: CoverageView | None
     mutants: tuple[Mutant, ...]
     survivors: tuple[str, ...]
@@ -145,7 +145,7 @@ class Page:
 
 
 def failure_view(failure: Failure, position: int) -> FailureView:
-    """One failure, its diagram drawn."""
+    """Return a failure with its diagram; ``position`` is its number on the page."""
     has_trace = failure.trace is not None and (failure.trace.arrows or failure.trace.marks)
     different = [row for row in failure.rows if row.mark != "equal"]
     equal = [row for row in failure.rows if row.mark == "equal"]
@@ -162,14 +162,14 @@ def failure_view(failure: Failure, position: int) -> FailureView:
 
 
 def ordered_failures(failures: Sequence[Failure]) -> list[Failure]:
-    """What is new before what is known; then as they came."""
+    """Return the new failures before the known ones."""
     return sorted(failures, key=lambda failure: failure.known)
 
 
 def family_table(
     report: Report,
 ) -> tuple[tuple[str, ...], tuple[tuple[str, int, tuple[PropertyResult | None, ...]], ...]]:
-    """The properties in order of appearance, and a row for each family."""
+    """Return the properties in order of appearance, and a row for each family."""
     names: dict[str, None] = {}
     for family in report.families:
         for result in family.properties:
@@ -183,7 +183,7 @@ def family_table(
 
 
 def coverage_view(coverage: Coverage) -> CoverageView:
-    """The grid: points in the protocol's order down, fault kinds across."""
+    """Return the coverage as a table, with the points in the order of the protocol."""
     points: dict[str, None] = dict.fromkeys(coverage.points)
     kinds: dict[str, None] = {}
     cells: dict[tuple[str, str], CoverageCell] = {}
@@ -202,7 +202,7 @@ def coverage_view(coverage: Coverage) -> CoverageView:
 
 
 def campaign_tiles(report: Report) -> list[Tile]:
-    """The figures of the generated scenarios."""
+    """Return the figures about the generated scenarios."""
     tiles = []
     scenarios, failed = total_scenarios(report), failed_scenarios(report)
     if scenarios:
@@ -220,7 +220,7 @@ def campaign_tiles(report: Report) -> list[Tile]:
 
 
 def tiles_of(report: Report) -> tuple[Tile, ...]:
-    """The figures of the night."""
+    """Return the figures at the top of the page."""
     tiles = campaign_tiles(report)
     for index, real in enumerate(report.real_inputs, 1):
         failed = real_input_failed(real)
@@ -234,13 +234,13 @@ def tiles_of(report: Report) -> tuple[Tile, ...]:
         tiles.append(Tile("planted bugs caught", value, note, "warn" if alive else "good", "mutants"))
     if report.facts.seconds:
         speed = total_scenarios(report) / report.facts.seconds
-        note = f"{number(float(round(speed)))} scenarios a second" if speed >= 1 else "in all"
-        tiles.append(Tile("took", duration(report.facts.seconds), note, "plain", "facts"))
+        note = f"{number(float(round(speed)))} scenarios per second" if speed >= 1 else "in total"
+        tiles.append(Tile("duration", duration(report.facts.seconds), note, "plain", "facts"))
     return tuple(tiles)
 
 
 def sensitivity_view(sensitivity: Sensitivity, position: int) -> SensitivityView:
-    """The strongest influences first."""
+    """Return an experiment with a chart per explained cost, the strongest influences first."""
     costs = []
     for index, drivers in enumerate(sensitivity.drivers, 1):
         chart = None
@@ -252,10 +252,10 @@ def sensitivity_view(sensitivity: Sensitivity, position: int) -> SensitivityView
 
 
 def arrange(report: Report) -> Page:
-    """Make the page ready."""
+    """Return the contents of the page for a report."""
     properties, table = family_table(report)
     failures = ordered_failures(report.failures)
-    taught = lessons(report.example.trace) if report.example else ()
+    example_lessons = lessons(report.example.trace) if report.example else ()
     nights = report.nights[-MOST_NIGHTS:]
     return Page(
         report=report,
@@ -265,12 +265,12 @@ def arrange(report: Report) -> Page:
         table=table,
         failures=tuple(failure_view(one, index) for index, one in enumerate(failures[:MOST_FAILURES], 1)),
         failures_left_out=tuple(failures[MOST_FAILURES:]),
-        example=draw(report.example.trace, "example-diagram", [lesson.callout for lesson in taught])
+        example=draw(report.example.trace, "example-diagram", [lesson.callout for lesson in example_lessons])
         if report.example
         else None,
-        lessons=taught,
+        lessons=example_lessons,
         reals=tuple(
-            RealView(real, real_input_failed(real), max(0, len(real.differences) - MOST_ROWS))
+            RealInputView(real, real_input_failed(real), max(0, len(real.differences) - MOST_ROWS))
             for real in report.real_inputs
         ),
         coverage=coverage_view(report.coverage) if report.coverage and report.coverage.cells else None,

@@ -10,14 +10,14 @@ from onceproof.harness.reporting.run_summary import exit_code, print_summary
 from onceproof.harness.settings.run_plan import RunPlan
 from onceproof.harness.trials.failures import failure_cases
 from onceproof.harness.trials.runner import RunStopped, run
-from onceproof.reports.text import listing
+from onceproof.reports.text import joined
 
 
 def run_command(plan: RunPlan) -> int:
     """Run the planned scenarios, print the summary, write the report, and return the exit code."""
     prepare_junit_file(plan.junit)
     if plan.left_out:
-        left_out = listing(plan.left_out)
+        left_out = joined(plan.left_out)
         print(f"onceproof: skipped, no query for {plan.system}: {left_out}", file=sys.stderr)
     mistake: RunStopped | None = None
     with progress_bar(plan.scenarios, plan.max_time) as bar:

@@ -23,7 +23,7 @@ from onceproof.harness.trials.failures import FailureCase
 from onceproof.harness.trials.runner import RunResult
 from onceproof.reports.headline import conclude, never_fired
 from onceproof.reports.model import Report
-from onceproof.reports.text import counted, duration, listing
+from onceproof.reports.text import counted, duration, joined
 
 EXIT_CODES: Final = {
     "passed": PASSED,
@@ -122,7 +122,7 @@ def shrunk_text(case: FailureCase, real: bool) -> str:
         )
         if large or not real
     ]
-    return f"shrunk to {listing(sizes)}{spent}"
+    return f"shrunk to {joined(sizes)}{spent}"
 
 
 def failure_lines(case: FailureCase, real: bool = False) -> Iterator[str]:

@@ -15,7 +15,7 @@ from onceproof.harness.sensitivity.experiment import Cost
 from onceproof.harness.sensitivity.parameters import PARAMETERS, SPACE
 from onceproof.harness.sensitivity.sampling import MOST_DEGREE, Effect, Explained
 from onceproof.reports.sections import LEAST_Q2
-from onceproof.reports.text import listing, number
+from onceproof.reports.text import joined, number
 
 LEAST_SHARE: Final = 0.1
 """Of the differences; who has a part in fewer is told as making none."""
@@ -43,7 +43,7 @@ def cost_sentence(cost: Cost, explained: Explained) -> str:
     rest = "Nothing else matters much." if len(drivers) < len(ordered) else ""
     if not others:
         return f"{sentence} {rest}".rstrip()
-    named = listing([f"{PARAMETERS[name].label} ({effect.total:.0%})" for name, effect in others])
+    named = joined([f"{PARAMETERS[name].label} ({effect.total:.0%})" for name, effect in others])
     following = f"Next {'comes' if len(others) == 1 else 'come'} {named}"
     return f"{sentence} {following}; n{rest[1:]}" if rest else f"{sentence} {following}."
 

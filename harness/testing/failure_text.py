@@ -28,7 +28,7 @@ from onceproof.harness.model.history import rows_at_end
 from onceproof.harness.model.scenario import RecordValue, Scenario, Schedule
 from onceproof.harness.testing.family_lookup import path_as_typed, replay_command_line
 from onceproof.harness.testing.proof import Failure, Proof
-from onceproof.reports.text import counted, listing, visible
+from onceproof.reports.text import counted, joined, visible
 
 MOST_RECORDS: Final = 12
 MOST_ROWS: Final = 6
@@ -123,7 +123,7 @@ def _record_lines(scenario: Scenario) -> Iterator[str]:
 
 def _sizes(failure: Failure) -> str:
     before, after = failure.before, failure.after
-    return listing(
+    return joined(
         [
             f"{counted(small, name)} of {large:,}" if small != large else counted(small, name)
             for small, large, name in (

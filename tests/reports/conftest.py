@@ -1,4 +1,4 @@
-"""Made-up but realistic reports."""
+"""Invented but realistic reports, with functions that vary them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from onceproof.reports.model import (
 )
 from onceproof.reports.summaries import distribution, row_differences
 
-# Test modules cannot import one another: what they share comes through here.
+# Test modules cannot import each other, so they share these functions through fixtures.
 TRACES = runpy.run_path(str(Path(__file__).with_name("traces.py")))
 toy_trace, mock_trace = TRACES["toy_trace"], TRACES["mock_trace"]
 
@@ -281,7 +281,7 @@ def make_report(failures=(), **changes):
 
 @pytest.fixture
 def made():
-    """The makers of traces and reports, since test modules cannot import one another."""
+    """Return functions that make traces, reports and their parts."""
     return SimpleNamespace(
         trace=toy_trace,
         mock_trace=mock_trace,

@@ -1,4 +1,4 @@
-"""The space-time diagram: valid, complete, legible, the same every time."""
+"""The space-time diagram: valid, complete, legible and deterministic."""
 
 import re
 from itertools import combinations
@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from onceproof.reports.diagram import Callout, draw
-from onceproof.reports.layout import NARROWEST_STEP, Space, TimeAxis
-from onceproof.reports.lesson import lessons
+from onceproof.reports.diagram_layout import NARROWEST_STEP, Space, TimeAxis
+from onceproof.reports.diagram_lessons import lessons
 from onceproof.reports.text import width
 from onceproof.reports.trace import Trace
 
@@ -41,7 +41,7 @@ def long_trace(made):
     return made.trace(records=60, keys=["k1", "k2", "k3"], seed=2, kill_at=150, rescale_to=3, interval=40)
 
 
-def test_everything_of_the_trace_is_drawn(made):
+def test_diagram_draws_all_elements_of_the_trace(made):
     trace = made.mock_trace()
     body, lanes = parsed(draw(trace, "x"))
     assert [text.text for text in lanes.iter("text")] == list(trace.lanes)
@@ -60,7 +60,7 @@ def test_everything_of_the_trace_is_drawn(made):
     assert {"k1", "k1=1", "k1=2", "kill all at notified"} <= set(words)
 
 
-def test_each_kind_of_message_has_a_head_and_no_colour_of_its_own(made):
+def test_message_kinds_have_arrowheads_and_no_inline_colour(made):
     body, _ = parsed(draw(made.mock_trace(), "x"))
     heads = {marker.get("id") for marker in body.iter("marker")}
     used = {
@@ -73,7 +73,7 @@ def test_each_kind_of_message_has_a_head_and_no_colour_of_its_own(made):
     assert not re.search(r'(fill|stroke|style)="', str(draw(made.mock_trace(), "x").body))
 
 
-def test_a_message_that_never_arrived_ends_in_a_cross_without_a_head():
+def test_lost_message_ends_in_a_cross_without_an_arrowhead():
     lanes = ["coordinator", "count-0", "sink-0"]
     cases = [
         arrow("notify", "coordinator", 2, ["sink-0", 4], lost=True),
@@ -104,7 +104,7 @@ def boxes_of_labels(body):
     return boxes
 
 
-def test_no_label_stands_on_another_or_on_a_mark(made, long_trace):
+def test_labels_do_not_overlap_labels_or_marks(made, long_trace):
     for trace in (made.mock_trace(), long_trace):
         body, _ = parsed(draw(trace, "x"))
         boxes = boxes_of_labels(body)
@@ -117,7 +117,7 @@ def test_no_label_stands_on_another_or_on_a_mark(made, long_trace):
             assert apart, (one, other)
 
 
-def test_a_long_trace_stays_legible_and_small(long_trace):
+def test_long_trace_stays_legible_and_small(long_trace):
     assert len(long_trace.arrows) > 300
     drawn = draw(long_trace, "x")
     body, _ = parsed(drawn)
@@ -128,20 +128,20 @@ def test_a_long_trace_stays_legible_and_small(long_trace):
     labelled = sum(text.get("class") == "record" for text in shown)
     assert labelled + drawn.unlabelled == records
     assert labelled > records / 2
-    # Paper gets it in strips that cover it without a gap.
+    # The strips for printing cover the diagram without a gap.
     assert len(drawn.strips) > 1
     assert sum(wide for _, wide in drawn.strips) == pytest.approx(drawn.body_width)
 
 
-def test_too_crowded_a_diagram_thins_its_labels_and_keeps_them_in_tooltips():
+def test_crowded_diagram_omits_labels_but_keeps_tooltips():
     arrows = [arrow("record", "a", 1, ["b", 2], label=f"customer-{index}") for index in range(40)]
     drawn = draw(trace_of(lanes=["a", "b"], arrows=arrows, steps=3), "x")
     assert drawn.unlabelled > 20
-    told = " ".join(title for title in titles(parsed(drawn)[0]) if title)
-    assert all(f"customer-{index}:" in told for index in range(40))
+    tooltips = " ".join(title for title in titles(parsed(drawn)[0]) if title)
+    assert all(f"customer-{index}:" in tooltips for index in range(40))
 
 
-def test_hostile_texts_stay_text():
+def test_hostile_texts_in_a_diagram_stay_text():
     drawn = draw(
         trace_of(
             lanes=["coordinator", HOSTILE],
@@ -162,7 +162,7 @@ def test_hostile_texts_stay_text():
     assert "北京" in "".join(titles(parsed(drawn)[0]))
 
 
-def test_long_lane_names_are_cut_and_told_in_full():
+def test_long_lane_names_are_cut_and_complete_in_the_tooltip():
     name = "enrich-with-customer-master-data-from-the-warehouse-" + "x" * 40 + "-13"
     drawn = draw(trace_of(lanes=["coordinator", name], steps=3), "x")
     _, lanes = parsed(drawn)
@@ -173,13 +173,13 @@ def test_long_lane_names_are_cut_and_told_in_full():
     assert name in titles(lanes)
 
 
-def test_an_empty_trace_and_one_of_a_single_step_can_be_drawn():
+def test_empty_trace_and_single_step_can_be_drawn():
     parsed(draw(Trace(), "x"))
     one = draw(trace_of(lanes=["a"], marks=[{"kind": "trigger", "lane": "a", "step": 5}]), "x")
     assert len(list(parsed(one)[0].iter("circle"))) == 1
 
 
-def test_drawing_is_deterministic_and_ids_carry_the_name(made, long_trace):
+def test_drawing_is_deterministic_and_ids_have_the_prefix(made, long_trace):
     callouts = [Callout(1, ("source-0", 3)), Callout(2, ("source-0", 3), ("count-1", 9))]
     assert draw(long_trace, "x", callouts) == draw(long_trace, "x", callouts)
     ids = re.findall(r'\bid="([^"]+)"', str(draw(made.mock_trace(), "left").body))
@@ -187,7 +187,7 @@ def test_drawing_is_deterministic_and_ids_carry_the_name(made, long_trace):
     assert all(name.startswith("left-") for name in ids)
 
 
-def test_a_jump_in_time_is_cut_short():
+def test_long_gap_on_the_time_axis_is_shortened():
     axis = TimeAxis([0, 1, 2, 10_000, 10_001])
     assert axis.width < 1200
     assert len(axis.cuts) == 1
@@ -197,14 +197,14 @@ def test_a_jump_in_time_is_cut_short():
     assert [x for _, x in ticks] == sorted(x for _, x in ticks)
 
 
-def test_time_never_runs_backwards():
+def test_time_axis_is_monotonic():
     axis = TimeAxis([3, 5, 9, 40, 41])
     places = [axis.at(step) for step in range(50)]
     assert places == sorted(places)
     assert axis.at(9) < axis.at(20) < axis.at(40)
 
 
-def test_space_knows_what_is_taken_across_columns():
+def test_occupied_boxes_are_found_across_columns():
     space = Space()
     assert space.take_if_free(60, 0, 300, 10)
     assert not space.take_if_free(290, 5, 310, 8)
@@ -214,20 +214,21 @@ def test_space_knows_what_is_taken_across_columns():
     assert space.is_free(50, 110, 80, 120)
 
 
-def test_the_lessons_follow_the_trace(made):
+def test_lessons_describe_the_events_of_the_trace(made):
     trace = made.trace(records=9, keys=["k1", "k2"], seed=4, kill_at=38, rescale_to=3, interval=24)
-    taught = lessons(trace)
-    assert [lesson.number for lesson in taught] == list(range(1, len(taught) + 1))
-    text = " ".join(lesson.text for lesson in taught)
+    found = lessons(trace)
+    assert [lesson.number for lesson in found] == list(range(1, len(found) + 1))
+    assert any("killed" in lesson.title for lesson in found)
+    text = " ".join(lesson.text for lesson in found)
     assert "parallelism 3 instead of 2" in text
     assert "restores checkpoint 1" in text
     assert "At step 38" in text
-    body, _ = parsed(draw(trace, "x", [lesson.callout for lesson in taught]))
+    body, _ = parsed(draw(trace, "x", [lesson.callout for lesson in found]))
     numbers = [text.text for text in by_class(body, "callouts")[0].iter("text")]
-    assert numbers == [str(lesson.number) for lesson in taught]
+    assert numbers == [str(lesson.number) for lesson in found]
 
 
-def test_what_did_not_happen_is_not_taught(made):
+def test_lessons_omit_events_that_did_not_happen(made):
     quiet = made.trace(records=4, keys=["k1"], seed=1, kill_at=-1)
-    assert not any("die" in lesson.title for lesson in lessons(quiet))
+    assert not any("killed" in lesson.title for lesson in lessons(quiet))
     assert lessons(Trace()) == ()

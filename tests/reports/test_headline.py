@@ -1,4 +1,4 @@
-"""The verdict follows from the contents, and the worst of them wins."""
+"""The verdict of a report: it follows from the contents, and the worst status wins."""
 
 import msgspec
 import pytest
@@ -17,7 +17,7 @@ from onceproof.reports.model import (
 )
 
 
-def test_a_good_night_says_so(made):
+def test_passing_report_has_the_passed_headline(made):
     headline = conclude(made.report())
     assert headline.status == "passed"
     assert headline.word == "Every record exactly once"
@@ -26,12 +26,12 @@ def test_a_good_night_says_so(made):
     assert headline.reasons == headline.gaps == ()
 
 
-def test_nothing_run_is_no_pass():
+def test_empty_report_does_not_pass():
     assert conclude(Report()).status == "empty"
     assert conclude(Report(interrupted="Interrupted at once")).status == "empty"
 
 
-def test_only_planted_bugs_tried():
+def test_report_with_only_planted_bugs_passes():
     headline = conclude(Report(mutants=(Mutant(id="m", killed=True),)))
     assert headline.status == "passed"
     assert "no campaign" in headline.sentence
@@ -70,17 +70,17 @@ def failing_reports(made):
         "problem",
     ],
 )
-def test_each_of_these_fails_the_night(made, why):
-    changes, told = failing_reports(made)[why]
+def test_each_reason_fails_the_report(made, why):
+    changes, reason = failing_reports(made)[why]
     headline = conclude(made.report(**changes) if why != "failure" else made.report([made.failure()]))
     assert headline.status == "failed"
-    assert told in " ".join(headline.reasons)
-    # Even a run cut short, with survivors, is first of all failed.
+    assert reason in " ".join(headline.reasons)
+    # An interrupt and surviving mutants do not hide the failure.
     worse = made.report(**changes, interrupted="Interrupted", mutants=made.mutants(True))
     assert conclude(worse).status == "failed"
 
 
-def test_a_surviving_bug_is_a_gap_and_a_small_campaign_may_miss_a_fault(made):
+def test_surviving_mutant_is_a_gap_and_small_campaigns_may_miss_faults(made):
     headline = conclude(made.report(mutants=made.mutants(True)))
     assert headline.status == "gaps"
     assert "old-acknowledgement" in headline.gaps[0]
@@ -88,24 +88,24 @@ def test_a_surviving_bug_is_a_gap_and_a_small_campaign_may_miss_a_fault(made):
     assert conclude(made.report(coverage=small)).status == "passed"
 
 
-def test_cut_short_is_told(made):
+def test_interrupted_report_gives_the_reason(made):
     headline = conclude(made.report(interrupted="Interrupted after 12 s"))
     assert headline.status == "interrupted"
     assert "Interrupted after 12 s" in headline.gaps
 
 
-def test_known_failures_are_neither_a_pass_nor_a_failed_night(made):
+def test_known_failures_alone_have_their_own_status(made):
     headline = conclude(made.report([made.failure(known=True)]))
     assert headline.status == "known"
-    assert headline.sentence.endswith("broke a guarantee, in 1 way: known, nothing of it is new.")
+    assert headline.sentence.endswith("violated a property, with 1 signature, which is known.")
     both = conclude(made.report([made.failure(known=True), made.failure(known=True, anomaly="phantom")]))
-    assert both.sentence.endswith("in 2 ways: all of them known, nothing of it is new.")
+    assert both.sentence.endswith("with 2 signatures, all of them known.")
 
 
-def test_a_new_failure_fails_the_night_beside_known_ones(made):
+def test_new_failure_fails_the_report_beside_known_ones(made):
     headline = conclude(made.report([made.failure(known=True), made.failure()]))
     assert headline.status == "failed"
-    assert headline.sentence.endswith("in 2 ways, 1 of them known.")
+    assert headline.sentence.endswith("with 2 signatures, 1 of them known.")
     assert "known" not in conclude(made.report([made.failure()])).sentence
 
 
@@ -116,25 +116,25 @@ def test_a_new_failure_fails_the_night_beside_known_ones(made):
         ({"interrupted": "Interrupted"}, "interrupted"),
     ],
 )
-def test_what_else_went_wrong_is_not_excused_by_known_failures(made, changes, status):
+def test_problem_or_interrupt_outranks_known_failures(made, changes, status):
     headline = conclude(made.report([made.failure(known=True)], **changes))
     assert headline.status == status
     assert "nothing lost" not in headline.sentence
 
 
-def test_a_known_failure_that_is_gone_is_told_once_its_family_ran_to_the_end(made):
+def test_absent_known_failure_is_noted_after_a_complete_run(made):
     gone = KnownFailure(family="word_count", property="exactly_once", anomaly="lost", of=5200)
     there = msgspec.structs.replace(gone, anomaly="phantom", scenarios=2)
     elsewhere = msgspec.structs.replace(gone, family="sales", of=0)
     report = made.report(known=(gone, there, elsewhere))
     assert conclude(report).notes == (
-        "known, and did not occur in 5,200 scenarios: word_count: exactly once, lost;"
-        " if it is mended, take it out of the settings",
+        "a known failure did not occur in 5,200 scenarios: word_count: exactly once, lost;"
+        " if it is fixed, remove it from the settings",
     )
     assert conclude(report).status == "passed"
     assert conclude(msgspec.structs.replace(report, interrupted="Interrupted")).notes == ()
 
 
-def test_the_sentence_counts_scenarios_and_ways(made):
+def test_sentence_counts_scenarios_and_signatures(made):
     sentence = conclude(Report(facts=Facts(scenarios=4000), failures=(made.failure(),))).sentence
-    assert sentence == "3 of 4,000 scenarios broke a guarantee, in 1 way."
+    assert sentence == "3 of 4,000 scenarios violated a property, with 1 signature."

@@ -1,4 +1,4 @@
-"""JUnit XML: valid in the strictest schema, and the same verdict as the page."""
+"""JUnit XML: valid in the strictest schema, with the verdict of the page."""
 
 import re
 from decimal import Decimal
@@ -20,7 +20,7 @@ from onceproof.reports.model import (
     Report,
 )
 
-# The schema of Ant, the strict one: children in their order, attributes, and what their values look like.
+# The schema of Ant, the strictest one: children in order, attributes, and patterns of their values.
 TEXT, WORD, COUNT = r"(?s).*", r"(?s).+", r"\d+"
 SECONDS = r"\d+\.\d{3}"
 SUITE = {
@@ -99,7 +99,7 @@ def failed_family(known=0, **changes):
     )
 
 
-def test_a_sound_night_has_a_suite_for_each_family_and_passes(made):
+def test_passing_report_has_a_passed_suite_per_family(made):
     cases = parsed(made.report())
     assert set(cases.values()) == {None}
     assert ("word_count", "exactly_once") in cases
@@ -113,7 +113,7 @@ def test_a_sound_night_has_a_suite_for_each_family_and_passes(made):
     }
 
 
-def test_a_failure_holds_all_that_is_needed_without_the_page(made):
+def test_junit_failure_is_complete_without_the_page(made):
     failures = (made.failure(also=("fencing",)),)
     cases = parsed(made.report(failures, families=(failed_family(),)))
     failure = cases["word_count", "exactly_once"]
@@ -121,26 +121,26 @@ def test_a_failure_holds_all_that_is_needed_without_the_page(made):
     assert failure.get("type") == "lost"
     assert failure.get("message").startswith("in 10 of 5,200 scenarios: Row (k1, 1) was prepared for")
     lines = failure.text.splitlines()
-    for told in (
+    for line in (
         "exactly_once, lost, in 3 scenarios (new)",
         "replay: onceproof replay 8273645120938 --family word_count",
         "shrink: onceproof shrink failures/word_count-3f9a1c.json",
-        "2 records left:",
+        "2 records:",
         "  source-0 0: k1",
         "fault: kill all at notified of checkpoint 1",
         "lost: expected (k1, 1)",
     ):
-        assert told in lines
-    # What the same scenarios break besides points there.
+        assert line in lines
+    # Another property that the same scenarios violate refers to this failure.
     other = cases["word_count", "fencing"]
     assert (other.tag, other.get("type")) == ("failure", "broken")
-    assert other.text == "broken as well by exactly_once, lost, which is told there"
+    assert other.text == "also violated by the scenarios of the failure: exactly_once, lost"
     assert cases["word_count", "liveness"] is None
     assert ("word_count", "determinism") not in cases
     assert cases["run", "verdict"].tag == "failure"
 
 
-def test_what_is_known_is_shown_and_fails_nothing(made):
+def test_known_failure_is_a_skipped_case(made):
     failure = made.failure(known=True, known_since="2026-11-01", known_why="ISSUE-12", also=("fencing",))
     gone = KnownFailure(family="word_count", property="liveness", anomaly="stuck", of=5200)
     report = made.report([failure], families=(failed_family(known=10),), known=(gone,))
@@ -151,10 +151,10 @@ def test_what_is_known_is_shown_and_fails_nothing(made):
     assert "exactly_once, lost, in 3 scenarios (known since 2026-11-01: ISSUE-12)" in skipped.text
     assert cases["word_count", "fencing"].tag == "skipped"
     assert cases["run", "verdict"].tag == "skipped"
-    assert b"take it out of the settings" in junit(report)
+    assert b"remove it from the settings" in junit(report)
 
 
-def test_a_new_failure_comes_before_a_known_one(made):
+def test_new_failure_is_listed_before_a_known_one(made):
     failures = [
         made.failure(known=True, anomaly="duplicated", known_why="ISSUE-12"),
         made.failure(first_seen="2026-11-18", sentence="It is seen again."),
@@ -167,7 +167,7 @@ def test_a_new_failure_comes_before_a_known_one(made):
     )
 
 
-def test_an_exception_fails_the_properties_that_it_breaks(made):
+def test_exception_fails_the_properties_that_it_violates(made):
     family = FamilyResult(
         "word_count", 10, 2, (PropertyResult("no_error", 8, 2), PropertyResult("liveness", 10))
     )
@@ -178,14 +178,14 @@ def test_an_exception_fails_the_properties_that_it_breaks(made):
     assert cases["word_count", "liveness"] is None
 
 
-def test_a_planted_bug_that_survived_is_a_gap_and_no_failure(made):
+def test_surviving_mutant_is_a_skipped_case(made):
     cases = parsed(made.report(mutants=made.mutants(True)))
     survivor = cases["planted_bugs", "old-acknowledgement"]
-    assert (survivor.tag, survivor.get("message")) == ("skipped", "survived, though it was reached")
+    assert (survivor.tag, survivor.get("message")) == ("skipped", "survived although it was reached")
     assert cases["run", "verdict"] is None
 
 
-def test_real_input_oracles_and_coverage_are_cases_of_the_run(made):
+def test_real_input_oracles_and_coverage_are_cases_of_the_run_suite(made):
     cases = parsed(
         made.report(
             real_inputs=(made.flights(rows_different=2),),
@@ -214,7 +214,7 @@ def reports_of_every_status(made):
     yield Report(families=(FamilyResult("word_count", 10, 1, (PropertyResult("liveness", 9, 1),)),))
 
 
-def test_it_fails_exactly_where_the_command_does(made):
+def test_junit_fails_exactly_when_the_command_fails(made):
     seen = set()
     for report in reports_of_every_status(made):
         status = conclude(report).status
@@ -224,7 +224,7 @@ def test_it_fails_exactly_where_the_command_does(made):
     assert seen == {"passed", "failed", "known", "gaps", "interrupted", "empty"}
 
 
-def test_times_of_cases_add_up_to_those_of_their_suite(made):
+def test_times_of_cases_add_up_to_the_time_of_the_suite(made):
     family = failed_family(seconds=12.6, failed=0)
     root = ElementTree.fromstring(junit(Report(facts=Facts(scenarios=1), families=(family,))))
     [suite] = [suite for suite in root if suite.get("name") == "word_count"]
@@ -235,7 +235,7 @@ def test_times_of_cases_add_up_to_those_of_their_suite(made):
 HOSTILE = "<x a='\"'> & ]]> \x00\x1b[31m \u202e \ud800 \ufffe 北京\r\nnext"
 
 
-def test_hostile_texts_stay_texts(made):
+def test_hostile_texts_in_junit_stay_text(made):
     failure = made.failure(
         family=HOSTILE, anomaly=HOSTILE, sentence=HOSTILE, replay=HOSTILE, faults=(HOSTILE,), records=()
     )
@@ -252,19 +252,19 @@ def test_hostile_texts_stay_texts(made):
 
 
 @pytest.mark.parametrize(
-    ("started", "told"),
+    ("started", "expected"),
     [
         ("2026-11-20 02:17:05 UTC", "2026-11-20T02:17:05"),
         ("2026-11-20 02:17 UTC", "2026-11-20T02:17:00"),
         ("", "1970-01-01T00:00:00"),
     ],
 )
-def test_the_time_is_that_of_the_run(started, told):
+def test_junit_timestamp_is_the_start_of_the_run(started, expected):
     root = ElementTree.fromstring(junit(Report(facts=Facts(started=started))))
-    assert root[0].get("timestamp") == told
+    assert root[0].get("timestamp") == expected
 
 
-def test_many_records_are_cut(made):
+def test_many_records_are_cut_with_a_count(made):
     failure = made.failure()
     failure = msgspec.structs.replace(failure, records=failure.records * 500)
     text = junit(made.report([failure], families=(failed_family(),))).decode()

@@ -1,4 +1,4 @@
-"""The model: JSON both ways, strict about what it reads."""
+"""The model of a report: encoded and decoded as JSON, with strict errors."""
 
 import msgspec
 import pytest
@@ -15,25 +15,25 @@ from onceproof.reports.model import (
 from onceproof.reports.trace import Trace, lane_indexes, lane_names
 
 
-def test_a_full_report_comes_back_the_same(made):
+def test_encoded_report_decodes_to_an_equal_report(made):
     report = made.report([made.failure()])
     text = encode(report)
     assert decode(text, "report.json") == report
     assert encode(decode(text, "report.json")) == text
 
 
-def test_the_version_is_written_even_though_defaults_are_not():
+def test_format_version_is_always_written():
     assert msgspec.json.decode(encode(Report()))["format_version"] == FORMAT_VERSION
 
 
-def test_a_report_of_an_earlier_version_is_read():
+def test_report_of_an_earlier_version_is_read():
     text = b'{"format_version": 1, "nights": [{"started": "2026-11-01", "scenarios": 4000, "failed": 2}]}'
     [night] = decode(text, "report.json").nights
     assert (night.started, night.failed, night.known) == ("2026-11-01", 2, 0)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         (b'{"format_version": 999, "unheard_of": 1}', "version 999"),
         (b'{"format_version": 1, "failuers": []}', "failuers"),
@@ -44,12 +44,12 @@ def test_a_report_of_an_earlier_version_is_read():
         (b'{"verdict": "passed"}', "format_version"),
     ],
 )
-def test_what_is_no_report_is_one_line_that_names_the_place(text, told):
+def test_unreadable_report_is_one_line_with_file_and_field(text, expected):
     with pytest.raises(ReportUnreadable) as caught:
         decode(text, "nights/report.json")
     message = str(caught.value)
     assert "nights/report.json" in message
-    assert told in message
+    assert expected in message
     assert "\n" not in message
 
 
@@ -60,14 +60,14 @@ def test_values_keep_their_types(made):
     assert [(type(value), value) for value in back.value] == [(type(v), v) for v in record.value]
 
 
-def test_half_a_surrogate_does_not_cost_the_report():
+def test_half_a_surrogate_pair_is_escaped():
     report = Report(title="half \ud800 of it", problems=("fine ü",))
     back = decode(encode(report), "report.json")
     assert back.title == "half \\ud800 of it"
     assert back.problems == ("fine ü",)
 
 
-def test_a_trace_is_taken_as_the_harness_writes_it():
+def test_trace_json_of_the_harness_is_accepted():
     trace = msgspec.convert(
         {
             "lanes": ["coordinator", "source-0"],
@@ -89,6 +89,6 @@ def test_a_trace_is_taken_as_the_harness_writes_it():
     assert msgspec.to_builtins(trace)["arrows"][0]["from"] == (1, 0)
 
 
-def test_a_trace_with_an_unknown_kind_is_refused():
+def test_trace_with_an_unknown_kind_is_refused():
     with pytest.raises(msgspec.ValidationError, match="smoke"):
         msgspec.convert({"arrows": [{"kind": "smoke", "from": ["a", 0]}]}, Trace)

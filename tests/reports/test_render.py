@@ -1,4 +1,4 @@
-"""The page: well-formed, self-contained, accessible, and harmless whatever the data holds."""
+"""The page: well-formed, self-contained, accessible, and safe for hostile data."""
 
 import base64
 import hashlib
@@ -62,7 +62,7 @@ class Page(HTMLParser):
 
 
 def hostile_report(made):
-    """A full report whose every free text is hostile."""
+    """Return a full report with hostile text in all free fields."""
     plain = msgspec.to_builtins(made.report([made.failure()], interrupted="x", problems=("x",)))
     words = {"kind", "mark", "effect"}
 
@@ -77,7 +77,7 @@ def hostile_report(made):
 
 
 def hostile_kinds(report):
-    """Coverage names its kinds freely: poison those too."""
+    """Return the report with hostile kinds in the coverage, which are free texts too."""
     cells = tuple(msgspec.structs.replace(cell, kind=HOSTILE) for cell in report.coverage.cells[:3])
     return msgspec.structs.replace(report, coverage=msgspec.structs.replace(report.coverage, cells=cells))
 
@@ -102,7 +102,7 @@ NAMES = ["empty", "passed", "failed", "many", "bare", "long", "gap", "broken", "
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_page_is_well_formed(reports, name):
+def test_page_is_well_formed(reports, name):
     page = Page(render(reports[name]))
     assert page.faults == []
     ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
@@ -118,7 +118,7 @@ def test_the_page_is_well_formed(reports, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_page_needs_no_network(reports, name):
+def test_page_needs_no_network(reports, name):
     text = render(reports[name])
     page = Page(text)
     for tag, attributes in page.elements:
@@ -137,7 +137,7 @@ def test_the_page_needs_no_network(reports, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_only_our_own_script_may_run_and_the_policy_names_it(reports, name):
+def test_security_policy_allows_only_the_script_of_the_page(reports, name):
     text = render(reports[name])
     scripts = re.findall(r"<script\b[^>]*>(.*?)</script>", text, re.S)
     assert len(scripts) == len(re.findall(r"<script\b", text, re.I)) == 1
@@ -164,7 +164,7 @@ def test_hostile_texts_are_shown_and_never_become_markup(reports):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_picture_is_valid_and_says_what_it_shows(reports, name):
+def test_pictures_are_valid_and_have_descriptions(reports, name):
     text = render(reports[name])
     pictures = re.findall(r"<svg\b.*?</svg>", text, re.S)
     assert pictures
@@ -187,14 +187,14 @@ def test_tables_have_captions_and_scoped_headers(reports, name):
     assert html == [{"lang": "en"}]
 
 
-def test_a_failed_night_leads_with_the_failure(reports):
+def test_failed_report_starts_with_the_failure(reports):
     text = render(reports["failed"])
     page = Page(text)
     assert "<title>Failed" in text
     replay = text.index("onceproof replay 8273645120938 --family word_count")
     assert replay < text.index('class="tiles"') < text.index('id="failures"') < text.index('id="results"')
-    for told in (
-        "3 of 12,000 scenarios broke a guarantee, in 1 way.",
+    for text in (
+        "3 of 12,000 scenarios violated a property, with 1 signature.",
         "3 of 5,200 failed",
         "onceproof shrink failures/word_count-3f9a1c.json",
         "Row (k1, 1) was prepared for checkpoint 1, which completed, but never became visible.",
@@ -206,15 +206,15 @@ def test_a_failed_night_leads_with_the_failure(reports):
         "step 20: commit of sink-1-1 expected on restore, not seen",
         "What it takes. 1 of 3 decisions matters: without it every property holds.",
         "matters kill all at notified of checkpoint 1",
-        "changes it that the job then runs with parallelism 3; without it: fencing, zombie commit",
+        "changes the failure that the job then runs with parallelism 3; without it: fencing, zombie commit",
         "does not matter writes of snapshots wait for all other steps",
         "everything is killed before either sink learns of it",
         "consistent cut and no leaks",
     ):
-        assert told in page.text, told
+        assert text in page.text, text
 
 
-def test_a_good_night_looks_like_one(reports):
+def test_passing_report_shows_all_sections_as_passed(reports):
     text = render(reports["passed"])
     page = Page(text)
     assert "Every record exactly once" in page.text
@@ -223,7 +223,7 @@ def test_a_good_night_looks_like_one(reports):
     results = text[text.index('id="results"') : text.index('id="real"')]
     assert "bad" not in results
     assert results.count(" passed</span></td>") == 21
-    for told in (
+    for text in (
         "All 55 pairs of kind and point fired",
         "All 8 were caught",
         "Equal to the oracle, row by row: all 336,776 rows",
@@ -232,36 +232,36 @@ def test_a_good_night_looks_like_one(reports):
         "4,000 scenarios: half need at most",
         "The checkpoint interval drives it most, with a part in 70% of all differences.",
         "In records, between the checkpoint that was restored and the kill; 27.3 on average.",
-        "Q² 0.83 of at most 1. Chance alone makes 10% of the differences.",
-        "Q² 0.31 of at most 1, where at least 0.50 is asked",
+        "Q² 0.83 of at most 1. Chance causes 10% of the variance.",
+        "Q² 0.31 of at most 1; the chart needs at least 0.50",
         "It is the same in every scenario: 0 steps.",
-        "2,000 scenarios: 500 settings of all parameters, 4 scenarios with each; seed 7",
+        "2,000 scenarios: 500 parameter settings with 4 scenarios each; seed 7",
         "onceproof campaign --seed 20261120 --max-time 60",
     ):
-        assert told in page.text, told
+        assert text in page.text, text
 
 
-def test_bars_are_drawn_for_what_is_explained_and_for_nothing_else(made):
+def test_bars_are_drawn_only_for_explained_costs(made):
     text = render(made.report())
     assert text.count('class="chart influence"') == 1
     chart = text[text.index('class="chart influence"') :].partition("</svg>")[0]
-    # The longest bar first, with its numbers in words.
+    # The longest bar comes first, and its title has the numbers.
     assert (
         chart.index("checkpoint interval") < chart.index("size of the buffers") < chart.index("parallelism")
     )
     assert "checkpoint interval: 61% alone, 70% in total; 14 records at 34 ms, 41 at 146 ms" in chart
     assert 'id="sensitivity"' not in render(made.report(sensitivity=()))
     failed = Page(render(made.report(sensitivity=(made.sensitivity(failed=3),))))
-    assert "3 scenarios failed and count for nothing here." in failed.text
+    assert "3 scenarios failed; the costs leave failed scenarios out." in failed.text
 
 
-def test_where_the_decisions_were_not_weighed_the_faults_are_told(made):
+def test_untested_decisions_are_replaced_by_the_list_of_faults(made):
     page = Page(render(made.report([made.failure(takes="", decisions=())])))
     assert "Fault kill all at notified of checkpoint 1" in page.text
     assert "What it takes" not in page.text
 
 
-def test_what_never_fired_and_what_survived_is_marked(made):
+def test_unfired_faults_and_surviving_mutants_are_marked(made):
     coverage = made.coverage({("kill_all", "aligned")})
     page = Page(render(made.report(coverage=coverage, mutants=made.mutants(True))))
     assert "1 of 55 never fired" in page.text
@@ -270,32 +270,32 @@ def test_what_never_fired_and_what_survived_is_marked(made):
     assert "Passed" not in page.text
 
 
-def test_sections_without_contents_read_well(reports):
+def test_empty_sections_have_a_text(reports):
     page = Page(render(reports["empty"]))
-    for told in (
+    for text in (
         "Nothing ran",
         "No generated scenarios in this run",
         "No faults were counted",
-        "No planted bugs were tried",
+        "No planted bugs were measured",
         "No recovery was measured",
     ):
-        assert told in page.text
+        assert text in page.text
     assert "None" not in page.text
     assert "none failed" not in page.text
 
 
-def test_new_failures_come_first_and_a_flood_is_cut_with_a_count(made):
+def test_new_failures_come_first_and_long_lists_are_cut_with_a_count(made):
     known = made.failure(known=True, family="page_views")
     page = Page(render(made.report([known, made.failure()])))
     assert page.text.index("word_count: exactly once") < page.text.index("page_views: exactly once")
     text = render(made.report([made.failure(seed=index) for index in range(300)]))
-    assert "What broke, in 300 ways" in text
+    assert "Failures: 300 signatures" in text
     assert len(text) < 2_000_000
     rows = made.failure().rows * 500
     assert "more rows in report.json" in render(made.report([made.failure(rows=rows)]))
 
 
-def test_the_same_report_gives_the_same_bytes_in_any_process(reports, tmp_path):
+def test_equal_reports_give_equal_bytes_in_any_process(reports, tmp_path):
     report = reports["long"]
     (tmp_path / "report.json").write_bytes(encode(report))
     program = (
@@ -315,7 +315,7 @@ def test_the_same_report_gives_the_same_bytes_in_any_process(reports, tmp_path):
     assert pages == {render(report).encode()}
 
 
-def test_the_page_and_its_model_are_written_side_by_side(reports, tmp_path):
+def test_page_and_report_json_are_written_to_one_folder(reports, tmp_path):
     path = write(reports["failed"], tmp_path / "new" / "folder")
     assert path.name == "index.html"
     assert path.read_text(encoding="utf-8") == render(reports["failed"])
@@ -323,13 +323,13 @@ def test_the_page_and_its_model_are_written_side_by_side(reports, tmp_path):
     assert sorted(entry.name for entry in path.parent.iterdir()) == ["index.html", "report.json"]
 
 
-def test_a_folder_that_cannot_be_written_is_the_callers_to_tell(reports, tmp_path):
+def test_unwritable_folder_raises_an_os_error(reports, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
         write(reports["empty"], tmp_path / "file" / "out")
 
 
-def test_sizes_stay_small(reports):
+def test_pages_stay_small(reports):
     sizes = {name: len(render(report)) for name, report in reports.items()}
     assert sizes["empty"] < 40_000
     assert sizes["passed"] < 150_000
@@ -348,7 +348,7 @@ def contrast(one, other):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_and_lines_stand_out_from_their_ground(scheme):
+def test_texts_and_lines_have_enough_contrast(scheme):
     style = (TEMPLATES / "style.css").read_text(encoding="utf-8")
     blocks = [dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block)) for block in style.split("@media")[:2]]
     colours = blocks[0] if scheme == "light" else blocks[0] | blocks[1]
@@ -362,7 +362,7 @@ def test_text_and_lines_stand_out_from_their_ground(scheme):
         assert contrast(colours[text], colours[ground]) >= least, (text, ground)
 
 
-def test_the_room_imports_nothing_of_the_others():
+def test_reports_import_no_other_package():
     for module in TEMPLATES.parent.glob("*.py"):
         source = module.read_text(encoding="utf-8")
         assert not re.search(r"^\s*(from|import) (engine|harness|scenarios)\b", source, re.M), module.name

@@ -1,4 +1,4 @@
-"""Rows compared and values summarised."""
+"""Differences between rows, and distributions of values."""
 
 from collections import Counter
 
@@ -13,7 +13,7 @@ def marks(expected, actual):
     return [(row.mark, row.expected, row.actual, row.times) for row in row_differences(expected, actual)]
 
 
-def test_lost_duplicated_phantom_and_wrong_value_are_told_apart():
+def test_row_differences_distinguish_lost_duplicated_phantom_and_wrong_value():
     expected = [("a", 1), ("a", 2), ("b", 1), ("c", 1)]
     actual = [("a", 1), ("a", 1), ("a", 1), ("b", 7), ("z", 9)]
     assert marks(expected, actual) == [
@@ -26,12 +26,12 @@ def test_lost_duplicated_phantom_and_wrong_value_are_told_apart():
     ]
 
 
-def test_a_row_too_many_is_a_phantom_where_no_row_is_missing_that_it_could_stand_for():
+def test_surplus_row_without_a_missing_partner_is_a_phantom():
     assert marks([("a", 1)], [("a", 1), ("a", 2)])[0] == ("phantom", None, ("a", 2), 1)
 
 
-def test_the_marks_are_the_anomalies_that_the_checker_of_exactly_once_finds():
-    """The page must not call a row otherwise than the failure that it stands for is called."""
+def test_row_marks_equal_the_anomalies_of_the_checker():
+    """The page uses the same word for a row as the checker for its violation."""
     for expected, actual in (
         ([("a", 1)], [("a", 1), ("a", 2)]),
         ([("a", 1)], [("a", 2)]),
@@ -52,7 +52,7 @@ rows = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 2)), max_size=8)
 
 
 @given(rows, rows)
-def test_the_differences_account_for_every_row(expected, actual):
+def test_row_differences_account_for_all_rows(expected, actual):
     wanted, found = Counter(), Counter()
     for row in row_differences(expected, actual, equal_limit=100):
         if row.mark == "duplicated":
@@ -67,7 +67,7 @@ def test_the_differences_account_for_every_row(expected, actual):
 
 
 @given(st.lists(st.integers(0, 100_000), min_size=1, max_size=200))
-def test_every_value_lies_in_exactly_one_bin(values):
+def test_each_value_lies_in_exactly_one_bin(values):
     made = distribution("steps", "steps", values)
     assert sum(one.count for one in made.bins) == made.count == len(values)
     assert made.bins[0].low <= made.minimum
@@ -77,7 +77,7 @@ def test_every_value_lies_in_exactly_one_bin(values):
     assert made.percentile_95 <= made.maximum
 
 
-def test_a_distribution_of_one_value_and_of_none():
+def test_distribution_of_one_value_and_of_no_values():
     made = distribution("steps", "steps", [7, 7, 7])
     assert (made.minimum, made.median, made.maximum) == (7, 7, 7)
     assert [one.count for one in made.bins] == [3]

@@ -1,8 +1,8 @@
-"""Words on the page: what cannot be seen is shown, what is different looks different."""
+"""Texts for values: invisible characters as escapes, and distinct texts for distinct values."""
 
 import pytest
 
-from onceproof.reports.text import cell, counted, duration, listing, number, shortened, visible, width
+from onceproof.reports.text import cell, counted, duration, joined, number, shortened, visible, width
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from onceproof.reports.text import cell, counted, duration, listing, number, sho
         ("zero\u200bwidth", "zero\\u200bwidth"),
     ],
 )
-def test_unseen_characters_are_written_as_escapes(text, shown):
+def test_invisible_characters_are_written_as_escapes(text, shown):
     assert visible(text) == shown
     shown.encode("utf-8")
 
@@ -30,7 +30,7 @@ def test_values_that_differ_look_different():
     assert cell("k1") == "k1"
 
 
-def test_numbers_and_times_read_well():
+def test_numbers_and_durations_are_formatted():
     assert [number(value) for value in (0, 1234567, 0.5, 12.34, 1500.4, 0.0123)] == [
         "0",
         "1,234,567",
@@ -50,12 +50,12 @@ def test_numbers_and_times_read_well():
     ]
     assert counted(1, "family", "families") == "1 family"
     assert counted(2000, "record") == "2,000 records"
-    assert listing(["a", "b", "c"]) == "a, b and c"
-    assert listing([]) == ""
+    assert joined(["a", "b", "c"]) == "a, b and c"
+    assert joined([]) == ""
 
 
 def test_shortened_keeps_both_ends_and_never_grows():
-    name = "very-long-operator-name-of-somebody-17"
+    name = "very-long-name-of-an-operator-number-17"
     short = shortened(name, 20)
     assert len(short) == 20
     assert short.startswith("very")

@@ -1,4 +1,4 @@
-"""Traces to draw: a failure by hand, and a toy of the protocol that makes long ones from a seed."""
+"""Traces for the tests: a failure written by hand, and a toy protocol that makes long traces from a seed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onceproof.reports.trace import Trace
 
 
 class Toy:
-    """Sources, counts and sinks over hash edges, aligned barriers, one kill of all, a rescale at restore."""
+    """Sources, counts and sinks with hash edges, aligned barriers, a kill of all tasks, and a rescale."""
 
     def __init__(
         self, records, keys, seed, sources=2, counts=2, sinks=2, interval=12, kill_at=19, rescale_to=0
@@ -185,7 +185,7 @@ def toy_trace(**settings) -> Trace:
 
 
 def mock_trace():
-    """A checkpoint completes, its notifications are lost, its transaction is dropped on restore."""
+    """Return a trace in which a checkpoint's notifications are lost and the restore drops its transaction."""
 
     def arrow(kind, a, b, c, d, label="", lost=False):
         return {"kind": kind, "from": [a, b], "to": [c, d], "label": label, "lost": lost}

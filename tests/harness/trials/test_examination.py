@@ -84,7 +84,7 @@ def test_a_failure_is_shrunk_explained_and_drawn(result: RunResult, tmp_path: Pa
     assert f"{case.shrunk.runs} runs on local" in failure.notes[0]
     page = write_report(build_report(result, [case]), tmp_path)
     text = page.read_text(encoding="utf-8")
-    assert "How this was found out, and what it cannot tell" in text
+    assert "Method and limits" in text
     assert "no arrows for records and messages" in text
     assert "No trace was recorded" not in text
     assert "schedule choice" not in text

@@ -1,6 +1,6 @@
-"""The ground of a space-time diagram: its measures, attempts, lanes, time scale and deaths.
+"""The background of a space-time diagram: attempts, lanes, time scale and kills.
 
-The lane names are a picture of their own, so that they stay in sight while a long trace scrolls beneath them.
+The lane names are a separate picture, so that they stay visible while a long trace scrolls.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from xml.etree.ElementTree import Element
 
 from markupsafe import Markup
 
-from onceproof.reports.labels import attempt_text, describe, kill_text, restored_text
-from onceproof.reports.layout import Space, TimeAxis
+from onceproof.reports.diagram_labels import attempt_text, describe, kill_text, restored_text
+from onceproof.reports.diagram_layout import Space, TimeAxis
 from onceproof.reports.svg import add, markup, picture
 from onceproof.reports.text import shortened, visible, width
 from onceproof.reports.trace import Attempt, Lane, Trace, all_steps, lane_indexes, lane_names
@@ -28,7 +28,7 @@ CROSS = 6.0
 
 
 class Canvas:
-    """One diagram while it is drawn: where everything stands, and what is taken already."""
+    """One diagram under construction: positions, sizes, and the areas that are already occupied."""
 
     def __init__(self, trace: Trace, name: str) -> None:
         self.trace = trace
@@ -44,11 +44,11 @@ class Canvas:
         self.space = Space()
         self.lines = Space()
         self.picture = picture(name, self.width, self.height, "Space-time diagram", describe(trace))
-        # What is printed in strips refers to this group: styles must match from here downwards.
+        # The strips for printing refer to this group, so styles must match from here downwards.
         self.root = add(self.picture, "g", class_="space-time", id=f"{name}-all")
 
     def y(self, lane: Lane) -> float:
-        """The height of a lane."""
+        """Return the y coordinate of a lane."""
         return FIRST_LANE + self.spacing * self.rows[lane]
 
     def write(
@@ -61,7 +61,7 @@ class Canvas:
         class_: str = "",
         crossings: int = 99,
     ) -> bool:
-        """Write a text at (x, y) if that is free, and if no more lines than `crossings` run beneath it."""
+        """Write a text if its area is free and at most `crossings` lines cross it; return success."""
         wide = width(text, LABEL_SIZE)
         left = x if anchor == "start" else x - wide if anchor == "end" else x - wide / 2
         box = (left - 1, y - 9.5, left + wide + 1, y + 2.5)
@@ -75,7 +75,7 @@ class Canvas:
 
 
 def draw_lane_names(canvas: Canvas) -> Markup:
-    """The picture beside the diagram."""
+    """Return the picture with the lane names, which stands to the left of the diagram."""
     wide = canvas.names_width
     name = f"{canvas.name}-lanes"
     root = picture(name, wide, canvas.height, "Lanes", ", ".join(canvas.names))
@@ -89,7 +89,7 @@ def draw_lane_names(canvas: Canvas) -> Markup:
 
 
 def attempt_span(canvas: Canvas, index: int) -> tuple[float, float, float]:
-    """From where to where an attempt is shaded, and where the next one begins."""
+    """Return the left and right edge of an attempt's background, and the left edge of the next attempt."""
     attempts = canvas.trace.attempts
     left = 0.0 if index == 0 else canvas.axis.at(attempts[index].begin)
     if index == len(attempts) - 1:
@@ -100,7 +100,7 @@ def attempt_span(canvas: Canvas, index: int) -> tuple[float, float, float]:
 
 
 def attempt_details(attempt: Attempt) -> tuple[str, str, str]:
-    """The parallelism of an attempt and where it came from, in three lengths."""
+    """Return the parallelism and the restored checkpoint of an attempt as texts of three lengths."""
     if not attempt.parallelism:
         return "", "", restored_text(attempt).removeprefix(", ")
     origin = f" · checkpoint {attempt.restored}" if attempt.restored is not None else ""
@@ -109,7 +109,7 @@ def attempt_details(attempt: Attempt) -> tuple[str, str, str]:
 
 
 def draw_attempts(canvas: Canvas) -> None:
-    """A ground for each attempt, with its name, its parallelism and what it was restored from."""
+    """Draw the background of each attempt with its name, parallelism and restored checkpoint."""
     group = add(canvas.root, "g", class_="attempts")
     for index, attempt in enumerate(canvas.trace.attempts):
         left, right, following = attempt_span(canvas, index)
@@ -120,7 +120,7 @@ def draw_attempts(canvas: Canvas) -> None:
             down = add(
                 group, "rect", class_="down", x=right, y=0, width=following - right, height=canvas.height
             )
-            add(down, "title", "between two attempts: nothing runs")
+            add(down, "title", "between two attempts: no task runs")
         if index:
             add(group, "path", class_="border", d=f"M{left:.1f} 0V{canvas.height:.0f}")
         short, long, full = attempt_details(attempt)
@@ -134,7 +134,7 @@ def draw_attempts(canvas: Canvas) -> None:
 
 
 def draw_ground(canvas: Canvas) -> None:
-    """Lanes and time scale."""
+    """Draw the lanes and the time scale."""
     ground = add(canvas.root, "g", class_="ground")
     for lane in range(len(canvas.names)):
         add(ground, "path", d=f"M0 {FIRST_LANE + canvas.spacing * lane:.0f}H{canvas.width:.0f}")
@@ -142,11 +142,11 @@ def draw_ground(canvas: Canvas) -> None:
         add(ground, "text", f"{step}", x=x, y=TICK_LINE, text_anchor="middle")
     for x in canvas.axis.cuts:
         cut = add(ground, "text", "≈", class_="cut", x=x, y=TICK_LINE, text_anchor="middle")
-        add(cut, "title", "nothing happens here: the time between is cut short")
+        add(cut, "title", "no events here: the time axis is shortened")
 
 
 def draw_kills(canvas: Canvas) -> None:
-    """A line for each death, with a cross on each lane that died."""
+    """Draw a vertical line for each kill, with a cross on each killed lane."""
     group = add(canvas.root, "g", class_="kills")
     for kill in canvas.trace.kills:
         x = canvas.axis.at(kill.step)
@@ -163,5 +163,5 @@ def draw_kills(canvas: Canvas) -> None:
                 group, text, x - 5, KILL_LINE, "end"
             ):
                 break
-        # No label is to run across it.
+        # Reserve the line, so that no label crosses it.
         canvas.space.take(x - 1.5, KILL_LINE + 4, x + 1.5, canvas.height)

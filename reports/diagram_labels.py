@@ -1,16 +1,16 @@
-"""The words and signs of a space-time diagram: its legend, its tooltips, and its description in words.
+"""The texts of a space-time diagram: its legend, its tooltips, and its description for screen readers.
 
-Every kind of message has a line style and every kind of mark a letter: colour is never the only sign.
+Every kind of message has a line style and every kind of mark a letter, so that colour is never the only sign.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from onceproof.reports.text import counted, listing
+from onceproof.reports.text import counted, joined
 from onceproof.reports.trace import Arrow, Attempt, Kill, Mark, Trace, lane_name, lane_names
 
-# The letter in the circle, and what the legend says of it; in the legend's order.
+# The letter in the circle and the text of the legend, in the legend's order.
 MARKS: Final = {
     "trigger": ("T", "checkpoint triggered"),
     "write": ("w", "row written, into the open transaction if there is one"),
@@ -24,7 +24,7 @@ MARKS: Final = {
     "checkpoint_aborted": ("X", "checkpoint aborted"),
     "finished": ("F", "finished"),
 }
-# Drawn in this order: what matters most lies on top.
+# In drawing order; the most important kinds lie on top.
 ARROWS: Final = {
     "acknowledge": "acknowledgement",
     "trigger": "trigger",
@@ -36,30 +36,30 @@ ARROWS: Final = {
 
 
 def restored_text(attempt: Attempt) -> str:
-    """From which checkpoint an attempt started, if from any."""
+    """Return `, restored from checkpoint 1`; empty for an attempt without a checkpoint."""
     return f", restored from checkpoint {attempt.restored}" if attempt.restored is not None else ""
 
 
 def attempt_text(attempt: Attempt) -> str:
-    """`Attempt 1.2, parallelism 3, restored from checkpoint 1`."""
+    """Return a text such as `Attempt 1.2, parallelism 3, restored from checkpoint 1`."""
     parallelism = f", parallelism {attempt.parallelism}" if attempt.parallelism else ""
     return f"Attempt {attempt.name}{parallelism}{restored_text(attempt)}"
 
 
 def kill_text(trace: Trace, kill: Kill) -> str:
-    """When, how, and who died."""
-    victims = listing([lane_name(trace, lane) for lane in kill.lanes]) or "nobody"
+    """Return the step of a kill, its label, and the killed lanes."""
+    victims = joined([lane_name(trace, lane) for lane in kill.lanes]) or "no task"
     return f"step {kill.step}, {kill.label}: {victims} died"
 
 
 def mark_text(trace: Trace, mark: Mark) -> str:
-    """What a lane did, and when."""
+    """Return the step, the lane and the meaning of a mark."""
     label = f": {mark.label}" if mark.label else ""
     return f"step {mark.step}, {lane_name(trace, mark.lane)}: {MARKS[mark.kind][1]}{label}"
 
 
 def arrow_text(trace: Trace, arrow: Arrow) -> str:
-    """What was sent, from where to where, and whether it arrived."""
+    """Return the kind of a message, its sender, its receiver, and whether it was lost."""
     label = f" {arrow.label}" if arrow.label else ""
     sent = f"{ARROWS[arrow.kind]}{label}: {lane_name(trace, arrow.sent[0])} at step {arrow.sent[1]}"
     target = arrow.received[0] if arrow.received is not None else arrow.toward
@@ -70,7 +70,7 @@ def arrow_text(trace: Trace, arrow: Arrow) -> str:
 
 
 def describe(trace: Trace) -> str:
-    """The whole trace in words, for those who cannot see the picture."""
+    """Return the trace as a text for screen readers."""
     names = lane_names(trace)
     parts = [
         f"{counted(len(names), 'lane')}: {', '.join(names)}.",

@@ -1,10 +1,8 @@
-"""Where things stand in a space-time diagram.
+"""The layout of a space-time diagram: the time axis, and the areas that are occupied.
 
-Time runs from left to right, but not at one speed: a stretch in which nothing happens is cut short (and
-marked), since simulated time jumps from timer to timer. The scale fits the page if it can and never goes
-below what is legible; a long trace is then wider than the page and scrolls. Labels are placed only where
-nothing else stands: one that finds no place is left to the tooltip, which is how a crowded diagram thins
-itself out.
+Time runs from left to right. Simulated time jumps from timer to timer, so a long stretch without events is
+shortened and marked. The scale fits the page if it stays legible; a longer trace scrolls. A label is drawn
+only in a free area; without room its text is in the tooltip alone.
 """
 
 from __future__ import annotations
@@ -23,10 +21,10 @@ LINK = 6.0
 
 
 class TimeAxis:
-    """Steps to pixels."""
+    """Maps steps to x coordinates in pixels."""
 
     def __init__(self, steps: Iterable[int], beside: float = 0.0) -> None:
-        """`beside` is the width that something else takes from the page."""
+        """Lay out `steps`; `beside` is the width in pixels that the lane names take from the page."""
         self.steps: Sequence[int] = sorted(set(steps)) or [0]
         advances = [
             min(following - step, LONGEST_GAP)
@@ -45,7 +43,7 @@ class TimeAxis:
         self.width = self.positions[-1] + MARGIN
 
     def at(self, step: int) -> float:
-        """The position of a step, also of one at which nothing happens."""
+        """Return the x coordinate of a step; steps without events are interpolated."""
         index = bisect_left(self.steps, step)
         if index < len(self.steps) and self.steps[index] == step:
             return self.positions[index]
@@ -58,7 +56,7 @@ class TimeAxis:
         return self.positions[index - 1] + share * (self.positions[index] - self.positions[index - 1])
 
     def ticks(self) -> list[tuple[int, float]]:
-        """Round steps, as many as fit; none inside a cut."""
+        """Return (step, x) of the labels of the axis: round steps that fit, none inside a cut."""
         distance = next(
             (size for size in (1, 2, 5, 10, 20, 50, 100, 200) if size * self.unit >= TICK_DISTANCE), 500
         )
@@ -69,7 +67,7 @@ class TimeAxis:
             index = bisect_right(self.steps, step)
             inside = 0 < index < len(self.steps) and self.steps[index - 1] != step
             if inside and self.steps[index] - self.steps[index - 1] > LONGEST_GAP:
-                # Over the cut in one stride: it may be thousands of steps long.
+                # Skip the cut at once, because it may be thousands of steps long.
                 step = -(-self.steps[index] // distance) * distance
                 continue
             position = self.at(step)
@@ -80,7 +78,7 @@ class TimeAxis:
 
 
 class Space:
-    """The boxes that are taken, in columns so that a look-up sees only its neighbours."""
+    """The occupied boxes, indexed by columns so that a look-up reads only nearby boxes."""
 
     def __init__(self) -> None:
         self.columns: dict[int, list[tuple[float, float, float, float]]] = {}
@@ -89,12 +87,12 @@ class Space:
         return range(int(left // CELL), int(right // CELL) + 1)
 
     def take(self, left: float, top: float, right: float, bottom: float) -> None:
-        """Mark a box as taken."""
+        """Mark a box as occupied."""
         for column in self._columns(left, right):
             self.columns.setdefault(column, []).append((left, top, right, bottom))
 
     def overlaps(self, left: float, top: float, right: float, bottom: float) -> int:
-        """How many of the boxes taken overlap the box."""
+        """Return the number of occupied boxes that overlap the box."""
         return sum(
             left < box[2] and box[0] < right and top < box[3] and box[1] < bottom
             for column in self._columns(left, right)
@@ -102,11 +100,11 @@ class Space:
         )
 
     def is_free(self, left: float, top: float, right: float, bottom: float) -> bool:
-        """Whether nothing taken overlaps the box."""
+        """Return whether no occupied box overlaps the box."""
         return not self.overlaps(left, top, right, bottom)
 
     def take_line(self, x1: float, y1: float, x2: float, y2: float) -> None:
-        """Take a line, as a chain of small boxes."""
+        """Mark a line as occupied, as a chain of small boxes."""
         length = ((x2 - x1) ** 2 + (y2 - y1) ** 2) ** 0.5
         count = int(length / LINK) + 1
         for link in range(count + 1):
@@ -114,7 +112,7 @@ class Space:
             self.take(x - 1, y - 1, x + 1, y + 1)
 
     def take_if_free(self, left: float, top: float, right: float, bottom: float) -> bool:
-        """Take the box if nothing is there; say whether that worked."""
+        """Mark the box as occupied if it is free; return whether it was."""
         if not self.is_free(left, top, right, bottom):
             return False
         self.take(left, top, right, bottom)

@@ -1,4 +1,4 @@
-"""The trend: a column a night with a sign that tells what it came to, and the figures as lines."""
+"""The trend over nights: a column per night with a sign for its verdict, and the figures as lines."""
 
 import re
 from itertools import pairwise
@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 import pytest
 
 from onceproof.reports.model import Night
-from onceproof.reports.nights import LEAST_SPREAD, lines_of, night_text, trend_chart
 from onceproof.reports.render import render
+from onceproof.reports.trend_charts import LEAST_SPREAD, lines_of, night_text, trend_chart
 
 
 def night(number=1, **changes):
@@ -27,7 +27,7 @@ def columns(nights):
 
 
 @pytest.mark.parametrize(
-    ("changes", "tone", "sign", "told"),
+    ("changes", "tone", "sign", "expected"),
     [
         ({}, "good", "✓", "4,000 scenarios, passed"),
         (
@@ -43,14 +43,14 @@ def columns(nights):
         ({"status": "unheard of"}, "idle", "–", "unheard of"),
     ],
 )
-def test_a_night_is_told_by_sign_tone_and_words(changes, tone, sign, told):
+def test_night_has_a_sign_a_colour_and_a_text(changes, tone, sign, expected):
     [(drawn, text, title)] = columns([night(**changes)])
     assert (drawn, text) == (tone, sign)
-    assert told in title == night_text(night(**changes))
+    assert expected in title == night_text(night(**changes))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 12, 30, 60])
-def test_labels_do_not_run_into_each_other(count):
+def test_labels_of_the_trend_do_not_overlap(count):
     root = ElementTree.fromstring(trend_chart([night(status="failed", failed=99999)] * count, "trend"))
     wide = float(root.get("width"))
     labels = [text for group in root.findall("g") if group.get("class") == "labels" for text in group]
@@ -66,13 +66,13 @@ def test_labels_do_not_run_into_each_other(count):
     assert all(right - left >= 34 for left, right in pairwise(signs))
 
 
-def test_the_description_counts_what_the_colours_show():
+def test_description_of_the_trend_counts_the_verdicts():
     text = trend_chart([night(), night(**FAILED), night(**KNOWN), night(**FAILED)], "trend")
     assert "4 nights, 2 failed, 1 with known failures only." in text
     assert "2 nights, none of them failed." in trend_chart([night(), night()], "trend")
 
 
-def test_figures_are_lines_once_two_nights_have_them():
+def test_figure_becomes_a_line_with_its_second_night():
     assert lines_of([night()], "line") == ()
     nights = [
         night(1, records_replayed=9.0, mutants_tried=43, mutants_killed=43),
@@ -81,13 +81,13 @@ def test_figures_are_lines_once_two_nights_have_them():
     ]
     speed, replayed, caught = lines_of(nights, "line")
     assert (speed.name, speed.tonight, speed.text) == (
-        "scenarios a second",
+        "scenarios per second",
         "120",
         "from 80 to 120 in 3 nights",
     )
     assert (replayed.tonight, replayed.text) == ("12", "from 9 to 12 in 2 nights")
     assert (caught.tonight, caught.text) == ("75 %", "from 75 % to 100 % in 2 nights")
-    # One that tonight does not have is no figure of tonight.
+    # A figure that tonight lacks is not drawn.
     assert len(lines_of([*nights, night(4)], "line")) == 1
 
 
@@ -97,7 +97,7 @@ def heights(values):
     return [float(y) for y in path[1::2]]
 
 
-def test_noise_does_not_look_like_a_leap():
+def test_small_changes_look_small():
     low, high = heights([100.0, 101.0])
     assert 0 < low - high < 48 * 0.01 / LEAST_SPREAD + 0.2
     assert heights([0.0, 0.0]) == heights([5.0, 5.0])
@@ -105,14 +105,14 @@ def test_noise_does_not_look_like_a_leap():
     assert (bottom, top) == (60.0, 12.0)
 
 
-def test_one_night_is_a_beginning(made):
+def test_first_night_has_no_trend_chart(made):
     text = render(made.report(nights=(night(),)))
-    assert "This is the first night that is kept" in text
+    assert "This is the first night of the history" in text
     assert "trend-chart" not in text
     assert 'id="trend"' not in render(made.report(nights=()))
 
 
-def test_known_new_and_old_failures_are_told_apart(made):
+def test_known_new_and_old_failures_are_distinguished(made):
     failures = [
         made.failure(),
         made.failure(anomaly="phantom", first_seen="2026-11-18", nights_seen=2, nights_before=9),

@@ -1,6 +1,6 @@
-"""The nights as pictures: a column for each, its sign above it, and what else changes from night to night.
+"""Charts of the trend over nights: a column per night with its verdict, and a line per figure.
 
-What a night came to is told by a sign and in words as well as by colour. Tonight is the last column.
+A sign and a tooltip show the verdict of a night as well as the colour. Tonight is the last column.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ NARROWEST, WIDEST = 34.0, 90.0
 BASE, HIGHEST = 112.0, 80.0
 LINE_TOP, LINE_BOTTOM = 12.0, 60.0
 LEAST_SPREAD = 0.2
-"""What a line spans from bottom to top is at least this part of its highest value: noise must not look like
-more than it is."""
+"""The vertical range of a line is at least this share of its highest value, so that noise looks small."""
 
 TONES: Final = {"passed": "good", "failed": "bad", "known": "warn", "gaps": "good", "interrupted": "idle"}
 VERDICTS: Final = {
@@ -36,7 +35,7 @@ VERDICTS: Final = {
 
 @dataclass(frozen=True)
 class Line:
-    """A figure of the nights: what it is tonight, and how it was before."""
+    """A figure of the nights: its value tonight, its range, and its chart."""
 
     name: str
     tonight: str
@@ -45,17 +44,17 @@ class Line:
 
 
 def night_verdict(night: Night) -> str:
-    """The verdict of a night in words."""
+    """Return the verdict of a night as a text."""
     return VERDICTS.get(night.status, night.status)
 
 
 def night_tone(night: Night) -> str:
-    """The tone in which a night is drawn: good, bad, warn or idle."""
+    """Return the CSS class of a night: good, bad, warn or idle."""
     return TONES.get(night.status, "idle")
 
 
 def trend_chart(nights: Sequence[Night], name: str) -> Markup:
-    """A column a night: its height the scenarios; a sign above it, with a number where scenarios failed."""
+    """Return a chart with a column per night; its height shows the scenarios, its sign the verdict."""
     each = min(WIDEST, max(NARROWEST, (RIGHT - LEFT) / max(1, len(nights))))
     wide = max(WIDTH, each * len(nights) + 2 * LEFT)
     failed = sum(night_tone(night) == "bad" for night in nights)
@@ -84,7 +83,7 @@ def trend_chart(nights: Sequence[Night], name: str) -> Markup:
 
 
 def night_text(night: Night) -> str:
-    """A night in a sentence."""
+    """Return a night as a sentence."""
     outcome = night_verdict(night)
     if night.failed:
         outcome += f", {counted(night.failed, 'scenario')} failed"
@@ -102,26 +101,26 @@ def _sign(night: Night) -> str:
     return {"passed": "✓", "gaps": "✓!"}.get(night.status, "–")
 
 
-def speed(night: Night) -> float | None:
-    """How many scenarios a second."""
+def scenarios_per_second(night: Night) -> float | None:
+    """Return the number of scenarios per second, or None."""
     return night.scenarios / night.seconds if night.seconds and night.scenarios else None
 
 
-def caught(night: Night) -> float | None:
-    """The part of the planted bugs that was caught, in percent."""
+def caught_percent(night: Night) -> float | None:
+    """Return the share of the planted bugs that were caught, in percent, or None."""
     return 100 * night.mutants_killed / night.mutants_tried if night.mutants_tried else None
 
 
 FIGURES: Final[tuple[tuple[str, str, Callable[[Night], float | None]], ...]] = (
-    ("scenarios a second", "", speed),
+    ("scenarios per second", "", scenarios_per_second),
     ("records read again, median", "", lambda night: night.records_replayed),
     ("steps without a running job, median", "", lambda night: night.recovery_steps),
-    ("planted bugs caught", " %", caught),
+    ("planted bugs caught", " %", caught_percent),
 )
 
 
 def lines_of(nights: Sequence[Night], name: str) -> tuple[Line, ...]:
-    """The figures that at least two nights have, the last of them tonight."""
+    """Return the figures that tonight and at least one earlier night have."""
     found = []
     for index, (figure, unit, value_of) in enumerate(FIGURES, 1):
         values = [value_of(night) for night in nights]
@@ -134,7 +133,7 @@ def _line(figure: str, unit: str, values: Sequence[float | None], name: str) -> 
     measured = [value for value in values if value is not None]
     low, high = min(measured), max(measured)
     tonight = f"{number(measured[-1])}{unit}"
-    spread = f"from {number(low)}{unit} to {number(high)}{unit}" if low < high else "the same"
+    spread = f"from {number(low)}{unit} to {number(high)}{unit}" if low < high else "constant"
     text = f"{spread} in {counted(len(measured), 'night')}"
     root = picture(name, WIDTH, 74, figure, f"{tonight} tonight, {text}.", "chart line")
     step = (RIGHT - LEFT - 8) / max(1, len(values) - 1)
@@ -151,7 +150,7 @@ def _line(figure: str, unit: str, values: Sequence[float | None], name: str) -> 
 
 
 def _height(value: float, low: float, high: float) -> float:
-    """Where a value lies; what hardly changes runs through the middle."""
+    """Return the y coordinate of a value; a nearly constant line runs through the middle."""
     span = max(high - low, LEAST_SPREAD * abs(high)) or 1.0
     share = 0.5 + (value - (low + high) / 2) / span
     return LINE_BOTTOM - share * (LINE_BOTTOM - LINE_TOP)
