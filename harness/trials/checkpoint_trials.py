@@ -1,14 +1,13 @@
-"""What becomes of a run's checkpoints: the properties restore_anywhere and state_equivalence of a scenario.
+"""The checks of a run's checkpoints: the properties restore_anywhere and state_equivalence of a scenario.
 
 The rules this module lives by:
 
-- A share of the scenarios pays for it, as their seeds decide, and one checkpoint and one parallelism of each
-  are drawn from the seed. A scenario without a seed was shrunk or written by hand, and its replay must show
-  all that can be shown: there every checkpoint is restored at every parallelism.
-- A savepoint may be complete only when a later checkpoint is complete and committed, as in Flink. What it
-  lacks is visible then, so nobody may ask that a job which goes on from it should end in each row once.
-- The scenario is run once more for it, since a bulk run keeps nothing of its checkpoints; determinism makes
-  that the same run.
+- The seed decides which scenarios are checked, and draws one checkpoint and one parallelism of each. For a
+  scenario without a seed (shrunk or written by hand) every checkpoint is restored at every parallelism, so
+  that its replay shows every violation.
+- A savepoint may complete after a later checkpoint has completed and committed, as in Flink. Then rows that
+  it does not cover are visible already, so exactly-once is not required of a job restored from it.
+- The scenario is run once more for these checks, because a bulk run does not record its checkpoints.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from onceproof.harness.systems.simulation.checkpoint_recorder import Kept, conte
 from onceproof.harness.systems.simulation.comparison_runs import kept_checkpoints, restored, undisturbed
 
 OTHER_BACKEND: Final = 5
-"""Of so many scenarios with a seed, savepoints of one are restored on the other backend, too."""
+"""One in this many scenarios with a seed restores its savepoints on the other state backend as well."""
 
 
 def check_continuations(family: Family, scenario: Scenario) -> tuple[Violation, ...]:
-    """Restore kept checkpoints of a scenario elsewhere, and compare them with undisturbed ones.
+    """Restore recorded checkpoints of a scenario at other parallelisms and compare their state.
 
-    Returns the violations of the first checkpoint that has some.
+    :return: the violations of the first checkpoint that has any; empty if all pass
     """
     kept = kept_checkpoints(family, scenario)
     for checkpoint, parallelisms in _drawn(scenario, kept):
@@ -50,7 +49,7 @@ def check_continuations(family: Family, scenario: Scenario) -> tuple[Violation, 
 
 
 def _backends(family: Family, scenario: Scenario, kept: Kept) -> tuple[StateBackend | None, ...]:
-    """Return on which backends it is restored: its own, and of a savepoint now and then the other one."""
+    """Return the state backends to restore on: the job's own (None), for some savepoints also the other."""
     is_rare = bool((scenario.seed or 0) % OTHER_BACKEND)
     if kept.metadata.kind == CHECKPOINT or is_rare or not options_of(family).any_backend:
         return (None,)
@@ -59,14 +58,14 @@ def _backends(family: Family, scenario: Scenario, kept: Kept) -> tuple[StateBack
 
 
 def _drawn(scenario: Scenario, kept: list[Kept]) -> Iterator[tuple[Kept, list[int]]]:
-    """Yield checkpoints, each with the parallelisms at which it is restored."""
+    """Yield the checkpoints to restore, each with the parallelisms to restore it at."""
     most = min(HIGHEST_PARALLELISM, scenario.max_parallelism)
     if scenario.seed is None:
         for checkpoint in kept:
             yield checkpoint, list(range(1, most + 1))
     elif kept:
         chance = Chance(Random(scenario.seed))
-        # What was asked for is rarer than what the interval brings.
+        # Savepoints are rarer than periodic checkpoints, so they are preferred.
         savepoints = [each for each in kept if each.metadata.kind != CHECKPOINT]
         yield chance.choice(savepoints or kept), [chance.integer(1, most)]
 
@@ -81,13 +80,15 @@ def _restored(
 
 def _compared(family: Family, scenario: Scenario, kept: Kept) -> Iterator[Violation]:
     if kept.metadata.records_in_flight or not scenario.is_exactly_once:
-        # Records in flight are before the cut, their effects are not; at-least-once has some from behind it.
+        # With records in flight the state lacks records before the cut; with at-least-once it has some after.
         return
     control = undisturbed(family, scenario, kept.cut)
     if control is not None:
-        # Where the order of arrival decides, it decides the order within lists, too.
+        # A family that declares depends on arrival order, so the order within its list states differs.
         options = options_of(family)
         ordered = not options.declares
         without = options.arrival_states_with(scenario.parameters)
-        here, there = (CheckpointState(*contents_of(each, ordered, without)) for each in (kept, control))
-        yield from check_equivalence(kept.metadata.checkpoint_id, kept.cut, here, there)
+        disturbed, expected = (
+            CheckpointState(*contents_of(each, ordered, without)) for each in (kept, control)
+        )
+        yield from check_equivalence(kept.metadata.checkpoint_id, kept.cut, disturbed, expected)

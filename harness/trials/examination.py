@@ -1,12 +1,12 @@
-"""A failure looked into: run again, made small, and run without each of its decisions.
+"""The examination of a failure: it is run again, shrunk, and run without each of its decisions.
 
 The rules this module lives by:
 
-- A system whose runs repeat step by step is asked hundreds of times in seconds, and answers for certain. Any
-  other is asked a few times, in seconds each, within a limit; what that cannot tell is said in words.
-- A scenario that does not fail again is told as that, and never shrunk: whatever came out of shrinking it
-  would be another failure.
-- What is explained is a run that was made and judged here, the one of the small scenario.
+- A deterministic system runs hundreds of candidates in seconds, and the result is certain. Another system
+  runs a few, each for seconds, within a limit; notes say what remains uncertain.
+- A scenario that does not fail again is reported as such and never shrunk, because a shrunk scenario would
+  show another failure.
+- The explanation is that of a run of the shrunk scenario, made and judged here.
 """
 
 from __future__ import annotations
@@ -32,37 +32,37 @@ from onceproof.harness.trials.real_shrinking import LimitReached, RealRuns, Real
 from onceproof.harness.trials.trial import SIMULATED, Trial, as_run, try_scenario
 from onceproof.reports.text import counted, duration
 
-SHARE_OF_TAKES: Final = 0.2
-"""Of the time that there is for real runs, what is kept to find out what a failure takes."""
-NOT_SEEN: Final = (
-    "The diagram has what could be seen from outside: attempts, checkpoints, rows that became visible, and"
-    " deaths, in the order in which they were told. What went on between tasks was not seen, so it has no"
-    " arrows for records and messages, and its steps count events, not time."
+DECISIONS_TIME_SHARE: Final = 0.2
+"""The part of the time for real runs that is reserved for measuring decisions."""
+VISIBLE_EVENTS_ONLY: Final = (
+    "The diagram shows visible events only: attempts, checkpoints, rows that became visible, and kills, in"
+    " the order in which they were recorded. It has no arrows for records and messages, which were not"
+    " recorded, and its steps count events, not time."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What became of a failing scenario."""
+    """The result of examining a failing scenario."""
 
     shrunk: ShrinkResult
     trial: Trial | None
-    """Of the small scenario; None: there was no time for any."""
+    """The trial of the shrunk scenario; None if there was no time for one."""
     repeated: bool
-    """It failed again in the same way."""
+    """Whether the scenario failed again with the same signature."""
     takes: DecisionEffects | None = None
-    """Its decisions, and which of them matter; None where that was not found out."""
+    """The effects of its decisions; None if they were not measured."""
     notes: tuple[str, ...] = ()
-    """What is to be known of how this was found out, and what it cannot tell."""
+    """Sentences for the report: how the failure was examined, and what remains uncertain."""
 
 
 def repeats(system: System) -> bool:
-    """Return whether the runs of a system repeat step by step."""
+    """Return whether a system is deterministic: the same scenario gives the same trace."""
     return Capability.DETERMINISM in system.capabilities
 
 
 def limit_of(system: System, asked: float | None) -> float:
-    """Return for how many seconds a failure is shrunk on a system: as somebody asks, or as is usual."""
+    """Return for how many seconds to shrink a failure on a system: ``asked``, or the system's default."""
     if asked is not None:
         return asked
     return LIMIT_SECONDS if repeats(system) else real_runs.LIMIT_SECONDS
@@ -76,10 +76,11 @@ def examine(
     limit_seconds: float,
     progress: Callable[[int], None] = lambda runs: None,
 ) -> Examined:
-    """Make a scenario small that failed with a signature, and find out what it takes to fail.
+    """Shrink a failing scenario, and measure its decisions.
 
-    Where no signature is given any failure will do. ``limit_seconds`` is for how long it is shrunk; with 0 it
-    is left as it is. ``progress`` is told the number of each run that takes seconds.
+    :param signature: how the scenario failed; None accepts any failure
+    :param limit_seconds: for how long to shrink; 0 leaves the scenario as it is
+    :param progress: called with the number of each run, on systems whose runs take seconds
     """
     if repeats(system):
         return _examine_by_many_runs(system, family, scenario, signature, limit_seconds)
@@ -116,17 +117,17 @@ def shrink_scenario(
     limit_seconds: float = LIMIT_SECONDS,
     system: System = SIMULATED,
 ) -> ShrinkResult:
-    """Return the smallest scenario that fails with the signature; the given one if it does not fail so.
+    """Return the smallest scenario found that fails with the signature; the given one if it does not fail so.
 
-    It says what the system decides of it, so that it fails on its own.
+    The result holds what the system decided before the run, so it fails without that step.
     """
     scenario = as_run(system, scenario)
-    fails = _failing(family, signature, system)
-    if limit_seconds and fails(scenario) != signature:
+    run = _run_for_signature(family, signature, system)
+    if limit_seconds and run(scenario) != signature:
         limit_seconds = 0.0
     return shrink(
         scenario,
-        fails,
+        run,
         signature,
         limit_seconds,
         lambda candidate: record_preemptions(family, candidate),
@@ -136,14 +137,14 @@ def shrink_scenario(
 def what_it_takes(
     family: Family, scenario: Scenario, signature: Signature, system: System = SIMULATED
 ) -> DecisionEffects:
-    """Return which decisions of a scenario matter to its failing with the signature."""
-    return measure_decisions(scenario, signature, _failing(family, signature, system))
+    """Return the effects of a failing scenario's decisions."""
+    return measure_decisions(scenario, signature, _run_for_signature(family, signature, system))
 
 
-def _failing(family: Family, signature: Signature, system: System) -> RunForSignature:
-    """Return what runs a scenario and says how it fails, as far as a failure of the signature can be seen."""
+def _run_for_signature(family: Family, signature: Signature, system: System) -> RunForSignature:
+    """Return a function that runs a scenario with the checks which can find the signature."""
 
-    def fails(candidate: Scenario) -> Signature | None:
+    def run(candidate: Scenario) -> Signature | None:
         try:
             trial = try_scenario(
                 family,
@@ -154,14 +155,14 @@ def _failing(family: Family, signature: Signature, system: System) -> RunForSign
             )
             return trial.verdict.signature
         except FamilyError:
-            # The family cannot take so small an input: that is not the failure that was found.
+            # The family does not accept such a small input, which is another failure.
             return None
 
-    return fails
+    return run
 
 
 def _twice(signature: Signature) -> bool:
-    """Only a second run shows that a scenario is not deterministic."""
+    """Return whether only a second run shows a failure with this signature."""
     return signature[0] == DETERMINISM
 
 
@@ -176,7 +177,7 @@ def _examine_by_few_runs(
     def try_one(candidate: Scenario) -> Trial:
         return try_scenario(family, candidate, system=system)
 
-    runs = RealRuns(try_one, limit_seconds * (1 - SHARE_OF_TAKES), progress=progress)
+    runs = RealRuns(try_one, limit_seconds * (1 - DECISIONS_TIME_SHARE), progress=progress)
     found = real_runs.shrink(scenario, runs, system, signature)
     takes = None
     if found.signature is not None and found.scenario.faults:
@@ -194,29 +195,29 @@ def _examine_by_few_runs(
 
 
 def _notes(system: System, runs: RealRuns, found: RealShrink, takes: DecisionEffects | None) -> Iterator[str]:
-    """Yield what has to be known of a failure that was looked into by few runs."""
+    """Yield the notes on a failure that was examined with few runs."""
     spent = f"{counted(runs.runs, 'run')} on {system.name}, {duration(runs.seconds)} in all"
     if found.signature is None:
         if found.trial is None:
-            yield "It was interrupted before it had failed again, so it is kept as it was found."
+            yield "The examination was interrupted before the scenario failed again; it was not shrunk."
         else:
             yield (
-                f"It did not fail again in {spent}, so it is kept as it was found: a race decides, and of the"
-                " run that failed nothing is left but what was wrong. The replay command tries again."
+                f"The scenario did not fail again in {spent}, so it was not shrunk: the failure depends on a"
+                " race. Only the violations of the failed run are known. The replay command tries again."
             )
         return
     yield (
-        f"Shrunk and explained by {spent}: real processes under real faults, which do not repeat step by"
-        " step. What is told here happened in one of them; another one may differ in its order, or pass."
+        f"Shrunk and explained with {spent}. Real processes under real faults do not repeat step by step:"
+        " this page shows one of these runs; another run may differ in its order, or pass."
     )
     if runs.was_interrupted:
-        yield "An interrupt ended it before everything smaller had been tried."
+        yield "An interrupt ended the shrinking before all smaller scenarios were tried."
     elif not found.is_finished:
-        yield "A limit ended it before all was tried that is smaller: with more time it may shrink further."
+        yield "A limit ended the shrinking: with more time the scenario may shrink further."
     if not found.scenario.faults:
-        yield "It takes no fault to fail."
+        yield "The scenario fails without any fault."
     elif takes is None:
-        yield "Which of its faults matter was not tried any more."
+        yield "There was no time to measure which of its faults matter."
     else:
-        yield "What it takes was found out by one run without each of its faults."
-    yield NOT_SEEN
+        yield "Which faults matter was measured by one run without each of them."
+    yield VISIBLE_EVENTS_ONLY

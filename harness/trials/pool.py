@@ -1,16 +1,16 @@
-"""Workers: processes of their own that run batches of a run's scenarios.
+"""The pool of worker processes that run batches of a run's scenarios.
 
 The rules this module lives by:
 
-- A worker is started as a new Python, never forked. The parent may hold a JVM's pipes and threads, a progress
-  bar's thread, a test runner's: a fork would take copies of their locks, a new process takes nothing.
-- Parent and worker speak in messages with a length before them, over the worker's stdin and stdout; what a
-  family prints goes to stderr. Nothing is pickled. A family is loaded by name or path in each worker.
-- A worker works on one batch at a time, and it is known on which. So when it dies, its scenarios are run once
-  more by another worker, and if that one dies too, the run ends and says which scenarios they were.
-- A batch takes some tens of milliseconds and its message a tenth of one, and the next batch lies ready in the
-  worker before it is done with this one: the pool costs next to nothing, on a busy machine as well.
-- A worker ends when its parent does, however that ended.
+- A worker is started as a new Python process, never forked: a fork would copy the locks of the parent's
+  threads (a JVM's, a progress bar's, a test runner's).
+- Parent and worker exchange length-prefixed messages over the worker's stdin and stdout; what a family prints
+  goes to stderr. Nothing is pickled. Each worker loads families by name or path.
+- A worker runs its batches one by one. If it dies, another worker runs the first unfinished batch once more;
+  if that worker dies too, the run ends with an error that names the scenarios.
+- A worker holds its next batch before it finishes the current one, so it never waits for the parent. A batch
+  takes tens of milliseconds, its message a tenth of one.
+- A worker exits when its parent does.
 """
 
 from __future__ import annotations
@@ -29,30 +29,31 @@ import msgspec
 from onceproof.harness.model.family import FamilyError
 
 BATCH: Final = 32
-"""Scenarios of a full batch."""
+"""The number of scenarios of a full batch."""
 
 BATCHES_AHEAD: Final = 2
-"""Batches that a worker holds, the one it works on among them."""
+"""How many batches a worker holds, including the one that it runs."""
 
 MOST_ATTEMPTS: Final = 2
+"""How often a batch is given to a worker if workers die of it."""
 
 _LENGTH: Final = 4
 _WORKER: Final = "onceproof.harness.trials.worker"
 
 
 class Start(msgspec.Struct, frozen=True, tag="start"):
-    """What a worker has to know before the first batch."""
+    """The first message to a worker."""
 
     seed: int
     families: tuple[str, ...]
-    """Names or paths."""
+    """The families' names or paths."""
     system: str
     enumerates: bool = False
-    """Whether batches are of units of an enumeration, and not of scenarios of a run."""
+    """Whether batches number units of an enumeration instead of scenarios of a run."""
 
 
 class Batch(msgspec.Struct, frozen=True, tag="batch"):
-    """Scenarios of a run, by the number of the first."""
+    """``count`` scenarios of a run from number ``first`` on, counted from 0."""
 
     first: int
     count: int
@@ -63,24 +64,24 @@ class Batch(msgspec.Struct, frozen=True, tag="batch"):
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
-    """A batch's outcomes, and how it ended if it ended early."""
+    """The outcomes of a batch, and the error that ended it early, if any."""
 
     first: int
     lines: tuple[bytes, ...]
     seconds: float
-    """What the scenarios took, without the messages."""
+    """The run time of the scenarios, without the messages."""
     family_error: str = ""
-    """A mistake in a family's file, one line."""
+    """An error in a family's file, in one line."""
     internal_error: str = ""
-    """A mistake of ours, a traceback."""
+    """The traceback of an internal error."""
 
 
 class WorkerDied(Exception):
-    """A worker died and its batch could not be run again; the message is one line."""
+    """A worker died and its batch cannot be run again; the message is one line."""
 
 
 class WorkerFailed(Exception):
-    """A worker met a mistake of ours; the message is its traceback."""
+    """A worker met an internal error; the message is its traceback."""
 
 
 _down: Final = msgspec.msgpack.Decoder(Start | Batch)
@@ -89,14 +90,14 @@ _encoder: Final = msgspec.msgpack.Encoder()
 
 
 def write_message(stream: IO[bytes], message: Start | Batch | Done) -> None:
-    """Write a message with its length before it."""
+    """Write a message with its length in front."""
     body = _encoder.encode(message)
     stream.write(len(body).to_bytes(_LENGTH, "big") + body)
     stream.flush()
 
 
 def read_message(stream: IO[bytes]) -> Start | Batch | None:
-    """Return the parent's next message, None where it has closed the stream."""
+    """Return the parent's next message; None if the parent has closed the stream."""
     body = _read_body(stream)
     return None if body is None else _down.decode(body)
 
@@ -107,7 +108,7 @@ def _read_body(stream: IO[bytes]) -> bytes | None:
 
 
 def _read_exactly(stream: IO[bytes], length: int) -> bytes | None:
-    """Read so many bytes, None where the stream ends before; one without a buffer gives what it has."""
+    """Read ``length`` bytes; None if the stream ends before. An unbuffered stream may return fewer."""
     parts = []
     while length:
         part = stream.read(length)
@@ -119,19 +120,19 @@ def _read_exactly(stream: IO[bytes], length: int) -> bytes | None:
 
 
 class _Worker:
-    """One worker process, seen from the parent."""
+    """The parent's side of a worker process."""
 
     def __init__(self, start: Start) -> None:
         self.batches: deque[Batch] = deque()
-        """The first is being worked on."""
+        """The batches that it holds; it runs the first."""
         self.answers = 0
-        # The worker finds modules where the parent does, even if that was changed while it ran.
+        # The worker gets the parent's current sys.path, which may differ from the one at its start.
         program = f"import sys; sys.path[:] = {sys.path!r}; from {_WORKER} import main; main()"
         self._process = subprocess.Popen(
             [sys.executable, "-c", program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            # No buffer: a second answer that waits in one would not be seen by select.
+            # Unbuffered: select would not see a second answer that is already in a buffer.
             bufsize=0,
             # Its own group: an interrupt from the keyboard is the parent's to handle.
             process_group=0,
@@ -149,12 +150,12 @@ class _Worker:
 
     def give(self, batch: Batch) -> None:
         self.batches.append(batch)
-        # A dead worker is noticed where its answer is waited for.
+        # If the worker is dead, answer() notices it.
         with suppress(BrokenPipeError):
             write_message(self._stdin, batch)
 
     def answer(self) -> Done | None:
-        """Wait for the answer to a batch; None if the worker died, which then still holds its batches."""
+        """Wait for the answer to the first batch; None if the worker died, with ``batches`` unchanged."""
         body = _read_body(self.stdout)
         if body is None:
             return None
@@ -163,7 +164,10 @@ class _Worker:
         return _up.decode(body)
 
     def stop(self, wait: bool = True) -> str:
-        """End the process; return how it ended, in words."""
+        """Stop the process and return how it ended: "was killed by SIGKILL", "ended with exit code 1".
+
+        :param wait: whether the worker may finish its batch
+        """
         if not wait:
             self._process.kill()
         with suppress(BrokenPipeError):
@@ -176,29 +180,37 @@ class _Worker:
 
 
 class WorkerPool:
-    """Some workers, and the batches that they work on."""
+    """A fixed number of worker processes that run batches.
+
+    :param workers: how many processes
+    :param start: the first message to each
+    :param warn: called with one line when a worker died and its batch is run again
+    """
 
     def __init__(self, workers: int, start: Start, warn: Callable[[str], None]) -> None:
         self.seconds_of_work = 0.0
-        """What the scenarios took, summed over the workers."""
+        """The run time of all scenarios, summed over the workers."""
         self._start = start
         self._warn = warn
         self._workers: list[_Worker] = []
         self._selector = DefaultSelector()
         for _ in range(workers):
-            self._hire()
+            self._start_worker()
 
     def process_ids(self) -> list[int]:
         """Return the ids of the worker processes."""
         return [worker.process_id for worker in self._workers]
 
     def run(self, batches: Iterator[Batch]) -> Iterator[Done]:
-        """Yield what becomes of each batch, as it comes. After a mistake no further batch is begun."""
+        """Yield the answer to each batch as it arrives. After an error no further batch is started.
+
+        :raises WorkerDied: workers died twice on the same batch
+        """
         again: deque[Batch] = deque()
         failed = False
         while True:
             if not failed:
-                self._give_out(again, batches)
+                self._assign(again, batches)
             if not any(worker.batches for worker in self._workers):
                 return
             for key, _ in self._selector.select():
@@ -211,14 +223,14 @@ class WorkerPool:
                 yield done
 
     def close(self, at_once: bool = False) -> None:
-        """End all workers, after their batch or at once."""
+        """Stop all workers, at once or after their batch."""
         for worker in self._workers:
             worker.stop(wait=not at_once)
         self._workers.clear()
         self._selector.close()
 
-    def _give_out(self, again: deque[Batch], batches: Iterator[Batch]) -> None:
-        """Fill the workers up, the ones with less to do first."""
+    def _assign(self, again: deque[Batch], batches: Iterator[Batch]) -> None:
+        """Give each worker up to BATCHES_AHEAD batches, those with fewer first."""
         for ahead in range(1, BATCHES_AHEAD + 1):
             for worker in self._workers:
                 if len(worker.batches) < ahead:
@@ -227,30 +239,30 @@ class WorkerPool:
                         return
                     worker.give(batch)
 
-    def _hire(self) -> None:
+    def _start_worker(self) -> None:
         worker = _Worker(self._start)
         self._workers.append(worker)
         self._selector.register(worker.stdout, EVENT_READ, worker)
 
     def _replace(self, worker: _Worker) -> list[Batch]:
-        """Take leave of a dead worker and hire another; return its batches, to be run by others."""
+        """Replace a dead worker by a new one; return the dead one's batches, to be run again."""
         self._selector.unregister(worker.stdout)
         self._workers.remove(worker)
         how = worker.stop()
-        self._hire()
+        self._start_worker()
         if not worker.batches:
             if worker.answers:
                 return []
-            raise WorkerDied(f"a worker {how} before it had anything to do")
-        guilty, *innocent = worker.batches
-        if guilty.attempt == MOST_ATTEMPTS:
-            raise WorkerDied(f"a second worker {how} on {guilty} of the run, counted from 0")
-        self._warn(f"a worker {how}; {guilty} are run once more")
-        return [Batch(guilty.first, guilty.count, guilty.attempt + 1), *innocent]
+            raise WorkerDied(f"a worker {how} before its first batch")
+        current, *others = worker.batches
+        if current.attempt == MOST_ATTEMPTS:
+            raise WorkerDied(f"a second worker {how} on {current} of the run, counted from 0")
+        self._warn(f"a worker {how}; {current} are run once more")
+        return [Batch(current.first, current.count, current.attempt + 1), *others]
 
 
 def raise_error_of(done: Sequence[Done]) -> None:
-    """Raise the first mistake in answers, by the order of the scenarios."""
+    """Raise the first error of some answers, by scenario number, as FamilyError or WorkerFailed."""
     for each in sorted(done, key=lambda answer: answer.first):
         if each.family_error:
             raise FamilyError(each.family_error)

@@ -1,15 +1,14 @@
-"""Shrinking where each run is a real one: processes that start, work, are killed and come back.
+"""The shrinker for systems of real processes, whose runs take seconds and are not deterministic.
 
 The rules this module lives by:
 
-- A run takes seconds, and does not repeat step by step, so there is no time for hundreds of them: what
-  shrinks most is tried first, and a limit of time and of runs ends it. A smaller one counts if it fails with
-  the same signature in one run, so the smallest has failed; where a race decides, fewer are found.
-- What was found may pass when it is run again. It is tried a few times, and what does not fail again is not
-  shrunk: whatever came of that would be another failure.
-- The scenario is shrunk as it is run, with its faults where the system has them strike. A death of a whole
-  process is dearer than one of a task, and is made one where that fails as well.
-- Who interrupts it has waited long enough: what has been reached is the result.
+- There is no time for hundreds of runs: the reductions that save most are tried first, and a limit of time
+  and of runs ends the search. A candidate is accepted if it fails with the same signature in one run.
+- The failing scenario may pass when it is run again. It is run a few times, and is not shrunk if it does not
+  fail again, because the result would be another failure.
+- The scenario is shrunk as the system runs it, without faults that the system cannot inject. A kill of a
+  process costs more than that of a task, and is replaced by it if the scenario still fails.
+- An interrupt ends the search; the smallest scenario so far is the result.
 """
 
 from __future__ import annotations
@@ -31,48 +30,54 @@ from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.model.system import System, applicable, can_strike
 from onceproof.harness.trials.trial import Trial, as_run
 
-TryOne: TypeAlias = Callable[[Scenario], Trial]
+TryScenario: TypeAlias = Callable[[Scenario], Trial]
 """Runs a scenario on the system and judges it."""
 
 LIMIT_SECONDS: Final = 120.0
 MOST_RUNS: Final = 40
 MOST_TRIES: Final = 3
-"""How often a scenario is run that is known to have failed, until it does again."""
+"""How often the failing scenario is run until it fails again."""
 CHEAPER: Final[dict[FaultKind, FaultKind]] = {"kill_process": "kill_task", "kill_all": "kill_task"}
 
 
 class LimitReached(Exception):
-    """There is no time, or no run, for another one."""
+    """The limit of time or of runs is reached."""
 
 
 @dataclass(frozen=True, slots=True)
 class RealShrink:
-    """The smallest scenario that was found, and its run."""
+    """The smallest failing scenario found, and its trial."""
 
     before: Scenario
-    """The given one, as it is run."""
+    """The given scenario, as the system runs it."""
     scenario: Scenario
     trial: Trial | None
-    """Of the smallest scenario; where none failed, the last one; None: there was none."""
+    """The trial of the smallest scenario; if none failed, the last trial; None if there was no run."""
     signature: Signature | None
-    """How it fails; None: it did not fail again."""
+    """How the scenario fails; None if it did not fail again."""
     is_finished: bool
-    """Nothing that is smaller was left to be tried."""
+    """Whether all smaller candidates were tried."""
 
 
 class RealRuns:
-    """Runs scenarios within a limit, counts them, and knows what came of each."""
+    """Runs scenarios within a limit, counts the runs, and remembers their trials."""
 
     def __init__(
         self,
-        try_one: TryOne,
+        try_one: TryScenario,
         limit_seconds: float = LIMIT_SECONDS,
         most_runs: int = MOST_RUNS,
         progress: Callable[[int], None] = lambda runs: None,
     ) -> None:
-        """``progress`` is told the number of each run before it begins."""
+        """Prepare the runs.
+
+        :param try_one: runs a scenario on the system and judges it
+        :param limit_seconds: the time limit, from the end of the first run on
+        :param most_runs: the limit of runs
+        :param progress: called with the number of each run before it starts
+        """
         self.limit_seconds = limit_seconds
-        """From the end of the first run on: before it, what is to run has to be started."""
+        """Counted from the end of the first run, because that run includes the start of the system."""
         self.runs = 0
         self.was_interrupted = False
         self._try_one = try_one
@@ -84,11 +89,14 @@ class RealRuns:
 
     @property
     def seconds(self) -> float:
-        """How long it has taken so far."""
+        """Return the seconds since the start, including the first run."""
         return perf_counter() - self._started
 
     def run(self, scenario: Scenario) -> Trial:
-        """Run a scenario. Raises LimitReached; the first run is made whatever the limit."""
+        """Run a scenario and judge it; the first run ignores the limit.
+
+        :raises LimitReached: the limit is reached, or the run was interrupted
+        """
         is_over = self.runs >= self._most_runs or perf_counter() - self._ready >= self.limit_seconds
         if self.was_interrupted or (self.runs and is_over):
             raise LimitReached
@@ -105,7 +113,7 @@ class RealRuns:
         return trial
 
     def trial(self, scenario: Scenario) -> Trial | None:
-        """Return what came of a scenario, run at most once; None where its family cannot take it."""
+        """Return the trial of a scenario, which is run at most once; None if its family refuses the input."""
         key = to_json(scenario)
         if key not in self._trials:
             try:
@@ -115,7 +123,10 @@ class RealRuns:
         return self._trials[key]
 
     def fails(self, scenario: Scenario) -> Signature | None:
-        """Return how a scenario fails, if it does. Raises LimitReached."""
+        """Return the signature of a scenario, or None if it passes.
+
+        :raises LimitReached: the limit is reached, or the run was interrupted
+        """
         trial = self.trial(scenario)
         return None if trial is None else trial.verdict.signature
 
@@ -123,22 +134,22 @@ class RealRuns:
 def shrink(
     scenario: Scenario, runs: RealRuns, system: System, signature: Signature | None = None
 ) -> RealShrink:
-    """Return the smallest scenario found that fails with a signature; any will do where none is given."""
+    """Return the smallest scenario found that fails with a signature; None accepts any failure."""
     before = smallest = without_schedule(scenario, system)
     trial, signature = _failed_again(before, runs, signature)
     if trial is None or signature is None:
         return RealShrink(before, before, trial, None, is_finished=True)
-    refused = {to_json(smallest)}
-    passed_by = 0
+    tried = {to_json(smallest)}
+    idle_phases = 0
     try:
         for phase in cycle(PHASES):
-            passed_by += 1
-            while candidates := [each for each in phase(smallest, system) if to_json(each) not in refused]:
-                refused.add(to_json(candidates[0]))
-                tried = runs.trial(candidates[0])
-                if tried is not None and tried.verdict.signature == signature:
-                    smallest, trial, passed_by = candidates[0], tried, 0
-            if passed_by >= len(PHASES):
+            idle_phases += 1
+            while candidates := [each for each in phase(smallest, system) if to_json(each) not in tried]:
+                tried.add(to_json(candidates[0]))
+                found = runs.trial(candidates[0])
+                if found is not None and found.verdict.signature == signature:
+                    smallest, trial, idle_phases = candidates[0], found, 0
+            if idle_phases >= len(PHASES):
                 break
     except LimitReached:
         return RealShrink(before, smallest, trial, signature, is_finished=False)
@@ -148,7 +159,7 @@ def shrink(
 def _failed_again(
     scenario: Scenario, runs: RealRuns, wanted: Signature | None
 ) -> tuple[Trial | None, Signature | None]:
-    """Return the run in which a scenario failed as it is wanted to, and how; else the last one, and None."""
+    """Return the first trial with the wanted signature, and the signature; else the last trial and None."""
     trial = None
     try:
         for _ in range(MOST_TRIES):
@@ -162,16 +173,16 @@ def _failed_again(
 
 
 def without_schedule(scenario: Scenario, system: System) -> Scenario:
-    """Return a scenario as a system runs it, with nothing in it that has no meaning there."""
-    there = as_run(system, scenario)
-    faults, _ = applicable(there.faults, system.capabilities, system.missing)
-    return replace(there, seed=None, faults=faults, schedule=Schedule())
+    """Return a scenario as a system runs it: without a schedule, and without faults that it cannot inject."""
+    scenario = as_run(system, scenario)
+    faults, _ = applicable(scenario.faults, system.capabilities, system.missing)
+    return replace(scenario, seed=None, faults=faults, schedule=Schedule())
 
 
 def fewer_faults(scenario: Scenario, system: System) -> Iterator[Scenario]:
-    """Yield a scenario without faults, with cheaper and with plainer ones, and without each of them."""
+    """Yield a scenario without faults, with cheaper and with simpler ones, and without each of them."""
     faults = scenario.faults
-    for changed in ((), tuple([_cheaper(fault, system) for fault in faults]), tuple(map(_plainer, faults))):
+    for changed in ((), tuple([_cheaper(fault, system) for fault in faults]), tuple(map(_simpler, faults))):
         if changed != faults:
             yield _as_run(system, scenario, faults=changed)
     for place in range(len(faults)):
@@ -180,27 +191,27 @@ def fewer_faults(scenario: Scenario, system: System) -> Iterator[Scenario]:
 
 
 def fewer_subtasks(scenario: Scenario, system: System) -> Iterator[Scenario]:
-    """Yield a scenario of one subtask of each task."""
+    """Yield a scenario with one subtask of each task."""
     if max(scenario.parallelisms()) > 1:
         yield _as_run(system, scenario, parallelism=1, source_parallelism=0, sink_parallelism=0)
 
 
 def _cheaper(fault: Fault, system: System) -> Fault:
-    """Return a fault that costs less, if it can strike at the same point."""
+    """Return a fault that costs less, if the system can inject it at the same point."""
     kind = CHEAPER.get(fault.kind, fault.kind)
     strikes = fault.point in FAULTS[kind].points and can_strike(system, kind, fault.point)
-    # A means belongs to a kind, and another one may not have it; the coordinator is no task.
+    # Means belong to a kind, and the coordinator is no task that can be killed.
     return replace(fault, kind=kind) if strikes and not fault.means and fault.task != COORDINATOR else fault
 
 
-def _plainer(fault: Fault) -> Fault:
-    """Return a fault that strikes at its point, in the plain way, and leaves the parallelism as it is."""
+def _simpler(fault: Fault) -> Fault:
+    """Return a fault that fires right at its point, by the default means, without a rescale."""
     delay = fault.delay if FAULTS[fault.kind].delay == "required" else 0
     return replace(fault, means="", delay=delay, after=0, rescale_to=0)
 
 
 def fewer_records(scenario: Scenario, system: System) -> Iterator[Scenario]:
-    """Yield scenarios without whole splits, without the later halves of all, without ever fewer in a row."""
+    """Yield scenarios with fewer splits, with half of each split, and without ever smaller chunks."""
     splits = scenario.records
     if len(splits) > 1:
         for split in splits:
@@ -222,7 +233,7 @@ def fewer_records(scenario: Scenario, system: System) -> Iterator[Scenario]:
 
 
 def _with_records(scenario: Scenario, system: System, records: Mapping[str, Sequence[Any]]) -> Scenario:
-    """Return a scenario with other records; what waits for many of them waits for its share of these."""
+    """Return a scenario with other records, its interval and occurrences scaled to their number."""
     before, after = scenario.record_count(), sum(map(len, records.values()))
 
     def share(count: int, least: int) -> int:
@@ -238,4 +249,4 @@ def _as_run(system: System, scenario: Scenario, **changes: object) -> Scenario:
 
 
 PHASES: Final = (fewer_faults, fewer_subtasks, fewer_records)
-"""What is tried, in turn, until none of it makes a scenario smaller."""
+"""The reductions, tried in turn until none of them helps."""

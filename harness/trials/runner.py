@@ -1,14 +1,13 @@
-"""A run: many scenarios, here or on a pool of workers, their outcomes in a file, and what they amount to.
+"""A run of many scenarios, in this process or on a pool of workers: outcomes.jsonl and a tally.
 
 The rules this module lives by:
 
-- How many workers there are changes how long a run takes and nothing else. Outcomes are written as they come
-  but in the order of the run, so two runs of a seed leave the same lines, milliseconds apart.
-- What was done is kept, however the run ends: lines are flushed batch by batch, and after an interrupt or a
-  mistake the tally holds all that was finished.
-- Whether the folder can be written to, and whether a family can be run at all, is found out before the first
-  scenario.
-- A limit of time is looked at between batches: a batch that was begun is finished.
+- The number of workers changes the duration of a run and nothing else. Outcomes are written in the order of
+  the run, so two runs of a seed leave the same lines except for ``milliseconds``.
+- Finished scenarios are kept however the run ends: lines are flushed after each batch, and after an interrupt
+  or an error the tally holds all of them.
+- The output folder and the families are checked before the first scenario.
+- The time limit is checked between batches: a batch that has started is finished.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ OUTCOMES: Final = "outcomes.jsonl"
 
 
 class RunStopped(Exception):
-    """A mistake ended a run early: ``mistake`` says which, ``result`` holds what was done before it."""
+    """An error ended a run early: ``mistake`` is the error, ``result`` holds the scenarios before it."""
 
     def __init__(self, result: RunResult, mistake: Exception) -> None:
         super().__init__(str(mistake))
@@ -81,27 +80,27 @@ class OutputUnwritable(Exception):
 
 @dataclass(slots=True)
 class RunResult:
-    """What a run came to."""
+    """The tally of a run, and what was run."""
 
     families: tuple[Family, ...]
     names: tuple[str, ...]
-    """The families as they were asked for: names or paths."""
+    """The families as the command line names them: names or paths."""
     seed: int
     workers: int
     tally: Tally = field(default_factory=Tally)
     seconds: float = 0.0
     seconds_of_work: float = 0.0
-    """What the scenarios took, summed over the workers."""
+    """The run time of all scenarios, summed over the workers."""
     interrupted: bool = False
     system: System = SIMULATED
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def family(self, name: str) -> Family:
-        """Return the family that outcomes call by ``name``."""
+        """Return the family with a name."""
         return next(family for family in self.families if family.name == name)
 
     def asked_for(self, name: str) -> str:
-        """Return how the command line names the family that outcomes call by ``name``."""
+        """Return the command line's name or path of the family ``name``."""
         return next(
             asked for asked, family in zip(self.names, self.families, strict=True) if family.name == name
         )
@@ -109,7 +108,7 @@ class RunResult:
 
 def usable_processors() -> int:
     """Return how many processors this process may use."""
-    # Not everywhere can a process be bound to some of them.
+    # Not every operating system has CPU affinity.
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -125,11 +124,19 @@ def run(
     progress: Callable[[Tally], None] = lambda tally: None,
     warn: Callable[[str], None] = lambda text: None,
 ) -> RunResult:
-    """Run scenarios of families, given by name or path, on a system until there are enough or time is over.
+    """Run scenarios of some families on a system, up to a number or a time limit.
 
-    With one worker they run in this process. ``out`` gets outcomes.jsonl. ``progress`` is called after each
-    batch, ``warn`` when a worker has died. An interrupt from the keyboard ends the run early, with a result;
-    a mistake in a family or of ours does with RunStopped.
+    :param families: names or paths
+    :param scenarios: how many scenarios over all families; None for no limit
+    :param max_time: the time limit in seconds; None for no limit
+    :param seed: the seed of the run, from which each scenario's seed follows
+    :param system: the name of the system
+    :param workers: how many processes; 1 runs the scenarios in this process, None uses all processors
+    :param out: the folder that gets outcomes.jsonl; None writes nothing
+    :param progress: called with the tally after each batch
+    :param warn: called with one line when a worker died
+    :return: the result; after an interrupt from the keyboard, of the scenarios so far
+    :raises RunStopped: a family or a worker failed
     """
     loaded = load_families(families)
     for family in loaded:
@@ -157,18 +164,24 @@ def run(
 
 
 def load_families(names: Sequence[str]) -> tuple[Family, ...]:
-    """Load families by name or path; two of the same name could not be told apart."""
+    """Load families by name or path.
+
+    :raises FamilyError: a family cannot be loaded, or two have the same name
+    """
     loaded: dict[str, Family] = {}
     for name in names:
         family = load_family(name)
         if family.name in loaded:
-            raise FamilyError(f"{name}: there is a family {family.name!r} in this run already")
+            raise FamilyError(f"{name}: this run already has a family {family.name!r}")
         loaded[family.name] = family
     return tuple(loaded.values())
 
 
 def made_folder(folder: Path) -> Path:
-    """Return a folder for results, made unless it is there; raises OutputUnwritable."""
+    """Create a folder for results if it does not exist, and return it.
+
+    :raises OutputUnwritable: the folder cannot be created
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -187,7 +200,7 @@ def emptied_folder(folder: Path) -> Path:
 
 @contextmanager
 def open_output(folder: Path | None) -> Iterator[IO[bytes] | None]:
-    """Open outcomes.jsonl in a folder, which is made if need be; nothing where no folder is given."""
+    """Open outcomes.jsonl in a folder, which is created if necessary; None if no folder is given."""
     if folder is None:
         yield None
         return
@@ -201,10 +214,10 @@ def open_output(folder: Path | None) -> Iterator[IO[bytes] | None]:
 
 
 def _batches(scenarios: int | None, workers: int, deadline: float | None) -> Iterator[Batch]:
-    """Yield batches until all scenarios are given out or the time is over."""
+    """Yield batches until there are enough scenarios or the deadline has passed."""
     size = BATCH
     if scenarios is not None:
-        # A short run is shared out evenly all the same.
+        # Smaller batches share a short run evenly among the workers.
         size = max(1, min(BATCH, scenarios // (4 * workers)))
     first = 0
     while scenarios is None or first < scenarios:
@@ -249,7 +262,7 @@ class _InOrder:
         self._next = 0
 
     def take(self, done: Done) -> None:
-        """Take a batch, and pass on what is in order."""
+        """Accept a batch, and pass on all batches that are next in order."""
         self._waiting[done.first] = done
         if done.family_error or done.internal_error:
             self.mistakes.append(done)
@@ -260,7 +273,7 @@ class _InOrder:
         self._progress(self._tally)
 
     def finish(self) -> None:
-        """Pass on what is left: behind a gap that an early end has torn."""
+        """Pass on the batches that wait behind a missing one, after an early end."""
         for first in sorted(self._waiting):
             self._pass_on(self._waiting[first])
         self._waiting.clear()

@@ -1,13 +1,12 @@
-"""What many outcomes amount to: counts for the report, one failure of each kind, a passing run that teaches.
+"""The tally of a run: counts for the report, the first failure of each kind, and candidates for an example.
 
 The rules this module lives by:
 
-- Adding is all that happens for each outcome, and costs a few microseconds: a tally stands between tens of
-  thousands of scenarios a minute and their report.
-- Two failures are the same if family and signature are. The one that is kept is the one that comes first in
-  the order in which outcomes are added, which is the order of the run and not that of the clock.
-- The scenario that teaches how to read a diagram is chosen by what it holds and then by its seed, so the same
-  run shows the same example whoever ran it.
+- Adding an outcome takes a few microseconds, because a run has tens of thousands of scenarios a minute.
+- Two failures are the same if family and signature are equal. The first one is kept, in the order of the run,
+  not in the order of time.
+- The example with which a report explains its diagram is chosen by content and seed, so equal runs show the
+  same one.
 """
 
 from __future__ import annotations
@@ -24,24 +23,24 @@ from onceproof.harness.checkers.outcome import Outcome, combined_hash
 from onceproof.harness.model.seeds import is_checked_twice, is_continued
 
 MOST_EXAMPLES: Final = 60
-"""Candidates that are kept: whether one reads well shows only when it is replayed."""
+"""How many candidates are kept; the report replays them to choose one."""
 
-TEACHING_RECORDS: Final = range(6, 31)
-"""Fewer show too little, more fill the page."""
+EXAMPLE_RECORDS: Final = range(6, 31)
+"""The number of records of an example: fewer show too little, more fill the page."""
 
 ExampleKey: TypeAlias = tuple[int, str, int]
-"""(steps, family, seed): the smallest teaches best."""
+"""(steps, family, seed); the smallest is the best example."""
 
 
 @dataclass(slots=True)
 class Group:
-    """Failures that are the same: the first of them, and how many there are."""
+    """The failures with one family and signature: the first of them, and their number."""
 
     first: Outcome
     signature: Signature
     count: int = 0
     broken: Counter[str] = field(default_factory=Counter)
-    """By property, in how many of them it was broken."""
+    """By property, how many of them broke it."""
 
 
 @dataclass(slots=True)
@@ -53,9 +52,9 @@ class FamilyTally:
     checked_twice: int = 0
     continued: int = 0
     milliseconds: float = 0.0
-    """What its scenarios took, summed over the workers."""
+    """The run time of its scenarios, summed over the workers."""
     broken: Counter[str] = field(default_factory=Counter)
-    """By property, in how many scenarios it was broken."""
+    """By property, how many scenarios broke it."""
 
 
 @dataclass(slots=True)
@@ -67,21 +66,21 @@ class Tally:
     families: dict[str, FamilyTally] = field(default_factory=dict)
     groups: dict[tuple[str, Signature], Group] = field(default_factory=dict)
     fired: Counter[str] = field(default_factory=Counter)
-    """By "kind/point"."""
+    """By "kind/point", how many faults fired."""
     planned: Counter[str] = field(default_factory=Counter)
-    """By "kind/point"."""
+    """By "kind/point", how many faults were planned."""
     not_applicable: int = 0
-    """Faults that were planned for a system that they cannot strike."""
+    """How many planned faults the system cannot inject."""
     points: Counter[str] = field(default_factory=Counter)
     """How often each protocol point was passed."""
     kills: int = 0
     rescales: int = 0
     replayed: array[int] = field(default_factory=lambda: array("q"))
-    """Of each scenario that began more than one attempt."""
+    """The records read again, for each scenario with more than one attempt."""
     recovery_steps: array[int] = field(default_factory=lambda: array("q"))
-    """Of each scenario that began more than one attempt."""
+    """The steps of recovery, for each scenario with more than one attempt."""
     examples: list[ExampleKey] = field(default_factory=list)
-    """Candidates for the example that teaches, the best first."""
+    """The candidates for the report's example, the best first."""
     hashes: list[tuple[str, int | None, str]] = field(default_factory=list)
 
     def add(self, outcome: Outcome) -> None:
@@ -105,7 +104,7 @@ class Tally:
             self.replayed.append(outcome.records_replayed)
             self.recovery_steps.append(outcome.recovery_steps)
         if outcome.passed:
-            self._consider(outcome)
+            self._consider_as_example(outcome)
         else:
             self._add_failure(family, outcome)
 
@@ -122,17 +121,17 @@ class Tally:
         group.count += 1
         group.broken.update(broken)
 
-    def _consider(self, outcome: Outcome) -> None:
-        """Keep a scenario if it may teach: one kill, one rescale, something to replay, a few checkpoints."""
+    def _consider_as_example(self, outcome: Outcome) -> None:
+        """Keep a scenario with one kill, one rescale, replayed records and two to four checkpoints."""
         if (
             outcome.kills != 1
             or outcome.rescales != 1
             or outcome.attempts != 2
             or outcome.checkpoints not in (2, 3, 4)
             or sum(outcome.coverage.values()) != 1
-            # Of a master that dies alone no task shows anything.
+            # A kill of the job master alone does not show on the lanes of tasks.
             or any(pair.startswith("kill_master/") for pair in outcome.coverage)
-            or outcome.records not in TEACHING_RECORDS
+            or outcome.records not in EXAMPLE_RECORDS
             or not outcome.records_replayed
             or outcome.seed is None
         ):
@@ -142,16 +141,16 @@ class Tally:
         del examples[MOST_EXAMPLES:]
 
     def trace_hash(self) -> str:
-        """Return the hash over all scenarios."""
+        """Return one hash over the traces of all scenarios, independent of their order."""
         return combined_hash(self.hashes)
 
     def broken_properties(self) -> list[str]:
-        """Return the properties that were broken, in the order of their names."""
+        """Return the broken properties by name."""
         return sorted({name for family in self.families.values() for name in family.broken})
 
 
 def determinism_counts(family: FamilyTally) -> tuple[int, int]:
-    """Return in how many scenarios determinism was checked, and in how many of them it was broken."""
+    """Return (scenarios checked for determinism, scenarios that broke it)."""
     return family.checked_twice, family.broken[DETERMINISM]
 
 

@@ -1,14 +1,12 @@
-"""One scenario, run and judged: what a desk, a worker, a campaign and a replay all call.
+"""One scenario, run and judged. Runs, workers, campaigns and replays all call ``try_scenario``.
 
 The rules this module lives by:
 
-- There is one way from a scenario to a verdict, ``try_scenario``. Whoever judged a scenario in another way
-  could disagree with the replay of the seed that it prints.
-- Some scenarios, as their seeds decide, are run a second time, for the property determinism: every replay
-  stands on it. A replay checks the same ones. Only a system that promises determinism is asked for it.
-- Of some scenarios, by their seeds as well, the checkpoints are looked into and restored elsewhere.
-- A mistake in a family's own file is the user's to mend and is told with its line; anything else that a
-  scenario raises here is a mistake of ours.
+- ``try_scenario`` is the only way from a scenario to a verdict, so a replay agrees with the run.
+- The seed decides which scenarios are run a second time for the property determinism, on which replays rely.
+  A replay repeats the same ones. Only systems with the capability DETERMINISM are checked.
+- The seed also decides which scenarios have their checkpoints restored and compared.
+- An error in a family's own file is a FamilyError with its line; any other exception is an internal error.
 """
 
 from __future__ import annotations
@@ -37,12 +35,12 @@ SIMULATED: Final[System] = SimulatedSystem()
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A scenario's run and what the checkers say of it."""
+    """The history and verdict of a scenario that was run."""
 
     history: History
     verdict: Verdict
     scenario: Scenario
-    """As it was run: what a system has decided of it is in it."""
+    """The scenario as it was run, with what the system decided before the run."""
 
 
 def try_scenario(
@@ -53,17 +51,21 @@ def try_scenario(
     system: System = SIMULATED,
     continued: bool | None = None,
 ) -> Trial:
-    """Run a scenario on a system and judge it; with ``trace`` the history carries the full trace.
+    """Run a scenario on a system and judge it.
 
-    ``twice`` asks for the second run, or for none, whatever the seed says, and ``continued`` for the
-    properties of what becomes of the checkpoints. Of a run that failed these would say nothing new.
+    :param trace: whether the history carries the full trace
+    :param twice: whether to run it a second time for determinism; None leaves that to the seed
+    :param system: the system under test
+    :param continued: whether to restore and compare its checkpoints if it passed; None leaves that to the
+        seed
+    :raises FamilyError: the family's own code raised
     """
     scenario = as_run(system, scenario)
     try:
         history = system.run(family, scenario, trace)
         verdict = judge(scenario, history, PythonOracle(family, scenario))
     except Exception as error:
-        _blame(family, error, f"seed {scenario.seed}")
+        _raise_as_family_error(family, error, f"seed {scenario.seed}")
         raise
     wanted = is_checked_twice(scenario.seed) if twice is None else twice
     if wanted and Capability.DETERMINISM in system.capabilities:
@@ -77,59 +79,67 @@ def try_scenario(
 
 
 def run_scenario(family: Family, scenario: Scenario, system: System = SIMULATED) -> tuple[Outcome, History]:
-    """Run a scenario on a system and judge it; its faults are counted where the system has them strike."""
+    """Run a scenario on a system; return its outcome and its history."""
     trial = try_scenario(family, scenario, system=system)
     return outcome_of(trial.scenario, trial.history, trial.verdict), trial.history
 
 
 def as_run(system: System, scenario: Scenario) -> Scenario:
-    """Return a scenario with what a system decides of it before it runs it."""
+    """Return the scenario with what the system decides before a run, if it decides anything."""
     return system.prepared(scenario) if isinstance(system, Preparing) else scenario
 
 
 def scenario_of(family: Family, seed: int) -> Scenario:
-    """Return the scenario of a seed; FamilyError where the family's own code raises."""
+    """Return the scenario of a seed.
+
+    :raises FamilyError: the family's ``generate`` raised
+    """
     try:
         return generate(family, seed)
     except Exception as error:
-        _blame(family, error, f"seed {seed}")
+        _raise_as_family_error(family, error, f"seed {seed}")
         raise
 
 
 def check_family(family: Family) -> None:
-    """Raise FamilyError for what would spoil every scenario: looked for once, before there are thousands."""
+    """Check once before a run that a family's scenarios, rows and task names are valid.
+
+    :raises FamilyError: generate(), expected() or ``tasks`` is wrong
+    """
     place = source_file(family) or family.name
     scenario = scenario_of(family, 0)
     try:
         read_back = from_json(to_json(scenario))
     except (ScenarioError, TypeError) as error:
-        raise FamilyError(f"{place}: generate() gives what a scenario cannot hold: {error}") from None
+        raise FamilyError(
+            f"{place}: generate() returns values that a scenario cannot hold: {error}"
+        ) from None
     if read_back != scenario:
         raise FamilyError(
-            f"{place}: generate() gives values that JSON changes; a record is (timestamp, value), a value is"
-            " a string, a whole number, a finite float, a bool, None or a tuple of these"
+            f"{place}: generate() returns values that JSON changes; a record is (timestamp, value), a value"
+            " is a string, an integer, a finite float, a bool, None or a tuple of these"
         )
     try:
         rows = family.expected(scenario.records, NOTHING_DECLARED)
         vertices = [vertex.name for vertex in World(family, scenario).build_graph().vertices]
     except Exception as error:
-        _blame(family, error, "seed 0")
+        _raise_as_family_error(family, error, "seed 0")
         raise
     for row in rows:
         if type(row) is not tuple:
-            raise FamilyError(f"{place}: expected() gives {row!r}, but a row is a tuple")
+            raise FamilyError(f"{place}: expected() returns {row!r}, but a row is a tuple")
     if set(vertices) != set(family.tasks):
-        said, true = ", ".join(family.tasks), ", ".join(vertices)
-        raise FamilyError(f"{place}: 'tasks' names {said}, but the vertices of job() are {true}")
+        named, actual = ", ".join(family.tasks), ", ".join(vertices)
+        raise FamilyError(f"{place}: 'tasks' names {named}, but the vertices of job() are {actual}")
 
 
-def _blame(family: Family, error: Exception, where: str) -> None:
-    """Raise the error as the family's, if it came out of the family's file."""
+def _raise_as_family_error(family: Family, error: Exception, where: str) -> None:
+    """Raise a FamilyError with file and line if the family's file is in the error's traceback."""
     path = source_file(family)
     if path is None or isinstance(error, FamilyError):
         return
     frames = traceback.extract_tb(error.__traceback__)
     line = next((frame.lineno for frame in reversed(frames) if frame.filename == path), None)
     if line is not None:
-        said = " ".join(str(error).split())
-        raise FamilyError(f"{path}:{line}: {where}: {type(error).__name__}: {said}") from error
+        text = " ".join(str(error).split())
+        raise FamilyError(f"{path}:{line}: {where}: {type(error).__name__}: {text}") from error

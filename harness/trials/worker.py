@@ -1,13 +1,10 @@
-"""The inside of a worker process: run the scenarios of each batch that comes, and answer with their outcomes.
+"""The program of a worker process: it runs the scenarios of each batch and answers with their outcomes.
 
 The rules this module lives by:
 
-- Stdout belongs to the messages. What a family prints goes to stderr, so it can neither break a message nor
-  pass for a result.
-- A mistake ends the batch at the scenario that made it and is answered like any result: what came before it
-  is kept.
-- The worker looks after its own end: it stops at the end of its stdin, and if it is then busy for long, when
-  its parent is gone.
+- Stdout carries messages only. What a family prints goes to stderr, so it cannot damage a message.
+- An error ends the batch at its scenario. The answer holds the outcomes before it, and the error.
+- The worker exits at the end of its stdin, or, if it is busy, when its parent process has exited.
 """
 
 from __future__ import annotations
@@ -31,18 +28,18 @@ from onceproof.harness.model.system import System, find_system, let_go
 from onceproof.harness.trials.pool import Batch, Done, Start, read_message, write_message
 from onceproof.harness.trials.trial import run_scenario, scenario_of
 
-_SECONDS_BETWEEN_LOOKS = 1.0
+_PARENT_POLL_SECONDS = 1.0
 
 
 class RunsUnits(Protocol):
     """The part of an enumeration that a worker needs."""
 
     def run(self, number: int) -> Any:
-        """Run the unit of a number, and give what can be told of it."""
+        """Run the unit of a number and return its result, which msgspec can encode."""
 
 
 def run_batch(families: Sequence[Family], seed: int, batch: Batch, system: System) -> Done:
-    """Run the scenarios of a batch, up to the first mistake."""
+    """Run the scenarios of a batch, up to the first error."""
     started = perf_counter()
     lines: list[bytes] = []
     family_error = internal_error = ""
@@ -62,7 +59,7 @@ def run_batch(families: Sequence[Family], seed: int, batch: Batch, system: Syste
 
 
 def enumerate_batch(units: RunsUnits, batch: Batch) -> Done:
-    """Run the units of a batch, up to the first mistake."""
+    """Run the units of a batch, up to the first error."""
     started = perf_counter()
     lines: list[bytes] = []
     family_error = internal_error = ""
@@ -77,9 +74,9 @@ def enumerate_batch(units: RunsUnits, batch: Batch) -> Done:
 
 
 def main() -> None:
-    """Serve the parent until it closes the stream."""
+    """Answer the parent's batches until it closes the stream."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    Thread(target=_exit_with_parent, args=(os.getppid(),), daemon=True).start()
     messages = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     start = read_message(sys.stdin.buffer)
@@ -92,7 +89,7 @@ def main() -> None:
         from onceproof.harness.trials.enumeration.units import Units
 
         units = Units(families)
-    # What is loaded by now stays: the garbage collector need not look through it again and again.
+    # Modules stay loaded, so the garbage collector need not traverse them again.
     gc.freeze()
     with let_go(system):
         while isinstance(batch := read_message(sys.stdin.buffer), Batch):
@@ -104,11 +101,11 @@ def main() -> None:
                 write_message(messages, done)
             except BrokenPipeError:
                 break
-    # Whatever a family has left behind (threads, exit handlers) must not hold the parent up.
+    # Threads or exit handlers of a family must not delay the parent.
     os._exit(0)
 
 
-def _end_with(parent: int) -> None:
+def _exit_with_parent(parent: int) -> None:
     while os.getppid() == parent:
-        sleep(_SECONDS_BETWEEN_LOOKS)
+        sleep(_PARENT_POLL_SECONDS)
     os._exit(1)

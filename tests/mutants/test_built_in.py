@@ -17,7 +17,7 @@ SEED = 2
 MOST_RECORDS = 6
 MOST_FAULTS = 2
 AMPLE_SECONDS = 10.0
-"""It takes one to three; but what is found must not depend on who else uses the machine."""
+"""It takes one to three seconds; the limit is larger, because the machine may be busy."""
 
 MUTANTS = built_in_mutants()
 MANDATORY = (
@@ -30,7 +30,7 @@ MANDATORY = (
     "old-attempt-acknowledges",
     "second-commit-writes-again",
 )
-"""One for each way in which an engine of this kind has to be able to fail."""
+"""One mutant for each kind of failure of such an engine."""
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_a_planted_bug_is_reached_and_killed(each: Mutant, families: list[Family
 
 
 @pytest.mark.parametrize("mutant_id", MANDATORY)
-def test_what_kills_a_mandatory_one_is_small(mutant_id: str, families: list[Family]) -> None:
+def test_the_scenario_that_kills_a_mandatory_mutant_is_small(mutant_id: str, families: list[Family]) -> None:
     result = measure(find_mutant(mutant_id), families, SEED, SCENARIOS, shrink_seconds=AMPLE_SECONDS)
     check_killed(result)
     assert result.shrunk is not None
@@ -60,7 +60,7 @@ def test_what_kills_a_mandatory_one_is_small(mutant_id: str, families: list[Fami
     assert result.shrunk.faults <= MOST_FAULTS
 
 
-def test_each_says_what_it_breaks_and_what_it_does() -> None:
+def test_each_mutant_names_its_property_and_its_bug() -> None:
     assert len(MUTANTS) >= 14
     for each in MUTANTS:
         assert each.breaks in PROPERTIES

@@ -1,4 +1,4 @@
-"""Mutants from a file of somebody's own: found, told apart, and what is wrong with them said in one line."""
+"""Mutants from a user's file: how they are found, and one-line errors for a wrong file."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def error_of(path: Path) -> str:
     return str(caught.value)
 
 
-def test_mutants_come_in_the_order_of_the_file_and_know_where_they_come_from(tmp_path: Path) -> None:
+def test_mutants_are_loaded_in_file_order_with_their_path(tmp_path: Path) -> None:
     path = write(tmp_path, GOOD)
     first, second = load_mutants(path)
     assert (first.id, first.origin, first.breaks, first.path) == ("FLINK-1", "FLINK-1", "lost", str(path))
@@ -58,7 +58,7 @@ def test_mutants_come_in_the_order_of_the_file_and_know_where_they_come_from(tmp
     assert find_mutant("by-hand", str(path)).id == "by-hand"
 
 
-def test_a_name_that_is_no_issue_has_been_planted() -> None:
+def test_a_mutant_without_an_issue_id_has_the_origin_planted() -> None:
     origins = {each.id: each.origin for each in built_in_mutants()}
     assert origins["FLINK-9263"] == "FLINK-9263"
     assert origins["offsets-missing"] == "planted"
@@ -76,16 +76,16 @@ def test_a_name_that_is_no_issue_has_been_planted() -> None:
         (GOOD.replace("breaks=", "broken="), "mine.py:8: TypeError: mutant() got an unexpected keyword"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_one_line_with_its_place(tmp_path: Path, text: str, said: str) -> None:
+def test_an_error_in_a_mutant_file_is_one_line_with_its_place(tmp_path: Path, text: str, said: str) -> None:
     assert said in error_of(write(tmp_path, text))
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_mutant_file_is_an_error(tmp_path: Path) -> None:
     assert error_of(tmp_path / "nowhere.py").endswith("nowhere.py: no such file")
     assert error_of(tmp_path).endswith("no such file")
 
 
-def test_an_unknown_id_names_the_nearest() -> None:
+def test_an_unknown_mutant_id_names_the_nearest() -> None:
     with pytest.raises(MutantError, match=r"unknown mutant 'offset-missing': did you mean offsets-missing\?"):
         find_mutant("offset-missing")
     with pytest.raises(MutantError, match="unknown mutant 'zzz': `onceproof mutants` lists them"):

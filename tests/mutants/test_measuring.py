@@ -1,4 +1,4 @@
-"""What becomes of a mutant: killed, survived, or never reached; and what is not held against it."""
+"""Mutant trials: a mutant is killed, survives, or is never reached."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from onceproof.harness.trials.trial import try_scenario
 FAMILY = load_family("word_count")
 
 
-@mutant(id="nobody-comes-here", breaks="nothing", summary="a call that no job of ours makes")
-def nobody_comes_here(reached: Reached) -> Iterator[None]:
+@mutant(id="never-reached", breaks="nothing", summary="a call that no built-in job makes")
+def never_reached(reached: Reached) -> Iterator[None]:
     def timeout(self: Any, transaction_timeout_ms: int) -> Any:
         reached()
         return self
@@ -58,19 +58,19 @@ def never_returns(reached: Reached) -> Iterator[None]:
         yield
 
 
-def test_a_mutant_that_nobody_reaches_is_reported_as_not_reached() -> None:
-    result = measure(nobody_comes_here, [FAMILY], 1, limit=30)
+def test_a_mutant_that_is_never_reached_is_reported_so() -> None:
+    result = measure(never_reached, [FAMILY], 1, limit=30)
     assert (result.reached, result.killed, result.scenarios) == (False, False, 30)
     assert (result.property, result.shrunk, result.killing) == (None, None, None)
 
 
-def test_a_mutant_that_is_reached_and_does_no_harm_survives() -> None:
+def test_a_harmless_mutant_that_is_reached_survives() -> None:
     result = measure(does_no_harm, [FAMILY], 1, limit=30)
     assert (result.reached, result.killed, result.scenarios) == (True, False, 30)
 
 
-def test_a_mutant_that_is_killed_was_reached_though_it_does_not_say_so() -> None:
-    @mutant(id="silent", breaks="exactly_once", summary="calls nobody")
+def test_a_killed_mutant_counts_as_reached() -> None:
+    @mutant(id="silent", breaks="exactly_once", summary="never reports that it was reached")
     def silent(reached: Reached) -> Iterator[None]:
         with replaced(SourceOperator, "snapshot_state", lambda self, context: self._state.update([])):
             yield
@@ -79,7 +79,7 @@ def test_a_mutant_that_is_killed_was_reached_though_it_does_not_say_so() -> None
     assert (result.reached, result.killed) == (True, True)
 
 
-def test_a_killed_mutant_comes_with_the_scenario_that_shows_it() -> None:
+def test_a_killed_mutant_has_a_scenario_that_shows_it() -> None:
     result = measure(find_mutant("offsets-missing"), [FAMILY], 1)
     killing = result.killing
     assert killing is not None
@@ -105,7 +105,7 @@ def test_a_killed_mutant_comes_with_the_scenario_that_shows_it() -> None:
     }
 
 
-def test_what_fails_without_the_mutant_as_well_is_no_kill(tmp_path: Path) -> None:
+def test_a_failure_without_the_mutant_is_no_kill(tmp_path: Path) -> None:
     text = Path(str(FAMILY.__file__)).read_text()  # type: ignore[attr-defined]
     wrong = text.replace("rows.append((word, count))", "rows.append((word, count + 1))")
     assert wrong != text
@@ -115,7 +115,7 @@ def test_what_fails_without_the_mutant_as_well_is_no_kill(tmp_path: Path) -> Non
     assert (result.reached, result.killed, result.scenarios) == (True, False, 20)
 
 
-def test_a_step_that_never_ends_is_stopped_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_step_is_stopped_and_counts_as_a_kill(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mutation, "LONGEST_RUN_SECONDS", 0.2)
     result = measure(never_returns, [FAMILY], 1, limit=3, shrink_seconds=0)
     assert result.killed
@@ -123,7 +123,7 @@ def test_a_step_that_never_ends_is_stopped_and_counts(monkeypatch: pytest.Monkey
     assert result.killing.signature == ("liveness", "endless step")
 
 
-def test_a_world_that_breaks_down_with_the_mutant_counts_too() -> None:
+def test_an_exception_in_the_simulated_world_counts_as_a_kill() -> None:
     @mutant(id="breaks-the-world", breaks="no_error", summary="takes from the world what it needs")
     def breaks_the_world(reached: Reached) -> Iterator[None]:
         with replaced(SourceOperator, "positions", lambda self: reached() or {}["gone"]):
@@ -133,7 +133,7 @@ def test_a_world_that_breaks_down_with_the_mutant_counts_too() -> None:
     assert (result.killed, result.property) == (True, "no_error")
 
 
-def test_a_mutant_of_what_few_jobs_have_is_measured_over_these() -> None:
+def test_a_mutant_with_families_is_measured_on_these_only() -> None:
     @mutant(id="of-few", breaks="no_error", summary="breaks every job", families=("page_views", "tickets"))
     def of_few(reached: Reached) -> Iterator[None]:
         with replaced(SourceOperator, "positions", lambda self: reached() or {}["gone"]):
@@ -150,7 +150,7 @@ def comparable(results: Iterator[Result]) -> list[dict[str, object]]:
     return [{**result.line(), "seconds": 0} for result in results]
 
 
-def test_two_workers_find_what_one_finds_also_in_a_file(tmp_path: Path) -> None:
+def test_two_workers_find_the_same_as_one(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
         "from onceproof.engine.operators.source import SourceOperator\n"
@@ -170,7 +170,7 @@ def test_two_workers_find_what_one_finds_also_in_a_file(tmp_path: Path) -> None:
     assert comparable(measure_all(mutants, families, 3, 50, 2, 0)) == alone
 
 
-def test_the_seed_decides_what_kills() -> None:
+def test_the_seed_decides_the_killing_scenario() -> None:
     found = [measure(find_mutant("odd-elements-are-dropped"), [FAMILY], seed, 500, 0) for seed in (1, 1, 2)]
     assert found[0].scenarios == found[1].scenarios
     seeds = [each.killing.scenario.seed for each in found if each.killing]

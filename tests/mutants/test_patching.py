@@ -1,4 +1,4 @@
-"""Mutants go in and come out again: whatever they touched is, afterwards, the very object it was."""
+"""Applying and undoing mutants: afterwards every patched attribute is the object that it was before."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_mutant_changes_something_and_is_undone_exactly(each: Mutant) -> None:
     assert everything() == before
 
 
-def test_a_mutant_is_undone_where_the_code_under_it_raises() -> None:
+def test_a_mutant_is_undone_if_the_code_under_it_raises() -> None:
     before = everything()
     for each in MUTANTS:
         with pytest.raises(KeyError), each.applied():
@@ -54,7 +54,7 @@ def test_a_mutant_is_undone_where_the_code_under_it_raises() -> None:
     assert everything() == before
 
 
-def test_after_all_mutants_a_scenario_runs_as_it_did() -> None:
+def test_after_all_mutants_a_scenario_gives_the_same_trace() -> None:
     family = load_family("word_count")
     scenario = scenario_of(family, 11)
     before = try_scenario(family, scenario).history
@@ -72,21 +72,21 @@ def before_without_time(history: Any) -> Any:
     return SameButForTime()
 
 
-def test_what_was_inherited_is_inherited_again() -> None:
+def test_an_inherited_method_is_inherited_again_after_a_mutant() -> None:
     assert "recover_and_commit" not in vars(SimulatedSink)
     with replaced(SimulatedSink, "recover_and_commit", lambda self, transaction: None):
         assert "recover_and_commit" in vars(SimulatedSink)
     assert "recover_and_commit" not in vars(SimulatedSink)
 
 
-def test_a_property_of_a_class_with_slots_is_put_back_as_a_property() -> None:
+def test_a_property_of_a_slots_class_is_restored() -> None:
     before = vars(PendingCheckpoint)["is_fully_acknowledged"]
     with replaced(PendingCheckpoint, "is_fully_acknowledged", property(lambda self: True)):
         assert vars(PendingCheckpoint)["is_fully_acknowledged"] is not before
     assert vars(PendingCheckpoint)["is_fully_acknowledged"] is before
 
 
-def test_what_is_not_there_cannot_be_replaced() -> None:
+def test_a_missing_attribute_cannot_be_replaced() -> None:
     with (
         pytest.raises(AttributeError, match="AlignedBarrierHandler has no 'alignment' to replace"),
         replaced(AlignedBarrierHandler, "alignment", None),
@@ -95,7 +95,7 @@ def test_what_is_not_there_cannot_be_replaced() -> None:
     assert not hasattr(AlignedBarrierHandler, "alignment")
 
 
-def test_a_mutant_of_something_that_is_gone_says_so_in_one_line() -> None:
+def test_a_mutant_of_a_missing_attribute_is_an_error_in_one_line() -> None:
     @mutant(id="of-the-past", breaks="nothing", summary="patches what was renamed")
     def of_the_past(reached: Reached) -> Iterator[None]:
         with replaced(AlignedBarrierHandler, "alignment", None):
@@ -110,7 +110,7 @@ def test_a_mutant_of_something_that_is_gone_says_so_in_one_line() -> None:
         pass
 
 
-def test_a_function_that_is_no_context_is_refused_when_it_is_applied() -> None:
+def test_a_mutant_that_is_no_generator_is_refused() -> None:
     @mutant(id="plain", breaks="nothing", summary="a plain function")
     def plain(reached: Reached) -> None:
         return None

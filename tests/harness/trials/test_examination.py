@@ -1,4 +1,4 @@
-"""A failure looked into where runs do not repeat: by few of them, and with words for what is left open."""
+"""The examination of a failure on a system that is not deterministic: few runs, and notes on the rest."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.reporting.report_builder import build_report, failure_of, write_report
 from onceproof.harness.systems.local.local_system import CAPABILITIES
 from onceproof.harness.systems.simulation.simulated_system import DatabaseSystem
-from onceproof.harness.trials.examination import NOT_SEEN, examine
+from onceproof.harness.trials.examination import VISIBLE_EVENTS_ONLY, examine
 from onceproof.harness.trials.failures import FOLDER, FailureCase, failure_cases
 from onceproof.harness.trials.runner import RunResult
 from onceproof.harness.trials.trial import SIMULATED, run_scenario, scenario_of
 
 
 class OneByOne:
-    """A system that promises nothing of a second run and goes by no schedule: the simulation underneath."""
+    """The simulation as a system without determinism and schedules."""
 
     name = "local"
     capabilities = CAPABILITIES
@@ -80,7 +80,7 @@ def test_a_failure_is_shrunk_explained_and_drawn(result: RunResult, tmp_path: Pa
     assert failure.trace is not None
     assert failure.trace.attempts
     assert any(row.mark != "equal" for row in failure.rows)
-    assert NOT_SEEN in failure.notes
+    assert VISIBLE_EVENTS_ONLY in failure.notes
     assert f"{case.shrunk.runs} runs on local" in failure.notes[0]
     page = write_report(build_report(result, [case]), tmp_path)
     text = page.read_text(encoding="utf-8")
@@ -88,13 +88,11 @@ def test_a_failure_is_shrunk_explained_and_drawn(result: RunResult, tmp_path: Pa
     assert "no arrows for records and messages" in text
     assert "No trace was recorded" not in text
     assert "schedule choice" not in text
-    # Drivers that were started for it do not stay.
+    # Driver processes that were started for it are stopped.
     assert system.closed
 
 
-def test_both_scenarios_are_kept_the_small_one_and_the_one_that_was_found(
-    result: RunResult, tmp_path: Path
-) -> None:
+def test_the_shrunk_and_the_original_scenario_are_written(result: RunResult, tmp_path: Path) -> None:
     case = cases_of(result, OneByOne(), tmp_path)[0]
     kept = [read_scenario(path) for path in sorted((tmp_path / FOLDER).iterdir())]
     assert len(kept) == 2 * len(result.tally.groups)
@@ -102,22 +100,20 @@ def test_both_scenarios_are_kept_the_small_one_and_the_one_that_was_found(
     assert case.original in kept
 
 
-def test_a_failure_that_does_not_come_again_is_told_by_the_run_that_had_it(
-    result: RunResult, tmp_path: Path
-) -> None:
+def test_a_failure_that_does_not_repeat_is_shown_by_its_violations(result: RunResult, tmp_path: Path) -> None:
     case = cases_of(result, OneByOne(fails=0), tmp_path)[0]
     assert not case.repeated
     assert case.shrunk.runs == 3
     assert case.explanation.sentence.startswith("Row (shop-")
     failure = failure_of(case)
-    # Of a run that passed nothing is shown in the place of the one that failed.
+    # The passing run is not shown instead of the failed one.
     assert (failure.rows, failure.story, failure.takes) == ((), (), "")
     assert failure.trace is None or not failure.trace.marks
     assert "did not fail again in 3 runs on local" in failure.notes[0]
     write_report(build_report(result, [case]), tmp_path)
 
 
-def test_without_time_to_shrink_it_is_explained_as_it_was_found(result: RunResult, tmp_path: Path) -> None:
+def test_without_time_to_shrink_the_original_is_explained(result: RunResult, tmp_path: Path) -> None:
     case = cases_of(result, OneByOne(), tmp_path, limit_seconds=0.0)[0]
     assert case.shrunk.runs == 1
     assert case.shrunk.after == case.shrunk.before
@@ -126,7 +122,7 @@ def test_without_time_to_shrink_it_is_explained_as_it_was_found(result: RunResul
     assert any("with more time" in note for note in case.notes)
 
 
-def test_what_passes_is_told_as_that(forgetful: Path) -> None:
+def test_examining_a_passing_scenario_returns_a_passing_trial(forgetful: Path) -> None:
     family = load_family(str(forgetful))
     scenario = plain(scenario_of(family, scenario_seed(0, family.name, 0)))
     for system in (SIMULATED, OneByOne()):
@@ -136,7 +132,7 @@ def test_what_passes_is_told_as_that(forgetful: Path) -> None:
         assert examined.trial.verdict.passed
 
 
-def test_what_a_system_decides_of_a_scenario_stands_in_the_small_one(forgetful: Path) -> None:
+def test_the_shrunk_scenario_holds_the_settings_of_its_system(forgetful: Path) -> None:
     family = load_family(str(forgetful))
     scenarios = [scenario_of(family, scenario_seed(0, family.name, number)) for number in range(12)]
     with closing(DatabaseSystem()) as system:
@@ -146,5 +142,5 @@ def test_what_a_system_decides_of_a_scenario_stands_in_the_small_one(forgetful: 
         assert examined.repeated
         small = examined.shrunk.scenario
         assert (small.state_backend, small.incremental) == ("rocksdb", bool(failing.seed % 2))
-        # So it fails as it is, whoever runs it.
+        # So it fails on the plain simulation too.
         assert not run_scenario(family, small, SIMULATED)[0].passed

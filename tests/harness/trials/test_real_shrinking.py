@@ -1,4 +1,4 @@
-"""Shrinking by few runs, each of which takes seconds and repeats no other."""
+"""Shrinking with few runs, on systems that are slow and not deterministic."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def scenario_with(*faults: Fault) -> Scenario:
 
 
 def counting(fails: Callable[[Scenario], bool], **limits: Any) -> tuple[RealRuns, list[Scenario]]:
-    """Runs of scenarios that fail as it is told, and a list of all that were run."""
+    """Runs scenarios that fail by a function of the test, and records all of them."""
     made: list[Scenario] = []
 
     def try_one(scenario: Scenario) -> Trial:
@@ -52,7 +52,7 @@ def has_fatal_fault(scenario: Scenario) -> bool:
 FATAL = Fault("kill_task", "committed")
 
 
-def test_one_record_and_one_fault_are_left_where_these_are_enough(system: System) -> None:
+def test_one_record_and_one_fault_remain_if_they_suffice(system: System) -> None:
     faults = (
         Fault("lose_message", "notified"),
         Fault("kill_all", "committing", occurrence=2),
@@ -87,7 +87,7 @@ def test_the_record_that_matters_is_kept(system: System) -> None:
     assert [value for records in left for _, value in records] == [wanted]
 
 
-def test_a_fault_that_waits_for_many_records_waits_for_few_where_few_are_left() -> None:
+def test_the_occurrence_of_a_fault_is_scaled_to_fewer_records() -> None:
     late = Fault("kill_all", "element", occurrence=12)
 
     def fails(scenario: Scenario) -> bool:
@@ -99,14 +99,14 @@ def test_a_fault_that_waits_for_many_records_waits_for_few_where_few_are_left() 
     assert shrunk.scenario.faults == (Fault("kill_task", "element"),)
 
 
-def test_what_fails_without_any_fault_is_shrunk_to_none(system: System) -> None:
+def test_a_failure_without_a_fault_is_shrunk_to_no_faults(system: System) -> None:
     runs, _ = counting(lambda scenario: True)
     shrunk = shrink(scenario_with(FATAL, FATAL), runs, system)
     assert shrunk.scenario.faults == ()
 
 
 @pytest.mark.parametrize("most_runs", [1, 3])
-def test_the_limit_of_runs_is_kept(system: System, most_runs: int) -> None:
+def test_the_limit_of_runs_is_respected(system: System, most_runs: int) -> None:
     runs, made = counting(has_fatal_fault, most_runs=most_runs)
     shrunk = shrink(scenario_with(FATAL), runs, system)
     assert shrunk.signature == SIGNATURE
@@ -114,7 +114,7 @@ def test_the_limit_of_runs_is_kept(system: System, most_runs: int) -> None:
     assert runs.runs == len(made) == most_runs
 
 
-def test_without_any_time_it_is_run_once_and_left_as_it_is(system: System) -> None:
+def test_without_time_the_scenario_is_run_once_and_not_shrunk(system: System) -> None:
     runs, made = counting(has_fatal_fault, limit_seconds=0.0)
     shrunk = shrink(scenario_with(FATAL), runs, system)
     assert len(made) == 1
@@ -122,21 +122,21 @@ def test_without_any_time_it_is_run_once_and_left_as_it_is(system: System) -> No
     assert shrunk.signature == SIGNATURE
 
 
-def test_what_does_not_fail_again_is_tried_a_few_times_and_not_shrunk(system: System) -> None:
+def test_a_scenario_that_does_not_fail_again_is_not_shrunk(system: System) -> None:
     runs, made = counting(lambda scenario: False)
     shrunk = shrink(scenario_with(FATAL), runs, system, SIGNATURE)
     assert shrunk.signature is None
     assert made == [shrunk.before] * MOST_TRIES
 
 
-def test_what_fails_again_in_another_way_is_not_shrunk(system: System) -> None:
+def test_a_scenario_that_fails_with_another_signature_is_not_shrunk(system: System) -> None:
     runs, _ = counting(has_fatal_fault)
     shrunk = shrink(scenario_with(FATAL), runs, system, ("exactly_once", "lost"))
     assert shrunk.signature is None
     assert shrunk.scenario == shrunk.before
 
 
-def test_what_fails_again_at_the_second_try_is_shrunk(system: System) -> None:
+def test_a_scenario_that_fails_at_the_second_try_is_shrunk(system: System) -> None:
     passes = [True]
     runs, _ = counting(lambda scenario: has_fatal_fault(scenario) and not (passes and passes.pop()))
     shrunk = shrink(scenario_with(FATAL), runs, system, SIGNATURE)
@@ -151,7 +151,7 @@ def test_no_scenario_is_run_twice(system: System) -> None:
     assert len(set(map(repr, made))) == len(made) == runs.runs
 
 
-def test_an_input_that_the_family_cannot_take_is_not_the_failure(system: System) -> None:
+def test_an_input_that_the_family_refuses_does_not_count(system: System) -> None:
     whole = scenario_with(FATAL).record_count()
 
     def fails(scenario: Scenario) -> bool:
@@ -165,7 +165,7 @@ def test_an_input_that_the_family_cannot_take_is_not_the_failure(system: System)
     assert shrunk.scenario.record_count() == whole
 
 
-def test_an_interrupt_leaves_what_has_been_reached(system: System) -> None:
+def test_an_interrupt_returns_the_smallest_so_far(system: System) -> None:
     def fails(scenario: Scenario) -> bool:
         if len(made) == 5:
             raise KeyboardInterrupt

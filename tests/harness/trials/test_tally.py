@@ -1,4 +1,4 @@
-"""What many outcomes amount to."""
+"""The tally of a run: counts, groups of failures, and the example."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def teaching(seed: int, **changes: Any) -> Outcome:
     return outcome(**{**fields, **changes})
 
 
-def test_counts_add_up() -> None:
+def test_counts_are_summed_over_outcomes() -> None:
     tally = Tally()
     tally.add(outcome(coverage={"kill_all/element": 2}, planned={"kill_all/element": 3}, kills=2))
     tally.add(outcome(family="page_views", attempts=3, records_replayed=7, recovery_steps=5))
@@ -108,7 +108,7 @@ def test_the_example_has_a_kill_and_a_rescale_and_is_small() -> None:
     assert [seed for _, _, seed in tally.examples] == [2, 1]
 
 
-def test_candidates_do_not_depend_on_the_order_and_are_few() -> None:
+def test_example_candidates_are_few_and_do_not_depend_on_the_order() -> None:
     outcomes = [teaching(seed, steps=100 + seed * 37 % 50) for seed in range(100)]
     forwards, backwards = Tally(), Tally()
     for each in outcomes:

@@ -1,4 +1,4 @@
-"""Units and their shares, who runs them, and what the command says of it."""
+"""The units of an enumeration, their shares, and the output of the command."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_planted_bug_is_found_and_counted_by_its_signature(units: Units) -> No
     assert sum(each.count for each in found) == sum(result.failed for result in results)
 
 
-def test_the_command_tells_counts_and_hash(
+def test_the_command_prints_counts_and_hash(
     share: Enumerated, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     options = ["--share", str(SHARE), "--first", "17", "-n", "1", "--out", str(tmp_path)]
@@ -66,17 +66,17 @@ def test_the_command_tells_counts_and_hash(
     assert f"{counts.scenarios:,} scenarios on 17 schedules" in captured.err
 
 
-def test_a_failure_is_shrunk_kept_and_told(
+def test_a_failure_is_shrunk_written_and_printed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(examination, "LIMIT_SECONDS", 0.3)
     options = ["--share", "1000", "--first", "104", "-n", "1", "--out", str(tmp_path)]
     with find_mutant("sweep-leaves-orphans").applied():
         assert main(["enumerate", *options]) == 1
-    told = capsys.readouterr().out
-    assert "FAILED word_count: no_leaks, open transaction" in told
+    output = capsys.readouterr().out
+    assert "FAILED word_count: no_leaks, open transaction" in output
     assert [path.name for path in tmp_path.glob("failures/*.json")]
-    assert "of two faults, 0 FAILED" not in told
+    assert "of two faults, 0 FAILED" not in output
 
 
 def test_an_unknown_family_is_refused_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""What is enumerated: faults at the passages of a run, and what a second one meets."""
+"""The space of an enumeration: faults at the passages of a run, and second faults after them."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def test_an_undisturbed_run_has_a_checkpoint_in_the_middle_and_one_at_the_end(
     assert 0 < cuts[0] <= cuts[1] == MOST_RECORDS
 
 
-def test_looking_on_changes_nothing(family: Family, base: Scenario) -> None:
+def test_a_watched_run_equals_the_run_without_watching(family: Family, base: Scenario) -> None:
     fault = Fault("duplicate_message", "acknowledged", "count-0", 1, delay=3)
     for scenario in (base, with_faults(base, fault)):
         assert watched_run(family, scenario)[0].trace_hash == World(family, scenario).run().trace_hash
 
 
-def test_every_first_fault_strikes_or_finds_nobody_to_kill(family: Family, base: Scenario) -> None:
+def test_every_first_fault_fires_or_finds_no_task_to_kill(family: Family, base: Scenario) -> None:
     _, passages, _ = watched_run(family, base)
     faults = faults_at(passages)
     assert len(faults) == len(set(faults))
@@ -120,7 +120,7 @@ def test_a_second_fault_strikes_after_the_first_at_its_own_passage(
     assert after["completed"]
 
 
-def test_who_strikes_at_a_passage_hides_it_from_the_one_behind_him() -> None:
+def test_a_fault_hides_its_passage_from_later_faults() -> None:
     passages = [Passage(True, "restored", "sink-0", 0, number) for number in (1, 2)]
     [first] = faults_at(passages[:1])[:1]
     assert first.occurrence == 1
@@ -130,7 +130,7 @@ def test_who_strikes_at_a_passage_hides_it_from_the_one_behind_him() -> None:
     assert {fault.occurrence for fault in others} == {2}
 
 
-def test_a_family_without_small_input_is_told_so(family: Family) -> None:
+def test_a_family_without_small_input_is_refused(family: Family) -> None:
     class Large:
         name = "large"
         generator_version = 1
