@@ -28,6 +28,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
+from onceproof.engine.checkpoint.completed_store import CompletedCheckpointStore, is_discardable
 from onceproof.engine.checkpoint.events import (
     AbortPending,
     AnsweredTooLate,
@@ -53,7 +54,7 @@ from onceproof.engine.checkpoint.events import (
     TooManyFailures,
     TriggerRequested,
 )
-from onceproof.engine.checkpoint.failures import (
+from onceproof.engine.checkpoint.failure_counter import (
     EXPIRED,
     FAILOVER,
     SHUT_DOWN,
@@ -63,9 +64,8 @@ from onceproof.engine.checkpoint.failures import (
 )
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata, StateHandle
 from onceproof.engine.checkpoint.pending import DUPLICATE, SUCCESS, UNKNOWN, PartlyFinished, PendingCheckpoint
-from onceproof.engine.checkpoint.requests import CheckpointRequest
+from onceproof.engine.checkpoint.request_queue import CheckpointRequest
 from onceproof.engine.checkpoint.shared_registry import SharedStateRegistry, UnknownSharedFile
-from onceproof.engine.checkpoint.store import CompletedCheckpointStore, is_discardable
 from onceproof.engine.checkpoint.triggering import CheckpointTriggering
 from onceproof.engine.configuration import CheckpointSettings
 from onceproof.engine.messages import (

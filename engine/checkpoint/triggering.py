@@ -1,7 +1,7 @@
 """When checkpoints begin: the interval, the requests that wait, and what a new checkpoint needs.
 
-The half of the coordinator that looks forward. What waits begins in the order of the queue (requests.py) and
-within its limits; a request that cannot begin when it is its turn fails, and whoever asked is told.
+The half of the coordinator that looks forward. Waiting requests begin in the order of the queue and within
+its limits (request_queue.py). A request that cannot begin in its turn fails, and its sender gets the reason.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from onceproof.engine.checkpoint.events import (
     RequestResolved,
     StartTimer,
 )
-from onceproof.engine.checkpoint.failures import (
+from onceproof.engine.checkpoint.failure_counter import (
     SCHEDULER_STOPPED,
     SHUT_DOWN,
     TASKS_NOT_RUNNING,
@@ -25,8 +25,8 @@ from onceproof.engine.checkpoint.failures import (
     WITHIN_MIN_PAUSE,
 )
 from onceproof.engine.checkpoint.pending import PendingCheckpoint
-from onceproof.engine.checkpoint.plan import CheckpointTasks, checkpoint_tasks
-from onceproof.engine.checkpoint.requests import CheckpointRequest, RequestQueue, TooEarly
+from onceproof.engine.checkpoint.plan_calculator import CheckpointTasks, checkpoint_tasks
+from onceproof.engine.checkpoint.request_queue import CheckpointRequest, RequestQueue, TooEarly
 from onceproof.engine.configuration import CheckpointSettings
 from onceproof.engine.messages import Send, TaskId, TriggerCheckpoint
 

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from onceproof.engine.checkpoint.channels import InFlightShare, read_in_flight
+from onceproof.engine.checkpoint.in_flight_redistribution import InFlightShare, read_in_flight
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.checkpoint.redistribution import (
     RestoreAssignment,
@@ -23,8 +23,8 @@ from onceproof.engine.checkpoint.redistribution import (
 from onceproof.engine.configuration.alignment import ALIGNED
 from onceproof.engine.elements import Record
 from onceproof.engine.graph import JobGraph, JobVertex
-from onceproof.engine.job.channels import channel_names, plan_in_flight
-from onceproof.engine.job.layout import Filler, Inputs, Layout
+from onceproof.engine.job.channel_layout import Filler, Inputs, Layout
+from onceproof.engine.job.channel_names import channel_names, plan_in_flight
 from onceproof.engine.messages import TaskId
 from onceproof.engine.state.in_flight import ChannelId
 from onceproof.engine.state.stored import DecodedSnapshot

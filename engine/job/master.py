@@ -11,9 +11,9 @@ The rules it lives by:
 - Where every task has finished, all output is committed: whatever becomes of a checkpoint still under way,
   the job has finished.
 - Only what the job can survive by trying again is tried again; a checkpoint that cannot be read is not.
-- While the job ends with a savepoint (ending.py) nobody else gets a checkpoint. When a stop has failed, tasks
-  that read no more are left behind, so a new attempt takes over; when it has succeeded, an attempt that fails
-  before all is committed is followed by one that does nothing but commit.
+- While the job ends with a savepoint (end_with_savepoint.py), no other checkpoint begins. When a stop has
+  failed, tasks that read no more are left, so a new attempt takes over; when it has succeeded, an attempt
+  that fails before all is committed is followed by one that does nothing but commit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,12 @@ from onceproof.engine.checkpoint.events import (
     TooManyFailures,
     TriggerRequested,
 )
-from onceproof.engine.job.ending import JOB_HAS_FINISHED, JOB_IS_ENDING, JOB_IS_NOT_RUNNING, Ending
+from onceproof.engine.job.end_with_savepoint import (
+    JOB_HAS_FINISHED,
+    JOB_IS_ENDING,
+    JOB_IS_NOT_RUNNING,
+    EndWithSavepoint,
+)
 from onceproof.engine.job.events import (
     AttemptDeployed,
     CancelRequested,
@@ -53,7 +58,7 @@ from onceproof.engine.job.events import (
     StopOverdue,
     StopRequested,
 )
-from onceproof.engine.job.restart import RestartStrategy
+from onceproof.engine.job.restart_strategies import RestartStrategy
 from onceproof.engine.messages import (
     SAVEPOINT,
     SYNC_SAVEPOINT,
@@ -124,7 +129,7 @@ class JobMaster:
         self._attempt_number = 0
         self.attempt: AttemptId | None = None
         self.state = JobState.CREATED
-        self.ending: Ending | None = None
+        self.ending: EndWithSavepoint | None = None
         """How the job is being ended, if somebody wants it to."""
         self._orphans = 0
         """How many tasks of earlier job masters still run."""
@@ -246,15 +251,15 @@ class JobMaster:
 
     def _stop_requested(self, event: StopRequested, now: int) -> Sequence[MasterEffect]:
         request = TriggerRequested(SYNC_SAVEPOINT, event.number, event.drains)
-        return self._begin_ending(Ending(event.number, request, stops=True), now)
+        return self._begin_ending(EndWithSavepoint(event.number, request, stops=True), now)
 
     def _cancel_requested(self, event: CancelRequested, now: int) -> Sequence[MasterEffect]:
         if event.number:
             request = TriggerRequested(SAVEPOINT, event.number)
-            return self._begin_ending(Ending(event.number, request, stops=False), now)
+            return self._begin_ending(EndWithSavepoint(event.number, request, stops=False), now)
         return () if self.state is _CANCELLING or self.state.is_terminal else self._cancel(now)
 
-    def _begin_ending(self, ending: Ending, now: int) -> Sequence[MasterEffect]:
+    def _begin_ending(self, ending: EndWithSavepoint, now: int) -> Sequence[MasterEffect]:
         """Ask for the savepoint; until its outcome is known no other checkpoint begins."""
         if self.state is not _RUNNING or self.ending is not None:
             reason = JOB_IS_NOT_RUNNING if self.ending is None else JOB_IS_ENDING
@@ -269,7 +274,7 @@ class JobMaster:
         return effects
 
     def _while_ending(
-        self, ending: Ending, event: MasterEvent, effects: Sequence[MasterEffect], now: int
+        self, ending: EndWithSavepoint, event: MasterEvent, effects: Sequence[MasterEffect], now: int
     ) -> Sequence[MasterEffect]:
         if ending.is_complete:
             if self.state is _RUNNING and ending.only_commits and self.coordinator.all_run:
@@ -295,7 +300,7 @@ class JobMaster:
         return [*self._follow(event, effects, now), overdue]
 
     def _ask_again(
-        self, ending: Ending, event: MasterEvent, effects: Sequence[MasterEffect], now: int
+        self, ending: EndWithSavepoint, event: MasterEvent, effects: Sequence[MasterEffect], now: int
     ) -> Sequence[MasterEffect]:
         """A task has come to its own end before it answered, or was asked: without it, unless all have."""
         told = self._follow(event, [each for each in effects if each is not ending.outcome_in([each])], now)
@@ -312,7 +317,9 @@ class JobMaster:
     def _all_have_finished(self) -> bool:
         return 0 < self._tasks == len(self._finished)
 
-    def _not_ended(self, ending: Ending, outcome: RequestResolved, now: int) -> Sequence[MasterEffect]:
+    def _not_ended(
+        self, ending: EndWithSavepoint, outcome: RequestResolved, now: int
+    ) -> Sequence[MasterEffect]:
         if ending.stops:
             return self._end_attempt(f"the savepoint to stop with failed: {outcome.reason}", now)
         return self.coordinator.handle(StartScheduler(), now)

@@ -24,7 +24,7 @@ class DeletingStorage(Protocol):
 
 
 @contextmanager
-def left_for_later() -> Iterator[None]:
+def deletion_may_fail() -> Iterator[None]:
     """Leave what cannot be deleted now, with a warning."""
     try:
         yield
@@ -32,8 +32,8 @@ def left_for_later() -> Iterator[None]:
         _logger.warning("%s; the end of the job deletes it", error)
 
 
-def delete_now_or_later(storage: DeletingStorage, paths: Iterable[str]) -> None:
+def delete_if_possible(storage: DeletingStorage, paths: Iterable[str]) -> None:
     """Delete files, in order, up to the first that cannot be deleted now."""
-    with left_for_later():
+    with deletion_may_fail():
         for path in paths:
             storage.delete(path)

@@ -18,9 +18,9 @@ from abc import abstractmethod
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.errors import UnrecoverableError
 from onceproof.engine.graph import JobGraph
+from onceproof.engine.job.channel_layout import Layout
 from onceproof.engine.job.deployment import build_tasks, restore_events
 from onceproof.engine.job.events import CancelTasks
-from onceproof.engine.job.layout import Layout
 from onceproof.engine.messages import AttemptId, Send, TaskFailed, TaskId
 from onceproof.engine.protocol_points import Probe
 from onceproof.engine.runtime.job_driver import JobDriver

@@ -8,7 +8,7 @@ asks for does not, and stands here once:
 - Checkpoints and stored snapshots that are no longer needed are deleted: also those from before the point
   that the job has begun from, once it has a checkpoint of its own. What cannot be deleted now is left for the
   end of the job: no deletion is worth a job.
-- A user or another process may ask for a savepoint, or for the end of the job (requests.py).
+- A user or another process may ask for a savepoint, or for the end of the job (job_requests.py).
 - A subclass can observe the run: it overrides the hooks for attempts and checkpoints, and sets
   ``checks_machines`` to have every machine validated after each event.
 """
@@ -22,6 +22,7 @@ from contextlib import suppress
 from random import Random
 from typing import Any, ClassVar, Final
 
+from onceproof.engine.checkpoint.completed_store import CompletedCheckpointStore
 from onceproof.engine.checkpoint.coordinator import CheckpointCoordinator
 from onceproof.engine.checkpoint.events import (
     AnsweredTooLate,
@@ -40,8 +41,8 @@ from onceproof.engine.checkpoint.events import (
 )
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata, StateHandle
 from onceproof.engine.checkpoint.retention import JobOutcome, is_retained
-from onceproof.engine.checkpoint.store import CompletedCheckpointStore
 from onceproof.engine.graph import JobGraph
+from onceproof.engine.job.channel_layout import Layout, layout_of
 from onceproof.engine.job.deployment import fit_max_parallelism
 from onceproof.engine.job.events import (
     AttemptDeployed,
@@ -54,12 +55,13 @@ from onceproof.engine.job.events import (
     MasterEvent,
     StartRestartTimer,
 )
-from onceproof.engine.job.layout import Layout, layout_of
 from onceproof.engine.job.master import JobMaster, JobState
-from onceproof.engine.job.restart import Chance, restart_strategy
+from onceproof.engine.job.restart_strategies import Chance, restart_strategy
 from onceproof.engine.messages import AttemptId, Send
 from onceproof.engine.protocol_points import COMPLETED, COORDINATOR, METADATA_WRITTEN, TRIGGERED, Probe
-from onceproof.engine.runtime.deletion import delete_now_or_later, left_for_later
+from onceproof.engine.runtime.deletion import delete_if_possible, deletion_may_fail
+from onceproof.engine.runtime.job_requests import JobRequest, OpenRequests, Respond, publish_metadata
+from onceproof.engine.runtime.job_result import JobCancelled, JobExecutionFailed, JobExecutionResult
 from onceproof.engine.runtime.recovery import (
     RecoverableStorage,
     Recovered,
@@ -70,8 +72,6 @@ from onceproof.engine.runtime.recovery import (
     retire,
     sweep,
 )
-from onceproof.engine.runtime.requests import JobRequest, RequestDesk, Respond, publish_metadata
-from onceproof.engine.runtime.result import JobCancelled, JobExecutionFailed, JobExecutionResult
 from onceproof.engine.runtime.starting_point import STARTING_POINT, StartingPoint
 from onceproof.engine.task.events import DiscardSnapshot
 
@@ -110,7 +110,7 @@ class JobDriver(ABC):
         )
         self.attempts = 0
         self.checkpoints = 0
-        self.desk = RequestDesk(graph.job_id, settings.savepoint_directory)
+        self.open_requests = OpenRequests(graph.job_id, settings.savepoint_directory)
         self._recovered = recovered
         self._former = recovered.former
 
@@ -192,7 +192,7 @@ class JobDriver(ABC):
 
     def request(self, request: JobRequest, respond: Respond) -> None:
         """Somebody wants something of the job; ``respond`` is called once, perhaps at once."""
-        event = self.desk.take(request, respond)
+        event = self.open_requests.take(request, respond)
         if event is not None:
             self.master_event(event)
 
@@ -212,7 +212,7 @@ class JobDriver(ABC):
             self.attempts,
             self.checkpoints,
             records_read,
-            stopped_with=self.desk.stopped_with,
+            stopped_with=self.open_requests.stopped_with,
         )
 
     @property
@@ -228,9 +228,9 @@ class JobDriver(ABC):
     def next_starting_point(self, metadata: CheckpointMetadata) -> StartingPoint | None:
         """Return what the job begins from once this checkpoint is complete; None where that does not change.
 
-        The request desk knows it. A driver that takes requests in another way overrides this.
+        The open requests know it. A driver that takes requests in another way overrides this.
         """
-        return self.desk.starting_point(metadata)
+        return self.open_requests.starting_point(metadata)
 
     def publish(self, metadata: CheckpointMetadata) -> None:
         """Make a checkpoint complete; raises OSError, and then it is certainly not there."""
@@ -264,7 +264,7 @@ class JobDriver(ABC):
         elif is_retained(self.graph.settings.retention, outcome):
             return
         else:
-            if not self.desk.stopped_with:
+            if not self.open_requests.stopped_with:
                 self.storage.delete(STARTING_POINT)
             sweep(self.storage, (), self._recovered.starting_point.spared)
         for path in self._recovered.claimed:
@@ -308,7 +308,7 @@ class JobDriver(ABC):
         self.start_tasks(begin_with)
 
     def _checkpoint_triggered(self, effect: CheckpointTriggered) -> None:
-        leads = self.desk.begun(effect) if effect.number else None
+        leads = self.open_requests.begun(effect) if effect.number else None
         if leads is not None:
             self.mount(*leads)
         self.probe(TRIGGERED, COORDINATOR, effect.checkpoint_id)
@@ -323,7 +323,7 @@ class JobDriver(ABC):
             kept = [each.checkpoint_id for each in retained]
             for checkpoint_id in self._former:
                 if checkpoint_id not in kept:
-                    with left_for_later():
+                    with deletion_may_fail():
                         discard_former(self.storage, checkpoint_id, retained)
             self._former = ()
 
@@ -333,41 +333,41 @@ class JobDriver(ABC):
             return
         claimed = self._recovered.claimed
         if claimed and effect.checkpoint_id == self._recovered.checkpoints[0].checkpoint_id:
-            delete_now_or_later(self.storage, claimed)
+            delete_if_possible(self.storage, claimed)
             return
-        with left_for_later():
+        with deletion_may_fail():
             discard_checkpoint(self.storage, effect.checkpoint_id, effect.kind)
 
     def _request_resolved(self, effect: RequestResolved) -> None:
-        self.desk.resolved(effect)
+        self.open_requests.resolved(effect)
         self.request_resolved(effect)
 
     def _discard_handle(self, effect: DiscardHandle | DiscardSnapshot) -> None:
         handle = effect.handle
         assert isinstance(handle, StateHandle)
-        delete_now_or_later(self.storage, handle.paths)
+        delete_if_possible(self.storage, handle.paths)
 
     def _discard_shared_files(self, effect: DiscardSharedFiles) -> None:
-        delete_now_or_later(self.storage, effect.paths)
+        delete_if_possible(self.storage, effect.paths)
 
     def _job_failed(self, effect: JobFailed) -> None:
         """The driver first; then what nobody wants to go on from is deleted, if the storage lets us."""
         self.job_failed(effect)
         with suppress(OSError):
             self.forget_checkpoints(JobOutcome.FAILED)
-        self.desk.ended(effect.cause)
+        self.open_requests.ended(effect.cause)
 
     def _job_canceled(self, effect: JobCanceled) -> None:
         """In the same order."""
         self.job_canceled(effect)
         with suppress(OSError):
             self.forget_checkpoints(JobOutcome.CANCELED)
-        self.desk.ended()
+        self.open_requests.ended()
 
     def _job_finished(self, effect: JobFinished) -> None:
         """The driver deletes the checkpoints: it knows when no write is under way any more."""
         self.job_finished(effect)
-        self.desk.ended()
+        self.open_requests.ended()
 
     def _too_many_failures(self, effect: TooManyFailures) -> None:
         """The job master has already acted on it."""

@@ -37,7 +37,7 @@ from onceproof.engine.checkpoint.events import (
     TriggerRequested,
 )
 from onceproof.engine.checkpoint.retention import JobOutcome
-from onceproof.engine.checkpoint.storing import delete_unstored, store_encoded
+from onceproof.engine.checkpoint.snapshot_files import delete_unstored, store_encoded
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.events import (
     Deploy,
@@ -54,15 +54,15 @@ from onceproof.engine.messages import (
     TriggerCheckpoint,
 )
 from onceproof.engine.protocol_points import Probe, no_probe
-from onceproof.engine.runtime.beginning import begin, located, storage_of
-from onceproof.engine.runtime.deletion import delete_now_or_later
+from onceproof.engine.runtime.deletion import delete_if_possible
 from onceproof.engine.runtime.execution import Execution
-from onceproof.engine.runtime.mounting import MountingStorage
+from onceproof.engine.runtime.job_clients import FinishedJob, RunningJob
+from onceproof.engine.runtime.job_requests import JobRequest, Respond
+from onceproof.engine.runtime.job_result import JobExecutionResult
+from onceproof.engine.runtime.job_startup import open_job_storage, recover_job, with_full_path
+from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import Recovered
 from onceproof.engine.runtime.request_folder import RequestFolder
-from onceproof.engine.runtime.requests import JobRequest, Respond
-from onceproof.engine.runtime.result import JobExecutionResult
-from onceproof.engine.runtime.running import FinishedJob, RunningJob
 from onceproof.engine.state.files import DamagedFile
 from onceproof.engine.state.snapshot import encode_task_snapshot
 from onceproof.engine.task.events import (
@@ -94,9 +94,9 @@ def execute(graph: JobGraph, probe: Probe = no_probe) -> JobExecutionResult:
     JobExecutionFailed, and what reading the checkpoint directory raises; also where another process runs the
     job over the same directory.
     """
-    storage = storage_of(graph)
+    storage = open_job_storage(graph)
     with storage.exclusive():
-        recovered = begin(graph, storage)
+        recovered = recover_job(graph, storage)
         if isinstance(recovered, JobExecutionResult):
             return recovered
         return LocalExecution(graph, storage, recovered, probe).run()
@@ -104,10 +104,10 @@ def execute(graph: JobGraph, probe: Probe = no_probe) -> JobExecutionResult:
 
 def start(graph: JobGraph) -> JobClient:
     """Run a job in a thread of its own; raises what reading the checkpoint directory raises."""
-    storage = storage_of(graph)
+    storage = open_job_storage(graph)
     with ExitStack() as held:
         held.enter_context(storage.exclusive())
-        recovered = begin(graph, storage)
+        recovered = recover_job(graph, storage)
         if isinstance(recovered, JobExecutionResult):
             return FinishedJob(recovered)
         execution = LocalExecution(graph, storage, recovered)
@@ -118,7 +118,7 @@ class LocalExecution(Execution):
     """One run of a job in this process."""
 
     def __init__(
-        self, graph: JobGraph, storage: MountingStorage, recovered: Recovered, probe: Probe = no_probe
+        self, graph: JobGraph, storage: MountedStorage, recovered: Recovered, probe: Probe = no_probe
     ) -> None:
         settings = graph.settings
         super().__init__(
@@ -332,7 +332,7 @@ class LocalExecution(Execution):
         if self.is_current(task):
             self.task_event(task, event)
             return
-        delete_now_or_later(self._storage, paths)
+        delete_if_possible(self._storage, paths)
 
     def _encoding_failed(self, task: Task, error: Exception) -> None:
         """State that cannot be written is an error of the job, not of the storage."""
@@ -384,8 +384,10 @@ class LocalExecution(Execution):
         heapq.heappush(self._timers, (due_ms, self._sequence, task, event))
 
     def cause_of(self, error: Exception) -> str:
-        """A damaged file is named by its whole path."""
-        return super().cause_of(located(error, self._storage) if isinstance(error, DamagedFile) else error)
+        """Return the cause in one line; a damaged file is named by its whole path."""
+        if isinstance(error, DamagedFile):
+            error = with_full_path(error, self._storage)
+        return super().cause_of(error)
 
     def answered_too_late(self, effect: AnsweredTooLate) -> None:
         """Tell whoever reads the log, since it is his time-out."""

@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata, decode_metadata
 from onceproof.engine.checkpoint.verification import damages_of
 from onceproof.engine.messages import CHECKPOINT, Kind, checkpoint_folder
-from onceproof.engine.runtime.deletion import left_for_later
+from onceproof.engine.runtime.deletion import deletion_may_fail
 from onceproof.engine.runtime.starting_point import (
     FROM_NOTHING,
     STARTING_POINT,
@@ -158,7 +158,7 @@ def recover(
         point = replace(point, had_finished=False)
         write_starting_point(storage, point)
     elif FINISHED in paths:
-        with left_for_later():
+        with deletion_may_fail():
             sweep(storage, (), point.spared)
         return Recovered(incarnation, (), finished=True, starting_point=point)
     retained = [each for each in ids if each > point.last_id][-num_retained:]
@@ -167,7 +167,7 @@ def recover(
     whole = {metadata.checkpoint_id for metadata in kept}
     former = (*former, *[each for each in retained if each not in whole])
     if paths:
-        with left_for_later():
+        with deletion_may_fail():
             sweep(storage, kept, (*point.spared, *former))
     former = tuple(each for each in former if each not in point.spared)
     return Recovered(incarnation, kept, False, point, former)

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 import fsspec
 
-from onceproof.engine.runtime.places import scheme_of, within
+from onceproof.engine.runtime.locations import join_location, scheme_of
 from onceproof.engine.runtime.storage import StorageError, check_inside
 
 EXCLUSIVE: Final = frozenset(("memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"))
@@ -72,7 +72,7 @@ class RemoteCheckpointStorage:
             data: bytes = self._do(path, "cannot be read", self._files.cat_file)
         except FileNotFoundError as error:
             raise StorageError(
-                f"checkpoint file {within(self.root, path)} cannot be read: it is not there:"
+                f"checkpoint file {join_location(self.root, path)} cannot be read: it is not there:"
                 " restore another checkpoint, or another copy of this one"
             ) from error
         return data
@@ -114,11 +114,11 @@ class RemoteCheckpointStorage:
 
     def place_of(self, path: str) -> str:
         """Return the full address of a file, for messages."""
-        return within(self.root, path)
+        return join_location(self.root, path)
 
     def _resolve(self, path: str) -> str:
         check_inside(path, self.root)
-        return within(self._path, path)
+        return join_location(self._path, path)
 
     def _do(self, path: str, what: str, ask: Callable[[str], _Answer]) -> _Answer:
         """Call ``ask`` with the address of a file.
@@ -135,5 +135,5 @@ class RemoteCheckpointStorage:
 
     def _failure(self, path: str, what: str, error: Exception) -> StorageError:
         said: Any = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        at = within(self.root, path) if path else self.root
+        at = join_location(self.root, path) if path else self.root
         return StorageError(f"checkpoint file {at} {what}: {' '.join(str(said).split())}: {_MEND}")

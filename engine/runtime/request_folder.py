@@ -27,8 +27,8 @@ from typing import Final
 
 import msgspec
 
-from onceproof.engine.runtime.places import scheme_of
-from onceproof.engine.runtime.requests import JobAnswer, JobRequest, Respond
+from onceproof.engine.runtime.job_requests import JobAnswer, JobRequest, Respond
+from onceproof.engine.runtime.locations import scheme_of
 from onceproof.engine.runtime.storage import CheckpointStorage
 
 FOLDER: Final = "requests"

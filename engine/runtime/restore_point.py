@@ -30,8 +30,8 @@ from onceproof.engine.checkpoint.metadata import decode_metadata as decode
 from onceproof.engine.checkpoint.metadata import encode_metadata as encode
 from onceproof.engine.errors import UnrecoverableError
 from onceproof.engine.messages import CHECKPOINT, SAVEPOINT, checkpoint_folder
-from onceproof.engine.runtime.mounting import storage_at
-from onceproof.engine.runtime.places import is_same, name_of, parent_of, place
+from onceproof.engine.runtime.locations import is_same, location, name_of, parent_of
+from onceproof.engine.runtime.mounted_storage import open_storage
 from onceproof.engine.runtime.recovery import METADATA, files_of
 
 RESTORED_FROM: Final = "restored-from"
@@ -96,7 +96,7 @@ def published_form(metadata: CheckpointMetadata) -> bytes:
 
 def place_of(path: str) -> str:
     """The folder that a user means: absolute, without a scheme, also where he names the metadata in it."""
-    folder = place(path)
+    folder = location(path)
     return parent_of(folder) if name_of(folder) == METADATA else folder
 
 
@@ -107,7 +107,7 @@ def read_restore_point(path: str) -> RestorePoint:
     """
     folder = place_of(path)
     try:
-        storage = storage_at(folder, stands_in=True)
+        storage = open_storage(folder, stands_in=True)
         if not storage.exists(METADATA):
             raise NoRestorePoint(
                 f"{folder}: there is no savepoint and no checkpoint here (no file {METADATA}): name its"

@@ -1,4 +1,4 @@
-"""Makes the class data archive of Spark (spark_classes) by running a small workload once.
+"""Makes the class data archive of Spark (spark_class_archive) by running a small workload once.
 
 The rules this module lives by:
 
@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from onceproof.engine.runtime.java import JavaInstallation
-from onceproof.engine.runtime.spark_classes import BASE, archive_folder, archive_for, link_home
+from onceproof.engine.runtime.spark_class_archive import BASE, archive_folder, archive_for, link_home
 from onceproof.engine.runtime.spark_session import (
     SPARK_ERRORS,
     SparkFailed,

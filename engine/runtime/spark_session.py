@@ -36,7 +36,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from onceproof.engine.runtime.java import JavaInstallation, find_java
-from onceproof.engine.runtime.spark_classes import home_variables, link_home, quick_start_options
+from onceproof.engine.runtime.spark_class_archive import home_variables, link_home, quick_start_options
 
 # A task is tried four times: plain `local[2]` fails the whole job at the first worker that dies.
 LOCAL_MASTER = "local[2,4]"
@@ -130,7 +130,7 @@ def start_spark(
         name: the application's name.
         configuration: Spark options that override those of this module.
         python_path: folders from which workers import modules as well.
-        links: a folder with the links to Spark (spark_classes.link_home); None: the session's own.
+        links: a folder with the links to Spark (spark_class_archive.link_home); None: the session's own.
 
     Raises:
         JavaMissing: there is no Java.

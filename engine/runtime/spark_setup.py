@@ -6,7 +6,7 @@ import os
 import sys
 
 from onceproof.engine.runtime.java import find_java
-from onceproof.engine.runtime.spark_classes import archive_for
+from onceproof.engine.runtime.spark_class_archive import archive_for
 
 
 def main() -> int:

@@ -31,7 +31,7 @@ from msgspec.structs import replace
 from onceproof.engine.api.datastream import StreamExecutionEnvironment
 from onceproof.engine.checkpoint.metadata import StateHandle
 from onceproof.engine.checkpoint.shared_registry import SharedStateRegistry
-from onceproof.engine.checkpoint.storing import store_snapshot
+from onceproof.engine.checkpoint.snapshot_files import store_snapshot
 from onceproof.engine.configuration import Configuration
 from onceproof.engine.configuration.backends import StateBackendSettings
 from onceproof.engine.elements import Record

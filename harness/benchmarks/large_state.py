@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from onceproof.engine.checkpoint.storing import store_snapshot
+from onceproof.engine.checkpoint.snapshot_files import store_snapshot
 from onceproof.engine.configuration.backends import StateBackendSettings
 from onceproof.engine.runtime.storage import LocalCheckpointStorage
 from onceproof.engine.state.descriptors import ValueStateDescriptor

@@ -30,11 +30,11 @@ from onceproof.engine.connectors.source import SplitReader
 from onceproof.engine.elements import Record
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.messages import TaskId
-from onceproof.engine.runtime.beginning import begin
+from onceproof.engine.runtime.job_startup import recover_job
 from onceproof.engine.runtime.recovery import Recovered
 from onceproof.engine.runtime.spark.driver import SparkExecution
-from onceproof.engine.runtime.spark.folder import spark_storage
-from onceproof.engine.runtime.spark.pace import Pace
+from onceproof.engine.runtime.spark.epoch_size import EpochSize
+from onceproof.engine.runtime.spark.shared_storage import spark_storage
 from onceproof.engine.types import Types
 from onceproof.harness.benchmarks.local import PARALLELISM, Count, PoolSource
 from onceproof.harness.benchmarks.windows import Count as CountInBundles
@@ -94,7 +94,7 @@ def state_epoch_seconds(
         pace = LoadingPace(graph.settings, keys)
         storage = spark_storage(graph)
         with storage.exclusive():
-            recovered = begin(graph, storage)
+            recovered = recover_job(graph, storage)
             assert isinstance(recovered, Recovered)
             SparkExecution(graph, session.sparkContext, storage, recovered, pace=pace).run()
     moments = pace.moments
@@ -102,7 +102,7 @@ def state_epoch_seconds(
     return median(seconds[EPOCHS_LEFT_OUT:])
 
 
-class LoadingPace(Pace):
+class LoadingPace(EpochSize):
     """The pace of a job whose first epoch loads all keys; it notes when epochs begin."""
 
     def __init__(self, settings: CheckpointSettings, keys: int) -> None:

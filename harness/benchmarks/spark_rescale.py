@@ -29,13 +29,13 @@ from pyspark.sql import SparkSession
 
 from onceproof.engine.configuration import CheckpointSettings
 from onceproof.engine.messages import TaskId
-from onceproof.engine.runtime.beginning import begin
+from onceproof.engine.runtime.job_requests import JobAnswer, JobRequest
+from onceproof.engine.runtime.job_result import JobCancelled
+from onceproof.engine.runtime.job_startup import recover_job
 from onceproof.engine.runtime.recovery import Recovered
-from onceproof.engine.runtime.requests import JobAnswer, JobRequest
-from onceproof.engine.runtime.result import JobCancelled
 from onceproof.engine.runtime.spark.driver import SparkExecution
-from onceproof.engine.runtime.spark.folder import spark_storage
-from onceproof.engine.runtime.spark.pace import Pace
+from onceproof.engine.runtime.spark.epoch_size import EpochSize
+from onceproof.engine.runtime.spark.shared_storage import spark_storage
 from onceproof.engine.runtime.spark_session import spark_session
 from onceproof.harness.benchmarks.local import check_counts
 from onceproof.harness.benchmarks.measurement import Measurement
@@ -150,7 +150,7 @@ def _go_on(
     begun = time.perf_counter()
     storage = spark_storage(graph)
     with storage.exclusive(), suppress(JobCancelled):
-        recovered = begin(graph, storage)
+        recovered = recover_job(graph, storage)
         assert isinstance(recovered, Recovered)
         pace = OneEpoch(graph.settings, new)
         execution = SparkExecution(graph, session.sparkContext, storage, recovered, pace=pace)
@@ -163,7 +163,7 @@ def _unheard(answer: JobAnswer) -> None:
     """Whoever asked sees by himself what becomes of it."""
 
 
-class OneEpoch(Pace):
+class OneEpoch(EpochSize):
     """The pace of a job that is ended when its first epoch is committed and another one would begin."""
 
     def __init__(self, settings: CheckpointSettings, new: NewFiles) -> None:

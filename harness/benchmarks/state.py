@@ -28,7 +28,7 @@ from typing import Any, Final
 import msgspec
 
 from onceproof.engine.checkpoint.metadata import StateHandle
-from onceproof.engine.checkpoint.storing import store_snapshot
+from onceproof.engine.checkpoint.snapshot_files import store_snapshot
 from onceproof.engine.configuration.backends import StateBackendSettings
 from onceproof.engine.key_groups import key_group_of
 from onceproof.engine.runtime.storage import LocalCheckpointStorage

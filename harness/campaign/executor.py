@@ -30,7 +30,7 @@ from uuid import uuid4
 import pyarrow as pa
 from pyarrow import parquet
 
-from onceproof.engine.runtime.spark.garbage import keep_what_is_loaded
+from onceproof.engine.runtime.spark.garbage_collection import freeze_loaded_objects
 from onceproof.harness.campaign.tables import TrialTables, TriedScenario, verdicts
 from onceproof.harness.model.family import Family, FamilyError, load_family, split_address
 from onceproof.harness.model.seeds import scenario_seed
@@ -99,7 +99,7 @@ class Simulation:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the verdicts on the numbers in the first column, after the trials have been written."""
-        keep_what_is_loaded()
+        freeze_loaded_objects()
         trials: list[TriedScenario] = []
         tables: list[pa.RecordBatch] = []
         told: list[pa.RecordBatch] = []

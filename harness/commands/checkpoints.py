@@ -29,8 +29,8 @@ from onceproof.engine.checkpoint.metadata import (
 from onceproof.engine.checkpoint.verification import damages_of, handles_of
 from onceproof.engine.connectors import committing, two_phase, write_ahead
 from onceproof.engine.messages import CHECKPOINT
-from onceproof.engine.runtime.mounting import storage_at
-from onceproof.engine.runtime.places import name_of, parent_of, place, scheme_of
+from onceproof.engine.runtime.locations import location, name_of, parent_of, scheme_of
+from onceproof.engine.runtime.mounted_storage import open_storage
 from onceproof.engine.runtime.recovery import METADATA
 from onceproof.engine.runtime.request_folder import is_running
 from onceproof.engine.runtime.restore_point import place_of
@@ -135,11 +135,11 @@ def delete_command(path: str) -> int:
 
 def _found(path: str) -> Iterator[FoundCheckpoint]:
     """Yield the checkpoints under a path: a checkpoint, a job's folder, or a folder of jobs."""
-    at = place(path)
+    at = location(path)
     if not scheme_of(at) and not Path(at).is_dir():
         raise UsageError(f"{path}: no such folder")
     try:
-        storage = storage_at(at, stands_in=True)
+        storage = open_storage(at, stands_in=True)
         names = [name for name in storage.list("") if name_of(f"/{name}") == METADATA]
     except StorageError as error:
         raise UsageError(str(error)) from error
@@ -167,7 +167,7 @@ def _damages(found: FoundCheckpoint) -> Iterator[str]:
     is_own = found.metadata.kind == CHECKPOINT
     # A savepoint names files relative to its own folder, so that the folder can be moved.
     root = parent_of(found.folder) if is_own else found.folder
-    storage = storage_at(root, stands_in=True)
+    storage = open_storage(root, stands_in=True)
 
     def read(path: str) -> bytes:
         if leads_out(path) or not (scheme_of(root) or _is_below(root, path)):

@@ -29,9 +29,9 @@ from onceproof.engine.configuration import Configuration
 from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.connectors.source import Source, SplitReader
 from onceproof.engine.graph import JobGraph
+from onceproof.engine.runtime.job_requests import JobRequest, RequestKind
+from onceproof.engine.runtime.job_result import JobCancelled, JobExecutionFailed, JobExecutionResult
 from onceproof.engine.runtime.request_folder import ask
-from onceproof.engine.runtime.requests import JobRequest, RequestKind
-from onceproof.engine.runtime.result import JobCancelled, JobExecutionFailed, JobExecutionResult
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.exit_codes import FAILED, PASSED, UsageError
 from onceproof.harness.model.family import Family, load_family

@@ -93,7 +93,7 @@ def run_job(
     folder: JobsFolder = None,
 ) -> None:
     """Run a job to its end."""
-    from onceproof.engine.runtime.places import place
+    from onceproof.engine.runtime.locations import location
     from onceproof.harness.commands.job import JOBS, run_command
     from onceproof.harness.model.exit_codes import UsageError
 
@@ -101,7 +101,7 @@ def run_job(
         raise UsageError(f"--system {system}: no such runtime; use local or spark")
     options = {"execution.target": system}
     if start is not None:
-        options["execution.state-recovery.path"] = place(start)
+        options["execution.state-recovery.path"] = location(start)
         options["execution.state-recovery.claim-mode"] = "CLAIM" if claim else "NO_CLAIM"
     if allow_non_restored_state:
         options["execution.state-recovery.ignore-unclaimed-state"] = "true"

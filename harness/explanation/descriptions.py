@@ -12,7 +12,7 @@ import shlex
 from pathlib import Path
 from typing import Final
 
-from onceproof.engine.checkpoint.failures import (
+from onceproof.engine.checkpoint.failure_counter import (
     EXPIRED,
     FAILOVER,
     SCHEDULER_STOPPED,

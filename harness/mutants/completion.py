@@ -14,7 +14,7 @@ from onceproof.engine.checkpoint.events import (
     MetadataStored,
     StoreMetadata,
 )
-from onceproof.engine.checkpoint.failures import FAILOVER
+from onceproof.engine.checkpoint.failure_counter import FAILOVER
 from onceproof.engine.checkpoint.metadata import SubtaskState
 from onceproof.engine.checkpoint.pending import PendingCheckpoint
 from onceproof.engine.messages import (

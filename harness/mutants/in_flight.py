@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-import onceproof.engine.checkpoint.channels as redistribution
+import onceproof.engine.checkpoint.in_flight_redistribution as redistribution
 import onceproof.engine.task.in_flight as recording
-from onceproof.engine.checkpoint.channels import KeyFilter
+from onceproof.engine.checkpoint.in_flight_redistribution import KeyFilter
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata, StateHandle
 from onceproof.engine.elements import Buffer, Record
 from onceproof.engine.state.in_flight import ChannelId, detached

@@ -8,10 +8,10 @@ from onceproof.engine.checkpoint.coordinator import CheckpointCoordinator
 from onceproof.engine.checkpoint.events import CoordinatorEffect, MetadataStored
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.messages import CHECKPOINT, SAVEPOINT
-from onceproof.engine.runtime import beginning, job_driver
-from onceproof.engine.runtime.beginning import Find, with_starting_point
+from onceproof.engine.runtime import job_driver, job_startup
+from onceproof.engine.runtime.job_requests import publish_metadata
+from onceproof.engine.runtime.job_startup import Find, add_starting_point
 from onceproof.engine.runtime.recovery import Recovered
-from onceproof.engine.runtime.requests import publish_metadata
 from onceproof.engine.runtime.starting_point import PointStorage, StartingPoint
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant
@@ -71,7 +71,7 @@ def unclaimed_savepoint_deleted(reached: Reached) -> Iterator[None]:
     def claiming(recovered: Recovered, find: Find, num_retained: int, *, is_claimed: bool) -> Recovered:
         if recovered.starting_point.path and not is_claimed:
             reached()
-        return with_starting_point(recovered, find, num_retained, is_claimed=True)
+        return add_starting_point(recovered, find, num_retained, is_claimed=True)
 
-    with replaced(beginning, "with_starting_point", claiming):
+    with replaced(job_startup, "add_starting_point", claiming):
         yield

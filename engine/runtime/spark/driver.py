@@ -40,6 +40,7 @@ from onceproof.engine.checkpoint.events import (
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata, encode_metadata
 from onceproof.engine.checkpoint.retention import JobOutcome
 from onceproof.engine.graph import JobGraph
+from onceproof.engine.job.channel_layout import Layout, layout_of
 from onceproof.engine.job.deployment import RestorePlan, plan_restores
 from onceproof.engine.job.events import (
     CancelRequested,
@@ -50,7 +51,6 @@ from onceproof.engine.job.events import (
     StartJob,
     StartRestartTimer,
 )
-from onceproof.engine.job.layout import Layout, layout_of
 from onceproof.engine.job.master import JobState
 from onceproof.engine.messages import (
     CHECKPOINT,
@@ -66,15 +66,15 @@ from onceproof.engine.messages import (
     TriggerCheckpoint,
 )
 from onceproof.engine.protocol_points import COORDINATOR, METADATA_WRITTEN, NOTIFIED, Probe, no_probe
-from onceproof.engine.runtime.beginning import begin, located
 from onceproof.engine.runtime.execution import failure_of
+from onceproof.engine.runtime.job_clients import FinishedJob, RunningJob
 from onceproof.engine.runtime.job_driver import JobDriver
-from onceproof.engine.runtime.mounting import MountingStorage
+from onceproof.engine.runtime.job_requests import JobRequest, Respond
+from onceproof.engine.runtime.job_result import JobExecutionFailed, JobExecutionResult
+from onceproof.engine.runtime.job_startup import recover_job, with_full_path
+from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import Recovered, metadata_path
-from onceproof.engine.runtime.requests import JobRequest, Respond
-from onceproof.engine.runtime.result import JobExecutionFailed, JobExecutionResult
-from onceproof.engine.runtime.running import FinishedJob, RunningJob
-from onceproof.engine.runtime.spark.committing import Committer
+from onceproof.engine.runtime.spark.driver_committer import DriverCommitter
 from onceproof.engine.runtime.spark.epoch import (
     Deployment,
     Epoch,
@@ -84,11 +84,11 @@ from onceproof.engine.runtime.spark.epoch import (
     Shipment,
     shape_of,
 )
-from onceproof.engine.runtime.spark.folder import spark_storage
-from onceproof.engine.runtime.spark.job import EpochJob, JobLost
-from onceproof.engine.runtime.spark.losses import delete_unlisted, has_losses, mixed_attempts
-from onceproof.engine.runtime.spark.pace import Pace
-from onceproof.engine.runtime.spark.savepoints import LOOK_SECONDS, EpochRequests
+from onceproof.engine.runtime.spark.epoch_job import EpochJob, EpochJobFailed
+from onceproof.engine.runtime.spark.epoch_requests import LOOK_SECONDS, EpochRequests
+from onceproof.engine.runtime.spark.epoch_size import EpochSize
+from onceproof.engine.runtime.spark.lost_attempts import delete_unlisted, has_lost_attempts, mixed_attempts
+from onceproof.engine.runtime.spark.shared_storage import spark_storage
 from onceproof.engine.runtime.spark.stages import Stages, stages_of
 from onceproof.engine.runtime.spark.subtask import SubtaskRun
 from onceproof.engine.runtime.spark_session import SPARK_ERRORS, one_line
@@ -116,7 +116,7 @@ def execute_on_spark(
     storage = spark_storage(graph)
     context = session if isinstance(session, SparkContext) else session.sparkContext
     with storage.exclusive():
-        recovered = begin(graph, storage)
+        recovered = recover_job(graph, storage)
         if isinstance(recovered, JobExecutionResult):
             return recovered
         execution = SparkExecution(
@@ -129,7 +129,7 @@ def start_on_spark(graph: JobGraph, context: SparkContext, held: ExitStack) -> J
     """Run a job in a thread of its own, which lets go of what is held when the job is over."""
     storage = spark_storage(graph)
     held.enter_context(storage.exclusive())
-    recovered = begin(graph, storage)
+    recovered = recover_job(graph, storage)
     if isinstance(recovered, JobExecutionResult):
         return FinishedJob(recovered)
     execution = SparkExecution(graph, context, storage, recovered)
@@ -143,13 +143,13 @@ class SparkExecution(JobDriver):
         self,
         graph: JobGraph,
         context: SparkContext,
-        storage: MountingStorage,
+        storage: MountedStorage,
         recovered: Recovered,
         *,
         recipe: Recipe | None = None,
         probe: Probe = no_probe,
         subtask_class: type[SubtaskRun] = SubtaskRun,
-        pace: Pace | None = None,
+        pace: EpochSize | None = None,
     ) -> None:
         super().__init__(graph, storage, recovered, probe)
         self.records_read = 0
@@ -162,9 +162,9 @@ class SparkExecution(JobDriver):
         self._rescaled: tuple[JobGraph, Recipe] | None = None
         self._stages: Stages = stages_of(graph, layout_of(graph))
         self._shipment: Broadcast[Deployment] | None = None
-        self._committer: Committer | None = None
+        self._committer: DriverCommitter | None = None
         self._plans: dict[TaskId, RestorePlan] = {}
-        self._pace = pace or Pace(graph.settings)
+        self._pace = pace or EpochSize(graph.settings)
         self._ended: set[TaskId] = set()
         """The tasks that had processed all their input at the last checkpoint, as far as is known."""
         self._job: EpochJob | None = None
@@ -177,7 +177,7 @@ class SparkExecution(JobDriver):
         self._to_conclude: CheckpointMetadata | None = None
         self._has_losses = False
         self._failure: str | None = None
-        self.requests = EpochRequests(self.desk, storage, recovered.starting_point)
+        self.requests = EpochRequests(self.open_requests, storage, recovered.starting_point)
 
     def rescale(self, graph: JobGraph, recipe: Recipe | None = None) -> None:
         """Let the job go on with another graph of itself, from the next epoch on."""
@@ -285,7 +285,7 @@ class SparkExecution(JobDriver):
         assert attempt is not None
         try:
             reports = job.reports()
-        except JobLost as error:
+        except EpochJobFailed as error:
             self._has_losses = True
             _logger.warning("attempt %s: %s", attempt, error)
             self._mailbox.append(TaskFailed(attempt, TaskId(0, 0), str(error), error.is_final))
@@ -293,7 +293,7 @@ class SparkExecution(JobDriver):
         records = sum(report.records_read for report in reports)
         self.records_read += records
         self._pace.learn(records, self.now() - self._epoch_began_ms)
-        self._has_losses |= has_losses(reports)
+        self._has_losses |= has_lost_attempts(reports)
         failures = [
             message for report in reports for message in report.messages if isinstance(message, TaskFailed)
         ]
@@ -417,7 +417,7 @@ class SparkExecution(JobDriver):
     def make_tasks(self, attempt: AttemptId, graph: JobGraph, layout: Layout) -> None:
         """Hand out what the workers make tasks of."""
         self._stages = stages_of(graph, layout)
-        self._committer = Committer(graph, self._storage.read, self.probe, self.now)
+        self._committer = DriverCommitter(graph, self._storage.read, self.probe, self.now)
         shipment = Shipment(
             self._recipe,
             shape_of(graph),
@@ -463,8 +463,10 @@ class SparkExecution(JobDriver):
             self._cancel_job()
 
     def cause_of(self, error: Exception) -> str:
-        """A damaged file is named by its whole path."""
-        return super().cause_of(located(error, self._storage) if isinstance(error, DamagedFile) else error)
+        """Return the cause in one line; a damaged file is named by its whole path."""
+        if isinstance(error, DamagedFile):
+            error = with_full_path(error, self._storage)
+        return super().cause_of(error)
 
     def job_finished(self, effect: JobFinished) -> None:
         """Say so durably; then the checkpoints are not needed."""

@@ -20,11 +20,11 @@ from msgspec.structs import replace
 from pyspark.serializers import CloudPickleSerializer
 
 from onceproof.engine.graph import JobGraph
+from onceproof.engine.job.channel_layout import Layout, layout_of
 from onceproof.engine.job.deployment import RestorePlan
-from onceproof.engine.job.layout import Layout, layout_of
 from onceproof.engine.messages import AcknowledgeCheckpoint, AttemptId, DeclineCheckpoint, TaskFailed, TaskId
 from onceproof.engine.protocol_points import Probe, no_probe
-from onceproof.engine.runtime.mounting import MountingStorage, storage_at
+from onceproof.engine.runtime.mounted_storage import MountedStorage, open_storage
 from onceproof.engine.runtime.spark.stages import Stages, stages_of
 from onceproof.engine.task.task import TaskSettings
 
@@ -79,7 +79,7 @@ class Deployment(Struct, frozen=True, eq=False):
     graph: JobGraph
     layout: Layout
     stages: Stages
-    storage: MountingStorage
+    storage: MountedStorage
     incarnation: int
     probe: Probe
     subtask_class: Any
@@ -123,7 +123,7 @@ def unpack(packed: bytes) -> Deployment:
         graph,
         layout,
         stages_of(graph, layout),
-        MountingStorage(storage_at(shipment.root), shipment.mounts),
+        MountedStorage(open_storage(shipment.root), shipment.mounts),
         shipment.incarnation,
         shipment.probe,
         shipment.subtask_class,

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from msgspec import Struct
 
 from onceproof.engine.graph import JobGraph
-from onceproof.engine.job.layout import Layout
+from onceproof.engine.job.channel_layout import Layout
 from onceproof.engine.messages import TaskId
 
 DRIVER: Final = -1

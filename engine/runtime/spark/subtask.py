@@ -26,11 +26,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from onceproof.engine.checkpoint.storing import delete_unstored, store_encoded
+from onceproof.engine.checkpoint.snapshot_files import delete_unstored, store_encoded
 from onceproof.engine.elements import CheckpointBarrier
 from onceproof.engine.errors import UnrecoverableError
+from onceproof.engine.job.channel_layout import Filler
 from onceproof.engine.job.deployment import connect_task, create_task, read_restore
-from onceproof.engine.job.layout import Filler
 from onceproof.engine.messages import (
     AcknowledgeCheckpoint,
     AttemptId,
@@ -41,8 +41,8 @@ from onceproof.engine.messages import (
     TriggerCheckpoint,
 )
 from onceproof.engine.operators.source import SourceOperator
-from onceproof.engine.runtime.beginning import located
 from onceproof.engine.runtime.execution import failure_of
+from onceproof.engine.runtime.job_startup import with_full_path
 from onceproof.engine.runtime.recovery import metadata_path
 from onceproof.engine.runtime.spark.epoch import ChannelEnd, Deployment, Epoch, Report
 from onceproof.engine.runtime.spark.stages import DRIVER, Parcel, Place
@@ -192,7 +192,7 @@ class SubtaskRun:
         try:
             return read_restore(self.epoch.restores[self.task_id], self.storage.read, {})
         except DamagedFile as error:
-            raise located(error, self.storage) from error
+            raise with_full_path(error, self.storage) from error
         except Exception as error:
             raise Unreadable(str(error)) from error
 

@@ -19,9 +19,9 @@ from pyspark import SparkContext
 
 from onceproof.engine.api.job_client import JobClient
 from onceproof.engine.graph import InvalidJob, JobGraph
-from onceproof.engine.runtime.result import JobExecutionResult
+from onceproof.engine.runtime.job_result import JobExecutionResult
 from onceproof.engine.runtime.spark.driver import execute_on_spark, start_on_spark
-from onceproof.engine.runtime.spark.folder import spark_storage
+from onceproof.engine.runtime.spark.shared_storage import spark_storage
 from onceproof.engine.runtime.spark_session import running_context, spark_context
 
 ALL_CORES: Final = "local[*,4]"

@@ -15,9 +15,9 @@ import sys
 from contextlib import ExitStack
 
 from onceproof.engine.protocol_points import COMMITTING
-from onceproof.engine.runtime.mounting import MountingStorage
+from onceproof.engine.runtime.job_result import JobExecutionFailed
+from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import recover
-from onceproof.engine.runtime.result import JobExecutionFailed
 from onceproof.engine.runtime.storage import LocalCheckpointStorage
 from onceproof.harness.model.faults import FaultKind
 from onceproof.harness.systems.local.observed_local_job import ObservedLocalExecution
@@ -37,7 +37,7 @@ def run(spec: Spec, log: EventLog, locked: ExitStack) -> int:
 
     assembly = Assembly(spec, log, commit_fault)
     graph = assembly.graph(spec.parallelism)
-    storage = MountingStorage(LocalCheckpointStorage(f"{spec.checkpoints}/{graph.job_id}"))
+    storage = MountedStorage(LocalCheckpointStorage(f"{spec.checkpoints}/{graph.job_id}"))
     locked.enter_context(storage.exclusive())
     recovered = recover(storage, spec.retained)
     if not say_started(log, recovered):

@@ -17,7 +17,7 @@ from onceproof.engine.job.events import JobFailed, JobFinished
 from onceproof.engine.operators.source import SourceOperator
 from onceproof.engine.runtime.execution import Killed
 from onceproof.engine.runtime.local import LocalExecution
-from onceproof.engine.runtime.mounting import MountingStorage
+from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import Recovered
 from onceproof.engine.task.events import StoreSnapshot, TaskEvent
 from onceproof.engine.task.task import Task
@@ -46,7 +46,7 @@ class ObservedLocalExecution(ToldDriver, LocalExecution):
         self,
         spec: Spec,
         graph_of: Callable[[int], JobGraph],
-        storage: MountingStorage,
+        storage: MountedStorage,
         recovered: Recovered,
         log: EventLog,
     ) -> None:

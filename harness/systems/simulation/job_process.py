@@ -22,7 +22,7 @@ from onceproof.engine.checkpoint.events import (
 )
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.checkpoint.retention import JobOutcome
-from onceproof.engine.checkpoint.storing import store_encoded
+from onceproof.engine.checkpoint.snapshot_files import store_encoded
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.events import Deploy, JobFailed, JobFinished, MasterEvent, StartRestartTimer
 from onceproof.engine.messages import (

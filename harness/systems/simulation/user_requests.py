@@ -21,7 +21,7 @@ from onceproof.engine.checkpoint.events import RequestResolved, TriggerRequested
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata, decode_metadata
 from onceproof.engine.job.events import StopRequested
 from onceproof.engine.messages import SAVEPOINT
-from onceproof.engine.runtime.beginning import go_on_from_starting_point
+from onceproof.engine.runtime.job_startup import resume_from_starting_point
 from onceproof.engine.runtime.recovery import METADATA, Recovered, files_of, metadata_path, recover
 from onceproof.engine.runtime.restore_point import NoRestorePoint, moved
 from onceproof.engine.runtime.starting_point import StartingPoint
@@ -117,7 +117,7 @@ class Operations:
         retained = world.scenario.retained
         begins_from, self.begins_from = self.begins_from, None
         recovered = recover(world.storage, retained, begins_from)
-        begun = go_on_from_starting_point(
+        begun = resume_from_starting_point(
             world.storage, recovered, self._find, retained, is_claimed=self._is_claimed
         )
         point = begun.starting_point

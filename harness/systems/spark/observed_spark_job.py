@@ -19,17 +19,17 @@ from pyspark import SparkContext
 
 from onceproof.engine.checkpoint.events import CheckpointCompleted
 from onceproof.engine.graph import JobGraph
+from onceproof.engine.job.channel_layout import Layout
 from onceproof.engine.job.deployment import RestorePlan
 from onceproof.engine.job.events import Deploy, JobFailed, JobFinished
-from onceproof.engine.job.layout import Layout
 from onceproof.engine.messages import AttemptId, TaskFailed, TaskId
 from onceproof.engine.protocol_points import COORDINATOR, Probe
-from onceproof.engine.runtime.mounting import MountingStorage
+from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import Recovered
-from onceproof.engine.runtime.spark.committing import Committer
 from onceproof.engine.runtime.spark.driver import SparkExecution
+from onceproof.engine.runtime.spark.driver_committer import DriverCommitter
 from onceproof.engine.runtime.spark.epoch import Report
-from onceproof.engine.runtime.spark.job import EpochJob, JobLost
+from onceproof.engine.runtime.spark.epoch_job import EpochJob, EpochJobFailed
 from onceproof.engine.runtime.spark.subtask import BrokenChannel
 from onceproof.harness.model.injected_error import is_injected
 from onceproof.harness.systems.process.fault_board import FaultBoard
@@ -51,7 +51,7 @@ class ObservedSparkExecution(ToldDriver, SparkExecution):
         spec: Spec,
         graph: JobGraph,
         context: SparkContext,
-        storage: MountingStorage,
+        storage: MountedStorage,
         recovered: Recovered,
         board: FaultBoard,
     ) -> None:
@@ -115,7 +115,7 @@ class ObservedSparkExecution(ToldDriver, SparkExecution):
         try:
             for report in job.reports():
                 self._look_at(report)
-        except JobLost as error:
+        except EpochJobFailed as error:
             if deaths == self._deaths:
                 say_error(self.log, "spark", error)
                 raise RunOver from error
@@ -148,7 +148,7 @@ class ObservedSparkExecution(ToldDriver, SparkExecution):
             self.rescale(graph, JobRecipe(self._spec, asked, self._board))
 
 
-class ObservedCommitter(Committer):
+class ObservedCommitter(DriverCommitter):
     """Commits for one attempt, and says what went wrong."""
 
     def __init__(

@@ -25,7 +25,7 @@ from onceproof.engine.graph import JobGraph
 from onceproof.engine.messages import TaskId
 from onceproof.engine.operators.source import SourceOperator
 from onceproof.engine.protocol_points import METADATA_WRITTEN, SNAPSHOTTED
-from onceproof.engine.runtime.mounting import MountingStorage
+from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.spark.epoch import Deployment, Epoch
 from onceproof.engine.runtime.spark.stages import Parcel
 from onceproof.engine.runtime.spark.subtask import BrokenChannel, EpochIsOver, SubtaskRun, UpstreamFailed
@@ -114,7 +114,7 @@ class ObservedSubtask(SubtaskRun):
         assert isinstance(board, FaultBoard)
         self._board = board
         seen = FaultyStorage(deployment.storage.root, board, self.name)
-        self.storage = MountingStorage(seen, deployment.storage.mounts)
+        self.storage = MountedStorage(seen, deployment.storage.mounts)
 
     def run(self, arrived: Iterable[Parcel]) -> Iterator[Parcel]:
         """As every subtask, and it can be killed for as long."""

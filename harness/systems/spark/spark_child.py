@@ -25,10 +25,10 @@ from typing import Final
 from pyspark import SparkContext
 
 from onceproof.engine.protocol_points import COORDINATOR
-from onceproof.engine.runtime.mounting import MountingStorage
+from onceproof.engine.runtime.job_result import JobExecutionFailed
+from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import RecoverableStorage, Recovered, recover
-from onceproof.engine.runtime.result import JobExecutionFailed
-from onceproof.engine.runtime.spark.folder import spark_storage
+from onceproof.engine.runtime.spark.shared_storage import spark_storage
 from onceproof.engine.runtime.spark_session import spark_context
 from onceproof.harness.systems.process.fault_board import FaultBoard
 from onceproof.harness.systems.process.job_specification import Spec, read_spec
@@ -48,7 +48,7 @@ def run(spec: Spec, board: FaultBoard, context: SparkContext) -> int:
     """Go on with the job until it has ended; the exit code that a process for it alone would have."""
     board.begin()
     graph = assembly_of(spec, board).graph(spec.parallelism)
-    storage = MountingStorage(FaultyStorage(spark_storage(graph).root, board, COORDINATOR))
+    storage = MountedStorage(FaultyStorage(spark_storage(graph).root, board, COORDINATOR))
     with storage.exclusive():
         recovered = claimed(storage, spec.retained)
         if not say_started(board.log, recovered):

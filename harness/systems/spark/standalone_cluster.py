@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from onceproof.engine.runtime.java import find_java
-from onceproof.engine.runtime.spark_classes import home_variables, link_home, quick_start_options
+from onceproof.engine.runtime.spark_class_archive import home_variables, link_home, quick_start_options
 
 HOSTS: Final = ("127.0.0.2", "127.0.0.3")
 SETTINGS: Final[Mapping[str, str]] = {

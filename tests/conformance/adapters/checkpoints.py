@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from onceproof.engine.checkpoint.completed_store import CompletedCheckpointStore
 from onceproof.engine.checkpoint.metadata import (
     CheckpointMetadata,
     OperatorMetadata,
@@ -15,7 +16,6 @@ from onceproof.engine.checkpoint.redistribution import (
     redistribute,
 )
 from onceproof.engine.checkpoint.shared_registry import SharedStateRegistry
-from onceproof.engine.checkpoint.store import CompletedCheckpointStore
 from onceproof.engine.key_groups import operator_id
 from onceproof.engine.state.stored import SnapshotIndex
 

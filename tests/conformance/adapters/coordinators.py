@@ -8,6 +8,7 @@ one vertex each, fed by the first ones where only these are sources.
 from collections.abc import Sequence
 from typing import Any
 
+from onceproof.engine.checkpoint.completed_store import CompletedCheckpointStore
 from onceproof.engine.checkpoint.coordinator import CheckpointCoordinator
 from onceproof.engine.checkpoint.events import (
     AbortPending,
@@ -25,14 +26,13 @@ from onceproof.engine.checkpoint.events import (
     StoreMetadata,
     TriggerRequested,
 )
-from onceproof.engine.checkpoint.failures import FailureCounter
-from onceproof.engine.checkpoint.plan import checkpoint_tasks
-from onceproof.engine.checkpoint.requests import CheckpointRequest, RequestQueue, TooEarly
-from onceproof.engine.checkpoint.store import CompletedCheckpointStore
+from onceproof.engine.checkpoint.failure_counter import FailureCounter
+from onceproof.engine.checkpoint.plan_calculator import checkpoint_tasks
+from onceproof.engine.checkpoint.request_queue import CheckpointRequest, RequestQueue, TooEarly
 from onceproof.engine.configuration import UNLIMITED_RESTARTS as UNLIMITED
 from onceproof.engine.configuration import CheckpointSettings
 from onceproof.engine.graph import PartitionerKind
-from onceproof.engine.job.layout import senders_of
+from onceproof.engine.job.channel_layout import senders_of
 from onceproof.engine.messages import (
     CHECKPOINT,
     SAVEPOINT,

@@ -1,8 +1,8 @@
-"""Who takes over records in flight after a rescale: drives onceproof.engine.checkpoint.channels."""
+"""Who takes over records in flight after a rescale: drives in_flight_redistribution."""
 
 from typing import Any
 
-from onceproof.engine.checkpoint.channels import SubtaskMapper
+from onceproof.engine.checkpoint.in_flight_redistribution import SubtaskMapper
 
 
 def mapping(given: dict[str, Any]) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""Restart strategies: drives onceproof.engine.job.restart."""
+"""Restart strategies: drives onceproof.engine.job.restart_strategies."""
 
 from typing import Any
 
 from onceproof.engine.configuration import ExponentialDelayRestarts, FailureRateRestarts, FixedDelayRestarts
-from onceproof.engine.job.restart import RestartStrategy, restart_strategy
+from onceproof.engine.job.restart_strategies import RestartStrategy, restart_strategy
 
 
 def decisions(strategy: RestartStrategy, events: list[list[Any]]) -> dict[str, Any]:

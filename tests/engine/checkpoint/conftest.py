@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from onceproof.engine.checkpoint.completed_store import CompletedCheckpointStore
 from onceproof.engine.checkpoint.coordinator import CheckpointCoordinator
 from onceproof.engine.checkpoint.events import (
     AttemptEnded,
@@ -26,7 +27,6 @@ from onceproof.engine.checkpoint.events import (
     TriggerRequested,
 )
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata, StateHandle
-from onceproof.engine.checkpoint.store import CompletedCheckpointStore
 from onceproof.engine.configuration import CheckpointSettings
 from onceproof.engine.graph import JobVertex, OperatorNode
 from onceproof.engine.messages import (

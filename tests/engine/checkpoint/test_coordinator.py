@@ -12,7 +12,7 @@ from onceproof.engine.checkpoint.events import (
     IntervalElapsed,
     StartTimer,
 )
-from onceproof.engine.checkpoint.failures import TASKS_NOT_RUNNING
+from onceproof.engine.checkpoint.failure_counter import TASKS_NOT_RUNNING
 from onceproof.engine.messages import AttemptId, Send, TaskId, TriggerCheckpoint
 
 FIRST, SECOND, SINK = TaskId(0, 0), TaskId(0, 1), TaskId(1, 0)

@@ -12,7 +12,7 @@ from onceproof.engine.checkpoint.events import (
     StoreMetadata,
     TooManyFailures,
 )
-from onceproof.engine.checkpoint.failures import FAILOVER, SUBSUMED
+from onceproof.engine.checkpoint.failure_counter import FAILOVER, SUBSUMED
 from onceproof.engine.checkpoint.metadata import StateHandle
 from onceproof.engine.messages import (
     AcknowledgeCheckpoint,

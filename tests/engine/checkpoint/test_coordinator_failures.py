@@ -9,7 +9,7 @@ from onceproof.engine.checkpoint.events import (
     DiscardCheckpoint,
     TooManyFailures,
 )
-from onceproof.engine.checkpoint.failures import EXPIRED, FAILOVER
+from onceproof.engine.checkpoint.failure_counter import EXPIRED, FAILOVER
 from onceproof.engine.messages import (
     DECLINED_INPUT_END_OF_STREAM,
     DECLINED_ON_CANCELLATION_BARRIER,

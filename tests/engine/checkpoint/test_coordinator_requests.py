@@ -19,7 +19,7 @@ from onceproof.engine.checkpoint.events import (
     TooManyFailures,
     TriggerRequested,
 )
-from onceproof.engine.checkpoint.failures import (
+from onceproof.engine.checkpoint.failure_counter import (
     EXPIRED,
     SCHEDULER_STOPPED,
     SHUT_DOWN,
@@ -29,7 +29,7 @@ from onceproof.engine.checkpoint.failures import (
     TOO_MANY_REQUESTS,
     WITHIN_MIN_PAUSE,
 )
-from onceproof.engine.checkpoint.requests import MAX_QUEUED
+from onceproof.engine.checkpoint.request_queue import MAX_QUEUED
 from onceproof.engine.messages import (
     CHECKPOINT,
     SAVEPOINT,

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onceproof.engine.checkpoint.completed_store import CompletedCheckpointStore
 from onceproof.engine.checkpoint.coordinator import CheckpointCoordinator
 from onceproof.engine.checkpoint.events import (
     CheckpointAborted,
@@ -22,7 +23,6 @@ from onceproof.engine.checkpoint.metadata import (
     SubtaskState,
 )
 from onceproof.engine.checkpoint.shared_registry import SharedStateRegistry, UnknownSharedFile
-from onceproof.engine.checkpoint.store import CompletedCheckpointStore
 from onceproof.engine.messages import TaskId
 from onceproof.engine.state.stored import StateFile
 

@@ -10,7 +10,7 @@ import pytest
 
 from onceproof.engine import SqliteUpsertSink, StreamExecutionEnvironment, UpsertSinkFunction
 from onceproof.engine.connectors.sqlite import UnusableDatabase, UnwritableRow
-from onceproof.engine.runtime.result import JobExecutionFailed
+from onceproof.engine.runtime.job_result import JobExecutionFailed
 
 
 class Table(UpsertSinkFunction):

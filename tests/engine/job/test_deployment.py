@@ -20,8 +20,8 @@ from onceproof.engine.graph import (
     Partitioner,
     PartitionerKind,
 )
+from onceproof.engine.job.channel_layout import layout_of, senders_of
 from onceproof.engine.job.deployment import build_tasks
-from onceproof.engine.job.layout import layout_of, senders_of
 from onceproof.engine.key_groups import key_group_of, operator_index
 from onceproof.engine.messages import AttemptId, TaskId
 from onceproof.engine.operators.base import Operator

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from onceproof.engine.checkpoint.completed_store import CompletedCheckpointStore
 from onceproof.engine.checkpoint.coordinator import FAILOVER, CheckpointCoordinator
 from onceproof.engine.checkpoint.events import (
     CheckpointAborted,
@@ -19,7 +20,6 @@ from onceproof.engine.checkpoint.events import (
     TriggerRequested,
 )
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
-from onceproof.engine.checkpoint.store import CompletedCheckpointStore
 from onceproof.engine.configuration import CheckpointSettings, FixedDelayRestarts, NoRestarts
 from onceproof.engine.job.events import (
     AttemptDeployed,
@@ -35,7 +35,7 @@ from onceproof.engine.job.events import (
     StartRestartTimer,
 )
 from onceproof.engine.job.master import JobMaster, JobState
-from onceproof.engine.job.restart import restart_strategy
+from onceproof.engine.job.restart_strategies import restart_strategy
 from onceproof.engine.messages import (
     AcknowledgeCheckpoint,
     AttemptId,

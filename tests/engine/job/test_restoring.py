@@ -16,8 +16,8 @@ from onceproof.engine.checkpoint.metadata import (
 )
 from onceproof.engine.checkpoint.redistribution import RestoreRefused
 from onceproof.engine.graph import JobGraph
+from onceproof.engine.job.channel_layout import layout_of
 from onceproof.engine.job.deployment import fit_max_parallelism, restore_events
-from onceproof.engine.job.layout import layout_of
 from onceproof.engine.key_groups import key_group_of, key_group_range, operator_index
 from onceproof.engine.messages import TaskId
 from onceproof.engine.state.descriptors import ValueStateDescriptor

@@ -20,12 +20,12 @@ from onceproof.engine.checkpoint.metadata import (
     decode_metadata,
     encode_metadata,
 )
-from onceproof.engine.checkpoint.storing import store_snapshot
+from onceproof.engine.checkpoint.snapshot_files import store_snapshot
 from onceproof.engine.checkpoint.verification import damages_of
 from onceproof.engine.protocol_points import COMMITTING
+from onceproof.engine.runtime.job_result import JobExecutionFailed
 from onceproof.engine.runtime.local import execute
 from onceproof.engine.runtime.recovery import FINISHED, recover
-from onceproof.engine.runtime.result import JobExecutionFailed
 from onceproof.engine.runtime.storage import MemoryCheckpointStorage, StorageError
 from onceproof.engine.state.files import HEADER_BYTES, DamagedFile
 from onceproof.engine.state.in_flight import INPUT, ChannelId

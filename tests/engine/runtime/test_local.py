@@ -12,9 +12,9 @@ from collections import Counter
 import pytest
 
 from onceproof.engine.protocol_points import COMMITTING, COMPLETED, ELEMENT, END_OF_DATA, RESTORING
+from onceproof.engine.runtime.job_result import JobExecutionFailed
 from onceproof.engine.runtime.local import execute
 from onceproof.engine.runtime.recovery import FINISHED
-from onceproof.engine.runtime.result import JobExecutionFailed
 from onceproof.engine.runtime.storage import LocalCheckpointStorage, MemoryCheckpointStorage, StorageError
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from onceproof.engine import CsvSource, Types
 from onceproof.engine.protocol_points import COMMITTING, COMPLETED, ELEMENT, RESTORING
+from onceproof.engine.runtime.job_result import JobExecutionFailed
 from onceproof.engine.runtime.local import execute
 from onceproof.engine.runtime.recovery import FINISHED
-from onceproof.engine.runtime.result import JobExecutionFailed
 from onceproof.engine.runtime.storage import LocalCheckpointStorage, MemoryCheckpointStorage, StorageError
 from onceproof.engine.state.files import DamagedFile
 

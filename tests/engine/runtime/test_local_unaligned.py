@@ -7,9 +7,9 @@ import pytest
 from onceproof.engine import Encoder, FileSink, Types
 from onceproof.engine.checkpoint.metadata import decode_metadata
 from onceproof.engine.protocol_points import COMPLETED
+from onceproof.engine.runtime.job_result import JobExecutionFailed
 from onceproof.engine.runtime.local import execute
 from onceproof.engine.runtime.recovery import METADATA
-from onceproof.engine.runtime.result import JobExecutionFailed
 
 UNALIGNED = {"execution__checkpointing__unaligned__enabled": True}
 TIMED = {**UNALIGNED, "execution__checkpointing__aligned_checkpoint_timeout": "1 ms"}

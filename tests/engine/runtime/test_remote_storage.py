@@ -8,11 +8,11 @@ import pytest
 from onceproof.engine.graph import InvalidJob
 from onceproof.engine.protocol_points import COMMITTING, COMPLETED, SNAPSHOTTED
 from onceproof.engine.runtime.local import execute
-from onceproof.engine.runtime.mounting import MountingStorage, storage_at
-from onceproof.engine.runtime.places import is_same, name_of, parent_of, place
+from onceproof.engine.runtime.locations import is_same, location, name_of, parent_of
+from onceproof.engine.runtime.mounted_storage import MountedStorage, open_storage
 from onceproof.engine.runtime.remote_storage import RemoteCheckpointStorage
 from onceproof.engine.runtime.restore_point import NoRestorePoint, read_restore_point
-from onceproof.engine.runtime.spark.folder import spark_storage
+from onceproof.engine.runtime.spark.shared_storage import spark_storage
 from onceproof.engine.runtime.storage import MemoryCheckpointStorage, StorageError
 
 
@@ -30,13 +30,13 @@ def address(request):
 def storage(request, tmp_path, address):
     """Every kind of storage, and the beginning of the paths in it."""
     if request.param == "folder":
-        return storage_at(str(tmp_path)), ""
+        return open_storage(str(tmp_path)), ""
     if request.param == "address":
-        return storage_at(address), ""
+        return open_storage(address), ""
     if request.param == "memory":
         return MemoryCheckpointStorage(), ""
     at = str(tmp_path / "mounted") if "folder" in request.param else f"{address}/mounted"
-    return MountingStorage(MemoryCheckpointStorage(), {"sav-1": at}), "sav-1/"
+    return MountedStorage(MemoryCheckpointStorage(), {"sav-1": at}), "sav-1/"
 
 
 def test_every_storage_does_what_checkpoints_need(storage, tmp_path):
@@ -70,7 +70,7 @@ def test_every_storage_does_what_checkpoints_need(storage, tmp_path):
 def test_a_table_that_is_gone_where_it_was_stored_is_put_again(address, tmp_path):
     table = tmp_path / "table"
     table.write_bytes(b"table")
-    storage = storage_at(address)
+    storage = open_storage(address)
     storage.adopt("shared/a", str(table), "chk-1/gone")
     assert storage.read("shared/a") == b"table"
 
@@ -78,17 +78,17 @@ def test_a_table_that_is_gone_where_it_was_stored_is_put_again(address, tmp_path
 def test_what_another_place_has_of_a_table_does_not_help(address, tmp_path):
     table = tmp_path / "table"
     table.write_bytes(b"table")
-    storage = MountingStorage(storage_at(str(tmp_path / "job")), {"sav-1": address})
+    storage = MountedStorage(open_storage(str(tmp_path / "job")), {"sav-1": address})
     storage.adopt("shared/a", str(table), None)
     storage.adopt("sav-1/a", str(table), "shared/a")
-    assert storage_at(address).read("a") == b"table"
+    assert open_storage(address).read("a") == b"table"
 
 
 @pytest.mark.parametrize("path", ["../outside", "/etc/passwd", "a//b", "./a", "a\0b"])
 @pytest.mark.parametrize("method", ["read", "delete", "create_exclusive"])
 def test_a_path_that_leaves_an_address_is_refused(address, path, method):
     with pytest.raises(StorageError, match="does not lie within memory://"):
-        getattr(storage_at(address), method)(path)
+        getattr(open_storage(address), method)(path)
 
 
 @pytest.mark.parametrize(
@@ -101,12 +101,12 @@ def test_a_path_that_leaves_an_address_is_refused(address, path, method):
 )
 def test_an_address_that_cannot_be_used_is_one_line_that_says_why(asked, said):
     with pytest.raises(StorageError, match=said) as caught:
-        storage_at(asked)
+        open_storage(asked)
     assert "\n" not in str(caught.value)
 
 
 def test_what_a_file_system_says_becomes_one_line_with_the_file(address, monkeypatch):
-    storage = storage_at(address)
+    storage = open_storage(address)
     assert isinstance(storage, RemoteCheckpointStorage)
 
     def refuse(*_, **__):
@@ -145,8 +145,8 @@ def test_a_second_process_at_an_address_takes_the_job_over(job, address):
 
     def probe(point, task, checkpoint_id):
         if point == COMMITTING and not other:
-            other.append(storage_at(f"{address}/{graph.job_id}").create_exclusive("incarnation-2"))
-            storage_at(f"{address}/{graph.job_id}").delete("incarnation-1")
+            other.append(open_storage(f"{address}/{graph.job_id}").create_exclusive("incarnation-2"))
+            open_storage(f"{address}/{graph.job_id}").delete("incarnation-1")
 
     graph = job.graph(**options)
     with pytest.raises(Exception, match="another process has taken job 'words' over"):
@@ -168,8 +168,8 @@ def test_workers_on_spark_do_not_share_a_memory(job, address):
 
 
 def test_places_are_folders_or_addresses(tmp_path):
-    assert place("file:///a/b/") == "/a/b"
-    assert place("S3://bucket/a/") == "S3://bucket/a"
+    assert location("file:///a/b/") == "/a/b"
+    assert location("S3://bucket/a/") == "S3://bucket/a"
     assert (name_of("s3://bucket/a/chk-3"), parent_of("s3://bucket/a/chk-3")) == ("chk-3", "s3://bucket/a")
     (tmp_path / "link").symlink_to(tmp_path)
     assert is_same(str(tmp_path / "link"), str(tmp_path))

@@ -23,13 +23,13 @@ from onceproof.engine.api.job_client import JobStatus, SavepointFailed
 from onceproof.engine.checkpoint.redistribution import RestoreRefused
 from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.messages import SAVEPOINT, SYNC_SAVEPOINT
+from onceproof.engine.runtime.job_requests import JobRequest
+from onceproof.engine.runtime.job_result import JobCancelled, JobExecutionFailed
 from onceproof.engine.runtime.local import REQUEST_LOOK_MS
-from onceproof.engine.runtime.mounting import storage_at
-from onceproof.engine.runtime.places import parent_of
+from onceproof.engine.runtime.locations import parent_of
+from onceproof.engine.runtime.mounted_storage import open_storage
 from onceproof.engine.runtime.request_folder import JobNotRunning, ask, is_running
-from onceproof.engine.runtime.requests import JobRequest
 from onceproof.engine.runtime.restore_point import NoRestorePoint, read_restore_point
-from onceproof.engine.runtime.result import JobCancelled, JobExecutionFailed
 
 RECORDS = 900
 SECONDS = 20
@@ -319,4 +319,4 @@ def test_a_savepoint_at_an_address_is_gone_on_from(words, options):
     assert read_restore_point(f"{savepoint}/_metadata").folder == savepoint
     words.run(3, execution__state_recovery__path=savepoint)
     assert words.rows() == COUNTS
-    assert storage_at(savepoint).exists("_metadata")
+    assert open_storage(savepoint).exists("_metadata")

@@ -17,7 +17,7 @@ from onceproof.engine.checkpoint.metadata import (
     SubtaskState,
 )
 from onceproof.engine.checkpoint.redistribution import RestoredState, Vertex, read_assignment, redistribute
-from onceproof.engine.checkpoint.storing import store_snapshot
+from onceproof.engine.checkpoint.snapshot_files import store_snapshot
 from onceproof.engine.configuration.backends import StateBackendSettings
 from onceproof.engine.key_groups import key_group_of, key_group_range, operator_index
 from onceproof.engine.runtime.storage import MemoryCheckpointStorage

@@ -14,11 +14,11 @@ from typing import ClassVar
 import pytest
 
 from onceproof.engine.protocol_points import no_probe
-from onceproof.engine.runtime.beginning import begin
+from onceproof.engine.runtime.job_startup import recover_job
 from onceproof.engine.runtime.spark.driver import SparkExecution
 from onceproof.engine.runtime.spark.epoch import Packed
-from onceproof.engine.runtime.spark.folder import spark_storage
-from onceproof.engine.runtime.spark.job import JobLost
+from onceproof.engine.runtime.spark.epoch_job import EpochJobFailed
+from onceproof.engine.runtime.spark.shared_storage import spark_storage
 from onceproof.engine.runtime.spark.stages import DRIVER
 
 
@@ -35,7 +35,7 @@ class JobHere:
         self.failure = None
         try:
             self.found = self.run()
-        except JobLost as error:
+        except EpochJobFailed as error:
             self.failure = error
 
     def wait(self, seconds):
@@ -79,7 +79,7 @@ class JobHere:
                 execution.repeated.remove((self.epoch.checkpoint_id, task_id))
                 continue
             return parcels
-        raise JobLost("a task died four times", is_final=False)
+        raise EpochJobFailed("a task died four times", is_final=False)
 
 
 class ExecutionHere(SparkExecution):
@@ -133,7 +133,7 @@ def here():
     def run(graph, probe=no_probe, execution_class=ExecutionHere, prepare=lambda execution: None, **settings):
         storage = spark_storage(graph)
         with storage.exclusive():
-            execution = execution_class(graph, storage, begin(graph, storage), probe=probe, **settings)
+            execution = execution_class(graph, storage, recover_job(graph, storage), probe=probe, **settings)
             prepare(execution)
             return execution, execution.run()
 

@@ -16,9 +16,9 @@ import msgspec
 from onceproof.engine import Configuration, Encoder, FileSink, StreamExecutionEnvironment
 from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.protocol_points import no_probe
-from onceproof.engine.runtime.beginning import begin, storage_of
+from onceproof.engine.runtime.job_requests import JobRequest
+from onceproof.engine.runtime.job_startup import open_job_storage, recover_job
 from onceproof.engine.runtime.local import LocalExecution
-from onceproof.engine.runtime.requests import JobRequest
 from onceproof.engine.runtime.spark.driver import SparkExecution
 from tests.engine.runtime.spark import visits
 from tests.engine.runtime.spark.killing import Kill, KillOnce
@@ -100,13 +100,13 @@ class StoppingOnSpark(Stopping, SparkExecution):
 def run(leg, context=None):
     """Run a leg to its end; ``context`` is that of Spark. Gives the folder of its savepoint, or nothing."""
     graph = graph_of(leg)
-    storage = storage_of(graph)
+    storage = open_job_storage(graph)
     probe = no_probe
     if leg.kill is not None:
         kills = Path(leg.folder) / f"kills-{leg.runtime}-{leg.parallelism}"
         probe = KillOnce(kills, Kill(*leg.kill), victim=os.getpid())
     with storage.exclusive():
-        recovered = begin(graph, storage)
+        recovered = recover_job(graph, storage)
         if leg.runtime == "local":
             execution = StoppingLocally(graph, storage, recovered, probe)
         else:

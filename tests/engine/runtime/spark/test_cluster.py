@@ -15,7 +15,7 @@ import pytest
 
 from onceproof.engine.protocol_points import PRE_COMMITTED, SNAPSHOTTED
 from onceproof.engine.runtime.java import find_java
-from onceproof.engine.runtime.spark_classes import home_variables, link_home, quick_start_options
+from onceproof.engine.runtime.spark_class_archive import home_variables, link_home, quick_start_options
 
 ROOT = Path(__file__).parents[4]
 

@@ -28,9 +28,9 @@ from onceproof.engine.protocol_points import (
     TRIGGERED,
     UPLOADED,
 )
+from onceproof.engine.runtime.job_result import JobExecutionFailed
 from onceproof.engine.runtime.recovery import files_of
-from onceproof.engine.runtime.result import JobExecutionFailed
-from onceproof.engine.runtime.spark.job import JobLost
+from onceproof.engine.runtime.spark.epoch_job import EpochJobFailed
 
 WORKER_POINTS = (
     RESTORING,
@@ -207,7 +207,7 @@ def test_a_spark_that_has_gone_ends_the_job_and_another_process_goes_on(job, her
         def start_job(self, epoch):
             done = super().start_job(epoch)
             if epoch.checkpoint_id == 3:
-                done.failure = JobLost("Spark has stopped: no answer", is_final=True)
+                done.failure = EpochJobFailed("Spark has stopped: no answer", is_final=True)
             return done
 
     with pytest.raises(JobExecutionFailed, match=r"^job 'words' failed: Spark has stopped: no answer$"):

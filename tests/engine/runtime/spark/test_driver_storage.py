@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from onceproof.engine.graph import InvalidJob
 from onceproof.engine.protocol_points import COMPLETED
-from onceproof.engine.runtime.beginning import begin
+from onceproof.engine.runtime.job_result import JobExecutionFailed
+from onceproof.engine.runtime.job_startup import recover_job
 from onceproof.engine.runtime.local import execute
 from onceproof.engine.runtime.recovery import METADATA
-from onceproof.engine.runtime.result import JobExecutionFailed
 from onceproof.engine.runtime.spark.epoch import GivenGraph, WrongRecipe
-from onceproof.engine.runtime.spark.folder import spark_storage
+from onceproof.engine.runtime.spark.shared_storage import spark_storage
 from onceproof.engine.runtime.storage import LocalCheckpointStorage, StorageError
 
 
@@ -182,7 +182,7 @@ def test_a_checkpoint_taken_here_is_restored_by_the_local_runtime(job, here, bef
 def test_a_job_that_has_finished_is_not_run_again(job, here):
     here(job.graph())
     storage = spark_storage(job.graph())
-    assert begin(job.graph(), storage).already_finished
+    assert recover_job(job.graph(), storage).already_finished
 
 
 @pytest.mark.parametrize("kind", ["damaged", "missing"])

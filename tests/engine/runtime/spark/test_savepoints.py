@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from onceproof.engine.runtime.job_requests import JobRequest
+from onceproof.engine.runtime.job_result import JobCancelled
 from onceproof.engine.runtime.local import execute
-from onceproof.engine.runtime.requests import JobRequest
 from onceproof.engine.runtime.restore_point import read_restore_point
-from onceproof.engine.runtime.result import JobCancelled
 
 
 class Answers(list):

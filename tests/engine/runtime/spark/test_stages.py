@@ -8,7 +8,7 @@ import pytest
 
 from onceproof.engine import Configuration, Encoder, FileSink, StreamExecutionEnvironment, Types
 from onceproof.engine.connectors.collection import CollectionSource
-from onceproof.engine.job.layout import layout_of
+from onceproof.engine.job.channel_layout import layout_of
 from onceproof.engine.messages import TaskId
 from onceproof.engine.protocol_points import ELEMENT, SNAPSHOTTED
 from onceproof.engine.runtime.local import execute

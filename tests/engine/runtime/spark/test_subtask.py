@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from onceproof.engine.elements import CheckpointBarrier, EndOfData
+from onceproof.engine.job.channel_layout import layout_of
 from onceproof.engine.job.deployment import AFRESH, plan_restores
-from onceproof.engine.job.layout import layout_of
 from onceproof.engine.messages import AcknowledgeCheckpoint, TaskFailed, TaskId
 from onceproof.engine.protocol_points import SNAPSHOTTED, no_probe
 from onceproof.engine.runtime.recovery import recover
@@ -21,7 +21,7 @@ from onceproof.engine.runtime.spark.epoch import (
     shape_of,
     unpack,
 )
-from onceproof.engine.runtime.spark.folder import spark_storage
+from onceproof.engine.runtime.spark.shared_storage import spark_storage
 from onceproof.engine.runtime.spark.stages import DRIVER
 from onceproof.engine.runtime.spark.subtask import EpochIsOver, SubtaskRun
 

@@ -16,8 +16,8 @@ from typing import Any
 from onceproof.engine.connectors.file_sink import FileSinkFunction, Transaction
 from onceproof.engine.job.deployment import RestorePlan
 from onceproof.engine.messages import TaskId
-from onceproof.engine.runtime.spark.committing import Committer
 from onceproof.engine.runtime.spark.driver import SparkExecution
+from onceproof.engine.runtime.spark.driver_committer import DriverCommitter
 from onceproof.harness.model.mutants import Reached, built_in_mutants, find_mutant, mutant, replaced
 from onceproof.harness.systems.process.job_assembly import Assembly
 from onceproof.harness.systems.process.job_specification import Spec
@@ -56,10 +56,10 @@ def the_bug_that_the_job_names(reached: Reached) -> Iterator[None]:
 def dead_attempts_are_not_swept(reached: Reached) -> Iterator[None]:
     """They are nobody's, and no reader sees them; but they stay for ever."""
 
-    def leaving(self: Committer) -> None:
+    def leaving(self: DriverCommitter) -> None:
         reached()
 
-    with replaced(Committer, "sweep", leaving):
+    with replaced(DriverCommitter, "sweep", leaving):
         yield
 
 
@@ -73,10 +73,10 @@ def new_driver_commits_nothing(reached: Reached) -> Iterator[None]:
     start_tasks = SparkExecution.start_tasks
 
     def unsettled(self: SparkExecution, begin_with: dict[TaskId, RestorePlan]) -> None:
-        def nothing(committer: Committer, task: TaskId, plan: RestorePlan) -> None:
+        def nothing(committer: DriverCommitter, task: TaskId, plan: RestorePlan) -> None:
             reached()
 
-        with replaced(Committer, "settle", nothing):
+        with replaced(DriverCommitter, "settle", nothing):
             start_tasks(self, begin_with)
 
     with replaced(SparkExecution, "start_tasks", unsettled):

@@ -37,7 +37,9 @@ class CopyingStorage(Protocol):
         ...
 
 
-def copy_checkpoint(storage: CopyingStorage, metadata: CheckpointMetadata, kind: Kind) -> CheckpointMetadata:
+def copy_as_savepoint(
+    storage: CopyingStorage, metadata: CheckpointMetadata, kind: Kind
+) -> CheckpointMetadata:
     """Write the files of a savepoint that holds what a checkpoint does; give its metadata, not yet published.
 
     Raises DamagedFile, and what the storage raises.

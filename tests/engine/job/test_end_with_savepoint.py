@@ -14,7 +14,7 @@ from onceproof.engine.checkpoint.events import (
     TriggerRequested,
 )
 from onceproof.engine.checkpoint.metadata import StateHandle
-from onceproof.engine.job.ending import JOB_HAS_FINISHED, JOB_IS_ENDING
+from onceproof.engine.job.end_with_savepoint import JOB_HAS_FINISHED, JOB_IS_ENDING
 from onceproof.engine.job.events import (
     CancelRequested,
     CancelTasks,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from onceproof.engine.graph import InvalidJob, JobGraph
-from onceproof.engine.runtime.beginning import storage_of
-from onceproof.engine.runtime.mounting import MountingStorage
-from onceproof.engine.runtime.places import scheme_of
+from onceproof.engine.runtime.job_startup import open_job_storage
+from onceproof.engine.runtime.locations import scheme_of
+from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.remote_storage import OF_ONE_PROCESS
 
 
-def spark_storage(graph: JobGraph) -> MountingStorage:
+def spark_storage(graph: JobGraph) -> MountedStorage:
     """Where the job's checkpoints lie.
 
     Raises InvalidJob where there are none, or none that workers could read.
@@ -19,7 +19,7 @@ def spark_storage(graph: JobGraph) -> MountingStorage:
             f"job {graph.name!r} takes no checkpoints, and on Spark work is cut by them:"
             " set execution.checkpointing.interval or execution.checkpointing.interval-records"
         )
-    storage = storage_of(graph)
+    storage = open_job_storage(graph)
     if not storage.root or scheme_of(storage.root) in OF_ONE_PROCESS:
         raise InvalidJob(
             f"job {graph.name!r} keeps its checkpoints in memory, which workers on Spark do not share:"

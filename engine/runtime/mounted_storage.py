@@ -14,17 +14,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
-from onceproof.engine.runtime.places import place, scheme_of
+from onceproof.engine.runtime.locations import location, scheme_of
 from onceproof.engine.runtime.remote_storage import RemoteCheckpointStorage
 from onceproof.engine.runtime.storage import CheckpointStorage, LocalCheckpointStorage
 
 
-def storage_at(at: str, *, stands_in: bool = False) -> CheckpointStorage:
+def open_storage(at: str, *, stands_in: bool = False) -> CheckpointStorage:
     """The storage at a place; see LocalCheckpointStorage. Raises StorageError where it cannot be used."""
     return RemoteCheckpointStorage(at) if scheme_of(at) else LocalCheckpointStorage(at, stands_in=stands_in)
 
 
-class MountingStorage:
+class MountedStorage:
     """A storage, and others under names of their own in it."""
 
     def __init__(self, own: CheckpointStorage, mounts: Mapping[str, str] | None = None) -> None:
@@ -42,8 +42,8 @@ class MountingStorage:
 
     def mount(self, name: str, at: str) -> None:
         """Let paths that begin with ``name`` lead to a place."""
-        where = self.mounts[name] = place(at)
-        self._mounted[name] = storage_at(where, stands_in=True)
+        where = self.mounts[name] = location(at)
+        self._mounted[name] = open_storage(where, stands_in=True)
 
     def write(self, path: str, data: bytes) -> None:
         """Write a file durably."""

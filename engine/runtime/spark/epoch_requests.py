@@ -2,8 +2,8 @@
 
 The rules this module lives by:
 
-- A savepoint is the latest checkpoint, copied (checkpoint/canonical.py). What it lists is committed: between
-  epochs nothing is pending.
+- A savepoint is a copy of the latest checkpoint (checkpoint/savepoint_copy.py). What it lists is committed:
+  between epochs nothing is pending.
 - Where the job has no checkpoint yet, it gets one first. Where it is to be drained, one more epoch reads
   nothing and ends all data.
 - A job is cancelled at once; its epoch is called off.
@@ -16,14 +16,20 @@ from collections import deque
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from onceproof.engine.checkpoint.canonical import copy_checkpoint
 from onceproof.engine.checkpoint.events import CheckpointTriggered, RequestResolved
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
+from onceproof.engine.checkpoint.savepoint_copy import copy_as_savepoint
 from onceproof.engine.messages import SAVEPOINT, SYNC_SAVEPOINT, Kind
-from onceproof.engine.runtime.mounting import MountingStorage
+from onceproof.engine.runtime.job_requests import (
+    JobAnswer,
+    JobRequest,
+    OpenRequests,
+    Respond,
+    publish_metadata,
+)
+from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import discard_checkpoint
 from onceproof.engine.runtime.request_folder import RequestFolder
-from onceproof.engine.runtime.requests import JobAnswer, JobRequest, RequestDesk, Respond, publish_metadata
 from onceproof.engine.runtime.starting_point import StartingPoint
 
 LOOK_SECONDS: Final = 0.2
@@ -32,8 +38,8 @@ LOOK_SECONDS: Final = 0.2
 class EpochRequests:
     """What is asked for while an epoch runs, and waits for its end."""
 
-    def __init__(self, desk: RequestDesk, storage: MountingStorage, before: StartingPoint) -> None:
-        self._desk = desk
+    def __init__(self, open_requests: OpenRequests, storage: MountedStorage, before: StartingPoint) -> None:
+        self._open_requests = open_requests
         self._storage = storage
         self._before = before
         self._folder = RequestFolder.of(storage)
@@ -58,7 +64,7 @@ class EpochRequests:
             except Empty:
                 return
             if request.kind == "cancel":
-                self._desk.take(request, respond)
+                self._open_requests.take(request, respond)
                 self.is_cancelled = True
             else:
                 self._waiting.append((request, respond))
@@ -70,21 +76,23 @@ class EpochRequests:
     def carry_out(self, latest: CheckpointMetadata) -> CheckpointMetadata | None:
         """Do what is next: write the savepoint and answer; give it where the job is to end with it."""
         request, respond = self._waiting.popleft()
-        if self._desk.take(request, respond) is None:
+        if self._open_requests.take(request, respond) is None:
             return None
         kind: Kind = SYNC_SAVEPOINT if request.kind == "stop" else SAVEPOINT
-        number = self._desk.latest_number
-        leads = self._desk.begun(CheckpointTriggered(latest.checkpoint_id, kind, number))
+        number = self._open_requests.latest_number
+        leads = self._open_requests.begun(CheckpointTriggered(latest.checkpoint_id, kind, number))
         assert leads is not None, "a savepoint without a folder"
         self._storage.mount(*leads)
         try:
-            savepoint = copy_checkpoint(self._storage, latest, kind)
-            publish_metadata(self._storage, savepoint, self._desk.starting_point(savepoint), self._before)
+            savepoint = copy_as_savepoint(self._storage, latest, kind)
+            publish_metadata(
+                self._storage, savepoint, self._open_requests.starting_point(savepoint), self._before
+            )
         except OSError as error:
             discard_checkpoint(self._storage, latest.checkpoint_id, kind)
-            self._desk.resolved(RequestResolved(number, None, str(error)))
+            self._open_requests.resolved(RequestResolved(number, None, str(error)))
             return None
-        self._desk.resolved(RequestResolved(number, savepoint.checkpoint_id))
+        self._open_requests.resolved(RequestResolved(number, savepoint.checkpoint_id))
         return None if request.kind == "savepoint" else savepoint
 
     def refuse_rest(self) -> None:

@@ -24,7 +24,7 @@ MOST_RECORDS: Final = 4_000_000
 """The buffers of an epoch lie in the memory of the workers while they are put into order."""
 
 
-class Pace:
+class EpochSize:
     """The size of the next epoch."""
 
     def __init__(self, settings: CheckpointSettings) -> None:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from onceproof.engine.configuration import CheckpointSettings
 from onceproof.engine.messages import TaskId
-from onceproof.engine.runtime.spark.pace import FIRST_RECORDS, MOST_RECORDS, Pace
+from onceproof.engine.runtime.spark.epoch_size import FIRST_RECORDS, MOST_RECORDS, EpochSize
 
 SOURCES = [TaskId(0, 0), TaskId(0, 1), TaskId(3, 0)]
 
 
 def test_records_are_divided_over_all_source_subtasks():
-    assert list(Pace(CheckpointSettings(interval_records=100)).quotas(SOURCES).values()) == [34, 33, 33]
+    assert list(EpochSize(CheckpointSettings(interval_records=100)).quotas(SOURCES).values()) == [34, 33, 33]
 
 
 def test_every_source_subtask_reads_something():
-    assert list(Pace(CheckpointSettings(interval_records=1)).quotas(SOURCES).values()) == [1, 1, 1]
+    assert list(EpochSize(CheckpointSettings(interval_records=1)).quotas(SOURCES).values()) == [1, 1, 1]
 
 
 def test_what_has_ended_takes_nothing_from_the_others():
-    quotas = Pace(CheckpointSettings(interval_records=100)).quotas(SOURCES, {SOURCES[1]})
+    quotas = EpochSize(CheckpointSettings(interval_records=100)).quotas(SOURCES, {SOURCES[1]})
     assert list(quotas.values()) == [50, 1, 50]
-    assert list(Pace(CheckpointSettings(interval_records=9)).quotas(SOURCES, set(SOURCES)).values()) == [
+    assert list(EpochSize(CheckpointSettings(interval_records=9)).quotas(SOURCES, set(SOURCES)).values()) == [
         1,
         1,
         1,
@@ -32,13 +32,13 @@ def total(pace):
 
 
 def test_a_given_number_of_records_stays():
-    pace = Pace(CheckpointSettings(interval_records=100, interval_ms=1000))
+    pace = EpochSize(CheckpointSettings(interval_records=100, interval_ms=1000))
     pace.learn(100, 1)
     assert total(pace) == 100
 
 
 def test_an_interval_in_time_is_approached_from_below():
-    pace = Pace(CheckpointSettings(interval_ms=1000))
+    pace = EpochSize(CheckpointSettings(interval_ms=1000))
     assert total(pace) == FIRST_RECORDS
     sizes = []
     for _ in range(8):
@@ -49,7 +49,7 @@ def test_an_interval_in_time_is_approached_from_below():
 
 
 def test_an_epoch_that_took_too_long_is_followed_by_a_shorter_one():
-    pace = Pace(CheckpointSettings(interval_ms=1000))
+    pace = EpochSize(CheckpointSettings(interval_ms=1000))
     pace.learn(FIRST_RECORDS, 10_000)
     assert total(pace) == FIRST_RECORDS // 10
     pace.learn(1, 100_000_000)
@@ -57,13 +57,13 @@ def test_an_epoch_that_took_too_long_is_followed_by_a_shorter_one():
 
 
 def test_an_epoch_fits_into_memory():
-    pace = Pace(CheckpointSettings(interval_ms=3_600_000))
+    pace = EpochSize(CheckpointSettings(interval_ms=3_600_000))
     for _ in range(20):
         pace.learn(total(pace), 1)
     assert total(pace) == MOST_RECORDS
 
 
 def test_an_epoch_without_records_teaches_nothing():
-    pace = Pace(CheckpointSettings(interval_ms=1000))
+    pace = EpochSize(CheckpointSettings(interval_ms=1000))
     pace.learn(0, 50)
     assert total(pace) == FIRST_RECORDS

@@ -13,7 +13,7 @@ from onceproof.engine.configuration import (
     FixedDelayRestarts,
     NoRestarts,
 )
-from onceproof.engine.job.restart import (
+from onceproof.engine.job.restart_strategies import (
     ExponentialDelayRestart,
     FailureRateRestart,
     FixedDelayRestart,

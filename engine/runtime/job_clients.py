@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 from onceproof.engine.api.job_client import CompletableFuture, JobClient, JobStatus, SavepointFailed
 from onceproof.engine.job.master import JobMaster, JobState
-from onceproof.engine.runtime.requests import JobAnswer, JobRequest, Respond
-from onceproof.engine.runtime.result import JobExecutionResult
+from onceproof.engine.runtime.job_requests import JobAnswer, JobRequest, Respond
+from onceproof.engine.runtime.job_result import JobExecutionResult
 
 
 class Runnable(Protocol):

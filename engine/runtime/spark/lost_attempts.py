@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.messages import TaskId
-from onceproof.engine.runtime.deletion import delete_now_or_later
+from onceproof.engine.runtime.deletion import delete_if_possible
 from onceproof.engine.runtime.recovery import files_of, metadata_path
 from onceproof.engine.runtime.spark.epoch import Report
 from onceproof.engine.runtime.storage import CheckpointStorage
 from onceproof.engine.state.stored import SHARED
 
 
-def has_losses(reports: Sequence[Report]) -> bool:
+def has_lost_attempts(reports: Sequence[Report]) -> bool:
     """Whether Spark has begun more task attempts than the job has tasks: it numbers them one by one."""
     numbers = [report.spark_attempt for report in reports]
     return max(numbers) - min(numbers) >= len(numbers)
@@ -39,5 +39,5 @@ def delete_unlisted(storage: CheckpointStorage, completed: CheckpointMetadata) -
         for path in storage.list(beginning)
         if path not in listed
     ]
-    delete_now_or_later(storage, found)
+    delete_if_possible(storage, found)
     return bool(found)

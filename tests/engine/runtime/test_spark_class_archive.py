@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from onceproof.engine.runtime import spark_class_training, spark_classes, spark_session, spark_setup
+from onceproof.engine.runtime import spark_class_archive, spark_class_training, spark_session, spark_setup
 from onceproof.engine.runtime.java import JavaInstallation, find_java
-from onceproof.engine.runtime.spark_classes import archive_for, link_home, quick_start_options
+from onceproof.engine.runtime.spark_class_archive import archive_for, link_home, quick_start_options
 from onceproof.engine.runtime.spark_session import SparkFailed
 
 NOT_WRITTEN = "this environment has no archive of Spark's classes: make setup writes one"
@@ -26,7 +26,7 @@ def java() -> JavaInstallation:
 @pytest.fixture
 def no_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An environment without one; where it would be."""
-    monkeypatch.setattr(spark_classes, "archive_folder", lambda: tmp_path / "classes")
+    monkeypatch.setattr(spark_class_archive, "archive_folder", lambda: tmp_path / "classes")
     return tmp_path / "classes"
 
 
@@ -48,7 +48,7 @@ def test_another_java_or_another_spark_has_an_archive_of_its_own(
     (older / "release").write_text('JAVA_VERSION="17.0.1"')
     archives = [archive_for(java), archive_for(JavaInstallation(older, 17))]
     (tmp_path / "pyspark" / "jars").mkdir(parents=True)
-    monkeypatch.setattr(spark_classes, "_package", lambda: tmp_path / "pyspark")
+    monkeypatch.setattr(spark_class_archive, "_package", lambda: tmp_path / "pyspark")
     archives.append(archive_for(java))
     (older / "release").write_text('JAVA_VERSION="17.0.2"')
     archives.append(archive_for(JavaInstallation(older, 17)))

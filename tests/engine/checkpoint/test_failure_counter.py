@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onceproof.engine.checkpoint.failures import EXPIRED, SUBSUMED, UNCOUNTED, FailureCounter
+from onceproof.engine.checkpoint.failure_counter import EXPIRED, SUBSUMED, UNCOUNTED, FailureCounter
 from onceproof.engine.messages import CHECKPOINT, DECLINED_SUBSUMED, SAVEPOINT, SYNC_SAVEPOINT
 
 

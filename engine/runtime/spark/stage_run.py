@@ -11,7 +11,7 @@ from pyspark import Broadcast, TaskContext
 
 from onceproof.engine.messages import AttemptId, TaskFailed, TaskId
 from onceproof.engine.runtime.spark.epoch import Deployment, Epoch, Report
-from onceproof.engine.runtime.spark.garbage import keep_what_is_loaded
+from onceproof.engine.runtime.spark.garbage_collection import freeze_loaded_objects
 from onceproof.engine.runtime.spark.stages import DRIVER, Parcel
 from onceproof.engine.runtime.spark.subtask import SubtaskRun
 
@@ -78,7 +78,7 @@ def _unmade(partition: int, spark_attempt: int, error: Exception) -> Parcel:
 @contextmanager
 def _cheap_garbage_collections() -> Iterator[None]:
     """Let garbage be looked for seldom, and only among what this task has made."""
-    keep_what_is_loaded()
+    freeze_loaded_objects()
     before = gc.get_threshold()
     gc.set_threshold(GARBAGE_THRESHOLD, before[1], before[2])
     try:

@@ -25,7 +25,7 @@ SWEEPER = "driver"
 """The attempt in whose name the driver sweeps: no task ever has it, so no transaction is spared."""
 
 
-class Committer:
+class DriverCommitter:
     """Commits for one attempt of a job."""
 
     def __init__(

@@ -22,7 +22,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import Broadcast, InheritableThread, SparkContext
 
 from onceproof.engine.runtime.spark.epoch import Deployment, Epoch, Report
-from onceproof.engine.runtime.spark.worker import StageRun
+from onceproof.engine.runtime.spark.stage_run import StageRun
 from onceproof.engine.runtime.spark_session import SPARK_ERRORS, one_line
 
 SECONDS_TO_CALL_OFF: Final = 0.5
@@ -32,7 +32,7 @@ _groups: Final = count(1)
 _logger = logging.getLogger(__name__)
 
 
-class JobLost(Exception):
+class EpochJobFailed(Exception):
     """A Spark job has failed. ``is_final``: so would the next one. The message is one line."""
 
     def __init__(self, message: str, is_final: bool) -> None:
@@ -78,7 +78,7 @@ class EpochJob:
     def reports(self) -> list[Report]:
         """What the subtasks have come to, after the end.
 
-        Raises JobLost.
+        Raises EpochJobFailed.
         """
         failure = self._failure
         if failure is None:
@@ -87,10 +87,10 @@ class EpochJob:
             raise failure
         said = one_line(failure)
         if _is_gone(self._context):
-            raise JobLost(f"Spark has stopped: {said}", is_final=True) from failure
+            raise EpochJobFailed(f"Spark has stopped: {said}", is_final=True) from failure
         # Workers that lack a module now will lack it the next time.
         is_final = said.startswith(("ModuleNotFoundError", "ImportError"))
-        raise JobLost(f"the epoch's Spark job failed: {said}", is_final) from failure
+        raise EpochJobFailed(f"the epoch's Spark job failed: {said}", is_final) from failure
 
     def cancel(self) -> None:
         """Call the job off and wait until it is."""

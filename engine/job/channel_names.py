@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from onceproof.engine.checkpoint.channels import (
+from onceproof.engine.checkpoint.in_flight_redistribution import (
     OVERTAKEN_KINDS,
     Edge,
     InFlightShare,
@@ -16,7 +16,7 @@ from onceproof.engine.checkpoint.channels import (
 )
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.graph import JobEdge, JobGraph
-from onceproof.engine.job.layout import Layout
+from onceproof.engine.job.channel_layout import Layout
 from onceproof.engine.messages import TaskId
 from onceproof.engine.state.in_flight import INPUT, OUTPUT, ChannelId
 

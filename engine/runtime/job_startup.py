@@ -21,10 +21,11 @@ from msgspec.structs import replace
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.configuration import CLAIM
 from onceproof.engine.graph import JobGraph
+from onceproof.engine.job.channel_layout import layout_of
 from onceproof.engine.job.deployment import fit_max_parallelism, plan_restores
-from onceproof.engine.job.layout import layout_of
-from onceproof.engine.runtime.mounting import MountingStorage, storage_at
-from onceproof.engine.runtime.places import place, within
+from onceproof.engine.runtime.job_result import JobExecutionResult
+from onceproof.engine.runtime.locations import join_location, location
+from onceproof.engine.runtime.mounted_storage import MountedStorage, open_storage
 from onceproof.engine.runtime.recovery import (
     RecoverableStorage,
     Recovered,
@@ -41,7 +42,6 @@ from onceproof.engine.runtime.restore_point import (
     place_of,
     read_restore_point,
 )
-from onceproof.engine.runtime.result import JobExecutionResult
 from onceproof.engine.runtime.starting_point import STARTING_POINT, StartingPoint, read_starting_point
 from onceproof.engine.runtime.storage import MemoryCheckpointStorage
 from onceproof.engine.state.files import DamagedFile
@@ -52,18 +52,18 @@ Find: TypeAlias = Callable[[StartingPoint], tuple[CheckpointMetadata, tuple[str,
 _logger = logging.getLogger(__name__)
 
 
-def storage_of(graph: JobGraph) -> MountingStorage:
+def open_job_storage(graph: JobGraph) -> MountedStorage:
     """Where the job's checkpoints lie: in its folder of the checkpoint directory, or else in memory.
 
     Raises StorageError where the directory cannot be used.
     """
     directory = graph.settings.directory
     if directory is None:
-        return MountingStorage(MemoryCheckpointStorage())
-    return MountingStorage(storage_at(within(place(directory), graph.job_id)))
+        return MountedStorage(MemoryCheckpointStorage())
+    return MountedStorage(open_storage(join_location(location(directory), graph.job_id)))
 
 
-def begin(graph: JobGraph, storage: MountingStorage) -> Recovered | JobExecutionResult:
+def recover_job(graph: JobGraph, storage: MountedStorage) -> Recovered | JobExecutionResult:
     """Claim the job for this process; the result of a job that has finished already.
 
     Raises DamagedFile where its latest checkpoint cannot be read, and where it is to begin from a savepoint,
@@ -71,15 +71,15 @@ def begin(graph: JobGraph, storage: MountingStorage) -> Recovered | JobExecution
     """
     recovery = graph.settings.recovery
     try:
-        begins_from = _new_beginning(graph, storage)
+        begins_from = _new_starting_point(graph, storage)
         recovered = recover(
             storage, graph.settings.num_retained, begins_from, skips_damaged=recovery.skip_damaged
         )
     except DamagedFile as error:
-        raise located(error, storage) from error
+        raise with_full_path(error, storage) from error
     if not recovered.finished:
         claim_mode = recovered.starting_point.claim_mode if recovery.path is None else recovery.claim_mode
-        return go_on_from_starting_point(
+        return resume_from_starting_point(
             storage,
             recovered,
             partial(_found, storage),
@@ -95,7 +95,7 @@ def begin(graph: JobGraph, storage: MountingStorage) -> Recovered | JobExecution
     return JobExecutionResult(graph.job_id, graph.name, 0, 0, 0, 0, already_finished=True)
 
 
-def _new_beginning(graph: JobGraph, storage: MountingStorage) -> StartingPoint | None:
+def _new_starting_point(graph: JobGraph, storage: MountedStorage) -> StartingPoint | None:
     """What the job is told to begin from, unless it has done so already."""
     recovery = graph.settings.recovery
     if recovery.path is None:
@@ -112,7 +112,7 @@ def _new_beginning(graph: JobGraph, storage: MountingStorage) -> StartingPoint |
     return StartingPoint(folder, metadata.checkpoint_id, recovery.claim_mode, own, incarnation)
 
 
-def go_on_from_starting_point(
+def resume_from_starting_point(
     storage: RecoverableStorage, recovered: Recovered, find: Find, num_retained: int, *, is_claimed: bool
 ) -> Recovered:
     """Add what the job has begun from to its checkpoints, and delete a claimed one that newer ones replace.
@@ -120,15 +120,13 @@ def go_on_from_starting_point(
     ``find`` reads the savepoint or checkpoint and lists the files that are deleted with it. Raises
     NoRestorePoint where it is gone and still needed.
     """
-    begun = with_starting_point(recovered, find, num_retained, is_claimed=is_claimed)
+    begun = add_starting_point(recovered, find, num_retained, is_claimed=is_claimed)
     for path in begun.outlived:
         storage.delete(path)
     return begun
 
 
-def with_starting_point(
-    recovered: Recovered, find: Find, num_retained: int, *, is_claimed: bool
-) -> Recovered:
+def add_starting_point(recovered: Recovered, find: Find, num_retained: int, *, is_claimed: bool) -> Recovered:
     """Put what the job has begun from among its checkpoints, for as long as it is needed.
 
     ``find`` reads it, and tells which files go with it where it is deleted; it raises NoRestorePoint.
@@ -149,7 +147,7 @@ def with_starting_point(
     return claimed if len(recovered.checkpoints) < num_retained else replace(recovered, outlived=files)
 
 
-def _found(storage: MountingStorage, begun: StartingPoint) -> tuple[CheckpointMetadata, tuple[str, ...]]:
+def _found(storage: MountedStorage, begun: StartingPoint) -> tuple[CheckpointMetadata, tuple[str, ...]]:
     point = read_restore_point(begun.path)
     # One that stays its user's is read as if it lay elsewhere: nothing that the job stores refers to it.
     if begun.own_checkpoint and not begun.spared:
@@ -161,6 +159,6 @@ def _found(storage: MountingStorage, begun: StartingPoint) -> tuple[CheckpointMe
     return point.mounted, tuple(point.own_files)
 
 
-def located(error: DamagedFile, storage: MountingStorage) -> DamagedFile:
+def with_full_path(error: DamagedFile, storage: MountedStorage) -> DamagedFile:
     """The same error with the path that a user can look at."""
     return DamagedFile(storage.place_of(error.path), error.what, error.mend)

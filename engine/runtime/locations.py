@@ -23,14 +23,14 @@ def scheme_of(text: str) -> str:
     return "" if found is None else found[1].lower()
 
 
-def place(text: str) -> str:
+def location(text: str) -> str:
     """The place that a user means."""
     if scheme_of(text):
         return text.rstrip("/")
     return os.path.abspath(text.removeprefix(_LOCAL))
 
 
-def within(at: str, *names: str) -> str:
+def join_location(at: str, *names: str) -> str:
     """A place in another one."""
     return "/".join((at.rstrip("/"), *names))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onceproof.engine.checkpoint.requests import MAX_QUEUED, CheckpointRequest, RequestQueue, TooEarly
+from onceproof.engine.checkpoint.request_queue import MAX_QUEUED, CheckpointRequest, RequestQueue, TooEarly
 from onceproof.engine.messages import CHECKPOINT, SAVEPOINT, SYNC_SAVEPOINT
 
 

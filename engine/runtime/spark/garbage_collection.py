@@ -13,7 +13,7 @@ _tasks = count(1)
 """Of this worker."""
 
 
-def keep_what_is_loaded() -> None:
+def freeze_loaded_objects() -> None:
     """At the beginning of a task: have garbage looked for among what it makes, not in all of its worker.
 
     After every task Spark's daemon looks through all that the worker holds, while the next task waits: with

@@ -2,8 +2,8 @@
 
 import pytest
 
+from onceproof.engine.checkpoint.completed_store import CompletedCheckpointStore, is_discardable
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
-from onceproof.engine.checkpoint.store import CompletedCheckpointStore, is_discardable
 
 
 def checkpoint(checkpoint_id, kind="checkpoint"):

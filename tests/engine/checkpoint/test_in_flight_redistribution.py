@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onceproof.engine.checkpoint.channels import (
+from onceproof.engine.checkpoint.in_flight_redistribution import (
     Edge,
     KeyFilter,
     SubtaskMapper,

@@ -17,7 +17,7 @@ JOB_IS_NOT_RUNNING: Final = "the job is not running"
 JOB_HAS_FINISHED: Final = "the job has finished by itself"
 
 
-class Ending(Struct):
+class EndWithSavepoint(Struct):
     """One request to end the job with the savepoint that is asked for under ``number``."""
 
     number: int

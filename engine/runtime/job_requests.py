@@ -22,7 +22,7 @@ from onceproof.engine.checkpoint.events import CheckpointTriggered, RequestResol
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.job.events import CancelRequested, StopRequested
 from onceproof.engine.messages import CHECKPOINT, SAVEPOINT, checkpoint_folder
-from onceproof.engine.runtime.places import place, scheme_of, within
+from onceproof.engine.runtime.locations import join_location, location, scheme_of
 from onceproof.engine.runtime.recovery import metadata_path
 from onceproof.engine.runtime.restore_point import published_form
 from onceproof.engine.runtime.starting_point import (
@@ -65,7 +65,7 @@ class _Open(Struct):
     is_complete: bool = False
 
 
-class RequestDesk:
+class OpenRequests:
     """The requests of one process's run of a job that are not answered yet."""
 
     def __init__(self, job_id: str, savepoint_directory: str | None) -> None:
@@ -89,7 +89,7 @@ class RequestDesk:
                 respond(JobAnswer(error=NO_FOLDER))
                 return None
             name = f"savepoint-{self._job_id[:SHORT_JOB_ID]}-{token_hex(RANDOM_BYTES)}"
-            folder = within(place(directory), name)
+            folder = join_location(location(directory), name)
             try:
                 if not scheme_of(folder):
                     os.makedirs(folder)
