@@ -22,6 +22,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from onceproof.harness.systems.process.process_table import is_alive, is_in_session, parent_of
+
 SECONDS_TO_END: Final = 10.0
 """For so long a process that is let go on is waited for."""
 SLOW_SECONDS: Final = 6.0
@@ -45,22 +47,17 @@ def die() -> None:
 
 
 def java_of_this_worker() -> int:
-    """The process id of the Java that this worker works for; 0 where that cannot be known.
+    """Return the id of the Java process that this worker works for; 0 if it cannot be known.
 
-    It has started the process from which all its workers are forked.
+    Java has started the process from which all its workers are forked.
     """
-    try:
-        status = Path("/proc", str(os.getppid()), "stat").read_text()
-    except OSError:
-        return 0
-    # The name of the program stands in brackets, and may hold anything; then come its state and its parent.
-    return int(status.rpartition(")")[2].split()[1])
+    return parent_of(os.getppid())
 
 
 def cut_off() -> None:
     """End all connections of this process: whoever is at their other ends finds them closed."""
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    for name in os.listdir("/proc/self/fd"):
+    for name in os.listdir("/dev/fd"):
         descriptor = int(name)
         with suppress(OSError):
             if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
@@ -80,22 +77,11 @@ def let_go_on(process: int) -> bool:
     """Let a stopped process go on, and wait for its end; whether that came in time."""
     send(process, signal.SIGCONT)
     deadline = time.monotonic() + SECONDS_TO_END
-    while is_alive(process):
+    while is_in_session(process, os.getsid(0)) and is_alive(process):
         if time.monotonic() > deadline:
             return False
         time.sleep(_SECONDS_BETWEEN_LOOKS)
     return True
-
-
-def is_alive(process: int) -> bool:
-    """Whether a process of our session runs, or could."""
-    try:
-        if os.getsid(process) != os.getsid(0):
-            return False
-        status = Path("/proc", str(process), "stat").read_text()
-    except OSError:
-        return False
-    return status.rpartition(")")[2].split()[0] not in ("Z", "X")
 
 
 def lose_shuffle_files(folder: str) -> int:

@@ -29,6 +29,7 @@ from typing import Final, NamedTuple
 from weakref import finalize
 
 from onceproof.harness.systems.process.incarnations import last_line
+from onceproof.harness.systems.process.process_table import session_members
 
 LOCAL_MASTER: Final = "local[2,4]"
 """Tasks run in the driver's own Java, two at a time, and each is tried four times."""
@@ -166,34 +167,3 @@ def end_session(session: int) -> None:
         if time.monotonic() > deadline:
             raise DriverFailed(f"processes {members} of a driver that was killed do not die")
         time.sleep(_SECONDS_BETWEEN_LOOKS)
-
-
-def session_members(session: int) -> list[int]:
-    """The living processes of a session; one that is dead and only not yet fetched is none."""
-    return [process for process in _processes() if _session_of(process) == session]
-
-
-def _session_of(process: int) -> int:
-    try:
-        return os.getsid(process)
-    except OSError:
-        # It has just ended.
-        return -1
-
-
-def _processes() -> list[int]:
-    """The ids of all processes that are not dead."""
-    if not os.path.isdir("/proc/self"):
-        listed = subprocess.run(["ps", "-A", "-o", "pid=,state="], capture_output=True, text=True, check=True)
-        rows = [line.split() for line in listed.stdout.splitlines()]
-        return [int(row[0]) for row in rows if not row[1].startswith("Z")]
-    return [int(name) for name in os.listdir("/proc") if name.isdigit() and not _is_dead(name)]
-
-
-def _is_dead(process: str) -> bool:
-    try:
-        status = Path("/proc", process, "stat").read_text()
-    except OSError:
-        return True
-    # The name of the program stands in brackets before its state, and may hold anything.
-    return status.rpartition(")")[2].split()[0] in ("Z", "X")

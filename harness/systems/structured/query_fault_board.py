@@ -29,16 +29,16 @@ from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.fault_clock import ClockState, ProcessFaultClock
 from onceproof.harness.systems.process.fault_actions import die
 from onceproof.harness.systems.process.job_specification import Spec, read_spec
+from onceproof.harness.systems.process.process_table import command_of, parent_of, session_members
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import EventLog
 from onceproof.harness.systems.recording.event_logging_driver import say_failed
-from onceproof.harness.systems.spark.driver_process import session_members
 
 Answer = TypeVar("Answer")
 
 DRIVER: Final = "driver"
-_PYTHON_OF_SPARK: Final = b"pyspark"
-_DAEMON: Final = b"pyspark.daemon"
+_PYTHON_OF_SPARK: Final = "pyspark"
+_DAEMON: Final = "pyspark.daemon"
 
 
 class QueryKilled(Exception):
@@ -196,14 +196,14 @@ def _board_of(path: str, driver: int, process: int) -> tuple[Spec, StructuredBoa
 def _python_workers(driver: int) -> list[int]:
     """All in which Spark runs Python for this driver, but for this process and those that fork others."""
     members = session_members(os.getsid(driver))
-    parents = {_parent_of(process) for process in members}
+    parents = {parent_of(process) for process in members}
     here = (os.getpid(), driver)
     return [
         process
         for process in members
         if process not in here
         and process not in parents
-        and _PYTHON_OF_SPARK in _command_of(process)
+        and _PYTHON_OF_SPARK in _python_command_of(process)
         and not _is_daemon(process)
     ]
 
@@ -213,23 +213,13 @@ def _is_daemon(process: int) -> bool:
 
     It runs nothing itself, and a driver without one does no work again.
     """
-    return _DAEMON in _command_of(process) and _DAEMON not in _command_of(_parent_of(process))
+    return _DAEMON in _python_command_of(process) and _DAEMON not in _python_command_of(parent_of(process))
 
 
-def _parent_of(process: int) -> int:
-    try:
-        return int(Path("/proc", str(process), "stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return -1
-
-
-def _command_of(process: int) -> bytes:
-    try:
-        words = Path("/proc", str(process), "cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return b""
-    # Java has pyspark in its command as well, among the archives that it loads.
-    return b"" if b"java" in words[0] else b" ".join(words)
+def _python_command_of(process: int) -> str:
+    """Return the command of a process; empty for Java, whose command names pyspark's archives as well."""
+    words = command_of(process)
+    return "" if not words or "java" in words[0] else " ".join(words)
 
 
 def _kill(process: int) -> None:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 from pyspark.sql import SparkSession
 
@@ -31,13 +32,13 @@ def no_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.spark
-@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux tells what a process has mapped")
+@pytest.mark.skipif(not psutil.LINUX, reason="only Linux shows what a process has mapped")
 def test_every_session_maps_what_the_set_up_has_written(java: JavaInstallation, spark: SparkSession) -> None:
     if not archive_for(java).exists():
         pytest.skip(NOT_WRITTEN)
     assert spark_session._running is not None
     process = spark_session._running.gateway.proc.pid
-    assert str(archive_for(java)) in Path("/proc", str(process), "maps").read_text()
+    assert str(archive_for(java)) in [mapped.path for mapped in psutil.Process(process).memory_maps()]
 
 
 def test_another_java_or_another_spark_has_an_archive_of_its_own(

@@ -12,6 +12,7 @@ import sys
 import textwrap
 import time
 
+import psutil
 import pytest
 from msgspec.structs import replace
 
@@ -22,8 +23,9 @@ from onceproof.harness.model.fault_means import with_means
 from onceproof.harness.model.faults import FAULTS, MEANS_POINTS
 from onceproof.harness.model.scenario import Fault, ScenarioError, check, from_json, to_json
 from onceproof.harness.systems.process.board_state import LivingTask, StoppedTask
-from onceproof.harness.systems.process.fault_actions import is_alive, lose_shuffle_files, room_for, send
+from onceproof.harness.systems.process.fault_actions import lose_shuffle_files, room_for, send
 from onceproof.harness.systems.process.fault_board import FaultBoard, read_board
+from onceproof.harness.systems.process.process_table import is_alive, is_in_session
 from onceproof.harness.systems.recording.event_log import EventLog, read_all_events
 from onceproof.harness.systems.spark.observed_subtask import FaultyStorage
 from onceproof.harness.systems.spark.spark_child import claimed
@@ -93,9 +95,8 @@ def pass_point(worker, point):
     worker.stdin.flush()
 
 
-def state_of(process):
-    with open(f"/proc/{process}/stat") as status:
-        return status.read().rpartition(")")[2].split()[0]
+def is_stopped(worker):
+    return psutil.Process(worker.pid).status() == psutil.STATUS_STOPPED
 
 
 def wait_for(condition):
@@ -110,11 +111,11 @@ def test_a_zombie_loses_its_connections_and_goes_on_when_its_checkpoint_is_compl
     board = board_of(fault, driver=os.getpid())
     worker = working(processes, board)
     pass_point(worker, "aligned")
-    wait_for(lambda: state_of(worker.pid) == "T")
+    wait_for(lambda: is_stopped(worker))
     assert board.state().stopped == (StoppedTask(worker.pid, "1.7", 3),)
     assert board.state().living == (), "it counts as dead"
     board("completed", "coordinator", 2)
-    assert state_of(worker.pid) == "T", "that checkpoint was complete before it began"
+    assert is_stopped(worker), "that checkpoint was complete before it began"
     worker.stdin.close()
     board("completed", "coordinator", 3)
     assert worker.stdout.read() == "cut off\n"
@@ -243,7 +244,8 @@ def test_nobody_is_hit_whose_number_is_not_known_or_is_another_sessions(processe
     for process in (0, 1, stranger.pid):
         send(process)
     assert stranger.poll() is None
-    assert not is_alive(stranger.pid)
+    assert is_alive(stranger.pid)
+    assert not is_in_session(stranger.pid, os.getsid(0))
     assert socket.gethostname(), "this process lives, too"
 
 

@@ -22,8 +22,9 @@ from onceproof.harness.model.history import ATTEMPT_STARTED, ERROR, JOB_FINISHED
 from onceproof.harness.model.mutants import MutantError
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.process.job_specification import spec_of
+from onceproof.harness.systems.process.process_table import session_members
 from onceproof.harness.systems.recording.history_builder import OUTSIDE
-from onceproof.harness.systems.spark.driver_process import DriverFailed, session_members
+from onceproof.harness.systems.spark.driver_process import DriverFailed
 from onceproof.harness.systems.spark.spark_system import (
     ABORTED,
     CAPABILITIES,
