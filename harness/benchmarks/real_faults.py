@@ -4,7 +4,7 @@ The rules this module lives by:
 
 - A round is thirty faults, half of them where tasks run in the driver's own Java and half on a cluster of
   executors, each kind that there is, the frequent ones several times; and three on a cluster of two hosts,
-  where Spark begins slow tasks a second time. Ten rounds are what the table in harness/README.md shows.
+  where Spark begins slow tasks a second time. Ten rounds are what the table in harness/docs/systems.md shows.
 - A share is a part of all rounds, so that shares can be run one after another, or on several machines; what
   each has found is appended to the same folder.
 - Of each scenario the records, the settings and the points at which it is hurt follow from the seed. It is

@@ -1,4 +1,4 @@
-"""engine/README.md lists what PyFlink has and the engine lacks, all of it and nothing else.
+"""engine/docs/flink.md lists what PyFlink has and the engine lacks, all of it and nothing else.
 
 What only hands objects to Java (``get_java_function`` and the like) is left out, and what a class lacks is
 not listed again for the classes that inherit from it.
@@ -13,7 +13,7 @@ from pathlib import Path
 from onceproof import engine
 
 PYFLINK = json.loads(Path(__file__).with_name("pyflink_api.json").read_text())["classes"]
-README = Path(engine.__file__).with_name("README.md")
+PAGE = Path(engine.__file__).parent / "docs" / "flink.md"
 TITLE = "## What PyFlink has and the engine lacks\n"
 FOR_JAVA = re.compile(r"java|get_transformer")
 
@@ -34,9 +34,9 @@ def lacking() -> dict[str, set[str]]:
     return {name: lacks for name, lacks in found.items() if lacks}
 
 
-def documented() -> dict[str, set[str]]:
-    """What the README says: lines such as "- `DataStream`: `cache`, `shuffle`"."""
-    section = README.read_text().split(TITLE)[1].split("\n## ")[0]
+def listed() -> dict[str, set[str]]:
+    """What the page says: lines such as "- `DataStream`: `cache`, `shuffle`"."""
+    section = PAGE.read_text().split(TITLE)[1].split("\n## ")[0]
     found = {}
     for item in re.split(r"^- ", section, flags=re.MULTILINE)[1:]:
         name, members = item.split(":", 1)
@@ -46,5 +46,5 @@ def documented() -> dict[str, set[str]]:
     return found
 
 
-def test_the_readme_lists_what_the_engine_lacks() -> None:
-    assert documented() == lacking()
+def test_page_lists_what_the_engine_lacks() -> None:
+    assert listed() == lacking()

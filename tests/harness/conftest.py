@@ -14,9 +14,9 @@ from onceproof.harness.model.family import Declared, Records, Rows
 from onceproof.harness.model.history import History, Row
 from onceproof.harness.model.scenario import Scenario, Schedule
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "harness" / "docs" / "families.md"
 
-# The README's family with its totals where no checkpoint sees them.
+# The family of the page with its totals where no checkpoint sees them.
 _REDUCE = "by_shop.reduce(lambda total, sale: (total[0], total[1] + sale[1]))"
 _BUG = "by_shop.process(Total(), Types.TUPLE([Types.STRING(), Types.LONG()]))"
 _TOTAL = """
@@ -180,8 +180,8 @@ def sound_run(run: Run) -> Run:
 
 @pytest.fixture
 def sales(tmp_path: Path) -> Path:
-    """Return the file of the family that the README shows."""
-    text = README.read_text(encoding="utf-8")
+    """Return the file of the family that the page shows."""
+    text = PAGE.read_text(encoding="utf-8")
     found = re.search(r"```python\n(\"\"\"Sales.*?)```", text, re.DOTALL)
     assert found is not None
     path = tmp_path / "sales.py"

@@ -25,8 +25,7 @@ from onceproof.harness.trials.trial import scenario_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-README = Path(__file__).parents[2] / "harness" / "README.md"
-TITLE = "## Tutorial: from an empty file to a caught bug\n"
+PAGE = Path(__file__).parents[2] / "harness" / "docs" / "tutorial.md"
 
 LEFT_OUT = "..."
 KEPT = re.compile(r"inside-[0-9a-f]{6}\.json")
@@ -54,7 +53,7 @@ class Typed(NamedTuple):
 
 def tutorial() -> list[Block]:
     """Return the blocks of the tutorial."""
-    text = README.read_text(encoding="utf-8").split(TITLE)[1].split("\n## ")[0]
+    text = PAGE.read_text(encoding="utf-8")
     blocks = re.findall(r"(.*?)```(\w+)\n(.*?)```\n", text, re.DOTALL)
     return [Block(*block) for block in blocks]
 

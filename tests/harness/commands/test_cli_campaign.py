@@ -39,7 +39,7 @@ def test_missing_java_keeps_the_results_of_an_earlier_campaign(
 @pytest.mark.spark
 @pytest.mark.slow
 def test_campaign_and_run_give_the_same_trace_hash(tmp_path: Path, sales: Path) -> None:
-    # A process of its own has its own Spark. The family is the README's, so that its SQL is tested.
+    # A process of its own has its own Spark. The family is the one of the docs, so that its SQL is tested.
     out = tmp_path / "out"
     program = "import sys; from onceproof.harness.commands.cli import main; sys.exit(main())"
     arguments = ["campaign", str(sales), "--scenarios", "40", "--seed", "7", "--out", str(out), "--json"]

@@ -17,7 +17,7 @@ from onceproof.harness.settings.project_settings import (
     load_settings,
 )
 
-README = Path(__file__).parents[3] / "README.md"
+PAGE = Path(__file__).parents[3] / "harness" / "docs" / "settings.md"
 
 COMPLETE = """
 [tool.onceproof]
@@ -82,8 +82,8 @@ def test_all_settings_are_read(project: Path) -> None:
     assert {each.name for each in SETTINGS} == set(tomllib.loads(COMPLETE)["tool"]["onceproof"])
 
 
-def test_readme_names_all_settings() -> None:
-    text = README.read_text(encoding="utf-8")
+def test_page_names_all_settings() -> None:
+    text = PAGE.read_text(encoding="utf-8")
     for setting in SETTINGS:
         assert f"| `{setting.name}` | {setting.metadata['doc']} |" in text
 

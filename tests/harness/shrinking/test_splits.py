@@ -15,7 +15,7 @@ from onceproof.harness.shrinking.splits import exchanging_splits
 Make = Callable[..., Scenario]
 LOST: Signature = ("exactly_once", "lost")
 
-# A split is a shop, as in the README: no value stands in two of them.
+# A split is a shop, as in the family of the docs: no value stands in two of them.
 SHOPS = {
     "shop-0": tuple((time, ("shop-0", cents)) for time, cents in enumerate((3, 1, 4, 1))),
     "shop-1": tuple((time, ("shop-1", cents)) for time, cents in enumerate((5, 9, 2))),

@@ -1,7 +1,7 @@
 """Queries of Structured Streaming under real SIGKILLs, judged by the same checkers and the same oracles.
 
 One driver serves all tests but the last, which kills it: a start of Spark is the dearest part of them. The
-query of a user's own is the one of harness/README.md, as it stands there.
+query of a user's own is the one of harness/docs/structured-streaming.md, as it stands there.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from onceproof.harness.trials.trial import scenario_of, try_scenario
 
 pytestmark = [pytest.mark.spark, pytest.mark.local_kill]
 
-README = Path(__file__).parents[4] / "harness" / "README.md"
-TITLE = "## Structured Streaming on trial\n"
+PAGE = Path(__file__).parents[4] / "harness" / "docs" / "structured-streaming.md"
 
 
 @pytest.fixture(scope="module")
@@ -42,15 +41,15 @@ def system(folder):
 
 
 def blocks(language):
-    """The blocks of the section in the README, with the file that the text before them names last."""
-    text = README.read_text(encoding="utf-8").split(TITLE)[1].split("\n## ")[0]
+    """The blocks of the page, with the file that the text before them names last."""
+    text = PAGE.read_text(encoding="utf-8")
     for before, content in re.findall(rf"(.*?)```{language}\n(.*?)```\n", text, re.DOTALL):
         yield re.findall(r"`(\w+\.py)`", before)[-1], content
 
 
 @pytest.fixture
 def payments(tmp_path):
-    """The family of the README, over the sound query."""
+    """The family of the page, over the sound query."""
     for file, content in blocks("python"):
         (tmp_path / file).write_text(content, encoding="utf-8")
     return tmp_path / "payments_family.py"

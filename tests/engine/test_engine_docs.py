@@ -1,0 +1,65 @@
+"""The pages of the engine: the example runs, and the options and methods that they name exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from onceproof import engine
+from onceproof.engine.configuration import OPTIONS, Configuration
+from onceproof.engine.runtime.recovery import FINISHED
+
+ROOM = Path(engine.__file__).parent
+PAGES = {
+    path.name: path.read_text(encoding="utf-8") for path in [*ROOM.glob("docs/*.md"), ROOM / "README.md"]
+}
+TEXT = "\n".join(PAGES.values())
+
+
+def test_example_counts_every_row_once_and_a_second_run_adds_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sales.csv").write_text("shop,cents\nnorth,3\nsouth,4\nnorth,5\n")
+    [example] = re.findall(r"```python\n(.*?)```", PAGES["jobs.md"], re.DOTALL)
+    for _ in range(2):
+        exec(compile(example, "jobs.md", "exec"), {})
+        rows = [line for path in Path("totals").glob("part-*") for line in path.read_text().splitlines()]
+        assert sorted(rows) == ["north,3", "north,8", "south,4"]
+    [folder] = Path("checkpoints").iterdir()
+    assert FINISHED in [path.name for path in folder.iterdir()]
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`([A-Z]\w+)\.(_?\w+)`", TEXT))))
+def test_named_methods_exist(name):
+    kind, method = name
+    sources = [path.read_text() for path in ROOM.rglob("*.py")]
+    assert any(
+        f"class {kind}" in text and (f"def {method}(" in text or f"    {method} = " in text)
+        for text in sources
+    )
+
+
+def test_named_options_exist():
+    known = {option.key for option in OPTIONS}
+    named = set(re.findall(r"`((?:execution|pipeline|state|parallelism)\.[a-z]+[a-z.-]*)`", TEXT))
+    assert named
+    assert named <= known
+
+
+def test_options_page_lists_every_option():
+    rows = re.findall(r"^\| `([a-z.-]+)` \| ([^|]+) \| (.+) \|$", PAGES["options.md"], re.MULTILINE)
+    assert [key for key, _, _ in rows] == [option.key for option in OPTIONS]
+    defaults = {option.key: option.default for option in OPTIONS}
+    for key, shown, meaning in rows:
+        assert (shown == "unset") == (defaults[key] is None), key
+        if isinstance(defaults[key], str):
+            assert shown == defaults[key], key
+        assert meaning.startswith("Ours") == next(o.doc for o in OPTIONS if o.key == key).startswith(
+            "Ours"
+        ), key
+
+
+def test_an_unknown_option_is_an_error():
+    with pytest.raises(engine.ConfigurationError):
+        Configuration.from_mapping({"execution.checkpointing.intervall": "1 s"})
