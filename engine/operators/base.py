@@ -243,6 +243,11 @@ class FunctionOperator(Operator):
             function.initialize_state(context.initialization_context(self._store, runtime_context))
         function.open(runtime_context)
 
+    @property
+    def has_keyed_state(self) -> bool:
+        """Return whether the operator has been opened with a backend for keyed state."""
+        return self._backend is not None
+
     def create_backend(self, context: OperatorContext) -> KeyedStateBackend | None:
         """Return the keyed backend; operators on keyed streams override this."""
         return None

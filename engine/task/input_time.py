@@ -45,6 +45,16 @@ class InputTime:
         number, place = self._places[channel]
         self._send_on(number, self._valves[number].ended(place, MAX_WATERMARK))
 
+    @property
+    def input_watermarks(self) -> tuple[int, ...]:
+        """Return the watermark of each input, MIN_WATERMARK where none has arrived."""
+        return tuple([valve.emitted for valve in self._valves])
+
+    @property
+    def watermark(self) -> int:
+        """Return the last watermark that the operators of the task have received."""
+        return self._valves[0].emitted if self._inputs is None else self._inputs.watermark
+
     def _send_on(self, number: int, elements: Sequence[TimeElement]) -> None:
         if elements and self._inputs is not None:
             elements = self._inputs.take(number, elements)

@@ -263,6 +263,11 @@ class Task:
         return self._source is not None
 
     @property
+    def input_time(self) -> InputTime | None:
+        """Return event time as it has arrived at the task; None before the first watermark."""
+        return self._input_time
+
+    @property
     def records_read(self) -> int:
         """Return how many records the source has read in this attempt; 0 for a task without a source."""
         return 0 if self._source is None else self._source.records_read

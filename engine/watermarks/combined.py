@@ -66,6 +66,11 @@ class CombinedInputs:
     def __init__(self, inputs: int) -> None:
         self._combined = CombinedWatermark(range(inputs))
 
+    @property
+    def watermark(self) -> int:
+        """Return the watermark of all inputs together."""
+        return self._combined.watermark
+
     def take(self, number: int, elements: Iterable[TimeElement]) -> Sequence[TimeElement]:
         """Process elements that the valve of input ``number`` has emitted; return those for the operator."""
         results: list[TimeElement] = []

@@ -34,6 +34,11 @@ class WatermarkValve:
         self._output = MIN_WATERMARK
         self._is_idle = False
 
+    @property
+    def emitted(self) -> int:
+        """Return the last watermark that was emitted for the input."""
+        return self._output
+
     def watermark(self, channel: int, timestamp: int) -> Sequence[TimeElement]:
         """Process a watermark of a channel; return the elements to emit for the input."""
         if self._idle[channel] or timestamp <= self._watermarks[channel]:

@@ -25,8 +25,12 @@ from onceproof.harness.generation.fault_patterns import HIGHEST_PARALLELISM
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Family, options_of
 from onceproof.harness.model.scenario import Scenario, StateBackend
-from onceproof.harness.systems.simulation.checkpoint_recorder import Kept, contents_of
-from onceproof.harness.systems.simulation.comparison_runs import kept_checkpoints, restored, undisturbed
+from onceproof.harness.systems.simulation.checkpoint_recorder import RecordedCheckpoint, contents_of
+from onceproof.harness.systems.simulation.comparison_runs import (
+    recorded_checkpoints,
+    restored_run,
+    undisturbed_checkpoint,
+)
 
 OTHER_BACKEND: Final = 5
 """One in this many scenarios with a seed restores its savepoints on the other state backend as well."""
@@ -37,8 +41,8 @@ def check_continuations(family: Family, scenario: Scenario) -> tuple[Violation, 
 
     :return: the violations of the first checkpoint that has any; empty if all pass
     """
-    kept = kept_checkpoints(family, scenario)
-    for checkpoint, parallelisms in _drawn(scenario, kept):
+    recorded = recorded_checkpoints(family, scenario)
+    for checkpoint, parallelisms in _drawn(scenario, recorded):
         found = [*_compared(family, scenario, checkpoint)]
         for parallelism in () if checkpoint.is_overtaken else parallelisms:
             for backend in _backends(family, scenario, checkpoint):
@@ -48,47 +52,55 @@ def check_continuations(family: Family, scenario: Scenario) -> tuple[Violation, 
     return ()
 
 
-def _backends(family: Family, scenario: Scenario, kept: Kept) -> tuple[StateBackend | None, ...]:
+def _backends(
+    family: Family, scenario: Scenario, recorded: RecordedCheckpoint
+) -> tuple[StateBackend | None, ...]:
     """Return the state backends to restore on: the job's own (None), for some savepoints also the other."""
     is_rare = bool((scenario.seed or 0) % OTHER_BACKEND)
-    if kept.metadata.kind == CHECKPOINT or is_rare or not options_of(family).any_backend:
+    if recorded.metadata.kind == CHECKPOINT or is_rare or not options_of(family).any_backend:
         return (None,)
     other: StateBackend = "hashmap" if scenario.state_backend == "rocksdb" else "rocksdb"
     return (None, other)
 
 
-def _drawn(scenario: Scenario, kept: list[Kept]) -> Iterator[tuple[Kept, list[int]]]:
+def _drawn(
+    scenario: Scenario, recorded: list[RecordedCheckpoint]
+) -> Iterator[tuple[RecordedCheckpoint, list[int]]]:
     """Yield the checkpoints to restore, each with the parallelisms to restore it at."""
     most = min(HIGHEST_PARALLELISM, scenario.max_parallelism)
     if scenario.seed is None:
-        for checkpoint in kept:
+        for checkpoint in recorded:
             yield checkpoint, list(range(1, most + 1))
-    elif kept:
+    elif recorded:
         chance = Chance(Random(scenario.seed))
         # Savepoints are rarer than periodic checkpoints, so they are preferred.
-        savepoints = [each for each in kept if each.metadata.kind != CHECKPOINT]
-        yield chance.choice(savepoints or kept), [chance.integer(1, most)]
+        savepoints = [each for each in recorded if each.metadata.kind != CHECKPOINT]
+        yield chance.choice(savepoints or recorded), [chance.integer(1, most)]
 
 
 def _restored(
-    family: Family, scenario: Scenario, kept: Kept, parallelism: int, backend: StateBackend | None
+    family: Family,
+    scenario: Scenario,
+    recorded: RecordedCheckpoint,
+    parallelism: int,
+    backend: StateBackend | None,
 ) -> Iterator[Violation]:
-    history = restored(family, scenario, kept, parallelism, backend)
-    result = RestoredRun(kept.metadata.checkpoint_id, parallelism, history)
+    history = restored_run(family, scenario, recorded, parallelism, backend)
+    result = RestoredRun(recorded.metadata.checkpoint_id, parallelism, history)
     yield from check_restored(scenario, result, PythonOracle(family, scenario))
 
 
-def _compared(family: Family, scenario: Scenario, kept: Kept) -> Iterator[Violation]:
-    if kept.metadata.records_in_flight or not scenario.is_exactly_once:
+def _compared(family: Family, scenario: Scenario, recorded: RecordedCheckpoint) -> Iterator[Violation]:
+    if recorded.metadata.records_in_flight or not scenario.is_exactly_once:
         # With records in flight the state lacks records before the cut; with at-least-once it has some after.
         return
-    control = undisturbed(family, scenario, kept.cut)
+    control = undisturbed_checkpoint(family, scenario, recorded.cut)
     if control is not None:
         # A family that declares depends on arrival order, so the order within its list states differs.
         options = options_of(family)
         ordered = not options.declares
         without = options.arrival_states_with(scenario.parameters)
         disturbed, expected = (
-            CheckpointState(*contents_of(each, ordered, without)) for each in (kept, control)
+            CheckpointState(*contents_of(each, ordered, without)) for each in (recorded, control)
         )
-        yield from check_equivalence(kept.metadata.checkpoint_id, kept.cut, disturbed, expected)
+        yield from check_equivalence(recorded.metadata.checkpoint_id, recorded.cut, disturbed, expected)

@@ -121,7 +121,7 @@ def check_family(family: Family) -> None:
         )
     try:
         rows = family.expected(scenario.records, NOTHING_DECLARED)
-        vertices = [vertex.name for vertex in World(family, scenario).build_graph().vertices]
+        vertices = [vertex.name for vertex in World(family, scenario).job.build_graph().vertices]
     except Exception as error:
         _raise_as_family_error(family, error, "seed 0")
         raise

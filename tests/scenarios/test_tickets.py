@@ -34,7 +34,7 @@ def test_there_is_one_machine_whatever_the_scenario_says() -> None:
     scenario = generate(FAMILY, 5)
     assert scenario.source_parallelism == 1
     asks_for_three = msgspec.structs.replace(scenario, source_parallelism=3, max_parallelism=8)
-    vertices = {vertex.name: vertex for vertex in World(FAMILY, asks_for_three).build_graph().vertices}
+    vertices = {vertex.name: vertex for vertex in World(FAMILY, asks_for_three).job.build_graph().vertices}
     assert vertices["door -> machine -> strips"].parallelism == 1
 
 

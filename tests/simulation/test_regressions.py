@@ -26,8 +26,8 @@ from onceproof.harness.model.family import load_family
 from onceproof.harness.model.history import Event
 from onceproof.harness.model.mutants import Mutant, Reached, find_mutant, mutant, replaced
 from onceproof.harness.model.scenario import read_scenario
-from onceproof.harness.systems.simulation import checkpoint_recorder as keeping
-from onceproof.harness.systems.simulation.checkpoint_recorder import Keeper
+from onceproof.harness.systems.simulation import checkpoint_recorder
+from onceproof.harness.systems.simulation.checkpoint_recorder import CheckpointRecorder
 from onceproof.harness.trials.trial import try_scenario
 
 FOLDER = Path(__file__).parents[2] / "scenarios" / "regressions"
@@ -97,22 +97,22 @@ def empty_snapshots_under_way(reached: Reached) -> Iterator[None]:
 
 @mutant(id="time-before-a-restore-is-forgotten", breaks="state_equivalence", summary="a bug of the harness")
 def time_before_a_restore_is_forgotten(reached: Reached) -> Iterator[None]:
-    def begun_anew(self: Keeper, attempt: str, restored: int | None) -> None:
+    def begun_anew(self: CheckpointRecorder, attempt: str, restored: int | None) -> None:
         if restored is not None:
             reached()
         self._restored[attempt] = {}
 
-    with replaced(Keeper, "attempt_started", begun_anew):
+    with replaced(CheckpointRecorder, "attempt_started", begun_anew):
         yield
 
 
 @mutant(id="overtaken-savepoints-are-asked", breaks="restore_anywhere", summary="a bug of the harness")
 def overtaken_savepoints_are_asked(reached: Reached) -> Iterator[None]:
-    def in_order(self: Keeper, savepoint_id: int, visible: Iterable[Event]) -> bool:
+    def in_order(self: CheckpointRecorder, savepoint_id: int, visible: Iterable[Event]) -> bool:
         reached()
         return False
 
-    with replaced(Keeper, "_is_overtaken", in_order):
+    with replaced(CheckpointRecorder, "_is_overtaken", in_order):
         yield
 
 
@@ -141,26 +141,26 @@ def former_share_for_ever(reached: Reached) -> Iterator[None]:
 
 @mutant(id="upstream-is-not-asked", breaks="state_equivalence", summary="a bug of the harness")
 def upstream_is_not_asked(reached: Reached) -> Iterator[None]:
-    upstream = keeping._upstream_of
+    upstream = checkpoint_recorder._upstream_of
 
     def nobody(graph: Any, chosen: Any) -> dict[str, frozenset[str]]:
         reached()
         return dict.fromkeys(upstream(graph, chosen), frozenset())
 
-    with replaced(keeping, "_upstream_of", nobody):
+    with replaced(checkpoint_recorder, "_upstream_of", nobody):
         yield
 
 
 @mutant(id="only-files-tell-of-time", breaks="state_equivalence", summary="a bug of the harness")
 def only_files_tell_of_time(reached: Reached) -> Iterator[None]:
-    def by_files(self: Keeper, operator: OperatorMetadata) -> Iterator[int]:
+    def by_files(self: CheckpointRecorder, operator: OperatorMetadata) -> Iterator[int]:
         for subtask in operator.subtasks:
             if subtask.finished:
                 reached()
             if subtask.handle is not None:
                 yield self._furthest.get(subtask.handle.path, MIN_WATERMARK)
 
-    with replaced(Keeper, "_furthest_of", by_files):
+    with replaced(CheckpointRecorder, "_furthest_of", by_files):
         yield
 
 

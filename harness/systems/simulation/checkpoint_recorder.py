@@ -1,15 +1,15 @@
-"""Checkpoints kept as they completed, with the world as it was then: what can be restored, or looked into.
+"""Records checkpoints as they complete, with the world as it was then, for restores and comparisons.
 
 The rules this module lives by:
 
-- A keeper looks on; a run with one is the same step by step as a run without.
-- What is kept of the storage are its files of that moment (bytes, which nobody changes), of the external
-  system a copy of every transaction. A kept checkpoint can be restored long after the job has deleted it.
-- State is compared as it is stored, by operator, name and key group: so nothing that the engine's own reading
-  of it would mend goes unseen. How it is stored must not matter: entries have no order, nor have the pairs
-  of a map. Broadcast state is compared, too: all copies are one, so it stands where a key group would.
-- Event time begins anew in a restored job, its state does not: windows are gone that had been given out. So
-  of every checkpoint it is known how far time ever came in what it goes back to, over all restores.
+- The recorder changes nothing: a run with it is the same step by step as a run without.
+- It copies the files of the storage at that moment, and every transaction of the external system. A recorded
+  checkpoint can be restored long after the job has deleted it.
+- State is compared as it is stored, by operator, name and key group: so a mistake is seen although the
+  engine's own reading would mend it. How it is stored must not matter: entries have no order, nor have the
+  pairs of a map. Broadcast state is compared, too: all copies are one, so it stands where a key group would.
+- Event time begins anew in a restored job, its state does not: windows that had fired are gone. So the
+  recorder knows of every checkpoint how far time ever came in what it goes back to, over all restores.
 """
 
 from __future__ import annotations
@@ -31,14 +31,16 @@ from onceproof.engine.state.timers import PROCESSING_TIMERS
 from onceproof.engine.task.events import StoreSnapshot
 from onceproof.engine.task.input_time import InputTime
 from onceproof.engine.task.task import Task
-from onceproof.harness.model.history import ROWS_WRITTEN, TRANSACTION_VISIBLE, Cut, Event
-from onceproof.harness.systems.simulation.external_system import Transaction
-from onceproof.harness.systems.simulation.world import World
+from onceproof.harness.model.history import ROWS_WRITTEN, TRANSACTION_VISIBLE, Cut, Event, History
+from onceproof.harness.systems.simulation.clock import Clock
+from onceproof.harness.systems.simulation.external_system import Transaction, TransactionalSystem
+from onceproof.harness.systems.simulation.job_processes import JobProcesses
+from onceproof.harness.systems.simulation.simulated_storage import SimulatedStorage
 
 Progress: TypeAlias = tuple[Any, ...] | None
 """The watermark of each input of a task; None where none has arrived."""
 Contents: TypeAlias = Mapping[tuple[str, str, int], Counter[str]]
-"""By operator, state and key group, its entries in words."""
+"""By operator, state and key group, its entries as text."""
 Upstream: TypeAlias = Mapping[str, frozenset[str]]
 """By operator, those with keyed state that are before it."""
 
@@ -54,7 +56,7 @@ HAS_NO_ORDER: Final = '"MAP"'
 SEEN_BY_READERS: Final = frozenset((TRANSACTION_VISIBLE, ROWS_WRITTEN))
 
 
-class Kept(msgspec.Struct, frozen=True, eq=False):
+class RecordedCheckpoint(msgspec.Struct, frozen=True, eq=False):
     """A completed checkpoint and the world around it."""
 
     metadata: CheckpointMetadata
@@ -70,17 +72,28 @@ class Kept(msgspec.Struct, frozen=True, eq=False):
     """By their ids."""
     is_overtaken: bool
     """Whether a later checkpoint was complete and committed before this savepoint was complete: more is
-    visible than it covers, and who goes on from it does that again."""
+    visible than it covers, and a job that goes on from it commits that again."""
     now_ms: int
-    """Processing time, which does not go back for who is restored."""
+    """Processing time, which does not go back when the checkpoint is restored."""
 
 
-class Keeper:
-    """Keeps every checkpoint of a world as it completes."""
+class CheckpointRecorder:
+    """Records every checkpoint of a run as it completes."""
 
-    def __init__(self, world: World) -> None:
-        self.kept: list[Kept] = []
-        self._world = world
+    def __init__(
+        self,
+        storage: SimulatedStorage,
+        external: TransactionalSystem,
+        history: History,
+        clock: Clock,
+        processes: JobProcesses,
+    ) -> None:
+        self.recorded: list[RecordedCheckpoint] = []
+        self._storage = storage
+        self._external = external
+        self._history = history
+        self._clock = clock
+        self._processes = processes
         self._progress: dict[str, Progress] = {}
         self._behind: set[str] = set()
         self._furthest: dict[str, int] = {}
@@ -88,59 +101,57 @@ class Keeper:
         self._completed: dict[int, Mapping[str, int]] = {}
         """By id of a checkpoint and operator, how far event time ever came in any of its subtasks."""
         self._graph: JobGraph | None = None
-        """The job as it was last seen; which operator is before which is the same at any parallelism."""
+        """The job as it last ran; which operator is before which is the same at any parallelism."""
         self._keyed: set[str] = set()
-        """The ids of the operators that have been seen with keyed state."""
+        """The ids of the operators that have keyed state."""
         self._steps: dict[int, int] = {}
-        """By id of a checkpoint, when it was complete."""
+        """By id of a checkpoint, the step at which it was complete."""
         self._restored: dict[str, Mapping[str, int]] = {}
-        """By attempt, what is known so of the checkpoint that it was restored from."""
-        world.account.keeper = self
+        """By attempt, how far event time ever came in the checkpoint that it was restored from."""
 
     def attempt_started(self, attempt: str, restored: int | None) -> None:
-        """Note what it goes back to. Of a checkpoint that never became complete nothing is known."""
+        """Note what the attempt goes back to; nothing is known of a checkpoint that never completed."""
         self._restored[attempt] = {} if restored is None else self._completed.get(restored, {})
 
     def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
         """Note how far event time has come, and how far it ever came."""
-        path, time = effect.path, task._input_time
+        path, time = effect.path, task.input_time
         self._progress[path] = _progress_of(time)
-        reached = _last_told(time)
+        reached = MIN_WATERMARK if time is None else time.watermark
         before = self._restored[task.attempt]
         furthest = max(before.get(node.operator_id, MIN_WATERMARK) for node in task.vertex.operators)
         self._furthest[path] = max(furthest, reached)
         if furthest > reached:
             self._behind.add(path)
-        if self._world.process is not None:
-            self._graph = self._world.process.graph
+        if self._processes.current is not None:
+            self._graph = self._processes.current.graph
         for operator, node in zip(task.operators, task.vertex.operators, strict=True):
-            if isinstance(operator, FunctionOperator) and operator._backend is not None:
+            if isinstance(operator, FunctionOperator) and operator.has_keyed_state:
                 self._keyed.add(node.operator_id)
 
     def checkpoint_completed(self, metadata: CheckpointMetadata, cut: Cut) -> None:
-        """Keep it."""
-        world = self._world
+        """Record a checkpoint or savepoint with the world around it."""
         self._completed[metadata.checkpoint_id] = {
             operator.operator_id: max(self._furthest_of(operator), default=MIN_WATERMARK)
             for operator in metadata.operators
         }
-        transactions = world.external.transactions.values()
-        visible = tuple([event for event in world.history.events if event[1] in SEEN_BY_READERS])
-        self.kept.append(
-            Kept(
+        transactions = self._external.transactions.values()
+        visible = tuple([event for event in self._history.events if event[1] in SEEN_BY_READERS])
+        self.recorded.append(
+            RecordedCheckpoint(
                 metadata,
                 dict(cut),
-                dict(world.storage.files),
+                dict(self._storage.files),
                 tuple([copy_of(transaction) for transaction in transactions]),
                 visible,
                 dict(self._progress),
                 frozenset(self._behind),
                 _upstream_of(self._graph, self._keyed),
                 metadata.kind == SAVEPOINT and self._is_overtaken(metadata.checkpoint_id, visible),
-                world.clock.now,
+                self._clock.now,
             )
         )
-        self._steps[metadata.checkpoint_id] = world.clock.step
+        self._steps[metadata.checkpoint_id] = self._clock.step
 
     def _is_overtaken(self, savepoint_id: int, visible: Iterable[Event]) -> bool:
         """Whether a transaction became visible when a later checkpoint was complete already."""
@@ -150,7 +161,7 @@ class Keeper:
     def _furthest_of(self, operator: OperatorMetadata) -> Iterable[int]:
         for subtask in operator.subtasks:
             if subtask.finished:
-                # Its data were over, and perhaps nothing is stored of it any more.
+                # It had read all its data, and perhaps no state of it is stored any more.
                 yield MAX_WATERMARK
             elif subtask.handle is not None:
                 yield self._furthest.get(subtask.handle.path, MIN_WATERMARK)
@@ -172,16 +183,9 @@ def _upstream_of(graph: JobGraph | None, chosen: Collection[str]) -> Upstream:
 def _progress_of(time: InputTime | None) -> Progress:
     if time is None:
         return None
-    outputs = tuple([valve._output for valve in time._valves])
-    # Word of idleness, or of its end, says nothing of how far event time has come.
-    return None if set(outputs) == {MIN_WATERMARK} else outputs
-
-
-def _last_told(time: InputTime | None) -> int:
-    """Return the last watermark that the operators of a task were told; the end of their data is none."""
-    if time is None:
-        return MIN_WATERMARK
-    return time._valves[0]._output if time._inputs is None else time._inputs._combined.watermark
+    watermarks = time.input_watermarks
+    # An element of idleness, or of its end, says nothing of how far event time has come.
+    return None if set(watermarks) == {MIN_WATERMARK} else watermarks
 
 
 def copy_of(transaction: Transaction) -> Transaction:
@@ -190,7 +194,7 @@ def copy_of(transaction: Transaction) -> Transaction:
 
 
 def contents_of(
-    kept: Kept, ordered: bool, without: Collection[str] = ()
+    recorded: RecordedCheckpoint, ordered: bool, without: Collection[str] = ()
 ) -> tuple[Contents, Mapping[str, Progress], Upstream]:
     """Return the state of a checkpoint that belongs to keys, timers included, or to all subtasks alike.
 
@@ -204,9 +208,9 @@ def contents_of(
     contents: dict[tuple[str, str, int], Counter[str]] = {}
     progress: dict[str, Progress] = {}
     names = {
-        operator.operator_id: operator.uid or operator.operator_id for operator in kept.metadata.operators
+        operator.operator_id: operator.uid or operator.operator_id for operator in recorded.metadata.operators
     }
-    for operator in kept.metadata.operators:
+    for operator in recorded.metadata.operators:
         name = names[operator.operator_id]
         found: dict[tuple[str, str, int], Counter[str]] = {}
         copies: dict[str, list[Counter[str]]] = {}
@@ -215,10 +219,10 @@ def contents_of(
             if subtask.handle is None or subtask.finished:
                 break
             path = subtask.handle.path
-            if path in kept.behind:
+            if path in recorded.behind:
                 break
-            times.append(kept.progress.get(path))
-            state = decode_task_snapshot(kept.files[path], path).get(operator.operator_id)
+            times.append(recorded.progress.get(path))
+            state = decode_task_snapshot(recorded.files[path], path).get(operator.operator_id)
             if state is None:
                 continue
             if state.native is not None or any(
@@ -228,7 +232,7 @@ def contents_of(
             for state_name, kept_list in state.operator.items():
                 if kept_list.mode == BROADCAST:
                     pairs = map(msgspec.msgpack.decode, kept_list.elements)
-                    copy = Counter([_words(pair, ordered) for pair in pairs])
+                    copy = Counter([_text(pair, ordered) for pair in pairs])
                     copies.setdefault(state_name, []).append(copy)
             for state_name, table in state.keyed.items():
                 description = msgspec.json.encode(table.value_type, enc_hook=repr).decode()
@@ -236,7 +240,7 @@ def contents_of(
                     continue
                 in_order = ordered and HAS_NO_ORDER not in description
                 for group, encoded in table.groups.items():
-                    entries = [_words(entry, in_order) for entry in msgspec.msgpack.decode(encoded)]
+                    entries = [_text(entry, in_order) for entry in msgspec.msgpack.decode(encoded)]
                     found.setdefault((name, state_name, group), Counter()).update(entries)
         else:
             if times and all(each == times[0] for each in times):
@@ -245,7 +249,7 @@ def contents_of(
                     contents[name, state_name, EVERY_SUBTASK] = _as_one(own, len(operator.subtasks))
                 progress[name] = times[0]
     upstream = {
-        name: frozenset(names[each] for each in kept.upstream[operator_id])
+        name: frozenset(names[each] for each in recorded.upstream[operator_id])
         for operator_id, name in names.items()
     }
     return contents, progress, upstream
@@ -264,11 +268,11 @@ def _in_processing_time(state_name: str) -> bool:
     return state_name.startswith(PROCESSING_TIMERS)
 
 
-def _words(value: Any, ordered: bool) -> str:
-    """Return a value in words that are equal where values are."""
+def _text(value: Any, ordered: bool) -> str:
+    """Return a value as text that is equal where values are."""
     if isinstance(value, msgspec.msgpack.Ext):
         return f"{value.code}:{bytes(value.data).hex()}"
     if isinstance(value, list | tuple):
-        parts = [_words(each, ordered) for each in value]
+        parts = [_text(each, ordered) for each in value]
         return f"[{', '.join(parts if ordered else sorted(parts))}]"
     return repr(value)

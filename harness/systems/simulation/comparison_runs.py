@@ -1,48 +1,66 @@
-"""What else can come of a scenario: a kept checkpoint restored elsewhere, and the run that nothing disturbed.
+"""Runs to compare a scenario with: a recorded checkpoint restored, and the run up to a cut without faults.
 
 The rules this module lives by:
 
-- What is restored finds what was there when the checkpoint completed, in the storage and outside, and nothing
-  of what came later. Nothing goes wrong in it any more: its end tells of the checkpoint alone.
+- A restored run finds what was there when the checkpoint completed, in the storage and outside, and nothing
+  of what came later. It has no faults: its end follows from the checkpoint alone.
 - The undisturbed run reads exactly the input before a cut, with everything else done before each read, and
   takes its one checkpoint there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.messages import CHECKPOINT, checkpoint_folder
 from onceproof.engine.operators.source import SourceOperator
 from onceproof.engine.runtime.starting_point import StartingPoint
+from onceproof.engine.task.events import StoreSnapshot
+from onceproof.engine.task.task import Task
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.history import Cut, History
 from onceproof.harness.model.scenario import Scenario, Schedule, StateBackend
 from onceproof.harness.model.step_limits import ample_step_budget
 from onceproof.harness.systems.simulation.actions import Action, Slot
-from onceproof.harness.systems.simulation.checkpoint_recorder import Keeper, Kept, copy_of
+from onceproof.harness.systems.simulation.checkpoint_recorder import (
+    CheckpointRecorder,
+    RecordedCheckpoint,
+    copy_of,
+)
 from onceproof.harness.systems.simulation.schedule import NOTHING, ListingChooser
 from onceproof.harness.systems.simulation.world import World
 
 
-def kept_checkpoints(family: Family, scenario: Scenario) -> list[Kept]:
-    """Run a scenario and keep all its checkpoints."""
+def recorded_checkpoints(family: Family, scenario: Scenario) -> list[RecordedCheckpoint]:
+    """Run a scenario; return all its checkpoints and savepoints in the order in which they completed."""
     world = World(family, scenario)
-    keeper = Keeper(world)
+    recorder = _recorder_of(world)
     world.run()
-    return keeper.kept
+    return recorder.recorded
 
 
-def restored(
-    family: Family, scenario: Scenario, kept: Kept, parallelism: int, backend: StateBackend | None = None
+def _recorder_of(world: World) -> CheckpointRecorder:
+    recorder = CheckpointRecorder(world.storage, world.external, world.history, world.clock, world.processes)
+    world.recorder.observer = recorder
+    return recorder
+
+
+def restored_run(
+    family: Family,
+    scenario: Scenario,
+    recorded: RecordedCheckpoint,
+    parallelism: int,
+    backend: StateBackend | None = None,
 ) -> History:
-    """Restore a kept checkpoint and run to the end; what was visible already begins the history.
+    """Restore a recorded checkpoint and run to the end; what was visible already begins the history.
 
-    ``backend`` is where keyed state lives then, if it is to be another: a savepoint can be read by each.
+    ``parallelism`` is that of the keyed operators. ``backend`` is where they keep their state, if not where
+    they did before: a savepoint can be read by each backend.
     """
     calm = replace(
         scenario,
@@ -55,20 +73,20 @@ def restored(
     if backend is not None:
         calm = replace(calm, state_backend=backend)
     world = World(family, calm)
-    metadata = kept.metadata
+    metadata = recorded.metadata
     if metadata.kind != CHECKPOINT:
-        # Whatever checkpoints the job had besides, it is to go on from this one.
+        # The job goes on from this one, whatever checkpoints it had besides.
         folder = checkpoint_folder(metadata.checkpoint_id, metadata.kind)
-        world.operations.begins_from = StartingPoint(folder, metadata.checkpoint_id)
-    world.storage.files = dict(kept.files)
-    world.external.transactions = {each.name: copy_of(each) for each in kept.transactions}
-    world.history.events.extend(kept.visible)
-    world.clock.now = kept.now_ms
+        world.requests.begins_from = StartingPoint(folder, metadata.checkpoint_id)
+    world.storage.files = dict(recorded.files)
+    world.external.transactions = {each.name: copy_of(each) for each in recorded.transactions}
+    world.history.events.extend(recorded.visible)
+    world.clock.now = recorded.now_ms
     return world.run()
 
 
-def undisturbed(family: Family, scenario: Scenario, cut: Cut) -> Kept | None:
-    """Run without faults up to a cut, and keep the checkpoint that covers it; None if there is none."""
+def undisturbed_checkpoint(family: Family, scenario: Scenario, cut: Cut) -> RecordedCheckpoint | None:
+    """Run without faults up to a cut; return the checkpoint that covers it, None where there is none."""
     budget = ample_step_budget(replace(scenario, faults=(), schedule=Schedule()))
     calm = replace(
         scenario,
@@ -83,23 +101,34 @@ def undisturbed(family: Family, scenario: Scenario, cut: Cut) -> Kept | None:
     )
     chooser = _UpToCut(cut)
     world = World(family, calm, chooser=chooser)
-    keeper = _FirstOnly(world)
+    recorder = _recorder_of(world)
+    world.recorder.observer = _FirstOnly(recorder, world.end)
     world.run()
-    return keeper.kept[0] if keeper.kept and keeper.kept[0].cut == cut else None
+    recorded = recorder.recorded
+    return recorded[0] if recorded and recorded[0].cut == cut else None
 
 
-class _FirstOnly(Keeper):
-    """Keeps one checkpoint and ends the run: what comes after it is of no interest."""
+class _FirstOnly:
+    """Records the first checkpoint and ends the run there."""
 
-    def checkpoint_completed(self, metadata: Any, cut: Cut) -> None:
-        """Keep it, and that is all."""
-        if not self.kept:
-            super().checkpoint_completed(metadata, cut)
-        self._world.end()
+    def __init__(self, recorder: CheckpointRecorder, end: Callable[[], None]) -> None:
+        self._recorder = recorder
+        self._end = end
+
+    def attempt_started(self, attempt: str, restored: int | None) -> None:
+        self._recorder.attempt_started(attempt, restored)
+
+    def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
+        self._recorder.snapshot_taken(task, effect)
+
+    def checkpoint_completed(self, metadata: CheckpointMetadata, cut: Cut) -> None:
+        if not self._recorder.recorded:
+            self._recorder.checkpoint_completed(metadata, cut)
+        self._end()
 
 
 class _UpToCut(ListingChooser):
-    """Lets the sources read what is before a cut, and everything else come first."""
+    """Lets the sources read what is before a cut, and everything else go first."""
 
     __slots__ = ("_cut",)
 
@@ -107,7 +136,7 @@ class _UpToCut(ListingChooser):
         self._cut = cut
 
     def choose(self, slots: Sequence[Slot], pending: Sequence[Action], step: int) -> int:
-        """What is under way, then what can be delivered, then a read."""
+        """Choose what is under way, then what can be delivered, then a read."""
         if pending:
             return len(slots)
         sources = []
@@ -123,7 +152,7 @@ class _UpToCut(ListingChooser):
         return NOTHING
 
     def _turns_to_unread(self, head: SourceOperator) -> bool:
-        """Have a source read next from a split that is not yet read up to the cut, if it has one."""
+        """Turn a source to a split that is not yet read up to the cut; return whether it has one."""
         for turn, (split, position) in enumerate(head.positions().items()):
             if position < self._cut.get(split, 0):
                 head.start_at_split(turn)

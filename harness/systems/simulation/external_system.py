@@ -1,11 +1,13 @@
-"""The outside of a simulated job: the log it reads and the transactional system it writes to.
+"""The transactional system that a simulated job writes to.
+
+The rules this module lives by:
 
 - The system knows every transaction that was ever begun and judges each call as a real one would: a commit
   or an abort that is repeated is fine, a commit of what was aborted or never prepared is an error, rows can
   not be added to what was prepared. What becomes visible goes into the history at that moment.
-- Sources and sinks reach it only through their calls, and these are made inside a task's ``handle``: so a
-  fault at a protocol point can end the task between two of them.
-- Ports are shared by all subtasks and attempts: copying a function for a subtask must not copy them.
+- Sinks reach it only through their calls, and these are made inside a task's ``handle``: so a fault at a
+  protocol point can end the task between two of them.
+- All subtasks and attempts share one: copying a function for a subtask must not copy it.
 """
 
 from __future__ import annotations
@@ -15,13 +17,9 @@ from typing import Any, Self
 
 from msgspec import Struct
 
-from onceproof.engine.connectors.source import Source, SplitReader
-from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
-from onceproof.engine.elements import Record
 from onceproof.harness.model.faults import FaultKind
 from onceproof.harness.model.history import History
 from onceproof.harness.model.injected_error import InjectedError
-from onceproof.harness.model.scenario import InputRecord, Scenario
 from onceproof.harness.systems.simulation.clock import Clock
 
 OPEN = "open"
@@ -31,7 +29,7 @@ ABORTED = "aborted"
 
 
 class TransactionError(Exception):
-    """The outside refuses a call, as a real system would."""
+    """The system refuses a call, as a real one would."""
 
 
 class Transaction(Struct, eq=False):
@@ -46,7 +44,7 @@ class Transaction(Struct, eq=False):
     waits: bool = False
     """It is a batch of a write-ahead sink."""
     is_remembered: bool = False
-    """The sender has been told that the batch was taken, and has asked to remember it."""
+    """The sender knows that the batch was taken, and has asked to remember it."""
 
 
 class TransactionalSystem:
@@ -59,7 +57,7 @@ class TransactionalSystem:
         self.commit_fault: Callable[[], FaultKind | None] = _none
         """Asked at each commit whether it is to fail, or to take place and be answered with an error."""
         self.seen: Callable[[Transaction], None] | None = None
-        """Told of every transaction that becomes visible; only a traced run listens."""
+        """Called with every transaction that becomes visible; only a traced run sets it."""
 
     def __deepcopy__(self, memo: object) -> Self:
         return self
@@ -82,7 +80,7 @@ class TransactionalSystem:
         transaction.rows.append(row)
 
     def prepare(self, name: str) -> None:
-        """From now on the transaction survives any crash and can be committed."""
+        """Make the transaction survive any crash, so that it can be committed."""
         transaction = self.transactions[name]
         if transaction.state not in (OPEN, PREPARED):
             raise TransactionError(f"transaction {name} is {transaction.state}, it cannot be prepared")
@@ -160,7 +158,7 @@ class TransactionalSystem:
         batch.is_remembered = True
 
     def remembers_batch(self, subtask: int, checkpoint_id: int) -> bool:
-        """Whether that was asked for."""
+        """Whether the sink has asked to remember the batch."""
         batch = self._batch(subtask, checkpoint_id)
         return batch is not None and batch.is_remembered
 
@@ -180,7 +178,7 @@ class TransactionalSystem:
             raise InjectedError("a write to the table timed out")
 
     def forget_listeners(self) -> None:
-        """The run is over: nobody is told or asked any more."""
+        """Drop both callbacks when the run is over."""
         self.commit_fault = _none
         self.seen = None
 
@@ -196,132 +194,3 @@ def _none() -> None:
 def batch_name(subtask: int, checkpoint_id: int, attempt: str) -> str:
     """Return what a history calls a batch of a write-ahead sink."""
     return f"{subtask}/{checkpoint_id}/{attempt}"
-
-
-class SimulatedSink(TwoPhaseCommitSinkFunction):
-    """The engine's two-phase-commit sink over the external system."""
-
-    def __init__(self, system: TransactionalSystem) -> None:
-        super().__init__()
-        self._system = system
-
-    def __deepcopy__(self, memo: object) -> SimulatedSink:
-        return SimulatedSink(self._system)
-
-    def begin_transaction(self) -> str:
-        """Begin under a name that carries subtask, epoch and attempt."""
-        return self._system.begin(self.subtask, self.epoch, self.attempt)
-
-    def invoke_transaction(self, transaction: str, value: Any, context: Any) -> None:
-        """Write one row."""
-        self._system.write(transaction, value)
-
-    def pre_commit(self, transaction: str) -> None:
-        """Prepare."""
-        self._system.prepare(transaction)
-
-    def commit(self, transaction: str) -> None:
-        """Commit."""
-        self._system.commit(transaction)
-
-    def abort(self, transaction: str) -> None:
-        """Abort."""
-        self._system.abort(transaction)
-
-    def abort_unknown(self, recovery: Recovery) -> None:
-        """Abort what nobody lists and this subtask may sweep."""
-        for transaction in self._system.unsettled():
-            if recovery.may_abort(transaction.subtask, transaction.epoch, transaction.attempt):
-                self._system.abort(transaction.name)
-
-
-class SimulatedReader(SplitReader):
-    """Reads one split of the scenario."""
-
-    __slots__ = ("_log", "_position", "_records", "_split")
-
-    def __init__(self, log: SimulatedLog, split: str, position: int) -> None:
-        self._log = log
-        self._split = split
-        self._records = log.records[split]
-        self._position = position
-
-    def read(self, limit: int) -> list[Record]:
-        """The next records."""
-        position = self._position
-        records = self._records[position : position + limit]
-        position += len(records)
-        self._position = position
-        self._log.read_up_to[self._split] = position
-        return records
-
-    @property
-    def position(self) -> int:
-        """Offset of the next record."""
-        return self._position
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether the split is read out."""
-        return self._position >= len(self._records)
-
-
-class SimulatedLog(Source):
-    """The scenario's splits as a replayable source, and how far each was last read."""
-
-    def __init__(self, records: dict[str, tuple[InputRecord, ...]]) -> None:
-        self.records: dict[str, list[Record]] = {
-            split: [(value, timestamp) for timestamp, value in rows] for split, rows in records.items()
-        }
-        self.read_up_to: dict[str, int] = dict.fromkeys(records, 0)
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
-
-    def splits(self) -> Sequence[str]:
-        """All splits."""
-        return list(self.records)
-
-    def open_split(self, split: str, position: Any | None) -> SimulatedReader:
-        """A reader from ``position``."""
-        return SimulatedReader(self, split, position or 0)
-
-
-class SimulatedIO:
-    """The ends of a family's job in the simulation, at a parallelism of its keyed operators."""
-
-    __slots__ = ("_log", "_system", "parallelism", "parameters", "sink_parallelism", "source_parallelism")
-
-    def __init__(
-        self, scenario: Scenario, keyed: int, log: SimulatedLog, system: TransactionalSystem
-    ) -> None:
-        self.source_parallelism, self.parallelism, self.sink_parallelism = scenario.parallelisms(keyed)
-        self.parameters = scenario.parameters
-        self._log = log
-        self._system = system
-
-    def source(self, name: str) -> SimulatedLog:
-        """The scenario's splits."""
-        return self._log
-
-    def sink(self, name: str) -> SimulatedSink:
-        """A two-phase-commit sink into the external system."""
-        return SimulatedSink(self._system)
-
-    def write_ahead_sink(self, name: str) -> Any:
-        """A write-ahead sink into the external system."""
-        from onceproof.harness.systems.simulation.simulated_sinks import SimulatedWriteAheadSink
-
-        return SimulatedWriteAheadSink(self._system)
-
-    def committing_sink(self, name: str) -> Any:
-        """A sink of a writer and a committer into the external system."""
-        from onceproof.harness.systems.simulation.simulated_sinks import SimulatedCommittingSink
-
-        return SimulatedCommittingSink(self._system, self.parameters)
-
-    def upsert_sink(self, name: str, keys: int) -> Any:
-        """A sink by key into a table of the external system."""
-        from onceproof.harness.systems.simulation.simulated_sinks import SimulatedUpsertSink
-
-        return SimulatedUpsertSink(self._system, keys)

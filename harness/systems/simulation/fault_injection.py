@@ -1,67 +1,201 @@
-"""What a kill does when its time has come: to a task, to all of them, to the job master, or to the process.
+"""Carries out the faults of a scenario: kills at protocol points, and faults of messages, writes and commits.
 
-Whoever is running dies inside what it does, by an exception that nobody on the way can catch; whoever is not
-dies from outside. The job master dies inside what it does only at points that it passes itself.
+The rules this module lives by:
+
+- A kill of the task that runs, or of the job master or process that runs it, is an exception raised inside of
+  what it does. It is no Exception, so neither the engine nor a user's function can catch it on the way.
+- A kill of any other task takes that task away from outside.
+- The job master dies inside of what it does only at points that it passes itself. At all others a task passes
+  the point, and goes on with what it does while the master dies.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Container, Sequence
+from typing import Any, Protocol
 
+from onceproof.engine.protocol_points import ELEMENT, POINTS
 from onceproof.engine.runtime.execution import Killed
-from onceproof.harness.model.faults import COORDINATOR_POINTS
+from onceproof.engine.task.task import Task
+from onceproof.harness.model.faults import COORDINATOR_POINTS, FaultKind
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.fault_clock import MasterKilled, ProcessKilled
+from onceproof.harness.systems.fault_clock import FaultClock, MasterKilled, ProcessKilled
+from onceproof.harness.systems.simulation.actions import CLASS_INDEX
+from onceproof.harness.systems.simulation.agenda import Agenda
+from onceproof.harness.systems.simulation.clock import Clock
+from onceproof.harness.systems.simulation.run_recorder import RunRecorder
+from onceproof.harness.systems.simulation.simulated_job import SimulatedJob
+from onceproof.harness.systems.simulation.user_requests import UserRequests
 
-if TYPE_CHECKING:
-    from onceproof.harness.systems.simulation.job_process import SimulatedProcess
-    from onceproof.harness.systems.simulation.world import World
-
-
-def strike(world: World, fault: Fault, name: str) -> None:
-    """Let a kill strike whoever it is meant for, if he is there."""
-    process = world.process
-    if process is not None and fault.rescale_to:
-        world.keyed_parallelism = fault.rescale_to
-    if fault.kind == "kill_master":
-        if process is not None:
-            _kill_master(world, fault, name)
-    elif fault.kind == "kill_process":
-        if process is not None:
-            _kill_process(world, fault, name)
-    else:
-        _kill_tasks(world, process, fault, name)
+_TIMER = CLASS_INDEX["timer"]
 
 
-def _kill_master(world: World, fault: Fault, name: str) -> None:
-    world.fired(fault, name)
-    if not fault.after and fault.point in COORDINATOR_POINTS:
-        raise MasterKilled
-    world.master_died()
+class TaskOwner(Protocol):
+    """The process in which a task lives."""
+
+    def kill(self, task: Task) -> None:
+        """Kill the task from outside."""
 
 
-def _kill_process(world: World, fault: Fault, name: str) -> None:
-    world.fired(fault, name)
-    if not fault.after:
-        raise ProcessKilled
-    world.process_died()
+class LivingTasks(Protocol):
+    """The tasks that a fault can strike."""
+
+    @property
+    def has_master(self) -> bool:
+        """Whether a job master lives."""
+
+    def tasks(self) -> Sequence[tuple[TaskOwner, Task]]:
+        """Return the tasks of the job master that lives, or the orphaned ones while there is none."""
+
+    def running_task(self) -> Task | None:
+        """Return the task that handles an event now."""
 
 
-def _kill_tasks(world: World, process: SimulatedProcess | None, fault: Fault, name: str) -> None:
-    """Kill one task or all; those that outlive their master as well, while there is no other."""
-    if process is None:
-        living = world.outliving.tasks()
-    else:
-        living = [(process, task) for task in process.tasks.values()]
-    victims = [each for each in living if fault.kind == "kill_all" or each[1].name == name]
-    running = world.outliving.running_task()
-    # A task that is closing is none of the attempt's any more, and can die nevertheless.
-    is_closing = running is not None and not any(task is running for _, task in living)
-    if not victims and not is_closing:
-        return
-    world.fired(fault, name)
-    for owner, task in victims:
-        if task is not running:
-            owner.kill(task)
-    if is_closing or any(task is running for _, task in victims):
-        raise Killed
+class PointObserver:
+    """Watches a run at its protocol points; each method is called before the injector acts."""
+
+    def point_passed(self, point: str, task: str, checkpoint_id: int) -> None:
+        """Called when a task or the coordinator passes a point at which it can be killed."""
+
+    def io_begins(self, point: str, task: str, checkpoint_id: int) -> None:
+        """Called when a message, write or commit is about to be made."""
+
+    def fault_fired(self, fault: Fault, task: str) -> None:
+        """Called when a fault strikes."""
+
+    def process_died(self) -> None:
+        """Called when the whole process of the job has died."""
+
+
+class FaultInjector:
+    """The faults of one run, and the counts of the protocol points that it passes."""
+
+    __slots__ = (
+        "_agenda",
+        "_clock",
+        "_faults",
+        "_job",
+        "_living",
+        "_recorder",
+        "_requests",
+        "_watched",
+        "observer",
+        "passed",
+        "points_with_io_faults",
+        "watches_elements",
+    )
+
+    def __init__(
+        self,
+        faults: tuple[Fault, ...],
+        clock: Clock,
+        agenda: Agenda,
+        recorder: RunRecorder,
+        requests: UserRequests,
+        job: SimulatedJob,
+        living: LivingTasks,
+    ) -> None:
+        self._clock = clock
+        self._agenda = agenda
+        self._recorder = recorder
+        self._requests = requests
+        self._job = job
+        self._living = living
+        self._faults = FaultClock(faults)
+        self.passed = dict.fromkeys(POINTS, 0)
+        """By protocol point, how often it was passed."""
+        self.observer: PointObserver | None = None
+        """Only a run that is measured or enumerated has one."""
+        watches_all = recorder.is_tracing or requests.waiting
+        self._watched: Container[str] = POINTS if watches_all else self._faults.kills
+        self.points_with_io_faults: Container[str] = self._faults.others
+        """Where a message, write or commit has to ask for a fault."""
+        self.watches_elements = ELEMENT in self._watched
+        """Whether tasks have to report each plain record."""
+
+    def watch_everything(self) -> None:
+        """Have plain records and all messages, writes and commits reported; call it before the run begins."""
+        self.watches_elements = True
+        self.points_with_io_faults = POINTS
+
+    def probe(self, point: str, task: str, checkpoint_id: int) -> None:
+        """Take note of a point that a task or the coordinator passes; a fault may kill it there."""
+        if self.observer is not None:
+            self.observer.point_passed(point, task, checkpoint_id)
+        self.passed[point] += 1
+        if point in self._watched:
+            self._look(point, task, checkpoint_id)
+
+    def _look(self, point: str, task: str, checkpoint_id: int) -> None:
+        self._requests.point_passed(point, task, checkpoint_id)
+        fault = self._faults.kill_at(point, task, checkpoint_id)
+        if fault is not None:
+            # A task goes on with what it does while the master dies.
+            waits = fault.kind == "kill_master" and point not in COORDINATOR_POINTS
+            if fault.after or waits:
+                due = self._clock.now + fault.after
+                self._agenda.add_later(due, _TIMER, "", self._strike, (fault, task))
+            else:
+                self._strike((fault, task))
+        if self._recorder.is_tracing:
+            self._recorder.point_passed(point, task, checkpoint_id)
+
+    def io_fault_at(self, point: str, task: str, checkpoint_id: int) -> Fault | None:
+        """Return what is wrong with the message, write or commit about to be made, if anything."""
+        if self.observer is not None:
+            self.observer.io_begins(point, task, checkpoint_id)
+        if point not in self.points_with_io_faults:
+            return None
+        fault = self._faults.other_at(point, task, checkpoint_id)
+        if fault is not None:
+            self._fire(fault, task)
+        return fault
+
+    def commit_fault(self) -> FaultKind | None:
+        """Return what is wrong with the commit that the running task is about to make, if anything."""
+        task = self._living.running_task()
+        fault = None if task is None else self.io_fault_at("committing", task.name, 0)
+        return None if fault is None else fault.kind
+
+    def _fire(self, fault: Fault, task: str) -> None:
+        if self.observer is not None:
+            self.observer.fault_fired(fault, task)
+        self._recorder.fault_fired(fault, task)
+
+    # Kills.
+
+    def _strike(self, argument: tuple[Fault, str]) -> None:
+        """Let a kill strike, if its victim lives.
+
+        Raises Killed, MasterKilled or ProcessKilled where the victim is what runs now.
+        """
+        fault, name = argument
+        if fault.rescale_to and self._living.has_master:
+            self._job.keyed_parallelism = fault.rescale_to
+        match fault.kind:
+            case "kill_master":
+                if self._living.has_master:
+                    self._fire(fault, name)
+                    raise MasterKilled
+            case "kill_process":
+                if self._living.has_master:
+                    self._fire(fault, name)
+                    raise ProcessKilled
+            case _:
+                self._kill_tasks(fault, name)
+
+    def _kill_tasks(self, fault: Fault, name: str) -> None:
+        """Kill one task, or all; orphaned tasks as well, while no job master lives."""
+        living = self._living.tasks()
+        victims = [each for each in living if fault.kind == "kill_all" or each[1].name == name]
+        running: Any = self._living.running_task()
+        # A task that is closing has left its attempt already, and can be killed nevertheless.
+        is_closing = running is not None and not any(task is running for _, task in living)
+        if not victims and not is_closing:
+            return
+        self._fire(fault, name)
+        for owner, task in victims:
+            if task is not running:
+                owner.kill(task)
+        if is_closing or any(task is running for _, task in victims):
+            raise Killed

@@ -1,15 +1,19 @@
-"""One simulated process of the job: the engine's execution with the world's network, storage and clock.
+"""One simulated process of the job: the engine's execution over a simulated network, storage and clock.
 
-It dies as a whole and is made anew by the world; what it must not lose is in the world's storage and external
-system. Its tasks can die one by one. Everything that takes time in a real process is an action here, which
-the schedule performs when it likes: messages, writes, restores, timers.
+The rules this module lives by:
+
+- Everything that takes time in a real process is an action on the agenda, which the schedule performs when it
+  likes: messages, writes, restores, timers.
+- The process dies as a whole, and the world starts another one. What must survive it is in the storage and
+  in the external system. Its tasks can die one by one.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
 from onceproof.engine.checkpoint.events import (
     CheckpointAborted,
@@ -58,12 +62,17 @@ from onceproof.engine.task.events import (
     TimerDue,
 )
 from onceproof.engine.task.task import Task
-from onceproof.harness.model.history import CHECKPOINT_ABORTED
-from onceproof.harness.model.scenario import Fault
+from onceproof.harness.model.faults import FaultKind, Point
+from onceproof.harness.model.injected_error import is_injected
+from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX, Action, Slot, slots_of
-
-if TYPE_CHECKING:
-    from onceproof.harness.systems.simulation.world import World
+from onceproof.harness.systems.simulation.agenda import Agenda
+from onceproof.harness.systems.simulation.clock import Clock
+from onceproof.harness.systems.simulation.fault_injection import FaultInjector
+from onceproof.harness.systems.simulation.run_recorder import RunRecorder
+from onceproof.harness.systems.simulation.simulated_job import SimulatedJob
+from onceproof.harness.systems.simulation.simulated_storage import SimulatedStorage
+from onceproof.harness.systems.simulation.user_requests import UserRequests
 
 _TRIGGER = CLASS_INDEX["message_trigger"]
 _ACKNOWLEDGE = CLASS_INDEX["message_acknowledge"]
@@ -83,8 +92,46 @@ _TRAVEL: dict[Any, tuple[int, str, str]] = {
 _NAMES: dict[Any, str] = {kind: kind.__name__ for kind in (TaskRunning, TaskFinished, TaskFailed)}
 """Of the messages that belong to no checkpoint."""
 
+_LEAVES_UNKNOWN_FILES: Final[tuple[tuple[FaultKind, Point], ...]] = (
+    ("lose_message", "acknowledged"),
+    ("tear_write", "snapshotted"),
+    ("tear_write", "metadata_written"),
+)
 REFUSALS = ("fail_write", "tear_write")
 WRITE_REFUSED = "the storage refused the write"
+
+
+class RunControl(Protocol):
+    """Ends the run, or starts the job again."""
+
+    def job_finished(self) -> None:
+        """Called when all output is committed and the checkpoints are deleted."""
+
+    def job_stopped(self) -> None:
+        """Called when the job has ended with a savepoint; it is started again from there."""
+
+    def job_failed(self, cause: str) -> None:
+        """Called when the job has failed for good."""
+
+    def machine_failed(self, where: str, error: BaseException) -> None:
+        """Called when a task has raised an error that no fault injected."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessPorts:
+    """What a process of the job reaches outside of itself."""
+
+    scenario: Scenario
+    clock: Clock
+    agenda: Agenda
+    storage: SimulatedStorage
+    recorder: RunRecorder
+    faults: FaultInjector
+    requests: UserRequests
+    job: SimulatedJob
+    deliver: Callable[[Any], None]
+    """Lets a message arrive."""
+    run: RunControl
 
 
 class SimulatedProcess(Execution):
@@ -92,19 +139,28 @@ class SimulatedProcess(Execution):
 
     checks_machines = True
 
-    def __init__(self, world: World, graph: JobGraph, recovered: Recovered) -> None:
+    def __init__(self, ports: ProcessPorts, graph: JobGraph, recovered: Recovered) -> None:
+        faults = ports.faults
         super().__init__(
             graph,
-            world.storage,
+            ports.storage,
             recovered,
-            world.probe,
+            faults.probe,
             buffer_records=1,
-            watches_elements=world.watches_elements,
+            watches_elements=faults.watches_elements,
         )
-        self.world = world
-        self._clock = world.clock
-        self._deliver = world.deliver
-        self._keyed_parallelism = world.keyed_parallelism
+        self._scenario = ports.scenario
+        self._clock = ports.clock
+        self._agenda = ports.agenda
+        self._pending = ports.agenda.pending
+        self._files = ports.storage
+        self._recorder = ports.recorder
+        self._faults = faults
+        self._requests = ports.requests
+        self._job = ports.job
+        self._deliver = ports.deliver
+        self._run = ports.run
+        self._keyed_parallelism = ports.job.keyed_parallelism
         self._names: dict[TaskId, str] = {}
         self._slots: dict[TaskId, list[Slot]] = {}
         self._numbers: dict[int, int] = {}
@@ -116,36 +172,35 @@ class SimulatedProcess(Execution):
         """How many tasks of the attempt were restored; those that died since have left ``tasks``."""
 
     def now(self) -> int:
-        """The world's clock."""
+        """Return the time of the simulated clock in milliseconds."""
         return self._clock.now
 
     # Tasks.
 
     def job_graph(self) -> JobGraph:
-        """The graph at the parallelism that the last rescale asked for."""
+        """Return the graph at the parallelism that the last rescale asked for."""
         graph = self.graph
-        if self._keyed_parallelism != self.world.keyed_parallelism:
-            graph = self.world.build_graph()
-            self._keyed_parallelism = self.world.keyed_parallelism
+        if self._keyed_parallelism != self._job.keyed_parallelism:
+            graph = self._job.build_graph()
+            self._keyed_parallelism = self._job.keyed_parallelism
         return graph
 
     def attempt_started(self, effect: Deploy) -> None:
-        """Enter it into the history."""
+        """Record the attempt."""
         self._slots.clear()
         self._restored = 0
-        self.world.renew_slots()
-        self.world.account.attempt_started(effect, self.world.keyed_parallelism)
+        self._agenda.renew_slots()
+        self._recorder.attempt_started(effect, self._job.keyed_parallelism)
 
     def start_restoring(self, task: Task, event: Restore) -> None:
-        """Restoring is an action of its own, so that a crash can come between two tasks' restores."""
-        world, name, task_id = self.world, task.name, task.id
+        """Make restoring an action of its own, so that a crash can come between two tasks' restores."""
+        name, task_id = task.name, task.id
         self._names[task_id] = name
-        self._slots[task_id] = slots_of(task, world.scenario.channel_capacity)
-        action = Action(_RESTORE, f"restore {name}", self._restore, (task, event), self._clock.step)
-        world.pending.append(action)
+        self._slots[task_id] = slots_of(task, self._scenario.channel_capacity)
+        self._agenda.add(_RESTORE, f"restore {name}", self._restore, (task, event))
 
     def slots(self) -> list[Slot]:
-        """The inputs of the tasks that live, in topological order."""
+        """Return the inputs of the tasks that live, in topological order."""
         return [slot for task_id in self.tasks for slot in self._slots[task_id]]
 
     def _restore(self, argument: tuple[Task, Restore]) -> None:
@@ -154,8 +209,8 @@ class SimulatedProcess(Execution):
         if tasks.get(task.id) is task:
             self.task_event(task, event)
             self._restored += 1
-            if self._restored == len(self._slots) == len(tasks) and self.world.account.is_down:
-                self.world.account.job_runs()
+            if self._restored == len(self._slots) == len(tasks) and self._recorder.is_down:
+                self._recorder.job_runs()
 
     def master_event(self, event: MasterEvent) -> None:
         """Hand an event to the job master, unless the job master has died."""
@@ -164,75 +219,72 @@ class SimulatedProcess(Execution):
 
     def cancel(self, task: Task) -> None:
         """End a task, and take its inputs out of the schedule."""
-        self.world.renew_slots()
+        self._agenda.renew_slots()
         super().cancel(task)
 
     def task_killed(self, task: Task, cause: str) -> None:
-        """Enter the death into the history, and take the task's inputs out of the schedule."""
-        self.world.renew_slots()
-        self.world.account.task_failed(task, cause, injected=True)
-
-    def kill_all(self) -> None:
-        """All tasks are gone; the job master lives."""
-        for task in list(self.tasks.values()):
-            self.kill(task)
+        """Record the death, and take the task's inputs out of the schedule."""
+        self._agenda.renew_slots()
+        self._recorder.task_failed(task, cause, injected=True)
 
     def task_died(self, task: Task, error: BaseException) -> None:
-        """A task raised: because a fault made a call of it fail, or because it has an error."""
-        self.world.renew_slots()
-        self.world.task_raised(task, error)
+        """Report a task that raised; an error that no fault injected is the engine's own and ends the run."""
+        self._agenda.renew_slots()
+        injected = is_injected(error)
+        self._recorder.task_failed(task, f"{type(error).__name__}: {error}", injected)
+        if not injected:
+            self._run.machine_failed(task.name, error)
         self.send(Send(self.failure_message(task, error)))
 
     # Messages.
 
     def send(self, effect: Send) -> None:
-        """Put a message on the network, unless a fault has other plans."""
+        """Put a message on the network, unless a fault loses it."""
         message: Any = effect.message
         kind = type(message)
         name = self._names[message.task]
-        world = self.world
         travel = _TRAVEL.get(kind)
         if travel is None:
-            told = _NAMES.get(kind)
-            if told is None:
+            verb = _NAMES.get(kind)
+            if verb is None:
                 # The checkpoint, too: a label that names two actions cannot be replayed.
-                told = f"{kind.__name__} {message.checkpoint_id}"
-            action = Action(_CONTROL, f"{told} {name}", self._deliver, message, self._clock.step)
-            world.pending.append(action)
+                verb = f"{kind.__name__} {message.checkpoint_id}"
+            action = Action(_CONTROL, f"{verb} {name}", self._deliver, message, self._clock.step)
+            self._pending.append(action)
             return
         class_index, verb, point = travel
         checkpoint_id = message.checkpoint_id
         label = f"{verb} {name} {checkpoint_id}"
-        if point not in world.other_faults:
-            world.pending.append(Action(class_index, label, self._deliver, message, self._clock.step))
+        if point not in self._faults.points_with_io_faults:
+            self._pending.append(Action(class_index, label, self._deliver, message, self._clock.step))
             return
-        fault = world.fault_at(point, name, checkpoint_id)
+        fault = self._faults.io_fault_at(point, name, checkpoint_id)
         if fault is None or fault.kind == "duplicate_message":
-            world.add(class_index, label, self._deliver, message)
+            self._agenda.add(class_index, label, self._deliver, message)
         if fault is None:
             return
         if fault.kind in ("duplicate_message", "delay_message"):
-            world.add_later(world.clock.now + fault.delay, class_index, label, self._deliver, message)
+            due = self._clock.now + fault.delay
+            self._agenda.add_later(due, class_index, label, self._deliver, message)
         else:
-            world.lost(class_index, label, message)
+            action = Action(class_index, label, self._deliver, message, self._clock.step)
+            self._recorder.message_lost(action)
 
     # Storage.
 
     def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
         """Note what the snapshot covers."""
-        self.world.account.snapshot_taken(task, effect)
+        self._recorder.snapshot_taken(task, effect)
 
     def store_snapshot(self, effect: StoreSnapshot) -> None:
-        """The upload is an action of its own."""
+        """Make the upload an action of its own."""
         task = self.current_task
         assert task is not None
-        world, name, checkpoint_id = self.world, task.name, effect.checkpoint_id
-        label = f"store {name} {checkpoint_id}"
+        name, checkpoint_id = task.name, effect.checkpoint_id
         fault = None
-        if SNAPSHOTTED in world.other_faults:
-            fault = world.fault_at(SNAPSHOTTED, name, checkpoint_id)
-        action = Action(_STORE, label, self._store, (task, effect, fault), self._clock.step)
-        world.pending.append(action)
+        if SNAPSHOTTED in self._faults.points_with_io_faults:
+            fault = self._faults.io_fault_at(SNAPSHOTTED, name, checkpoint_id)
+        self._agenda.add(_STORE, f"store {name} {checkpoint_id}", self._store, (task, effect, fault))
 
     def _store(self, argument: tuple[Task, StoreSnapshot, Fault | None]) -> None:
         task, effect, fault = argument
@@ -240,39 +292,39 @@ class SimulatedProcess(Execution):
         path = effect.path
         if fault is not None and fault.kind in REFUSALS:
             if fault.kind == "tear_write":
-                self.world.storage.tear(path, encoded.data)
+                self._files.tear(path, encoded.data)
             self._stored((task, (path,), SnapshotFailed(effect.checkpoint_id, WRITE_REFUSED)))
             return
-        handle = store_encoded(self.world.storage, path, encoded)
+        handle = store_encoded(self._files, path, encoded)
         paths = handle.paths if handle.files else (path,)
         report = (task, paths, SnapshotStored(effect.checkpoint_id, handle))
         if fault is None:
             self._stored(report)
         else:
             label = f"store {task.name} {effect.checkpoint_id}"
-            self.world.add_later(self.world.clock.now + fault.delay, _STORE, label, self._stored, report)
+            self._agenda.add_later(self._clock.now + fault.delay, _STORE, label, self._stored, report)
 
     def _stored(self, report: tuple[Task, Sequence[str], SnapshotStored | SnapshotFailed]) -> None:
         task, paths, event = report
         tasks, task_id = self.tasks, task.id
         if tasks.get(task_id) is task:
             self.task_event(task, event)
-        # Gone before it was told or by being told: nobody will ever refer to what was stored.
+        # The task died before the event or of it: no checkpoint will ever list what was stored.
         if tasks.get(task_id) is not task:
             for path in paths:
-                self.world.storage.delete(path)
+                self._files.delete(path)
 
     def lands_late(self, action: Action) -> bool:
-        """Whether a write of metadata is held up for so long that another master may have begun."""
+        """Return whether a write of metadata is held up so long that another master may have begun."""
         return action.perform == self._publish and bool(zlib.crc32(action.label.encode()) & 2)
 
     def land(self, action: Action) -> None:
-        """The process has died with a write under way, which reached the storage nevertheless."""
+        """Perform a write that was under way when the process died, and reached the storage nevertheless."""
         if action.perform == self._store:
             _, effect, fault = action.argument
             if fault is None or fault.kind == "late_write":
                 encoded = encode_task_snapshot(effect.snapshot, effect.canonical)
-                store_encoded(self.world.storage, effect.path, encoded)
+                store_encoded(self._files, effect.path, encoded)
         elif action.perform == self._publish:
             metadata, fault = action.argument
             if fault is None or fault.kind == "late_write":
@@ -281,24 +333,22 @@ class SimulatedProcess(Execution):
     def next_starting_point(self, metadata: CheckpointMetadata) -> StartingPoint | None:
         """Return the savepoint that the scenario's user has stopped the job with, if it is this one."""
         number = self._numbers.get(metadata.checkpoint_id, 0)
-        return self.world.operations.goes_on_from(metadata.checkpoint_id, number)
+        return self._requests.starting_point_after(metadata.checkpoint_id, number)
 
     def store_metadata(self, effect: StoreMetadata) -> None:
-        """Publishing is an action of its own."""
-        world = self.world
+        """Make publishing an action of its own."""
         checkpoint_id = effect.metadata.checkpoint_id
-        fault = world.fault_at(METADATA_WRITTEN, COORDINATOR, checkpoint_id)
-        world.add(_METADATA, f"metadata {checkpoint_id}", self._publish, (effect.metadata, fault))
+        fault = self._faults.io_fault_at(METADATA_WRITTEN, COORDINATOR, checkpoint_id)
+        self._agenda.add(_METADATA, f"metadata {checkpoint_id}", self._publish, (effect.metadata, fault))
 
     def _publish(self, argument: tuple[Any, Fault | None]) -> None:
         metadata, fault = argument
-        world = self.world
-        kind = None if fault is None else fault.kind
-        if kind == "fail_write" or kind == "tear_write":
-            if kind == "tear_write":
-                path = metadata_path(metadata.checkpoint_id, metadata.kind)
-                world.storage.tear(path + ".tmp", published_form(metadata))
-            self.master_event(MetadataFailed(metadata.checkpoint_id, WRITE_REFUSED))
+        checkpoint_id = metadata.checkpoint_id
+        if fault is not None and fault.kind in REFUSALS:
+            if fault.kind == "tear_write":
+                path = metadata_path(checkpoint_id, metadata.kind)
+                self._files.tear(path + ".tmp", published_form(metadata))
+            self.master_event(MetadataFailed(checkpoint_id, WRITE_REFUSED))
             return
         try:
             self.publish(metadata)
@@ -308,11 +358,11 @@ class SimulatedProcess(Execution):
                 raise
             return
         if fault is None:
-            self.metadata_published(metadata.checkpoint_id)
+            self.metadata_published(checkpoint_id)
         else:
-            label = f"metadata {metadata.checkpoint_id}"
-            due = world.clock.now + fault.delay
-            world.add_later(due, _METADATA, label, self.metadata_published, metadata.checkpoint_id)
+            due = self._clock.now + fault.delay
+            label = f"metadata {checkpoint_id}"
+            self._agenda.add_later(due, _METADATA, label, self.metadata_published, checkpoint_id)
 
     def metadata_published(self, checkpoint_id: int) -> None:
         """Tell the job master, unless it has died; a savepoint is remembered for the scenario's user."""
@@ -326,17 +376,17 @@ class SimulatedProcess(Execution):
     # Timers and the end.
 
     def start_timer(self, effect: StartTimer | StartRestartTimer) -> None:
-        """A timer is an action once it is due."""
+        """Make the timer an action once it is due."""
         label = f"timer {type(effect.event).__name__}"
-        self.world.add_later(effect.due_ms, _TIMER, label, self.master_event, effect.event)
+        self._agenda.add_later(effect.due_ms, _TIMER, label, self.master_event, effect.event)
 
     def start_task_timer(self, effect: StartTaskTimer) -> None:
-        """A task's timer is an action once it is due, too."""
+        """Make the task's timer an action once it is due."""
         task = self.current_task
         assert task is not None
         due_ms = effect.due_ms
         argument = (task, TimerDue(due_ms))
-        self.world.add_later(due_ms, _TIMER, f"timer {task.name}", self._task_timer_due, argument)
+        self._agenda.add_later(due_ms, _TIMER, f"timer {task.name}", self._task_timer_due, argument)
 
     def _task_timer_due(self, argument: tuple[Task, TimerDue]) -> None:
         task, event = argument
@@ -344,71 +394,65 @@ class SimulatedProcess(Execution):
             self.task_event(task, event)
 
     def checkpoint_triggered(self, effect: CheckpointTriggered) -> None:
-        """Enter it into the history."""
-        self.world.history.checkpoint_triggered(self._clock.step, effect.checkpoint_id)
+        """Record the checkpoint, and the request that it was triggered for."""
+        self._recorder.checkpoint_triggered(effect.checkpoint_id)
         if effect.number:
             self._numbers[effect.checkpoint_id] = effect.number
 
     def checkpoint_completed(self, effect: CheckpointCompleted) -> None:
-        """Enter it into the history."""
+        """Record the checkpoint."""
         latest = self.master.coordinator.store.latest
         assert latest is not None
-        self.world.account.checkpoint_completed(latest)
+        self._recorder.checkpoint_completed(latest)
 
     def checkpoint_aborted(self, effect: CheckpointAborted) -> None:
-        """Enter it into the history."""
-        self.world.history.checkpoint_aborted(self._clock.step, effect.checkpoint_id, effect.reason)
+        """Record the reason."""
+        self._recorder.checkpoint_aborted(effect.checkpoint_id, effect.reason)
 
     def request_resolved(self, effect: RequestResolved) -> None:
-        """Whoever asked for a savepoint is told."""
+        """Hand the outcome of a request to the scenario's user."""
         published = None if effect.checkpoint_id is None else self._savepoints.get(effect.checkpoint_id)
-        self.world.operations.resolved(effect, published)
+        self._requests.resolved(effect, published)
 
     def job_finished(self, effect: JobFinished) -> None:
-        """All output is committed: once no write is under way any more, the checkpoints are deleted."""
+        """Delete the checkpoints, once the writes under way have landed, and end the run or start again."""
         if not effect.stopped:
-            self._look_for_orphans()
-        for action in self.world.writes_under_way():
+            self._look_for_orphan_files()
+        for action in self._agenda.writes_under_way():
             self.land(action)
         self.forget_checkpoints(JobOutcome.FINISHED)
         if effect.stopped:
-            self.world.job_stopped()
+            self._run.job_stopped()
         else:
-            self.world.job_finished()
+            self._run.job_finished()
 
-    def _look_for_orphans(self) -> None:
-        """What the job needs no longer, it has deleted while it ran; the sweep at its end would hide it.
+    def _look_for_orphan_files(self) -> None:
+        """Report files that the job should have deleted while it ran; the sweep at its end would hide them.
 
-        It cannot know of a file that a lost acknowledgement told of, nor of half a file that a failed write
+        The job cannot know of a file whose acknowledgement was lost, nor of half a file that a failed write
         left, nor of what is still under way.
         """
-        world = self.world
-        if world.is_under_way((_STORE, _METADATA, _ACKNOWLEDGE)):
+        if self._agenda.is_under_way((_STORE, _METADATA, _ACKNOWLEDGE)):
             return
-        unknown = {
-            ("lose_message", ACKNOWLEDGED),
-            ("tear_write", SNAPSHOTTED),
-            ("tear_write", METADATA_WRITTEN),
-        }
-        if not unknown.isdisjoint(world.history.statistics.coverage):
+        if self._recorder.has_fired(_LEAVES_UNKNOWN_FILES):
             return
+        store = self.master.coordinator.store
         needed: set[str] = set()
         # As many as the scenario says, whatever the store has kept.
-        for metadata in self.master.coordinator.store.retained[-world.scenario.retained :]:
+        for metadata in store.retained[-self._scenario.retained :]:
             needed.add(metadata_path(metadata.checkpoint_id))
             needed |= files_of(metadata)
-        paths = self.storage.list("chk-")
-        shared = self.storage.list(SHARED)
+        paths = self._files.list("chk-")
+        shared = self._files.list(SHARED)
         if shared:
-            oldest = self.master.coordinator.store.retained[0].checkpoint_id
-            aborted = [number for _, kind, number, _ in world.history.events if kind == CHECKPOINT_ABORTED]
-            if max(aborted, default=0) < oldest:
+            oldest = store.retained[0].checkpoint_id
+            if max(self._recorder.aborted_checkpoints(), default=0) < oldest:
                 # What later ones that were aborted have shared goes with the next one that is complete.
                 paths += shared
         for path in paths:
             if path not in needed:
-                world.history.leak(self._clock.step, "orphan file", path)
+                self._recorder.leak("orphan file", path)
 
     def job_failed(self, effect: JobFailed) -> None:
-        """The job is over."""
-        self.world.job_failed(effect.cause)
+        """End the run."""
+        self._run.job_failed(effect.cause)

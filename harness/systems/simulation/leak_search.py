@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from onceproof.engine.runtime.recovery import METADATA
-from onceproof.engine.task.task import TaskState
+from onceproof.engine.task.task import Task, TaskState
+from onceproof.harness.systems.simulation.external_system import TransactionalSystem
+from onceproof.harness.systems.simulation.run_recorder import RunRecorder
+from onceproof.harness.systems.simulation.simulated_storage import SimulatedStorage
+from onceproof.harness.systems.simulation.user_requests import UserRequests
 
-if TYPE_CHECKING:
-    from onceproof.harness.systems.simulation.world import World
 
-
-def look_for_leaks(world: World) -> None:
-    """Enter what was left behind, and files of savepoints that are gone, into the history."""
-    history, step = world.history, world.clock.step
-    for transaction in world.external.unsettled():
-        history.leak(step, f"{transaction.state} transaction", transaction.name)
-    for path in world.storage.list("chk-"):
-        history.leak(step, "metadata" if path.endswith(METADATA) else "orphan file", path)
-    world.operations.look_for_losses()
-    process = world.process
-    assert process is not None
-    for task in process.tasks.values():
+def report_leaks(
+    recorder: RunRecorder,
+    external: TransactionalSystem,
+    storage: SimulatedStorage,
+    requests: UserRequests,
+    tasks: Iterable[Task],
+) -> None:
+    """Enter what was left behind into the history, and files of savepoints that are gone."""
+    for transaction in external.unsettled():
+        recorder.leak(f"{transaction.state} transaction", transaction.name)
+    for path in storage.list("chk-"):
+        recorder.leak("metadata" if path.endswith(METADATA) else "orphan file", path)
+    requests.report_lost_files()
+    for task in tasks:
         if task.state is not TaskState.FINISHED:
-            history.leak(step, "unfinished task", task.name)
+            recorder.leak("unfinished task", task.name)

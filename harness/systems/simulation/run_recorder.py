@@ -1,12 +1,16 @@
-"""The account of a run that goes into its history: attempts, failures, and what completed checkpoints cover.
+"""Enters what happens in a simulated run into its history, and into the trace where there is one.
 
-What a checkpoint covers is noted as its snapshots are taken, from the sources and the sinks themselves:
-checkers compare it with what the engine makes of the files it wrote.
+The rules this module lives by:
+
+- What a checkpoint covers is noted as its snapshots are taken, from the sources and the sinks themselves:
+  checkers compare it with what the engine makes of the files it wrote.
+- An observer of checkpoints is called after the history has its entry. It changes nothing in the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -16,9 +20,12 @@ from onceproof.engine.operators.sink import SinkOperator
 from onceproof.engine.operators.source import SourceOperator
 from onceproof.engine.task.events import StoreSnapshot
 from onceproof.engine.task.task import Task
-from onceproof.harness.model.history import Cut, History
+from onceproof.harness.model.faults import FaultKind, Point
+from onceproof.harness.model.history import CHECKPOINT_ABORTED, Cut, History
+from onceproof.harness.model.scenario import Fault
+from onceproof.harness.systems.simulation.actions import Action
 from onceproof.harness.systems.simulation.clock import Clock
-from onceproof.harness.systems.simulation.external_system import SimulatedLog
+from onceproof.harness.systems.simulation.simulated_io import SimulatedLog
 from onceproof.harness.systems.simulation.tracing import NO_TRACER, Tracer
 
 Note: TypeAlias = tuple[str, Mapping[str, int], Sequence[str]]
@@ -28,21 +35,21 @@ NO_CUT: Final[Mapping[str, int]] = {}
 UNKNOWN: Final[Note] = ("unknown", NO_CUT, ())
 
 
-class KeepsCheckpoints(Protocol):
-    """Keeps what it wants of attempts, snapshots and checkpoints."""
+class CheckpointObserver(Protocol):
+    """Watches the attempts, snapshots and checkpoints of a run."""
 
     def attempt_started(self, attempt: str, restored: int | None) -> None:
-        """Hear of an attempt, and from which checkpoint it goes on."""
+        """Called with the name of an attempt and the id of the checkpoint that it goes on from."""
 
     def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
-        """Hear of a snapshot as it is taken."""
+        """Called when a task has taken a snapshot, which is not stored yet."""
 
     def checkpoint_completed(self, metadata: CheckpointMetadata, cut: Cut) -> None:
-        """Hear of a checkpoint as it completes, with the input that it covers."""
+        """Called with a checkpoint that is complete, and the input that it covers."""
 
 
-class Account:
-    """Enters what happens into the history, and into the trace where there is one."""
+class RunRecorder:
+    """The record of one run."""
 
     __slots__ = (
         "_clock",
@@ -52,8 +59,8 @@ class Account:
         "_log",
         "_notes",
         "_tracer",
-        "_tracing",
-        "keeper",
+        "is_tracing",
+        "observer",
     )
 
     def __init__(self, history: History, clock: Clock, log: SimulatedLog, tracer: Tracer) -> None:
@@ -61,15 +68,16 @@ class Account:
         self._clock = clock
         self._log = log
         self._tracer = tracer
-        self._tracing = tracer is not NO_TRACER
+        self.is_tracing = tracer is not NO_TRACER
+        """Whether the run has a trace beside its history."""
         self._notes: dict[str, Note] = {}
         self._known_complete: set[int] = set()
         self._down_since: int | None = None
-        self.keeper: KeepsCheckpoints | None = None
-        """Told of every attempt, snapshot and checkpoint; only a run that is looked into has one."""
+        self.observer: CheckpointObserver | None = None
+        """Only a run whose checkpoints are looked into has one."""
 
     def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
-        """Remember whose the snapshot is and what it truly covers, whatever the engine writes into it."""
+        """Note whose the snapshot is and what it truly covers, whatever the engine writes into it."""
         path = effect.path
         if path in self._notes:
             # It was held until it was whole; what it covers has not changed since.
@@ -85,16 +93,16 @@ class Account:
             if _lists_transactions(function.__class__):
                 transactions = function.pending_transactions()
         self._notes[path] = (task.attempt, cut, transactions)
-        if self.keeper is not None:
-            self.keeper.snapshot_taken(task, effect)
+        if self.observer is not None:
+            self.observer.snapshot_taken(task, effect)
 
     def checkpoint_found(self, metadata: CheckpointMetadata) -> None:
-        """A new process finds a checkpoint complete, which nobody may have heard of yet."""
+        """Record a checkpoint that a new process has found complete, unless it is recorded already."""
         if metadata.checkpoint_id not in self._known_complete:
             self.checkpoint_completed(metadata)
 
     def checkpoint_completed(self, metadata: CheckpointMetadata) -> None:
-        """A checkpoint is complete; its cut and its transactions follow from the snapshots it consists of."""
+        """Record a complete checkpoint; its cut and its transactions follow from its snapshots."""
         self._known_complete.add(metadata.checkpoint_id)
         cut = self._records_read()
         transactions: list[str] = []
@@ -113,22 +121,22 @@ class Account:
             tuple(writers),
             metadata.records_in_flight,
         )
-        if self.keeper is not None:
-            self.keeper.checkpoint_completed(metadata, cut)
-        if self._tracing:
+        if self.observer is not None:
+            self.observer.checkpoint_completed(metadata, cut)
+        if self.is_tracing:
             self._tracer.completed(step, metadata.checkpoint_id)
 
     def savepoint_completed(self, metadata: CheckpointMetadata) -> None:
-        """A savepoint is whole; whoever keeps checkpoints keeps it as one of them."""
+        """Record a complete savepoint; the observer gets it as it gets checkpoints."""
         self._history.savepoint_completed(self._clock.step, metadata.checkpoint_id, metadata.attempt)
-        if self.keeper is not None:
+        if self.observer is not None:
             cut = self._records_read()
             for _, part, _ in self._notes_of(metadata):
                 cut.update(part)
-            self.keeper.checkpoint_completed(metadata, cut)
+            self.observer.checkpoint_completed(metadata, cut)
 
     def _records_read(self) -> dict[str, int]:
-        """What is not among the snapshots of any source belongs to sources that had finished."""
+        """By split, all its records: a split that is in no snapshot belongs to a source that had finished."""
         return {split: len(records) for split, records in self._log.records.items()}
 
     def _notes_of(self, metadata: CheckpointMetadata) -> list[Note]:
@@ -143,7 +151,7 @@ class Account:
         return found
 
     def attempt_started(self, effect: Deploy, parallelism: int) -> None:
-        """A new attempt begins; the records it will read again are counted."""
+        """Record a new attempt, and count the records that it will read again."""
         restored = effect.restored
         if restored is None:
             cut = dict.fromkeys(self._log.records, 0)
@@ -160,9 +168,9 @@ class Account:
         restored_id = None if restored is None else restored.checkpoint_id
         step = self._clock.step
         self._history.attempt_started(step, effect.attempt, parallelism, restored_id)
-        if self.keeper is not None:
-            self.keeper.attempt_started(effect.attempt, restored_id)
-        if self._tracing:
+        if self.observer is not None:
+            self.observer.attempt_started(effect.attempt, restored_id)
+        if self.is_tracing:
             self._tracer.attempt(step, effect.attempt, parallelism, restored_id)
 
     @property
@@ -171,19 +179,71 @@ class Account:
         return self._down_since is not None
 
     def job_runs(self) -> None:
-        """All tasks run again."""
+        """Record that all tasks run again."""
         assert self._down_since is not None
         self._history.statistics.recovery_steps += self._clock.step - self._down_since
         self._down_since = None
 
     def task_failed(self, task: Task, cause: str, injected: bool) -> None:
-        """A task died."""
+        """Record the death of a task; ``injected`` says whether a fault of the scenario caused it."""
         step = self._clock.step
         if self._down_since is None:
             self._down_since = step
         self._history.task_failed(step, task.name, task.attempt, cause, injected)
-        if self._tracing:
+        if self.is_tracing:
             self._tracer.killed(step, task.name)
+
+    def error(self, where: str, error: BaseException) -> None:
+        """Record an error of the engine's own, with the function that raised it."""
+        frames = traceback.extract_tb(error.__traceback__)
+        function = frames[-1].name if frames else "?"
+        text = " ".join(str(error).split())
+        self._history.error(self._clock.step, where, type(error).__name__, function, text)
+
+    def leak(self, what: str, name: str) -> None:
+        """Record something that was left behind, or is gone and should not be."""
+        self._history.leak(self._clock.step, what, name)
+
+    def stop_failed(self, reason: str) -> None:
+        """Record that the job could not be stopped with a savepoint."""
+        self._history.stop_failed(self._clock.step, reason)
+
+    def checkpoint_triggered(self, checkpoint_id: int) -> None:
+        """Record that the coordinator has triggered a checkpoint."""
+        self._history.checkpoint_triggered(self._clock.step, checkpoint_id)
+
+    def checkpoint_aborted(self, checkpoint_id: int, reason: str) -> None:
+        """Record that the coordinator has aborted a checkpoint."""
+        self._history.checkpoint_aborted(self._clock.step, checkpoint_id, reason)
+
+    def aborted_checkpoints(self) -> list[int]:
+        """Return the ids of the checkpoints that were aborted so far."""
+        return [subject for _, kind, subject, _ in self._history.events if kind == CHECKPOINT_ABORTED]
+
+    # Faults.
+
+    def fault_fired(self, fault: Fault, task: str) -> None:
+        """Record that a fault has struck, and count it."""
+        step = self._clock.step
+        self._history.fault_fired(step, fault.kind, fault.point, task)
+        coverage = self._history.statistics.coverage
+        key = (fault.kind, fault.point)
+        coverage[key] = coverage.get(key, 0) + 1
+        if self.is_tracing:
+            self._tracer.fault(step, fault, task)
+
+    def has_fired(self, faults: Iterable[tuple[FaultKind, Point]]) -> bool:
+        """Return whether a fault of one of these kinds has struck at its point."""
+        return not set(faults).isdisjoint(self._history.statistics.coverage)
+
+    def message_lost(self, action: Action) -> None:
+        """Record that a message will never arrive."""
+        if self.is_tracing:
+            self._tracer.lost(self._clock.step, action)
+
+    def point_passed(self, point: str, task: str, checkpoint_id: int) -> None:
+        """Enter a protocol point into the trace."""
+        self._tracer.point(self._clock.step, point, task, checkpoint_id)
 
 
 @lru_cache(maxsize=256)

@@ -1,4 +1,4 @@
-"""The engine's sinks besides two-phase commit, over the simulated external system."""
+"""The engine's kinds of sinks over the simulated external system."""
 
 from __future__ import annotations
 
@@ -6,12 +6,46 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from onceproof.engine.connectors.idempotent import UpsertSinkFunction
+from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
 from onceproof.engine.connectors.write_ahead import PendingBatch
 from onceproof.engine.functions import RuntimeContext
 from onceproof.engine.protocol_points import COMMITTED, COMMITTING
 from onceproof.harness.model.scenario import Parameter
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem, batch_name
 from onceproof.harness.systems.sinks import BUFFERED_KEYS, BatchSink, ReactingSink
+
+
+class SimulatedSink(TwoPhaseCommitSinkFunction):
+    """The engine's two-phase-commit sink over the external system."""
+
+    def __init__(self, system: TransactionalSystem) -> None:
+        super().__init__()
+        self._system = system
+
+    def __deepcopy__(self, memo: object) -> SimulatedSink:
+        return SimulatedSink(self._system)
+
+    def begin_transaction(self) -> str:
+        """Begin under a name that carries subtask, epoch and attempt."""
+        return self._system.begin(self.subtask, self.epoch, self.attempt)
+
+    def invoke_transaction(self, transaction: str, value: Any, context: Any) -> None:
+        self._system.write(transaction, value)
+
+    def pre_commit(self, transaction: str) -> None:
+        self._system.prepare(transaction)
+
+    def commit(self, transaction: str) -> None:
+        self._system.commit(transaction)
+
+    def abort(self, transaction: str) -> None:
+        self._system.abort(transaction)
+
+    def abort_unknown(self, recovery: Recovery) -> None:
+        """Abort what no checkpoint lists and this subtask may sweep."""
+        for transaction in self._system.unsettled():
+            if recovery.may_abort(transaction.subtask, transaction.epoch, transaction.attempt):
+                self._system.abort(transaction.name)
 
 
 class SimulatedWriteAheadSink(BatchSink):
@@ -25,11 +59,11 @@ class SimulatedWriteAheadSink(BatchSink):
         return SimulatedWriteAheadSink(self._system)
 
     def take(self, batch: PendingBatch) -> None:
-        """Hand it over."""
+        """Send the batch to the external system."""
         self._system.take_batch(batch.subtask, batch.checkpoint_id, batch.attempt, batch.values)
 
     def name_of(self, batch: PendingBatch) -> str:
-        """As the external system names it."""
+        """Return the name of the batch in the external system."""
         return batch_name(batch.subtask, batch.checkpoint_id, batch.attempt)
 
 
@@ -41,7 +75,7 @@ class SimulatedCommittingSink(ReactingSink):
         self._system = system
 
     def target(self, task: RuntimeContext | None = None) -> TransactionalSystem:
-        """The external system, which is the same for all."""
+        """Return the external system, which is the same for all tasks."""
         return self._system
 
 
@@ -57,7 +91,7 @@ class SimulatedUpsertSink(UpsertSinkFunction):
         return SimulatedUpsertSink(self._system, self._keys)
 
     def key_of(self, value: Any) -> Hashable:
-        """The first columns."""
+        """Return the first columns of a row."""
         key: Hashable = value[: self._keys]
         return key
 

@@ -3,23 +3,24 @@
 The rules this module lives by:
 
 - A request waits for its point as a fault does, and is then an action like any other: it reaches the job
-  master between two steps, or nobody, if no process is there.
+  master between two steps, or is lost where none lives.
 - A job that has stopped is started again from its savepoint, as the request says: at another parallelism, on
   the other backend. What the two runs committed together is what the checkers judge.
-- A savepoint is its user's: at rest all its files are there, unless the job was to claim it; then none is.
-  Elsewhere each has a folder with a name of its own. Here its id is the name, so that a run replays: no later
-  process uses the id again, though one that found no checkpoint would.
+- A savepoint belongs to its user: at rest all its files are there, unless the job was to claim it; then none
+  is. In real storage each has a folder with a random name. Here its id is the name, so that a run replays: no
+  later process uses the id again, though one that found no checkpoint would.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from msgspec.structs import replace
 
 from onceproof.engine.checkpoint.events import RequestResolved, TriggerRequested
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata, decode_metadata
-from onceproof.engine.job.events import StopRequested
+from onceproof.engine.job.events import MasterEvent, StopRequested
 from onceproof.engine.messages import SAVEPOINT
 from onceproof.engine.runtime.job_startup import resume_from_starting_point
 from onceproof.engine.runtime.recovery import METADATA, Recovered, files_of, metadata_path, recover
@@ -28,54 +29,68 @@ from onceproof.engine.runtime.starting_point import StartingPoint
 from onceproof.harness.model.scenario import Operation, Scenario
 from onceproof.harness.systems.fault_clock import Waiting
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX
-from onceproof.harness.systems.simulation.engine_settings import simulated_settings
-
-if TYPE_CHECKING:
-    from onceproof.harness.systems.simulation.world import World
+from onceproof.harness.systems.simulation.agenda import Agenda
+from onceproof.harness.systems.simulation.clock import Clock
+from onceproof.harness.systems.simulation.run_recorder import RunRecorder
+from onceproof.harness.systems.simulation.simulated_job import SimulatedJob
+from onceproof.harness.systems.simulation.simulated_storage import SimulatedStorage
 
 _CONTROL: Final = CLASS_INDEX["message_control"]
 UNION_STATE: Final = "keeps union list state"
 """In the reason why there is no savepoint although nothing went wrong."""
 
 
-class Operations:
+class UserRequests:
     """The requests of a scenario, and what became of them."""
 
-    def __init__(self, world: World, scenario: Scenario) -> None:
-        self._world = world
+    def __init__(
+        self,
+        scenario: Scenario,
+        clock: Clock,
+        agenda: Agenda,
+        storage: SimulatedStorage,
+        recorder: RunRecorder,
+        job: SimulatedJob,
+        to_master: Callable[[MasterEvent], None],
+    ) -> None:
+        self._retained = scenario.retained
+        self._clock = clock
+        self._agenda = agenda
+        self._storage = storage
+        self._recorder = recorder
+        self._job = job
+        self._to_master = to_master
         self.waiting: dict[str, list[Waiting[Operation]]] = {}
+        """By protocol point, the requests that have not been made."""
         for operation in scenario.asked:
             self.waiting.setdefault(operation.point, []).append(Waiting(operation))
         self._asked: dict[int, Operation] = {}
         self.begins_from: StartingPoint | None = None
-        """What the next process is told to begin from, whatever is there."""
+        """What the next process begins from, whatever checkpoints there are."""
         self._is_claimed = False
         self._claimed: set[int] = set()
-        self.complete: dict[int, CheckpointMetadata] = {}
+        self._complete: dict[int, CheckpointMetadata] = {}
         """By id, the savepoints that are complete."""
 
-    def look(self, point: str, task: str, checkpoint_id: int) -> None:
-        """A machine passes a point at which something may be asked for."""
+    def point_passed(self, point: str, task: str, checkpoint_id: int) -> None:
+        """Make the requests whose turn it is as a machine passes a point."""
         for each in self.waiting.get(point, ()):
             if each.left > 0 and each.is_hit(task, checkpoint_id):
                 operation = each.wanted
                 number = len(self._asked) + 1
                 self._asked[number] = operation
-                world = self._world
                 label = f"ask for {operation.kind} {number}"
-                world.add_later(world.clock.now + operation.after, _CONTROL, label, self._ask, number)
+                due = self._clock.now + operation.after
+                self._agenda.add_later(due, _CONTROL, label, self._ask, number)
 
     def _ask(self, number: int) -> None:
-        process = self._world.process
-        if process is None:
-            return
         if self._asked[number].kind == "savepoint":
-            process.master_event(TriggerRequested(SAVEPOINT, number))
+            self._to_master(TriggerRequested(SAVEPOINT, number))
         else:
-            process.master_event(StopRequested(number))
+            self._to_master(StopRequested(number))
 
-    def goes_on_from(self, checkpoint_id: int, number: int) -> StartingPoint | None:
-        """What the job goes on from once the savepoint of a request is complete, if that changes."""
+    def starting_point_after(self, checkpoint_id: int, number: int) -> StartingPoint | None:
+        """Return what the job goes on from once the savepoint of a request is complete, if that changes."""
         operation = self._asked.get(number)
         if operation is None or operation.kind != "stop":
             return None
@@ -83,63 +98,57 @@ class Operations:
         return StartingPoint(folder, checkpoint_id)
 
     def resolved(self, effect: RequestResolved, published: CheckpointMetadata | None) -> None:
-        """A savepoint has come to its outcome."""
+        """Take the outcome of a request: the metadata of its savepoint, or None where there is none."""
         operation = self._asked.get(effect.number)
         if operation is None:
             return
-        world = self._world
         if published is None:
             if operation.kind == "stop" and UNION_STATE in (effect.reason or ""):
-                world.history.stop_failed(world.clock.step, effect.reason or "")
+                self._recorder.stop_failed(effect.reason or "")
         elif operation.kind == "savepoint":
-            self.complete[published.checkpoint_id] = published
-            world.account.savepoint_completed(published)
+            self._complete[published.checkpoint_id] = published
+            self._recorder.savepoint_completed(published)
         else:
             self._stops_with(operation, published)
 
     def _stops_with(self, operation: Operation, savepoint: CheckpointMetadata) -> None:
-        """It is the point from which every later run goes on: a checkpoint in all but its place."""
-        world = self._world
-        self.complete[savepoint.checkpoint_id] = savepoint
+        """Every later process goes on from the savepoint: it is a checkpoint in all but its place."""
+        self._complete[savepoint.checkpoint_id] = savepoint
         self._is_claimed = operation.claims
         if operation.claims:
             self._claimed.add(savepoint.checkpoint_id)
-        world.account.checkpoint_completed(savepoint)
+        self._recorder.checkpoint_completed(savepoint)
         if operation.parallelism:
-            world.keyed_parallelism = operation.parallelism
+            self._job.keyed_parallelism = operation.parallelism
         if operation.state_backend:
-            other = replace(world.scenario, state_backend=operation.state_backend)
-            world.settings = simulated_settings(other)
+            self._job.move_to(operation.state_backend)
 
-    def recovered(self) -> Recovered:
-        """What a new process finds, with what the job has begun from."""
-        world = self._world
-        retained = world.scenario.retained
+    def recover(self) -> Recovered:
+        """Claim the job for a new process; return what it finds, with what the job has begun from."""
         begins_from, self.begins_from = self.begins_from, None
-        recovered = recover(world.storage, retained, begins_from)
+        recovered = recover(self._storage, self._retained, begins_from)
         begun = resume_from_starting_point(
-            world.storage, recovered, self._find, retained, is_claimed=self._is_claimed
+            self._storage, recovered, self._find, self._retained, is_claimed=self._is_claimed
         )
         point = begun.starting_point
-        last_id = max(self.complete, default=0)
+        last_id = max(self._complete, default=0)
         if last_id <= point.last_id:
             return begun
         return replace(begun, starting_point=replace(point, last_id=last_id))
 
     def _find(self, point: StartingPoint) -> tuple[CheckpointMetadata, tuple[str, ...]]:
         path = f"{point.path}/{METADATA}"
-        data = self._world.storage.files.get(path)
+        data = self._storage.files.get(path)
         if data is None:
             raise NoRestorePoint(f"{point.path}: there is no savepoint here")
         metadata = moved(decode_metadata(data, path), lambda name: f"{point.path}/{name}")
         return metadata, (path, *sorted(files_of(metadata)))
 
-    def look_for_losses(self) -> None:
-        """At rest."""
-        world = self._world
-        for checkpoint_id, metadata in self.complete.items():
+    def report_lost_files(self) -> None:
+        """At rest: enter the files of savepoints that are gone, and those of claimed ones that are not."""
+        for checkpoint_id, metadata in self._complete.items():
             is_claimed = checkpoint_id in self._claimed
             for path in (metadata_path(checkpoint_id, metadata.kind), *sorted(files_of(metadata))):
-                if (path in world.storage.files) is is_claimed:
+                if (path in self._storage.files) is is_claimed:
                     what = "file of a claimed savepoint" if is_claimed else "deleted file of a savepoint"
-                    world.history.leak(world.clock.step, what, path)
+                    self._recorder.leak(what, path)

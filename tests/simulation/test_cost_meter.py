@@ -12,7 +12,7 @@ from onceproof.harness.model.family import load_family
 from onceproof.harness.model.history import CHECKPOINT_ABORTED, FAULT_FIRED, TASK_FAILED
 from onceproof.harness.model.scenario import Fault, Scenario, Schedule
 from onceproof.harness.systems.simulation.actions import Action, Slot
-from onceproof.harness.systems.simulation.cost_meter import MeasuredSystem, MeasuringWorld
+from onceproof.harness.systems.simulation.cost_meter import MeasuredSystem, measured_world
 from onceproof.harness.systems.simulation.schedule import NOTHING, FairChooser, ListingChooser
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
 from onceproof.harness.trials.trial import scenario_of
@@ -44,7 +44,7 @@ def test_alignment_is_for_how_many_steps_channels_were_blocked() -> None:
     compared = 0
     for seed in SEEDS:
         counting = BlockedChannels()
-        history = MeasuringWorld(FAMILY, undisturbed(seed), chooser=counting).run()
+        history = measured_world(FAMILY, undisturbed(seed), chooser=counting).run()
         steps = history.statistics.alignment_steps
         assert steps is not None
         if any(kind == CHECKPOINT_ABORTED for _, kind, _, _ in history.events):

@@ -10,12 +10,9 @@ import pytest
 from onceproof.harness.model.history import COMMIT_FAILED, TRANSACTION_VISIBLE, History
 from onceproof.harness.model.injected_error import InjectedError
 from onceproof.harness.systems.simulation.clock import Clock
-from onceproof.harness.systems.simulation.external_system import (
-    SimulatedLog,
-    SimulatedSink,
-    TransactionalSystem,
-    TransactionError,
-)
+from onceproof.harness.systems.simulation.external_system import TransactionalSystem, TransactionError
+from onceproof.harness.systems.simulation.simulated_io import SimulatedLog
+from onceproof.harness.systems.simulation.simulated_sinks import SimulatedSink
 from onceproof.harness.systems.simulation.simulated_storage import FileMissing, SimulatedStorage
 
 

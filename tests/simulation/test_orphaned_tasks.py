@@ -18,6 +18,7 @@ from onceproof.harness.model.history import (
 )
 from onceproof.harness.model.scenario import Fault, Scenario, Schedule
 from onceproof.harness.model.seeds import scenario_seed
+from onceproof.harness.systems.simulation.fault_injection import PointObserver
 from onceproof.harness.systems.simulation.job_process import SimulatedProcess
 from onceproof.harness.systems.simulation.world import World
 from onceproof.harness.trials.trial import try_scenario
@@ -25,23 +26,20 @@ from onceproof.harness.trials.trial import try_scenario
 FAMILY = load_family("word_count")
 
 
-class Watched(World):
-    """Notes what tasks do while they have no master, and who runs when an attempt is deployed."""
+class OrphanObserver(PointObserver):
+    """Notes what tasks do while they have no master, and how many of them run when an attempt is deployed."""
 
-    __slots__ = ("done_alone", "living_at_deployment")
-
-    def __init__(self, scenario: Scenario) -> None:
-        super().__init__(FAMILY, scenario)
+    def __init__(self, world: World) -> None:
+        self.world = world
         self.done_alone: list[str] = []
         self.living_at_deployment: list[int] = []
-        self.watches_elements = True
 
-    def probe(self, point: str, task: str, checkpoint_id: int) -> None:
-        if self.process is None:
+    def point_passed(self, point: str, task: str, checkpoint_id: int) -> None:
+        processes = self.world.processes
+        if processes.current is None:
             self.done_alone.append(point)
         elif point == "restoring":
-            self.living_at_deployment.append(len(self.outliving.tasks()))
-        super().probe(point, task, checkpoint_id)
+            self.living_at_deployment.append(len(processes.orphaned_tasks()))
 
 
 def scenario(*faults: Fault, delay: int = 30, schedule: Schedule | None = None) -> Scenario:
@@ -62,10 +60,12 @@ def attempts(history: History) -> Sequence[tuple[str, int | None]]:
 def test_tasks_go_on_without_a_master_and_are_gone_when_the_next_attempt_begins(point: str) -> None:
     case = scenario(Fault("kill_master", point, checkpoint=0 if point == "element" else 1))  # type: ignore[arg-type]
     assert try_scenario(FAMILY, case, twice=True, continued=False).verdict.passed
-    world = Watched(case)
+    world = World(FAMILY, case)
+    observer = world.faults.observer = OrphanObserver(world)
+    world.faults.watch_everything()
     history = world.run()
-    assert "element" in world.done_alone
-    assert set(world.living_at_deployment) == {0}
+    assert "element" in observer.done_alone
+    assert set(observer.living_at_deployment) == {0}
     [first, second] = attempts(history)
     assert (first[0], second[0]) == ("1.1", "2.1")
 

@@ -20,8 +20,16 @@ from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family import load_family, options_of
 from onceproof.harness.model.mutants import Mutant, Reached, find_mutant, mutant, replaced
 from onceproof.harness.model.scenario import Scenario, read_scenario
-from onceproof.harness.systems.simulation.checkpoint_recorder import EVERY_SUBTASK, Kept, contents_of
-from onceproof.harness.systems.simulation.comparison_runs import kept_checkpoints, restored, undisturbed
+from onceproof.harness.systems.simulation.checkpoint_recorder import (
+    EVERY_SUBTASK,
+    RecordedCheckpoint,
+    contents_of,
+)
+from onceproof.harness.systems.simulation.comparison_runs import (
+    recorded_checkpoints,
+    restored_run,
+    undisturbed_checkpoint,
+)
 from onceproof.harness.systems.simulation.world import World
 from onceproof.harness.trials.checkpoint_trials import check_continuations
 
@@ -57,20 +65,20 @@ def test_a_keeper_changes_nothing_and_keeps_each_checkpoint_once() -> None:
     for scenario in scenarios_of("word_count", 10):
         history = World(family, scenario).run()
         completed = [subject for _, kind, subject, _ in history.events if kind in COMPLETED]
-        kept = kept_checkpoints(family, scenario)
-        assert [each.metadata.checkpoint_id for each in kept] == completed
+        recorded = recorded_checkpoints(family, scenario)
+        assert [each.metadata.checkpoint_id for each in recorded] == completed
 
 
 def test_the_undisturbed_run_reads_just_what_is_before_the_cut() -> None:
     family = load_family("page_windows")
     compared: Counter[str] = Counter()
     for scenario in scenarios_of("page_windows", 40):
-        for kept in kept_checkpoints(family, scenario):
-            control = undisturbed(family, scenario, kept.cut)
+        for recorded in recorded_checkpoints(family, scenario):
+            control = undisturbed_checkpoint(family, scenario, recorded.cut)
             assert control is not None
-            assert control.cut == kept.cut
+            assert control.cut == recorded.cut
             contents, progress, _ = contents_of(control, ordered=True)
-            here, reached, _ = contents_of(kept, ordered=True)
+            here, reached, _ = contents_of(recorded, ordered=True)
             for (operator, state, _), entries in here.items():
                 if reached[operator] == progress.get(operator):
                     compared[state] += entries.total()
@@ -84,7 +92,7 @@ def test_what_keeps_state_by_key_is_known_of_all_that_is_behind_it() -> None:
     family = load_family("nexmark_q4")
     # The last of one scenario: by then each operator has been seen.
     [scenario] = scenarios_of("nexmark_q4", 1)
-    *_, upstream = contents_of(kept_checkpoints(family, scenario)[-1], ordered=False)
+    *_, upstream = contents_of(recorded_checkpoints(family, scenario)[-1], ordered=False)
     assert upstream["winning"] == frozenset()
     assert upstream["averages"] == {"winning"}
     assert upstream["table"] == {"winning", "averages"}
@@ -94,8 +102,8 @@ def test_states_that_follow_from_arrival_are_left_out_and_the_others_are_not() -
     family = load_family("periodic_page_views")
     states: set[str] = set()
     for scenario in scenarios_of("periodic_page_views", 10):
-        for kept in kept_checkpoints(family, scenario):
-            contents, *_ = contents_of(kept, True, options_of(family).arrival_states_with({}))
+        for recorded in recorded_checkpoints(family, scenario):
+            contents, *_ = contents_of(recorded, True, options_of(family).arrival_states_with({}))
             states |= {state for _, state, _ in contents}
     assert states == {"views"}
 
@@ -112,9 +120,9 @@ def test_a_join_that_another_order_of_arrival_would_have_given_more_is_no_violat
 def test_what_a_checkpoint_restores_may_be_at_any_parallelism_and_ends_in_all_rows() -> None:
     family = load_family("word_count")
     (scenario,) = scenarios_of("word_count", 1)
-    for kept in kept_checkpoints(family, scenario):
+    for recorded in recorded_checkpoints(family, scenario):
         for parallelism in range(1, scenario.max_parallelism + 1):
-            history = restored(family, scenario, kept, parallelism)
+            history = restored_run(family, scenario, recorded, parallelism)
             rows = [row for event in history.events for row in event[3].get("rows", ())]
             assert Counter(rows) == Counter(family.expected(scenario.records, None))  # type: ignore[arg-type]
 
@@ -123,7 +131,7 @@ def test_a_job_that_was_in_a_hurry_has_time_for_its_checkpoints_when_it_is_large
     family = load_family("interval_join")
     scenario = generate(family, 100481)
     assert scenario.checkpoint_timeout_ms < 200
-    history = restored(family, scenario, kept_checkpoints(family, scenario)[0], 4)
+    history = restored_run(family, scenario, recorded_checkpoints(family, scenario)[0], 4)
     assert history.events[-1][1] == "job_finished"
 
 
@@ -206,16 +214,16 @@ def test_state_is_left_out_while_time_is_behind_what_it_saw_before_a_restore_and
     known = read_scenario(REGRESSIONS / "restored_behind_the_time_of_its_state.json")
     for scenario in (known, *scenarios_of("percentiles", 100)):
         earlier: dict[str, int] = {}
-        for kept in kept_checkpoints(family, scenario):
-            attempt = kept.metadata.attempt
-            (hours,) = [operator for operator in kept.metadata.operators if operator.uid == "hours"]
+        for recorded in recorded_checkpoints(family, scenario):
+            attempt = recorded.metadata.attempt
+            (hours,) = [operator for operator in recorded.metadata.operators if operator.uid == "hours"]
             paths = [subtask.handle.path for subtask in hours.subtasks if subtask.handle is not None]
-            times = [(kept.progress[path] or (MIN_WATERMARK,))[0] for path in paths]
+            times = [(recorded.progress[path] or (MIN_WATERMARK,))[0] for path in paths]
             before = max((time for other, time in earlier.items() if other != attempt), default=MIN_WATERMARK)
             earlier[attempt] = max([earlier.get(attempt, MIN_WATERMARK), *times])
             if any(subtask.finished for subtask in hours.subtasks) or len(set(times)) > 1:
                 continue
-            if "hours" not in contents_of(kept, ordered=True)[1]:
+            if "hours" not in contents_of(recorded, ordered=True)[1]:
                 seen["left out"] += 1
                 assert times[0] < before
             elif before > MIN_WATERMARK:
@@ -228,9 +236,11 @@ def test_copies_of_broadcast_state_that_differ_are_seen() -> None:
     family = load_family("behaviour_patterns")
     with find_mutant("new-subtasks-have-no-broadcast-state").applied() as reach:
         for scenario in scenarios_of("behaviour_patterns", 200):
-            torn = [kept for kept in kept_checkpoints(family, scenario) if torn_patterns(kept)]
+            torn = [
+                recorded for recorded in recorded_checkpoints(family, scenario) if torn_patterns(recorded)
+            ]
             # With records in flight a checkpoint is not compared.
-            if torn and not any(kept.metadata.records_in_flight for kept in torn):
+            if torn and not any(recorded.metadata.records_in_flight for recorded in torn):
                 break
         assert reach.times
         # Without a seed every checkpoint is looked into.
@@ -240,9 +250,9 @@ def test_copies_of_broadcast_state_that_differ_are_seen() -> None:
     assert set(seen[0]["surplus"]) <= set(torn_patterns(torn[0]))
 
 
-def torn_patterns(kept: Kept) -> list[str]:
+def torn_patterns(recorded: RecordedCheckpoint) -> list[str]:
     """The entries of the broadcast state that only some subtasks have."""
-    contents, *_ = contents_of(kept, ordered=False)
+    contents, *_ = contents_of(recorded, ordered=False)
     return [
         entry
         for (_, state, _), entries in contents.items()

@@ -1,0 +1,103 @@
+"""The source and the sinks that a family's job gets in the simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+from onceproof.engine.connectors.source import Source, SplitReader
+from onceproof.engine.elements import Record
+from onceproof.harness.model.scenario import InputRecord, Scenario
+from onceproof.harness.systems.simulation.external_system import TransactionalSystem
+from onceproof.harness.systems.simulation.simulated_sinks import (
+    SimulatedCommittingSink,
+    SimulatedSink,
+    SimulatedUpsertSink,
+    SimulatedWriteAheadSink,
+)
+
+
+class SimulatedReader(SplitReader):
+    """Reads one split of the scenario."""
+
+    __slots__ = ("_log", "_position", "_records", "_split")
+
+    def __init__(self, log: SimulatedLog, split: str, position: int) -> None:
+        self._log = log
+        self._split = split
+        self._records = log.records[split]
+        self._position = position
+
+    def read(self, limit: int) -> list[Record]:
+        """Return up to ``limit`` records."""
+        position = self._position
+        records = self._records[position : position + limit]
+        position += len(records)
+        self._position = position
+        self._log.read_up_to[self._split] = position
+        return records
+
+    @property
+    def position(self) -> int:
+        """The offset of the next record."""
+        return self._position
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the split is read out."""
+        return self._position >= len(self._records)
+
+
+class SimulatedLog(Source):
+    """The scenario's splits as a replayable source, and how far each was last read."""
+
+    def __init__(self, records: dict[str, tuple[InputRecord, ...]]) -> None:
+        self.records: dict[str, list[Record]] = {
+            split: [(value, timestamp) for timestamp, value in rows] for split, rows in records.items()
+        }
+        self.read_up_to: dict[str, int] = dict.fromkeys(records, 0)
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def splits(self) -> Sequence[str]:
+        """Return the names of all splits."""
+        return list(self.records)
+
+    def open_split(self, split: str, position: Any | None) -> SimulatedReader:
+        """Return a reader that begins at the offset ``position``, or at 0."""
+        return SimulatedReader(self, split, position or 0)
+
+
+class SimulatedIO:
+    """Gives a family's job its source and sinks, at a parallelism of its keyed operators."""
+
+    __slots__ = ("_log", "_system", "parallelism", "parameters", "sink_parallelism", "source_parallelism")
+
+    def __init__(
+        self, scenario: Scenario, keyed: int, log: SimulatedLog, system: TransactionalSystem
+    ) -> None:
+        self.source_parallelism, self.parallelism, self.sink_parallelism = scenario.parallelisms(keyed)
+        self.parameters = scenario.parameters
+        self._log = log
+        self._system = system
+
+    def source(self, name: str) -> SimulatedLog:
+        """Return the source of the scenario's splits."""
+        return self._log
+
+    def sink(self, name: str) -> SimulatedSink:
+        """Return a two-phase-commit sink into the external system."""
+        return SimulatedSink(self._system)
+
+    def write_ahead_sink(self, name: str) -> SimulatedWriteAheadSink:
+        """Return a write-ahead sink into the external system."""
+        return SimulatedWriteAheadSink(self._system)
+
+    def committing_sink(self, name: str) -> SimulatedCommittingSink:
+        """Return a sink of a writer and a committer into the external system."""
+        return SimulatedCommittingSink(self._system, self.parameters)
+
+    def upsert_sink(self, name: str, keys: int) -> SimulatedUpsertSink:
+        """Return a sink that writes by the first ``keys`` columns into a table of the external system."""
+        return SimulatedUpsertSink(self._system, keys)

@@ -1,0 +1,43 @@
+"""The family's job in the simulation, at the parallelism and with the settings that the next attempt gets."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from onceproof.engine.api.datastream import StreamExecutionEnvironment
+from onceproof.engine.graph import JobGraph
+from onceproof.harness.model.family import Family
+from onceproof.harness.model.scenario import Scenario, StateBackend
+from onceproof.harness.systems.simulation.engine_settings import simulated_settings
+from onceproof.harness.systems.simulation.external_system import TransactionalSystem
+from onceproof.harness.systems.simulation.simulated_io import SimulatedIO, SimulatedLog
+
+
+class SimulatedJob:
+    """Builds the graph of each attempt; faults and the scenario's user may change the job in between."""
+
+    __slots__ = ("_external", "_family", "_log", "_scenario", "_settings", "keyed_parallelism")
+
+    def __init__(
+        self, family: Family, scenario: Scenario, log: SimulatedLog, external: TransactionalSystem
+    ) -> None:
+        self._family = family
+        self._scenario = scenario
+        self._log = log
+        self._external = external
+        self._settings = simulated_settings(scenario)
+        self.keyed_parallelism = scenario.parallelism
+        """Of the keyed operators in the next attempt."""
+
+    def move_to(self, backend: StateBackend) -> None:
+        """Have the next process keep keyed state on another backend."""
+        self._settings = simulated_settings(replace(self._scenario, state_backend=backend))
+
+    def build_graph(self) -> JobGraph:
+        """Return the graph of the next attempt."""
+        scenario, parallelism = self._scenario, self.keyed_parallelism
+        environment = StreamExecutionEnvironment.get_execution_environment()
+        environment.set_parallelism(parallelism)
+        environment.set_max_parallelism(scenario.max_parallelism)
+        self._family.job(environment, SimulatedIO(scenario, parallelism, self._log, self._external))
+        return environment.get_job_graph(self._family.name, self._settings)
