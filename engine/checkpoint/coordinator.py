@@ -1,32 +1,33 @@
 """Decides when checkpoints begin, and which of them complete (Flink: CheckpointCoordinator).
 
-The rules it lives by:
+Rules:
 
-- A checkpoint begins only when every task of the attempt runs or has finished; otherwise the request for it
-  fails. Tasks without a running upstream are triggered, all tasks that have not finished must answer.
-- It is complete when its metadata is durable, which is written after all else. Only then are older ones
-  subsumed, and the tasks told. Notifications are sent once and never repeated.
+- A checkpoint begins only when every task of the attempt runs or has finished; otherwise its request fails.
+  Tasks without a running upstream are triggered; all tasks that have not finished must acknowledge.
+- A checkpoint is complete when its metadata is durable, which is written last. Only then are older ones
+  subsumed and the tasks notified. Notifications are sent once and never repeated.
 - While metadata is being written the outcome is open: neither an expiry nor the end of the attempt aborts
-  it, and nothing may be restored before it is known. Otherwise a newer attempt could go on from an older
+  it, and nothing may be restored before it is known. Otherwise a newer attempt could resume from an older
   checkpoint than the one a later recovery would find.
-- The metadata of one checkpoint is written at a time. Were there two writes, a process that dies could leave
-  the older one behind although the newer one, which is complete, had already deleted its files.
-- A savepoint is its user's: it is not restored by itself, replaces nothing, and nobody is told of it. Only a
-  synchronous one, with which the job ends, is told to the tasks, and gives up what is pending before it.
-  Since sinks commit what it lists, nothing older may be restored from then on: it is the ``latest``.
-- An answer of another attempt, or for a checkpoint that is not pending, is dropped and its state discarded.
-- Ids rise without gaps to be filled: a restored coordinator goes on after the highest completed id. Ids of
-  checkpoints that were never completed may be used again by a later process, which is why attempts count.
-- Shared files outlive the checkpoint that stored them (shared_registry.py): one that was aborted leaves them
-  until a later one is complete, and the metadata name each by the path that counts when they are written.
-- What follows goes out in Flink's order: who is aborted, who is told, and last whose turn it is now.
+- The metadata of one checkpoint is written at a time. With two writes, a process that dies could leave the
+  older one behind although the newer one, which is complete, had already deleted its files.
+- A savepoint belongs to its user: no failover restores it, it subsumes nothing, and tasks get no notification
+  of it. Only a synchronous savepoint, which ends the job, notifies the tasks, and aborts the checkpoints
+  pending before it. Sinks commit what it lists, so from then on it is the ``latest``.
+- An acknowledgement of another attempt, or for a checkpoint that is not pending, is ignored and its state
+  discarded.
+- Checkpoint ids rise: a restored coordinator goes on after the highest completed id. Ids of checkpoints that
+  never completed may be used again by a later process, so an id counts only together with its attempt.
+- Shared files outlive the checkpoint that stored them (shared_registry.py). An aborted checkpoint leaves them
+  until a later one is complete; metadata name each file by the path that is valid when they are written.
+- Effects go out in Flink's order: aborts, then notifications, then the next checkpoint.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
 
 from onceproof.engine.checkpoint.completed_store import CompletedCheckpointStore, is_discardable
 from onceproof.engine.checkpoint.events import (
@@ -118,30 +119,30 @@ class CheckpointCoordinator(CheckpointTriggering):
         self._failures = FailureCounter(settings.tolerable_failures)
         self._expired_ids: deque[int] = deque(maxlen=REMEMBERED_EXPIRED_CHECKPOINTS)
         self._attempts: set[str] = set()
-        """All that have run in this process."""
+        """All attempts that have run in this process."""
         self._savepoints: dict[int, str] = {}
-        """Those that are complete, and the attempt of each."""
+        """Completed savepoints: checkpoint id -> the attempt that took it."""
         self.stopped_with: CheckpointMetadata | None = None
-        """The synchronous savepoint, once it is complete."""
+        """The synchronous savepoint that ends the job, once it is complete."""
 
     def handle(self, event: CoordinatorEvent, now: int) -> Sequence[CoordinatorEffect]:
-        """Take one event at ``now`` (milliseconds)."""
+        """Process one event at ``now`` (milliseconds) and return its effects."""
         self._now = now
-        return getattr(self, _METHODS[type(event)])(event)  # type: ignore[no-any-return]
+        return _HANDLERS[type(event)](self, event)
 
     @property
     def latest(self) -> CheckpointMetadata | None:
-        """What is restored now."""
+        """Return the checkpoint that a restore would take now, or None."""
         return self.store.latest if self.stopped_with is None else self.stopped_with
 
     @property
     def all_run(self) -> bool:
-        """Whether every task of the attempt has reported that it runs."""
+        """Return whether every task of the attempt has reported that it runs."""
         return self._plan is not None and len(self._running) == len(self._plan.upstreams)
 
     @property
     def is_finalizing(self) -> bool:
-        """Whether the outcome of a checkpoint is open because its metadata is being written."""
+        """Return whether the outcome of a checkpoint is open because its metadata is being written."""
         for pending in self.pending.values():  # noqa: SIM110 (asked after most messages)
             if pending.finalizing:
                 return True
@@ -194,7 +195,7 @@ class CheckpointCoordinator(CheckpointTriggering):
     # Requests.
 
     def _start_scheduler(self, event: StartScheduler) -> Sequence[CoordinatorEffect]:
-        """Anew: what was under way until now is given up."""
+        """Restart the scheduler; queued requests are refused and pending checkpoints aborted."""
         effects = self._stop_scheduler(StopScheduler())
         self._begin_scheduling(effects)
         return effects
@@ -213,7 +214,7 @@ class CheckpointCoordinator(CheckpointTriggering):
             CheckpointRequest(
                 self._now,
                 event.kind,
-                # It need not wait for its turn where barriers are aligned, as if it came at another time.
+                # Aligned savepoints jump the queue (Flink: CheckpointProperties.forceCheckpoint).
                 is_forced=is_savepoint and not self._settings.unaligned,
                 number=event.number,
                 drains=event.drains,
@@ -254,7 +255,7 @@ class CheckpointCoordinator(CheckpointTriggering):
         return discarded
 
     def _finalize_next(self, effects: list[CoordinatorEffect]) -> None:
-        """Have the metadata of the oldest checkpoint written that everyone has answered."""
+        """Write the metadata of the oldest checkpoint that all tasks have acknowledged."""
         if self.is_finalizing:
             return
         for pending in list(self.pending.values()):
@@ -265,7 +266,7 @@ class CheckpointCoordinator(CheckpointTriggering):
                     if pending.kind == CHECKPOINT:
                         metadata = self._with_shared_files(metadata)
                 except PartlyFinished as error:
-                    # No failure: it goes on like this until the other subtasks have finished, too.
+                    # Not counted as a failure: it happens until the other subtasks have finished, too.
                     self._abort(pending, str(error), effects)
                     continue
                 except UnknownSharedFile as error:
@@ -279,16 +280,13 @@ class CheckpointCoordinator(CheckpointTriggering):
     def _register_shared(
         self, checkpoint_id: int, handle: StateHandle, effects: list[CoordinatorEffect]
     ) -> None:
-        """Note what an answer shares, whatever becomes of its checkpoint."""
+        """Register the shared files of an acknowledgement, whatever becomes of its checkpoint."""
         superseded = self._shared.register_all(checkpoint_id, handle)
         if superseded:
             effects.append(DiscardSharedFiles(tuple(superseded)))
 
     def _with_shared_files(self, metadata: CheckpointMetadata) -> CheckpointMetadata:
-        """Say where its shared files are, from where they are not moved any more.
-
-        Raises UnknownSharedFile.
-        """
+        """Return the metadata with the final paths of its shared files; raises UnknownSharedFile."""
         if not self._shared.in_use:
             return metadata
         resolved = self._shared.resolved(metadata)
@@ -296,9 +294,10 @@ class CheckpointCoordinator(CheckpointTriggering):
         return resolved
 
     def _discard_unless_used(self, message: AcknowledgeCheckpoint) -> Sequence[CoordinatorEffect]:
-        """A repeated answer names files that a completed checkpoint or savepoint may live on.
+        """Discard the state of an acknowledgement, unless a completed checkpoint or savepoint may use it.
 
-        Of a savepoint that another process has taken nobody here knows whether it is complete: it stays.
+        A repeated acknowledgement names files in use. Whether a savepoint of another process is complete
+        cannot be known here, so its files stay.
         """
         handle = message.handle
         if handle is None:
@@ -385,8 +384,8 @@ class CheckpointCoordinator(CheckpointTriggering):
             latest_id = 0 if latest is None else latest.checkpoint_id
             for task in plan.upstreams:
                 if task not in self._finished:
-                    told = NotifyCheckpointAborted(pending.attempt, task, checkpoint_id, latest_id)
-                    effects.append(Send(told))
+                    notice = NotifyCheckpointAborted(pending.attempt, task, checkpoint_id, latest_id)
+                    effects.append(Send(notice))
         effects.append(DiscardCheckpoint(checkpoint_id, pending.kind))
         if pending.number:
             effects.append(RequestResolved(pending.number, None, reason))
@@ -394,7 +393,7 @@ class CheckpointCoordinator(CheckpointTriggering):
     # Completion.
 
     def _metadata_stored(self, event: MetadataStored) -> Sequence[CoordinatorEffect]:
-        """Take the checkpoint into the store, drop what it replaces, then tell everyone."""
+        """Add the checkpoint to the store, discard what it subsumes, then notify the tasks."""
         checkpoint_id = event.checkpoint_id
         pending = self.pending.pop(checkpoint_id)
         assert pending.published is not None
@@ -422,14 +421,16 @@ class CheckpointCoordinator(CheckpointTriggering):
             for older in [each for each in self.pending.values() if each.checkpoint_id < checkpoint_id]:
                 if older.kind == CHECKPOINT:
                     self._abort(older, SUBSUMED, effects)
-            self._tell(pending, subsumed_id, effects)
+            self._notify(pending, subsumed_id, effects)
         if pending.number:
             effects.append(RequestResolved(pending.number, checkpoint_id))
         self._finalize_next(effects)
         self._start_waiting(effects)
         return effects
 
-    def _tell(self, completed: PendingCheckpoint, subsumed_id: int, effects: list[CoordinatorEffect]) -> None:
+    def _notify(
+        self, completed: PendingCheckpoint, subsumed_id: int, effects: list[CoordinatorEffect]
+    ) -> None:
         plan = self._plan
         if plan is None or plan.attempt != completed.attempt:
             return
@@ -439,10 +440,7 @@ class CheckpointCoordinator(CheckpointTriggering):
                 effects.append(Send(NotifyCheckpointComplete(attempt, task, checkpoint_id, subsumed_id)))
 
     def validate(self) -> None:
-        """What must hold between any two events.
-
-        Raises AssertionError naming what does not.
-        """
+        """Check what must hold between any two events; raises AssertionError naming what does not."""
         if not self.pending:
             return
         latest = self.store.latest
@@ -459,21 +457,24 @@ class CheckpointCoordinator(CheckpointTriggering):
             )
 
 
-_METHODS: Final[dict[type, str]] = {
-    AcknowledgeCheckpoint: "_acknowledged",
-    TaskRunning: "_task_running",
-    IntervalElapsed: "_interval_elapsed",
-    MetadataStored: "_metadata_stored",
-    TaskFinished: "_task_finished",
-    DeclineCheckpoint: "_declined",
-    CheckpointExpired: "_expired",
-    MetadataFailed: "_metadata_failed",
-    AttemptStarted: "_attempt_started",
-    AttemptEnded: "_attempt_ended",
-    TriggerRequested: "_trigger_requested",
-    PeriodicTriggerRequested: "_periodic_requested",
-    StartScheduler: "_start_scheduler",
-    StopScheduler: "_stop_scheduler",
-    AbortPending: "_abort_now",
-    Shutdown: "_shutdown",
+_Handler: TypeAlias = Callable[[CheckpointCoordinator, Any], Sequence[CoordinatorEffect]]
+
+# Each lambda looks the method up when it is called, so a subclass or a planted bug can replace it.
+_HANDLERS: Final[dict[type, _Handler]] = {
+    AcknowledgeCheckpoint: lambda coordinator, event: coordinator._acknowledged(event),
+    TaskRunning: lambda coordinator, event: coordinator._task_running(event),
+    IntervalElapsed: lambda coordinator, event: coordinator._interval_elapsed(event),
+    MetadataStored: lambda coordinator, event: coordinator._metadata_stored(event),
+    TaskFinished: lambda coordinator, event: coordinator._task_finished(event),
+    DeclineCheckpoint: lambda coordinator, event: coordinator._declined(event),
+    CheckpointExpired: lambda coordinator, event: coordinator._expired(event),
+    MetadataFailed: lambda coordinator, event: coordinator._metadata_failed(event),
+    AttemptStarted: lambda coordinator, event: coordinator._attempt_started(event),
+    AttemptEnded: lambda coordinator, event: coordinator._attempt_ended(event),
+    TriggerRequested: lambda coordinator, event: coordinator._trigger_requested(event),
+    PeriodicTriggerRequested: lambda coordinator, event: coordinator._periodic_requested(event),
+    StartScheduler: lambda coordinator, event: coordinator._start_scheduler(event),
+    StopScheduler: lambda coordinator, event: coordinator._stop_scheduler(event),
+    AbortPending: lambda coordinator, event: coordinator._abort_now(event),
+    Shutdown: lambda coordinator, event: coordinator._shutdown(event),
 }

@@ -32,7 +32,7 @@ from onceproof.engine.messages import Send, TaskId, TriggerCheckpoint
 
 
 class CheckpointTriggering:
-    """Begins checkpoints, and enters them in ``pending``."""
+    """Begins checkpoints and adds them to ``pending``."""
 
     __slots__ = (
         "_finished",
@@ -82,7 +82,7 @@ class CheckpointTriggering:
             effects.append(self._start_interval(self._plan, self._now + interval_ms))
 
     def _start_interval(self, plan: CheckpointPlan, due_ms: int) -> StartTimer:
-        """Timers are never cancelled: one that rings before ``due_ms`` is stale."""
+        """Return the timer of the next periodic request. No timer is cancelled: one due earlier is stale."""
         self._periodic_due_ms = due_ms
         return StartTimer(due_ms, IntervalElapsed(plan.attempt))
 
@@ -109,7 +109,7 @@ class CheckpointTriggering:
             self._start_waiting(effects)
 
     def _start_waiting(self, effects: list[CoordinatorEffect]) -> None:
-        """Let begin whatever may. Deleting old checkpoints takes no time here, so none is waited for."""
+        """Begin the queued checkpoints that may begin now. Old ones are deleted at once, so none is awaited."""
         requests = self._requests
         while requests.queued:
             chosen = requests.next(self._now, len(self.pending), self._last_completion_ms)
@@ -157,7 +157,7 @@ class CheckpointTriggering:
             effects.append(Send(TriggerCheckpoint(plan.attempt, task, checkpoint_id, now, kind, drains)))
 
     def _tasks(self) -> CheckpointTasks | None:
-        """The tasks of a checkpoint that begins now; None where none can."""
+        """Return the tasks of a checkpoint that begins now, or None if none can begin."""
         plan = self._plan
         if plan is None or len(self._running) < len(plan.upstreams):
             return None

@@ -1,16 +1,16 @@
 """Runs a job from attempt to attempt (Flink: JobMaster with the scheduler's failover).
 
-The rules it lives by:
+Rules:
 
-- The restart scope is the whole job: whichever task fails, all are cancelled and a new attempt is deployed
-  from the latest completed checkpoint. Flink restarts pipelined regions; a job of keyed edges is one region.
+- The restart scope is the whole job: if any task fails, all are cancelled and a new attempt is deployed from
+  the latest completed checkpoint. Flink restarts pipelined regions; a job of keyed edges is one region.
 - The first attempt is deployed once no task of an earlier job master runs any more.
 - Nothing is restored while the outcome of a checkpoint is open (see the coordinator).
 - Attempts are named ``incarnation.number``. The incarnation is drawn by the process from durable storage, so
   two attempts never share a name, however often the process died.
-- Where every task has finished, all output is committed: whatever becomes of a checkpoint still under way,
-  the job has finished.
-- Only what the job can survive by trying again is tried again; a checkpoint that cannot be read is not.
+- When every task has finished, all output is committed: the job has finished, whatever becomes of a
+  checkpoint still under way.
+- Only recoverable failures are retried; a checkpoint that cannot be read is not recoverable.
 - While the job ends with a savepoint (end_with_savepoint.py), no other checkpoint begins. When a stop has
   failed, tasks that read no more are left, so a new attempt takes over; when it has succeeded, an attempt
   that fails before all is committed is followed by one that does nothing but commit.
@@ -18,9 +18,9 @@ The rules it lives by:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from onceproof.engine.checkpoint.coordinator import TASK_FINISHED, CheckpointCoordinator
 from onceproof.engine.checkpoint.events import (
@@ -80,26 +80,26 @@ class JobState(Enum):
     """The attempt is over, but the outcome of a checkpoint is open."""
     RESTARTING = "restarting"
     CANCELLING = "cancelling"
-    """As failing, and no attempt follows."""
+    """Like FAILING, and no attempt follows."""
     FINISHED = "finished"
     FAILED = "failed"
     CANCELED = "canceled"
 
     @property
     def is_terminal(self) -> bool:
-        """Whether the job is over."""
+        """Return whether the job is over."""
         return self in (JobState.FINISHED, JobState.FAILED, JobState.CANCELED)
 
 
+# Names of their own: reading a member off its enumeration costs more than a function call.
 _RUNNING: Final = JobState.RUNNING
 _FAILING: Final = JobState.FAILING
 _RESTARTING: Final = JobState.RESTARTING
 _CANCELLING: Final = JobState.CANCELLING
-"""Names of their own: reading a member off its enumeration costs more than a function call."""
 
 
 class JobMaster:
-    """One job in one process."""
+    """One job in one process, as a machine; the driver carries its effects out."""
 
     __slots__ = (
         "_attempt_number",
@@ -130,18 +130,18 @@ class JobMaster:
         self.attempt: AttemptId | None = None
         self.state = JobState.CREATED
         self.ending: EndWithSavepoint | None = None
-        """How the job is being ended, if somebody wants it to."""
+        """The savepoint with which a user ends the job, or None."""
         self._orphans = 0
-        """How many tasks of earlier job masters still run."""
+        """Number of tasks of earlier job masters that still run."""
         self._tasks = 0
         self._finished: set[TaskId] = set()
 
     def handle(self, event: MasterEvent, now: int) -> Sequence[MasterEffect]:
-        """Take one event at ``now`` (milliseconds)."""
-        own = _METHODS.get(type(event))
+        """Process one event at ``now`` (milliseconds) and return its effects."""
+        own = _HANDLERS.get(type(event))
         if own is not None:
-            return getattr(self, own)(event, now)  # type: ignore[no-any-return]
-        # The coordinator's business, and what follows from it for the job.
+            return own(self, event, now)
+        # The coordinator handles the rest; then the job draws its conclusions.
         effects = self.coordinator.handle(event, now)  # type: ignore[arg-type]
         if self.ending is not None:
             return self._while_ending(self.ending, event, effects, now)
@@ -152,7 +152,7 @@ class JobMaster:
     def _follow(
         self, event: MasterEvent, effects: Sequence[MasterEffect], now: int
     ) -> Sequence[MasterEffect]:
-        """What the job makes of an event that the coordinator has had."""
+        """Draw the job's conclusions from an event that the coordinator has handled."""
         state = self.state
         if state is _RUNNING:
             if type(event) is TaskFinished and event.attempt == self.attempt:
@@ -194,7 +194,7 @@ class JobMaster:
         return ()
 
     def _rescale_requested(self, event: RescaleRequested, now: int) -> Sequence[MasterEffect]:
-        """No failure: the restart strategy is not asked. Not while the outcome of a checkpoint is open."""
+        """Redeploy without asking the restart strategy; ignored while the outcome of a checkpoint is open."""
         if self.state is not _RUNNING or self.coordinator.is_finalizing or self.ending is not None:
             return ()
         return self._redeploy(now)
@@ -221,7 +221,7 @@ class JobMaster:
         effects.extend(self.coordinator.handle(AttemptEnded(), now))
         if self.ending is not None:
             if self.ending.outcome_in(effects) is not None:
-                # Its savepoint was given up with the attempt: the next one knows nothing of the end.
+                # The savepoint was aborted with the attempt, so the request is void for the next one.
                 self.ending = None
             else:
                 self.ending.only_commits = self.ending.is_complete
@@ -241,10 +241,10 @@ class JobMaster:
         self.state = JobState.RESTARTING
         return (StartRestartTimer(now + self._restart.backoff_ms(now), RestartDue(self.attempt)),)
 
-    # The end that somebody wants.
+    # The end that a user requests.
 
     def _trigger_requested(self, event: TriggerRequested, now: int) -> Sequence[MasterEffect]:
-        """What tasks do that have stopped already would be no checkpoint of the job."""
+        """Trigger a checkpoint, but none while the job ends: some tasks have stopped already."""
         if self.ending is None:
             return self._follow(event, self.coordinator.handle(event, now), now)
         return (RequestResolved(event.number, None, JOB_IS_ENDING),) if event.number else ()
@@ -260,7 +260,7 @@ class JobMaster:
         return () if self.state is _CANCELLING or self.state.is_terminal else self._cancel(now)
 
     def _begin_ending(self, ending: EndWithSavepoint, now: int) -> Sequence[MasterEffect]:
-        """Ask for the savepoint; until its outcome is known no other checkpoint begins."""
+        """Request the savepoint; until its outcome is known no other checkpoint begins."""
         if self.state is not _RUNNING or self.ending is not None:
             reason = JOB_IS_NOT_RUNNING if self.ending is None else JOB_IS_ENDING
             return (RequestResolved(ending.number, None, reason),)
@@ -302,16 +302,18 @@ class JobMaster:
     def _ask_again(
         self, ending: EndWithSavepoint, event: MasterEvent, effects: Sequence[MasterEffect], now: int
     ) -> Sequence[MasterEffect]:
-        """A task has come to its own end before it answered, or was asked: without it, unless all have."""
-        told = self._follow(event, [each for each in effects if each is not ending.outcome_in([each])], now)
+        """Request the savepoint again after a task finished before it acknowledged, unless all have finished."""
+        followed = self._follow(
+            event, [each for each in effects if each is not ending.outcome_in([each])], now
+        )
         if self.state is not _RUNNING or self._all_have_finished:
-            return [*told, RequestResolved(ending.number, None, JOB_HAS_FINISHED)]
+            return [*followed, RequestResolved(ending.number, None, JOB_HAS_FINISHED)]
         again = self.coordinator.handle(ending.request, now)
         refused = ending.outcome_in(again)
         if refused is not None:
-            return [*told, *again, *self._not_ended(ending, refused, now)]
+            return [*followed, *again, *self._not_ended(ending, refused, now)]
         self.ending = ending
-        return [*told, *again]
+        return [*followed, *again]
 
     @property
     def _all_have_finished(self) -> bool:
@@ -325,14 +327,14 @@ class JobMaster:
         return self.coordinator.handle(StartScheduler(), now)
 
     def _stop_overdue(self, event: StopOverdue, now: int) -> Sequence[MasterEffect]:
-        """Some task has not heard that the savepoint is complete: an attempt restored from it commits."""
+        """Redeploy from the savepoint to commit it: some task missed the notification that it is complete."""
         if self.state is not _RUNNING or event.attempt != self.attempt or self.ending is None:
             return ()
         self.ending.only_commits = True
         return self._redeploy(now)
 
     def _stopped(self, now: int) -> Sequence[MasterEffect]:
-        """All tasks are restored, and with that the savepoint's output is committed."""
+        """Finish the job: all tasks are restored, which committed the savepoint's output."""
         assert self.attempt is not None
         self.state = JobState.FINISHED
         return (
@@ -356,30 +358,30 @@ class JobMaster:
         return (*self.coordinator.handle(Shutdown(), now), JobCanceled())
 
     def validate(self) -> None:
-        """What must hold between any two events.
-
-        Raises AssertionError naming what does not.
-        """
+        """Check what must hold between any two events; raises AssertionError naming what does not."""
         if self.coordinator.pending:
             self.coordinator.validate()
         if self.state is _RESTARTING:
             assert not self.coordinator.pending, "a restart is planned while a checkpoint is pending"
 
 
-_METHODS: Final[dict[type, str]] = {
-    StartJob: "_start",
-    OrphanEnded: "_orphan_ended",
-    AttemptDeployed: "_attempt_deployed",
-    DeploymentFailed: "_deployment_failed",
-    RestartDue: "_restart_due",
-    RescaleRequested: "_rescale_requested",
-    TaskFailed: "_task_failed",
-    TriggerRequested: "_trigger_requested",
-    StopRequested: "_stop_requested",
-    StopOverdue: "_stop_overdue",
-    CancelRequested: "_cancel_requested",
+_Handler: TypeAlias = Callable[[JobMaster, Any, int], Sequence[MasterEffect]]
+
+# The events that the master handles before the coordinator. Each lambda looks the method up when it is called,
+# so a subclass or a planted bug can replace it.
+_HANDLERS: Final[dict[type, _Handler]] = {
+    StartJob: lambda master, event, now: master._start(event, now),
+    OrphanEnded: lambda master, event, now: master._orphan_ended(event, now),
+    AttemptDeployed: lambda master, event, now: master._attempt_deployed(event, now),
+    DeploymentFailed: lambda master, event, now: master._deployment_failed(event, now),
+    RestartDue: lambda master, event, now: master._restart_due(event, now),
+    RescaleRequested: lambda master, event, now: master._rescale_requested(event, now),
+    TaskFailed: lambda master, event, now: master._task_failed(event, now),
+    TriggerRequested: lambda master, event, now: master._trigger_requested(event, now),
+    StopRequested: lambda master, event, now: master._stop_requested(event, now),
+    StopOverdue: lambda master, event, now: master._stop_overdue(event, now),
+    CancelRequested: lambda master, event, now: master._cancel_requested(event, now),
 }
-"""What is the master's own business; everything else is the coordinator's first."""
 
 _ONLY_NOTED: Final = frozenset((AcknowledgeCheckpoint, TaskRunning))
-"""Where the coordinator does nothing about these, nothing follows for the job: so it is for most of them."""
+"""Events that concern the job only if the coordinator has effects, which it mostly has not."""
