@@ -109,7 +109,7 @@ class CheckpointTriggering:
             self._start_waiting(effects)
 
     def _start_waiting(self, effects: list[CoordinatorEffect]) -> None:
-        """Begin the queued checkpoints that may begin now. Old ones are deleted at once, so none is awaited."""
+        """Begin the queued checkpoints that may begin now. Deletions take no time here: none is awaited."""
         requests = self._requests
         while requests.queued:
             chosen = requests.next(self._now, len(self.pending), self._last_completion_ms)

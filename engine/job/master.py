@@ -302,10 +302,9 @@ class JobMaster:
     def _ask_again(
         self, ending: EndWithSavepoint, event: MasterEvent, effects: Sequence[MasterEffect], now: int
     ) -> Sequence[MasterEffect]:
-        """Request the savepoint again after a task finished before it acknowledged, unless all have finished."""
-        followed = self._follow(
-            event, [each for each in effects if each is not ending.outcome_in([each])], now
-        )
+        """Request the savepoint again: a task finished before it acknowledged. Not if all have finished."""
+        others = [each for each in effects if each is not ending.outcome_in([each])]
+        followed = self._follow(event, others, now)
         if self.state is not _RUNNING or self._all_have_finished:
             return [*followed, RequestResolved(ending.number, None, JOB_HAS_FINISHED)]
         again = self.coordinator.handle(ending.request, now)
@@ -367,8 +366,8 @@ class JobMaster:
 
 _Handler: TypeAlias = Callable[[JobMaster, Any, int], Sequence[MasterEffect]]
 
-# The events that the master handles before the coordinator. Each lambda looks the method up when it is called,
-# so a subclass or a planted bug can replace it.
+# The events that the master handles before the coordinator. Each lambda looks the method up when it is
+# called, so a subclass or a planted bug can replace it.
 _HANDLERS: Final[dict[type, _Handler]] = {
     StartJob: lambda master, event, now: master._start(event, now),
     OrphanEnded: lambda master, event, now: master._orphan_ended(event, now),
