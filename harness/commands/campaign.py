@@ -25,7 +25,7 @@ def campaign_command(plan: RunPlan, master: str | None) -> int:
         prepare_junit_file,
         write_report,
     )
-    from onceproof.harness.trials.failures import failure_cases
+    from onceproof.harness.trials.failures import examine_failures
 
     prepare_junit_file(plan.junit)
     mistake: CampaignStopped | None = None
@@ -45,7 +45,7 @@ def campaign_command(plan: RunPlan, master: str | None) -> int:
             campaign, mistake = stopped.campaign, stopped
             if not campaign.run.tally.scenarios:
                 raise
-        cases = failure_cases(
+        cases = examine_failures(
             campaign.run, plan.out, bar.describe, plan.known, limit_seconds=plan.shrink_time
         )
         bar.describe("writing the report")

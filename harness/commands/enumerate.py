@@ -19,7 +19,7 @@ from onceproof.harness.reporting.progress import Bar, progress_bar
 from onceproof.harness.reporting.run_summary import failure_lines
 from onceproof.harness.trials.enumeration.enumerator import Enumerated, enumerate_faults
 from onceproof.harness.trials.enumeration.space import SHAPES, cases
-from onceproof.harness.trials.failures import FailureCase, failure_cases
+from onceproof.harness.trials.failures import FailureCase, examine_failures
 from onceproof.harness.trials.runner import RunResult
 from onceproof.harness.trials.tally import Group, Tally
 from onceproof.reports.text import counted, duration
@@ -49,7 +49,7 @@ def enumerate_command(
             progress=lambda done: _show(bar, done),
             warn=bar.warn,
         )
-        failures = _failure_cases(result, out, bar, known)
+        failures = _examined(result, out, bar, known)
     if as_json:
         print(msgspec.json.encode(_document(result, out)).decode())
     for line in _lines(result, failures):
@@ -68,9 +68,7 @@ def _show(bar: Bar, result: Enumerated) -> None:
     bar.advance(len(result.done), f"{counts.scenarios:,} scenarios{failed}")
 
 
-def _failure_cases(
-    result: Enumerated, out: Path, bar: Bar, known: Sequence[KnownSignature]
-) -> list[FailureCase]:
+def _examined(result: Enumerated, out: Path, bar: Bar, known: Sequence[KnownSignature]) -> list[FailureCase]:
     """Shrink one failure of each signature and write its scenario into ``out``."""
     tally = Tally(failed=result.counts.failed)
     originals = {}
@@ -82,7 +80,7 @@ def _failure_cases(
     def original_of(group: Group) -> Any:
         return originals[group.first.family, group.signature]
 
-    return failure_cases(run, out, bar.describe, known, original_of)
+    return examine_failures(run, out, bar.describe, known, original_of)
 
 
 def _lines(result: Enumerated, failures: Sequence[FailureCase]) -> Iterator[str]:

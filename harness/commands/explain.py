@@ -27,7 +27,7 @@ from onceproof.harness.reporting.progress import progress_bar
 from onceproof.harness.reporting.report_builder import facts_of, failure_of, write_report
 from onceproof.harness.reporting.run_summary import shrunk_text
 from onceproof.harness.trials.examination import examine, limit_of, repeats
-from onceproof.harness.trials.failures import FailureCase, case_of
+from onceproof.harness.trials.failures import FailureCase, store_failure
 from onceproof.harness.trials.runner import RunResult
 from onceproof.harness.trials.trial import as_run
 from onceproof.reports.model import Report
@@ -66,7 +66,7 @@ def explain_command(
     result = RunResult((loaded,), (asked,), 0, 1, seconds=examined.shrunk.seconds, system=on_trial)
     result.tally.add(outcome_of(trial.scenario, trial.history, trial.verdict))
     [group] = result.tally.groups.values()
-    case = case_of(examined, on_trial, loaded, asked, scenario, out, group)
+    case = store_failure(examined, on_trial, loaded, asked, scenario, out, group)
     facts = replace(facts_of(result, command), seed=None)
     page = write_report(Report(title=TITLE, facts=facts, failures=(failure_of(case),)), out)
     shrink = wording.shrink_command(subject_of(subject), asked, system)

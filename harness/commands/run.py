@@ -8,7 +8,7 @@ from onceproof.harness.reporting.progress import progress_bar
 from onceproof.harness.reporting.report_builder import build_report, prepare_junit_file, write_report
 from onceproof.harness.reporting.run_summary import exit_code, print_summary
 from onceproof.harness.settings.run_plan import RunPlan
-from onceproof.harness.trials.failures import failure_cases
+from onceproof.harness.trials.failures import examine_failures
 from onceproof.harness.trials.runner import RunStopped, run
 from onceproof.reports.text import joined
 
@@ -38,7 +38,7 @@ def run_command(plan: RunPlan) -> int:
             result, mistake = stopped.result, stopped
             if not result.tally.scenarios:
                 raise
-        cases = failure_cases(result, plan.out, bar.describe, plan.known, limit_seconds=plan.shrink_time)
+        cases = examine_failures(result, plan.out, bar.describe, plan.known, limit_seconds=plan.shrink_time)
         bar.describe("writing the report")
         report = build_report(result, cases, plan.command, mistake, plan.known)
         page = write_report(report, plan.out, plan.junit)

@@ -31,7 +31,7 @@ from onceproof.harness.reporting.run_summary import failure_lines
 from onceproof.harness.sensitivity.designed import designed_family
 from onceproof.harness.sensitivity.experiment import COSTS, REPLICATES, DesignedTrial, Experiment
 from onceproof.harness.sensitivity.parameters import SPACE, settings_of
-from onceproof.harness.trials.failures import FailureCase, failure_cases
+from onceproof.harness.trials.failures import FailureCase, examine_failures
 from onceproof.harness.trials.runner import OutputUnwritable, RunResult
 from onceproof.harness.trials.tally import Group
 from onceproof.harness.trials.trial import check_family
@@ -129,7 +129,7 @@ def study_trials(
     progress("fitting the model")
     (family,) = run.families
     study = sensitivity_of(family.name, experiment, trials, command)
-    cases = failure_cases(run, folder, progress, original_of=lambda group: _original(trials, group))
+    cases = examine_failures(run, folder, progress, original_of=lambda group: _original(trials, group))
     path = _keep(folder, experiment, trials, family.name)
     return SensitivityResult(study, run, cases, path, _write(before, run, cases, study, folder, master))
 

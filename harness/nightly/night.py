@@ -53,7 +53,7 @@ from onceproof.harness.reporting.report_builder import (
 from onceproof.harness.reporting.run_summary import exit_code, summary_lines
 from onceproof.harness.settings.project_settings import NIGHTS
 from onceproof.harness.systems.spark.driver_process import DriverFailed
-from onceproof.harness.trials.failures import FailureCase, failure_cases
+from onceproof.harness.trials.failures import FailureCase, examine_failures
 from onceproof.harness.trials.mutant_trials import Result, measure_all
 from onceproof.harness.trials.runner import RunResult, emptied_folder, load_families, usable_processors
 from onceproof.harness.trials.trial import check_family
@@ -214,7 +214,7 @@ class _Night:
     def finish(self, bar: Bar, history: NightHistory, junit: Path | None) -> int:
         """Write the report and the history, print the summary, and return the exit code."""
         run = self._campaign.run
-        cases = failure_cases(run, self._out, bar.describe, self._known)
+        cases = examine_failures(run, self._out, bar.describe, self._known)
         bar.describe("writing the report")
         report = self._with_history(history, self._report(cases))
         page = write_report(report, self._out, junit)

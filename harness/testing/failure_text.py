@@ -27,7 +27,8 @@ from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.history import rows_at_end
 from onceproof.harness.model.scenario import RecordValue, Scenario, Schedule
 from onceproof.harness.testing.family_lookup import path_as_typed, replay_command_line
-from onceproof.harness.testing.proof import Failure, Proof
+from onceproof.harness.testing.proof import Proof
+from onceproof.harness.trials.failures import FailureCase
 from onceproof.reports.text import counted, joined, visible
 
 MOST_RECORDS: Final = 12
@@ -47,14 +48,14 @@ class PytestContext:
     """``sys.path`` before pytest extended it."""
 
 
-def failures_text(proof: Proof, failures: tuple[Failure, ...], context: PytestContext) -> str:
+def failures_text(proof: Proof, failures: tuple[FailureCase, ...], context: PytestContext) -> str:
     """Return the text of a failed test, one paragraph per failure."""
     return "\n\n".join(
         "\n".join(map(visible, failure_lines(proof, failure, context))) for failure in failures
     )
 
 
-def failure_lines(proof: Proof, failure: Failure, context: PytestContext) -> Iterator[str]:
+def failure_lines(proof: Proof, failure: FailureCase, context: PytestContext) -> Iterator[str]:
     """Yield the lines of a failure: violation, small case, missing and wrong rows, commands."""
     yield first_line(proof, failure)
     yield failure.explanation.sentence
@@ -66,7 +67,7 @@ def failure_lines(proof: Proof, failure: Failure, context: PytestContext) -> Ite
     replay = replay_command_line(proof.family, failure.path, system, context.folder, context.path_at_start)
     if replay:
         yield f"replay:    {replay}"
-    seed = failure.found.seed
+    seed = failure.original.seed
     if replay and seed is not None:
         found = replay_command_line(proof.family, seed, system, context.folder, context.path_at_start)
         yield f"original:  {found}"
@@ -74,7 +75,7 @@ def failure_lines(proof: Proof, failure: Failure, context: PytestContext) -> Ite
     yield f"in pytest: {shlex.join(['pytest', context.test, '--onceproof-replay', path])}"
 
 
-def first_line(proof: Proof, failure: Failure) -> str:
+def first_line(proof: Proof, failure: FailureCase) -> str:
     """Return a line such as `sales: exactly_once, lost, in 3 of 200 scenarios of seed 0`."""
     what = f"{proof.family.name}: {', '.join(failure.signature)}"
     if proof.seed is None:
@@ -84,13 +85,13 @@ def first_line(proof: Proof, failure: Failure) -> str:
     )
 
 
-def _case_lines(proof: Proof, failure: Failure) -> Iterator[str]:
-    if not failure.repeats:
+def _case_lines(proof: Proof, failure: FailureCase) -> Iterator[str]:
+    if not failure.repeated:
         yield (
             "not reproduced: the job depends on more than its input, such as the time, a random number"
             " or a global variable"
         )
-    if failure.scenario is failure.found:
+    if failure.scenario is failure.original:
         yield f"failing scenario: {_sizes(failure)}"
     else:
         yield f"shrunk to {_sizes(failure)}"
@@ -121,8 +122,8 @@ def _record_lines(scenario: Scenario) -> Iterator[str]:
         yield f"  and {counted(sum(hidden), 'record')} in {counted(len(hidden), 'other split')}"
 
 
-def _sizes(failure: Failure) -> str:
-    before, after = failure.before, failure.after
+def _sizes(failure: FailureCase) -> str:
+    before, after = failure.shrunk.before, failure.shrunk.after
     return joined(
         [
             f"{counted(small, name)} of {large:,}" if small != large else counted(small, name)
@@ -147,7 +148,7 @@ def _settings(scenario: Scenario, has_steps: bool) -> str:
     )
 
 
-def _row_lines(proof: Proof, failure: Failure) -> Iterator[str]:
+def _row_lines(proof: Proof, failure: FailureCase) -> Iterator[str]:
     """Yield the missing and the wrong rows; nothing if ``exactly_once`` holds."""
     if ExactlyOnce.property not in failure.verdict.failed_properties():
         return

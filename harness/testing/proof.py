@@ -21,49 +21,22 @@ from onceproof.harness.checkers import CONTINUATIONS, Signature
 from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
 from onceproof.harness.checkers.known_failures import KnownSignature, find_known
 from onceproof.harness.checkers.outcome import outcome_of
-from onceproof.harness.checkers.verdict import Verdict
-from onceproof.harness.explanation.explanation import Explanation, explain
+from onceproof.harness.explanation.explanation import explain
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, FamilyError
-from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario, read_scenario
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.model.system import System
 from onceproof.harness.settings.project_settings import Settings
-from onceproof.harness.shrinking.reductions import Size, size_of
+from onceproof.harness.shrinking.reductions import size_of
+from onceproof.harness.shrinking.shrinker import ShrinkResult
 from onceproof.harness.trials.examination import limit_of, shrink_scenario
-from onceproof.harness.trials.failures import failure_paths, write_scenario
+from onceproof.harness.trials.failures import FailureCase, failure_paths, write_scenario
 from onceproof.harness.trials.tally import Tally
 from onceproof.harness.trials.trial import Trial, check_family, scenario_of, try_scenario
 
 MAX_SIGNATURES: Final = 3
 """Number of different signatures after which a test ends."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """All scenarios of a test that failed with one signature."""
-
-    signature: Signature
-    count: int
-    """Number of scenarios with this signature."""
-    found: Scenario
-    """The first failing scenario, as generated."""
-    scenario: Scenario
-    """The shrunk scenario; ``found`` if it was not shrunk."""
-    before: Size
-    after: Size
-    history: History
-    """Of the small scenario."""
-    verdict: Verdict
-    """Of the small scenario."""
-    explanation: Explanation
-    path: Path
-    """File of the small scenario."""
-    repeats: bool = True
-    """Whether the small scenario failed again with the same signature."""
-    known: KnownSignature | None = None
-    """The entry of the settings that lists the failure; None: it is new."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +48,7 @@ class Proof:
     seed: int | None
     """Seed of the run; None for a scenario from a file."""
     tally: Tally = field(default_factory=Tally)
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[FailureCase, ...] = ()
 
 
 @dataclass(slots=True)
@@ -126,7 +99,9 @@ def replay(family: Family, system: System, path: Path, known: Sequence[KnownSign
     if signature is None:
         return Proof(family, system, None, tally)
     # The user asks about the scenario in the file, so it is not shrunk.
-    failure = _explained(family, system, signature, _FailureGroup(scenario, trial, 1), scenario, path, known)
+    size = size_of(scenario)
+    shrunk = ShrinkResult(scenario, 0, 0.0, size, size)
+    failure = _explained(family, system, signature, _FailureGroup(scenario, trial, 1), shrunk, path, known)
     return Proof(family, system, None, tally, (failure,))
 
 
@@ -143,16 +118,17 @@ def _failure(
     way: _FailureGroup,
     folder: Path,
     settings: Settings,
-) -> Failure:
+) -> FailureCase:
     """Shrink a failure, write both scenarios, and explain the small one."""
     small_path, found_path = (folder / path.name for path in failure_paths(folder, family.name, signature))
-    small = way.scenario
+    size = size_of(way.scenario)
+    shrunk = ShrinkResult(way.scenario, 0, 0.0, size, size)
     if Capability.DETERMINISM in system.capabilities:
         limit_seconds = limit_of(system, settings.shrink_time)
-        small = shrink_scenario(family, way.scenario, signature, limit_seconds).scenario
+        shrunk = shrink_scenario(family, way.scenario, signature, limit_seconds)
     write_scenario(way.scenario, found_path)
-    write_scenario(small, small_path)
-    return _explained(family, system, signature, way, small, small_path, settings.known)
+    write_scenario(shrunk.scenario, small_path)
+    return _explained(family, system, signature, way, shrunk, small_path, settings.known)
 
 
 def _explained(
@@ -160,17 +136,17 @@ def _explained(
     system: System,
     signature: Signature,
     way: _FailureGroup,
-    small: Scenario,
+    shrunk: ShrinkResult,
     path: Path,
     known: Sequence[KnownSignature],
-) -> Failure:
+) -> FailureCase:
     """Run a small scenario again with its trace, if the system is deterministic, and explain it."""
     trial = way.trial
     repeats = True
     if Capability.DETERMINISM in system.capabilities:
         again = try_scenario(
             family,
-            small,
+            shrunk.scenario,
             trace=True,
             twice=signature[0] == DETERMINISM,
             system=system,
@@ -179,17 +155,16 @@ def _explained(
         repeats = again.verdict.signature == signature
         if repeats:
             trial = again
-    return Failure(
+    return FailureCase(
+        family=family,
         signature=signature,
         count=way.count,
-        found=way.scenario,
-        scenario=small,
-        before=size_of(way.scenario),
-        after=size_of(small),
+        original=way.scenario,
+        shrunk=shrunk,
         history=trial.history,
         verdict=trial.verdict,
-        explanation=explain(small, trial.history, trial.history.trace, trial.verdict),
+        explanation=explain(shrunk.scenario, trial.history, trial.history.trace, trial.verdict),
         path=path,
-        repeats=repeats,
+        repeated=repeats,
         known=find_known(known, family.name, signature),
     )

@@ -47,33 +47,37 @@ MOST_SHRUNK: Final = 10
 MOST_SHRUNK_BY_REAL_RUNS: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailureCase:
-    """One way in which a run failed."""
+    """All scenarios of one family that failed with one signature, and the smallest that still does."""
 
     family: Family
     signature: Signature
     count: int
-    """In how many scenarios of the run."""
+    """Number of scenarios of the run that failed so."""
     original: Scenario
+    """The first failing scenario, as the system ran it."""
     shrunk: ShrinkResult
+    """The small scenario; ``original`` if it was not shrunk."""
     history: History
-    """Of the small scenario, with its trace."""
+    """Of the small scenario, with its trace if the system records one."""
     verdict: Verdict
     """Of the small scenario."""
     explanation: Explanation
-    replay: str
-    """The command that replays the small scenario."""
-    replay_seed: str
-    """The command that replays the scenario as it was found; empty where it has no seed."""
-    shrink: str
-    """The command that shrinks the scenario as it was found."""
+    path: Path
+    """File of the small scenario."""
+    replay: str = ""
+    """The command that replays the small scenario; empty in a test, whose command depends on its folder."""
+    replay_seed: str = ""
+    """The command that replays ``original``; empty if it has no seed."""
+    shrink: str = ""
+    """The command that shrinks ``original``."""
     takes: DecisionEffects | None = None
-    """Its decisions, and which of them matter; None where the run cannot be repeated without them."""
+    """The effects of its decisions; None if they were not measured."""
     notes: tuple[str, ...] = ()
-    """What is to be known of how this was found out, and what it cannot tell."""
+    """How the failure was examined, and what remains uncertain."""
     repeated: bool = True
-    """Whether the small scenario failed again; if not, ``history`` is not that of a failure."""
+    """Whether the small scenario failed again; if not, ``history`` may be that of a run that passed."""
     known: KnownSignature | None = None
     """The entry of the settings that lists it; None: it is new."""
 
@@ -94,7 +98,7 @@ class FailureCase:
         return rows_at_end(self.history)
 
 
-def failure_cases(
+def examine_failures(
     result: RunResult,
     folder: Path,
     progress: Callable[[str], None] = lambda text: None,
@@ -129,7 +133,7 @@ def failure_cases(
 
             examined = examine(system, family, original, group.signature, limit if shrinks else 0.0, show)
             asked = result.asked_for(family.name)
-            cases.append(case_of(examined, system, family, asked, original, folder, group, entry))
+            cases.append(store_failure(examined, system, family, asked, original, folder, group, entry))
     return cases
 
 
@@ -140,7 +144,7 @@ def _of_seed(result: RunResult, group: Group) -> Scenario:
     return as_run(result.system, scenario_of(result.family(group.first.family), seed))
 
 
-def case_of(
+def store_failure(
     examined: Examined,
     system: System,
     family: Family,
@@ -172,6 +176,7 @@ def case_of(
         history=history,
         verdict=verdict,
         explanation=explanation,
+        path=paths[0],
         replay=replay_command(paths[0], asked, system.name),
         replay_seed="" if seed is None else replay_command(seed, asked, system.name),
         shrink=shrink_command(paths[1], asked, system.name),

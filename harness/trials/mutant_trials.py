@@ -30,7 +30,8 @@ from typing import Final
 import msgspec
 import msgspec.structs
 
-from onceproof.harness.checkers import CONTINUATIONS, Signature
+from onceproof.harness.checkers import CONTINUATIONS, Signature, Violation
+from onceproof.harness.checkers.verdict import Verdict
 from onceproof.harness.model.family import Family, FamilyError, load_family
 from onceproof.harness.model.mutants import Mutant, MutantError, Reach, find_mutant
 from onceproof.harness.model.scenario import Scenario, Schedule
@@ -105,14 +106,7 @@ class RunTooLong(BaseException):
     """A run was stopped because it takes for ever; no ``except Exception`` of the engine's may survive it."""
 
 
-class _Failure(msgspec.Struct, frozen=True):
-    """How a run failed."""
-
-    property: str
-    signature: Signature
-
-
-_ENDLESS: Final = _Failure("liveness", ("liveness", "endless step"))
+_ENDLESS: Final = Verdict((Violation("liveness", "endless step", ""),))
 
 
 def measure(
@@ -130,7 +124,7 @@ def measure(
     families = [family for family in families if family.name in mutant.families] or families
     reach = Reach()
     count = 0
-    failure, killing = None, None
+    broken, killing = None, None
     for place, scenario_seed in numbered(seed, [family.name for family in families], 0, limit):
         count += 1
         family = families[place]
@@ -139,7 +133,10 @@ def measure(
             scenario = msgspec.structs.replace(scenario, state_backend="rocksdb", incremental=True)
         failure = _failure_of(family, scenario, mutant, reach)
         if failure is not None and _failure_of(family, scenario) is None:
-            killing = _shrunk(family, scenario, mutant, failure, shrink_seconds)
+            broken = failure.violations[0].property
+            killing = _shrunk(
+                family, scenario, mutant, broken, failure.violations[0].signature(), shrink_seconds
+            )
             break
     killed = killing is not None
     return Result(
@@ -149,7 +146,7 @@ def measure(
         # What kills has been reached, whether or not the mutant says so.
         reached=reach.times > 0 or killed,
         killed=killed,
-        property=failure.property if killed and failure is not None else None,
+        property=broken,
         scenarios=count,
         shrunk=None if killing is None else killing.size,
         seconds=perf_counter() - started,
@@ -196,15 +193,20 @@ def _measure_by_id(
 
 
 def _shrunk(
-    family: Family, scenario: Scenario, mutant: Mutant, failure: _Failure, shrink_seconds: float
+    family: Family,
+    scenario: Scenario,
+    mutant: Mutant,
+    broken: str,
+    signature: Signature,
+    shrink_seconds: float,
 ) -> Killing:
     if not shrink_seconds:
-        return Killing(family.name, failure.signature, scenario)
-    continued = failure.property in CONTINUATIONS
+        return Killing(family.name, signature, scenario)
+    continued = broken in CONTINUATIONS
 
-    def signature(candidate: Scenario) -> Signature | None:
+    def run(candidate: Scenario) -> Signature | None:
         found = _failure_of(family, candidate, mutant, continued=continued)
-        if found is None or found.signature != failure.signature:
+        if found is None or found.signature != signature:
             return None
         return found.signature if _failure_of(family, candidate, continued=continued) is None else None
 
@@ -212,11 +214,9 @@ def _shrunk(
         with mutant.applied():
             return record_preemptions(family, candidate)
 
-    result = shrink(scenario, signature, failure.signature, shrink_seconds, preemptions)
+    result = shrink(scenario, run, signature, shrink_seconds, preemptions)
     size = Shrunk(result.after.records, result.after.faults, result.after.schedule)
-    return Killing(
-        family.name, failure.signature, scenario, result.scenario, size, result.seconds, result.runs
-    )
+    return Killing(family.name, signature, scenario, result.scenario, size, result.seconds, result.runs)
 
 
 def _failure_of(
@@ -225,7 +225,7 @@ def _failure_of(
     mutant: Mutant | None = None,
     reach: Reach | None = None,
     continued: bool | None = None,
-) -> _Failure | None:
+) -> Verdict | None:
     """Run a scenario, with the mutant if one is given; None if it passes.
 
     ``continued``: whether its checkpoints are looked into; None leaves that to its seed.
@@ -240,13 +240,12 @@ def _failure_of(
             raise
         except Exception as error:
             # Even the world around the engine could not go on.
-            return _Failure("no_error", (type(error).__name__, "world"))
+            witness = {"exception": type(error).__name__, "function": "world"}
+            return Verdict((Violation("no_error", "exception", "", witness),))
         finally:
             if reach is not None:
                 reach.times += reached.times
-    if verdict.signature is None:
-        return None
-    return _Failure(verdict.violations[0].property, verdict.signature)
+    return None if verdict.passed else verdict
 
 
 @contextmanager

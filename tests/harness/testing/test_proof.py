@@ -58,15 +58,16 @@ def test_prove_runs_the_scenarios_with_the_given_numbers(tmp_path: Path) -> None
 def test_failure_is_shrunk_stored_and_still_fails(broken: Family, tmp_path: Path) -> None:
     proof = prove(broken, SIMULATED, 0, range(30), tmp_path / "kept")
     failure = proof.failures[0]
+    shrunk = failure.shrunk
     assert failure.count == proof.tally.groups["forgetful", failure.signature].count
-    assert (failure.after.records, failure.after.faults) < (failure.before.records, failure.before.faults)
+    assert (shrunk.after.records, shrunk.after.faults) < (shrunk.before.records, shrunk.before.faults)
     kept = read_scenario(failure.path)
     assert kept == failure.scenario
     assert try_scenario(broken, kept).verdict.signature == failure.signature == failure.verdict.signature
     found = read_scenario(failure.path.with_suffix(".original.json"))
-    assert found == failure.found == scenario_of(broken, cast(int, failure.found.seed))
+    assert found == failure.original == scenario_of(broken, cast(int, failure.original.seed))
     assert failure.history.trace is not None
-    assert failure.repeats
+    assert failure.repeated
 
 
 def test_prove_stops_after_some_different_signatures(
@@ -86,10 +87,10 @@ def test_failure_on_a_nondeterministic_system_is_reported_as_found(broken: Famil
     assert failure.count == 1
     # No run was spent to shrink or to explain the failure.
     assert system.runs == proof.tally.scenarios < 200
-    assert failure.scenario is failure.found
-    assert read_scenario(failure.path) == failure.found
+    assert failure.scenario is failure.original
+    assert read_scenario(failure.path) == failure.original
     lines = list(failure_lines(proof, failure, CONTEXT))
-    assert lines[3].startswith(f"failing scenario: {failure.before.records} records")
+    assert lines[3].startswith(f"failing scenario: {failure.shrunk.before.records} records")
     assert all("shrunk" not in line for line in lines)
     assert any(line.endswith("--system local") for line in lines)
 
@@ -108,7 +109,7 @@ def test_job_with_hidden_state_is_reported_as_not_reproduced(sales: Path, tmp_pa
     )
     proof = next(proof for proof in proofs if proof.failures)
     [failure] = proof.failures
-    assert not failure.repeats
+    assert not failure.repeated
     # The reported run is the original one.
     assert failure.verdict.signature == failure.signature == ("exactly_once", "wrong value")
     lines = list(failure_lines(proof, failure, CONTEXT))
@@ -156,7 +157,8 @@ def test_long_failure_text_is_cut_and_control_characters_are_escaped(broken: Fam
         "third": (),
     }
     first = proof.failures[0]
-    failure = dataclasses.replace(first, scenario=replace(first.scenario, records=records))
+    shrunk = dataclasses.replace(first.shrunk, scenario=replace(first.scenario, records=records))
+    failure = dataclasses.replace(first, shrunk=shrunk)
     text = failures_text(proof, (failure,), CONTEXT)
     assert "  second: (plain, 0) and 39 more\n" in text
     assert "third" not in text

@@ -17,7 +17,7 @@ from onceproof.harness.reporting.report_builder import build_report, failure_of,
 from onceproof.harness.systems.local.local_system import CAPABILITIES
 from onceproof.harness.systems.simulation.simulated_system import DatabaseSystem
 from onceproof.harness.trials.examination import VISIBLE_EVENTS_ONLY, examine
-from onceproof.harness.trials.failures import FOLDER, FailureCase, failure_cases
+from onceproof.harness.trials.failures import FOLDER, FailureCase, examine_failures
 from onceproof.harness.trials.runner import RunResult
 from onceproof.harness.trials.trial import SIMULATED, run_scenario, scenario_of
 
@@ -65,7 +65,7 @@ def result(forgetful: Path) -> RunResult:
 
 def cases_of(result: RunResult, system: OneByOne, folder: Path, **options: float) -> list[FailureCase]:
     result.system = system
-    return failure_cases(result, folder, **options)
+    return examine_failures(result, folder, **options)
 
 
 def test_a_failure_is_shrunk_explained_and_drawn(result: RunResult, tmp_path: Path) -> None:
