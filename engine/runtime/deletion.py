@@ -1,8 +1,7 @@
-"""Deleting what nobody needs any more.
+"""Deletes files of checkpoints that are not needed any more.
 
-No deletion is worth a job: nobody refers to what cannot be deleted now, and the end of the job deletes it.
-The marker of a process that was taken for dead is another matter (recovery.py): while it stands, that process
-may publish.
+A failed delete does not fail the job: no checkpoint refers to the file, and the end of the job deletes it.
+The marker of a superseded process is an exception (recovery.py): while it exists, that process may publish.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ class DeletingStorage(Protocol):
     """The part of a storage that deletions need."""
 
     def delete(self, path: str) -> None:
-        """Delete a file; one that is not there is fine."""
+        """Delete a file; do nothing if it is not there."""
         ...
 
 
 @contextmanager
 def deletion_may_fail() -> Iterator[None]:
-    """Leave what cannot be deleted now, with a warning."""
+    """Log a failed delete as a warning instead of raising it."""
     try:
         yield
     except OSError as error:
@@ -33,7 +32,7 @@ def deletion_may_fail() -> Iterator[None]:
 
 
 def delete_if_possible(storage: DeletingStorage, paths: Iterable[str]) -> None:
-    """Delete files, in order, up to the first that cannot be deleted now."""
+    """Delete files in order; the first failure is logged and ends the call."""
     with deletion_may_fail():
         for path in paths:
             storage.delete(path)

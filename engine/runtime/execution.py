@@ -1,8 +1,8 @@
-"""The part of a driver that is the same wherever tasks live in the driver's own process.
+"""The base of drivers whose tasks run in the driver's own process.
 
 An execution is one process's run of a job: its job master, the tasks of the current attempt, and the storage.
-How a message travels, when a write becomes durable, what a clock is: that differs, and is left to the driver
-(the local runtime, the simulation). The rules that all of them share:
+The driver (the local runtime, the simulation) decides how messages travel, when a write becomes durable, and
+what the clock is. The rules that all drivers share:
 
 - A task that raises has failed: the driver drops it and reports the failure to the job master.
 - The driver hands the result of a write to the task that asked for it. Where that task is gone the driver
@@ -59,45 +59,45 @@ class Execution(JobDriver):
         super().__init__(graph, storage, recovered, probe)
         self.tasks: dict[TaskId, Task] = {}
         self.current_task: Task | None = None
-        """The task that is handling an event, while its effects are carried out, too."""
+        """The task that is handling an event, also while the driver executes its effects."""
         self._buffer_records = buffer_records
         self._allow_pickle = allow_pickle
         self._watches_elements = watches_elements
 
-    # What a driver provides.
+    # Each driver implements these.
 
     @abstractmethod
     def store_snapshot(self, effect: StoreSnapshot) -> None:
-        """Encode and store; later answer through ``task_event``."""
+        """Encode and store a snapshot; later report the result through ``task_event``."""
 
     @abstractmethod
     def start_task_timer(self, effect: StartTaskTimer) -> None:
-        """Hand TimerDue to the task in hand at ``effect.due_ms``, if it lives then."""
+        """Send TimerDue to the current task at ``effect.due_ms``, if it is alive then."""
 
     @abstractmethod
     def start_restoring(self, task: Task, event: Restore) -> None:
-        """Hand ``event`` to a task just made, now or as a step of its own."""
+        """Send ``event`` to a new task, now or as a step of its own."""
 
     @abstractmethod
     def task_died(self, task: Task, error: BaseException) -> None:
-        """A task raised ``error`` and is already gone; tell the job master by ``failure_message``."""
+        """Report to the job master, with ``failure_message``, that a task raised ``error``."""
 
     # What observers override.
 
     def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
-        """Called when a task has decided what a snapshot covers, before the snapshot can be stored.
+        """Called when a task has taken a snapshot, before the snapshot can be stored.
 
         A snapshot that is held back is reported twice, with the same path: when the task holds it, and when
-        the task has it stored.
+        the task requests its storage.
         """
 
     def task_killed(self, task: Task, cause: str) -> None:
         """Called when a task has been killed, before the job master hears of it."""
 
-    # What is the same for all.
+    # The same for all drivers.
 
     def task_event(self, task: Task, event: TaskEvent) -> None:
-        """Hand an event to a task and carry out what follows; a task that raises is dead."""
+        """Pass an event to a task and execute its effects; a task that raises is dropped."""
         outer = self.current_task
         self.current_task = task
         try:
@@ -123,7 +123,7 @@ class Execution(JobDriver):
             self.send(Send(self.failure_message(task, Killed("killed"))))
 
     def failure_message(self, task: Task, error: BaseException) -> TaskFailed:
-        """What the job master is told of a dead task."""
+        """Return the message to the job master about a dead task."""
         return failure_of(task.attempt, task.id, task.name, error)
 
     def is_current(self, task: Task) -> bool:
@@ -133,11 +133,11 @@ class Execution(JobDriver):
     def read_checkpoint(
         self, graph: JobGraph, layout: Layout, restored: CheckpointMetadata | None
     ) -> dict[TaskId, Restore]:
-        """The state of each task."""
+        """Return the Restore event of each task."""
         return restore_events(graph, layout, restored, self.storage.read)
 
     def make_tasks(self, attempt: AttemptId, graph: JobGraph, layout: Layout) -> None:
-        """All in this process, connected by their queues."""
+        """Make the tasks in this process, connected by their queues."""
         self.tasks = build_tasks(
             graph,
             layout,
@@ -154,19 +154,18 @@ class Execution(JobDriver):
         )
 
     def start_tasks(self, begin_with: dict[TaskId, Restore]) -> None:
-        """Each restores its own state."""
+        """Let each task restore its state."""
         for task_id, task in list(self.tasks.items()):
             self.start_restoring(task, begin_with[task_id])
 
     def cancel_tasks(self, effect: CancelTasks) -> None:
-        """One after another."""
         tasks = list(self.tasks.values())
         self.tasks = {}
         for task in tasks:
             self.cancel(task)
 
     def cancel(self, task: Task) -> None:
-        """End a task; it is over even if it cannot close, and what it left the next attempt cleans up."""
+        """Cancel a task; if it cannot close, the next attempt cleans up what it left."""
         outer = self.current_task
         self.current_task = task
         try:
@@ -197,7 +196,7 @@ Execution.handlers = {
 
 
 def failure_of(attempt: AttemptId, task: TaskId, name: str, error: BaseException) -> TaskFailed:
-    """What the job master is told of a task that raised."""
+    """Return the message to the job master about a task that raised ``error``."""
     text = " ".join(str(error).split())
     unrecoverable = isinstance(error, UnrecoverableError)
     cause = text if unrecoverable else f"{name}: {type(error).__name__}: {text}"

@@ -1,10 +1,10 @@
-"""A job that runs in a thread of its own, and the client of it.
+"""A job that runs in a thread of its own, and its JobClient.
 
 The rules this module lives by:
 
-- What speaks against the start of a job is raised where it is started, as ``execute`` does.
-- The thread belongs to the process: a program that comes to its end waits for the jobs that it has started.
-- The folder of the job is held until its thread ends, whatever the thread that began it does.
+- An error that prevents the start of a job is raised to the caller, as by ``execute``.
+- The process ends only when the threads of its jobs have ended.
+- The job's thread holds the folder of the job until it ends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from onceproof.engine.runtime.job_result import JobExecutionResult
 
 
 class Runnable(Protocol):
-    """A run of a job that has not begun."""
+    """A run of a job that has not started."""
 
     master: JobMaster
 
@@ -29,12 +29,12 @@ class Runnable(Protocol):
         ...
 
     def submit(self, request: JobRequest, respond: Respond) -> None:
-        """Ask for something from another thread."""
+        """Submit a request from another thread."""
         ...
 
 
 class RunningJob(JobClient):
-    """The client of a run in this process. ``held`` is let go of when the run is over."""
+    """The client of a run in this process, which closes ``held`` when the run is over."""
 
     def __init__(self, job_id: str, run: Runnable, held: ExitStack) -> None:
         self._job_id = job_id
@@ -58,11 +58,11 @@ class RunningJob(JobClient):
                 future.set_exception(SavepointFailed("the job has ended before it was asked"))
 
     def get_job_id(self) -> str:
-        """The id under which the job's checkpoints lie."""
+        """Return the job's id, which is also the name of its checkpoint folder."""
         return self._job_id
 
     def get_job_status(self) -> CompletableFuture[JobStatus]:
-        """Known at once."""
+        """Return the status of the job, as a future that is done."""
         status: CompletableFuture[JobStatus] = CompletableFuture()
         state = self._run.master.state
         if self._result.done() and not state.is_terminal:
@@ -71,25 +71,25 @@ class RunningJob(JobClient):
         return status
 
     def cancel(self) -> CompletableFuture[None]:
-        """End the job at once."""
+        """Cancel the job."""
         return self._ask(JobRequest("cancel"))
 
     def cancel_with_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
-        """End the job when a savepoint is complete."""
+        """Cancel the job when a savepoint is complete."""
         return self._ask(JobRequest("cancel_with_savepoint", savepoint_directory or ""))
 
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
     ) -> CompletableFuture[str]:
-        """End the job with a savepoint."""
+        """Stop the job with a savepoint."""
         return self._ask(JobRequest("stop", savepoint_directory or "", advance_to_end_of_event_time))
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
-        """Take a savepoint while the job goes on."""
+        """Take a savepoint of the running job."""
         return self._ask(JobRequest("savepoint", savepoint_directory or ""))
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
-        """What the job has come to."""
+        """Return the future result of the job."""
         return self._result
 
     def _ask(self, request: JobRequest) -> CompletableFuture[Any]:
@@ -115,33 +115,33 @@ class FinishedJob(JobClient):
         self._result = result
 
     def get_job_id(self) -> str:
-        """The id under which the job's checkpoints lay."""
+        """Return the job's id."""
         return self._result.job_id
 
     def get_job_status(self) -> CompletableFuture[JobStatus]:
-        """It has finished."""
+        """Return FINISHED."""
         return _known(JobStatus.FINISHED)
 
     def cancel(self) -> CompletableFuture[None]:
-        """There is nothing to cancel."""
+        """Fail with SavepointFailed: the job has finished."""
         return _refused()
 
     def cancel_with_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
-        """There is nothing to cancel."""
+        """Fail with SavepointFailed: the job has finished."""
         return _refused()
 
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
     ) -> CompletableFuture[str]:
-        """There is nothing to stop."""
+        """Fail with SavepointFailed: the job has finished."""
         return _refused()
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
-        """There is nothing to take one of."""
+        """Fail with SavepointFailed: the job has finished."""
         return _refused()
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
-        """That it had finished."""
+        """Return the result of the finished job."""
         return _known(self._result)
 
 

@@ -79,12 +79,12 @@ TAKEN_OVER: Final = "another process has taken job {!r} over"
 
 
 class JobDriver(ABC):
-    """One process's run of a job, as far as the job master goes."""
+    """One process's run of a job: it drives the job master, and leaves the tasks to subclasses."""
 
     checks_machines: ClassVar[bool] = False
     """Whether each machine validates itself after every event; drivers under trial set it."""
     handlers: ClassVar[Mapping[type, Callable[[Any, Any], None]]]
-    """By the type of an effect, the function that carries it out for a driver."""
+    """The function that executes an effect for a driver, by the type of the effect."""
 
     def __init__(
         self, graph: JobGraph, storage: RecoverableStorage, recovered: Recovered, probe: Probe
@@ -114,92 +114,92 @@ class JobDriver(ABC):
         self._recovered = recovered
         self._former = recovered.former
 
-    # What a driver provides.
+    # Each driver implements these.
 
     @abstractmethod
     def now(self) -> int:
-        """Milliseconds; the time of the step in hand."""
+        """Return the time of the current step in milliseconds."""
 
     @abstractmethod
     def send(self, effect: Send) -> None:
-        """Let the message travel to its task or to the job master."""
+        """Deliver a message to its task or to the job master."""
 
     @abstractmethod
     def store_metadata(self, effect: StoreMetadata) -> None:
-        """Publish atomically; later answer through ``master_event``."""
+        """Publish metadata atomically; later report the result through ``master_event``."""
 
     @abstractmethod
     def start_timer(self, effect: StartTimer | StartRestartTimer) -> None:
-        """Hand ``effect.event`` to the master at ``effect.due_ms``."""
+        """Pass ``effect.event`` to the job master at ``effect.due_ms``."""
 
     @abstractmethod
     def read_checkpoint(self, graph: JobGraph, layout: Layout, restored: CheckpointMetadata | None) -> Any:
-        """What the tasks of an attempt begin with, for ``start_tasks``; what is raised here ends the job."""
+        """Return the argument of ``start_tasks``; an exception here fails the job."""
 
     @abstractmethod
     def make_tasks(self, attempt: AttemptId, graph: JobGraph, layout: Layout) -> None:
-        """Make the tasks of an attempt; the job master is told of them afterwards."""
+        """Make the tasks of an attempt; the job master learns of them afterwards."""
 
     @abstractmethod
     def start_tasks(self, begin_with: Any) -> None:
-        """Let the tasks restore themselves and run."""
+        """Let the tasks restore their state and run."""
 
     @abstractmethod
     def cancel_tasks(self, effect: CancelTasks) -> None:
-        """End all tasks; nothing of them runs on once the next attempt is deployed."""
+        """End all tasks; none may run on once the next attempt is deployed."""
 
     @abstractmethod
     def job_finished(self, effect: JobFinished) -> None:
-        """All output is committed."""
+        """Called when the job has finished: all output is committed."""
 
     @abstractmethod
     def job_failed(self, effect: JobFailed) -> None:
-        """The job is over."""
+        """Called when the job has failed for good."""
 
     def chance(self) -> Chance:
-        """Keeps jobs that failed together from restarting together; a driver that repeats runs seeds it."""
+        """Return the random source of restart jitter; a driver with reproducible runs seeds it."""
         return Random().random
 
     def job_canceled(self, effect: JobCanceled) -> None:
-        """For drivers that have to put something in order before checkpoints are deleted."""
+        """Called before the checkpoints of a cancelled job are deleted."""
 
     def mount(self, folder: str, place: str) -> None:
-        """Let a folder of the storage lead to where somebody wants his savepoint."""
+        """Mount the directory of a savepoint into a folder of the storage."""
 
     def job_graph(self) -> JobGraph:
-        """The graph for the next attempt; a driver that rescales returns another than last time."""
+        """Return the graph for the next attempt; a driver that rescales the job returns another one."""
         return self.graph
 
     def attempt_started(self, effect: Deploy) -> None:
-        """For drivers that keep records."""
+        """Called for observers; does nothing by default."""
 
     def checkpoint_triggered(self, effect: CheckpointTriggered) -> None:
-        """For drivers that keep records."""
+        """Called for observers; does nothing by default."""
 
     def checkpoint_completed(self, effect: CheckpointCompleted) -> None:
-        """For drivers that keep records."""
+        """Called for observers; does nothing by default."""
 
     def checkpoint_aborted(self, effect: CheckpointAborted) -> None:
-        """For drivers that keep records."""
+        """Called for observers; does nothing by default."""
 
     def request_resolved(self, effect: RequestResolved) -> None:
-        """For drivers that keep records."""
+        """Called for observers; does nothing by default."""
 
     def answered_too_late(self, effect: AnsweredTooLate) -> None:
-        """For drivers that keep records."""
+        """Called for observers; does nothing by default."""
 
     # What is the same for all.
 
     def request(self, request: JobRequest, respond: Respond) -> None:
-        """Somebody wants something of the job; ``respond`` is called once, perhaps at once."""
+        """Submit a user's request; ``respond`` is called once, perhaps before this returns."""
         event = self.open_requests.take(request, respond)
         if event is not None:
             self.master_event(event)
 
     def result(self, started_ns: int, failure: str | None, records_read: int) -> JobExecutionResult:
-        """What the run comes to, which began at ``started_ns`` by the monotonic clock.
+        """Return the result of the run, which began at ``started_ns`` of the monotonic clock.
 
-        Raises JobExecutionFailed, and JobCancelled.
+        Raises JobExecutionFailed with ``failure``, and JobCancelled.
         """
         if failure is not None:
             raise JobExecutionFailed(f"job {self.graph.name!r} failed: {failure}")
@@ -217,11 +217,11 @@ class JobDriver(ABC):
 
     @property
     def is_superseded(self) -> bool:
-        """Whether another process has claimed the job, so that nothing of it is ours any more."""
+        """Whether another process has claimed the job; then this one must not change its files."""
         return not is_claimed_by(self.storage, self._recovered.incarnation)
 
     def check_claim(self) -> None:
-        """Raise Superseded where another process has claimed the job."""
+        """Raise Superseded if another process has claimed the job."""
         if self.is_superseded:
             raise Superseded(TAKEN_OVER.format(self.graph.name))
 
@@ -239,7 +239,7 @@ class JobDriver(ABC):
         publish_metadata(self.storage, metadata, begins_from, self._recovered.starting_point)
 
     def metadata_published(self, checkpoint_id: int) -> None:
-        """Tell the job master that the metadata of a checkpoint is durable."""
+        """Report to the job master that the metadata of a checkpoint is durable."""
         self.probe(METADATA_WRITTEN, COORDINATOR, checkpoint_id)
         self.master_event(MetadataStored(checkpoint_id))
 
@@ -253,7 +253,7 @@ class JobDriver(ABC):
             raise
 
     def forget_checkpoints(self, outcome: JobOutcome) -> None:
-        """Delete what is not to outlive the job, unless it is another process's by now."""
+        """Delete the checkpoints that are not retained, unless another process has claimed the job."""
         if self.is_superseded:
             return
         if outcome is JobOutcome.FINISHED:
@@ -271,7 +271,7 @@ class JobDriver(ABC):
             self.storage.delete(path)
 
     def master_event(self, event: MasterEvent) -> None:
-        """Hand an event to the job master and carry out what follows."""
+        """Pass an event to the job master and execute its effects."""
         effects = self.master.handle(event, self.now())
         if self.checks_machines:
             self.master.validate()
@@ -279,7 +279,7 @@ class JobDriver(ABC):
             self.carry_out(effects)
 
     def carry_out(self, effects: Iterable[Any]) -> None:
-        """Carry effects out, in order."""
+        """Execute effects in order."""
         handlers = self.handlers
         for effect in effects:
             kind = type(effect)
@@ -289,7 +289,7 @@ class JobDriver(ABC):
                 handlers[kind](self, effect)
 
     def cause_of(self, error: Exception) -> str:
-        """Why no attempt can be deployed, in one line."""
+        """Return in one line why an attempt cannot be deployed."""
         return " ".join(str(error).split())
 
     def _deploy(self, effect: Deploy) -> None:
@@ -329,7 +329,7 @@ class JobDriver(ABC):
 
     def _discard_checkpoint(self, effect: DiscardCheckpoint) -> None:
         if self.is_superseded:
-            # The id may be another process's by now.
+            # The other process may use the same checkpoint id.
             return
         claimed = self._recovered.claimed
         if claimed and effect.checkpoint_id == self._recovered.checkpoints[0].checkpoint_id:
@@ -351,26 +351,25 @@ class JobDriver(ABC):
         delete_if_possible(self.storage, effect.paths)
 
     def _job_failed(self, effect: JobFailed) -> None:
-        """The driver first; then what nobody wants to go on from is deleted, if the storage lets us."""
+        """Notify the driver, then delete the checkpoints that are not retained, if the storage allows it."""
         self.job_failed(effect)
         with suppress(OSError):
             self.forget_checkpoints(JobOutcome.FAILED)
         self.open_requests.ended(effect.cause)
 
     def _job_canceled(self, effect: JobCanceled) -> None:
-        """In the same order."""
         self.job_canceled(effect)
         with suppress(OSError):
             self.forget_checkpoints(JobOutcome.CANCELED)
         self.open_requests.ended()
 
     def _job_finished(self, effect: JobFinished) -> None:
-        """The driver deletes the checkpoints: it knows when no write is under way any more."""
+        """Notify the driver, which deletes the checkpoints once no write is pending."""
         self.job_finished(effect)
         self.open_requests.ended()
 
     def _too_many_failures(self, effect: TooManyFailures) -> None:
-        """The job master has already acted on it."""
+        """Do nothing: the job master fails the job itself."""
 
 
 JobDriver.handlers = {

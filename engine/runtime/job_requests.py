@@ -1,12 +1,12 @@
-"""What somebody wants of a running job: a savepoint, or its end; and what he is told.
+"""Users' requests to a running job (savepoint, stop, cancel) and their answers.
 
 The rules this module lives by:
 
-- Whoever asks, a thread of this process or a command of another, asks by the same values, and is answered
-  once: when the savepoint is complete, or when the job has ended if it was the end that he asked for.
-- A savepoint has a folder of its own below the one that was named: ``savepoint-<job>-<random>``, as in Flink.
-- A savepoint with which the job ends becomes the job's starting point before it is reported as complete
-  (starting_point.py): until then nothing that it lists is committed.
+- A thread of this process and a command in another process send the same values. Each request gets one
+  answer: when the savepoint is complete or, for a stop or cancel, when the job has ended.
+- A savepoint has a new folder below the requested one: ``savepoint-<job>-<random>``, as in Flink.
+- A savepoint with which the job stops becomes the job's starting point before it is reported as complete
+  (starting_point.py). Until then nothing that it lists is committed.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ RANDOM_BYTES: Final = 6
 
 
 class JobRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is wanted. ``directory`` is where the savepoint goes, "" where the configuration says."""
+    """A user's request. ``directory`` is that of the savepoint; "": the configured one."""
 
     kind: RequestKind
     directory: str = ""
     drains: bool = False
-    """Of a stop: as if the input had ended, so that windows and timers fire."""
+    """For a stop: end the input first, so that windows and timers fire."""
 
 
 class JobAnswer(Struct, frozen=True, forbid_unknown_fields=True):
-    """What came of it: the folder of the savepoint, if it was to be one, or an ``error`` in one line."""
+    """The answer to a request: the folder of the savepoint, if any, or an ``error`` in one line."""
 
     savepoint: str = ""
     error: str = ""
@@ -66,22 +66,22 @@ class _Open(Struct):
 
 
 class OpenRequests:
-    """The requests of one process's run of a job that are not answered yet."""
+    """The open requests of one process's run of a job."""
 
     def __init__(self, job_id: str, savepoint_directory: str | None) -> None:
         self._job_id = job_id
         self._savepoint_directory = savepoint_directory
         self._open: dict[int, _Open] = {}
         self._ending: dict[int, str] = {}
-        """By checkpoint id, the folders of savepoints with which the job is to end."""
+        """The folders of savepoints with which the job is to stop, by checkpoint id."""
         self._numbers = 0
         self.stopped_with = ""
-        """The folder of the savepoint with which the job has ended."""
+        """The folder of the savepoint with which the job has stopped."""
 
     def take(
         self, request: JobRequest, respond: Respond
     ) -> TriggerRequested | StopRequested | CancelRequested | None:
-        """Enter a request; give what the job master is to be told, None where it was refused."""
+        """Enter a request, and return the event for the job master; None if the request was refused."""
         folder = ""
         if request.kind != "cancel":
             directory = request.directory or self._savepoint_directory
@@ -94,7 +94,7 @@ class OpenRequests:
                 if not scheme_of(folder):
                     os.makedirs(folder)
             except OSError as error:
-                # Before the job could fail of it.
+                # Refuse the request here, because later the error would fail the job.
                 said = f"folder {folder} cannot be made: {error.strerror}: name another one"
                 respond(JobAnswer(error=said))
                 return None
@@ -109,11 +109,11 @@ class OpenRequests:
 
     @property
     def latest_number(self) -> int:
-        """That of the last request that was taken."""
+        """The number of the latest accepted request."""
         return self._numbers
 
     def begun(self, effect: CheckpointTriggered) -> tuple[str, str] | None:
-        """Note the id of a savepoint; give the folder of the job's storage, and where that must lead."""
+        """Note the checkpoint id of a savepoint; return its folder in the storage, and the place to mount."""
         asked = self._open.get(effect.number)
         if effect.kind == CHECKPOINT or asked is None:
             return None
@@ -122,12 +122,12 @@ class OpenRequests:
         return checkpoint_folder(effect.checkpoint_id, effect.kind), asked.folder
 
     def starting_point(self, metadata: CheckpointMetadata) -> StartingPoint | None:
-        """What the job must go on from once this checkpoint is complete; None where that does not change."""
+        """Return the job's new starting point once this checkpoint is complete; None: it stays."""
         folder = self._ending.get(metadata.checkpoint_id)
         return None if folder is None else StartingPoint(folder, metadata.checkpoint_id)
 
     def resolved(self, effect: RequestResolved) -> None:
-        """A savepoint has come to its outcome."""
+        """Answer the request of a savepoint that has completed or failed."""
         asked = self._open.get(effect.number)
         if asked is None:
             return
@@ -142,7 +142,7 @@ class OpenRequests:
             self.stopped_with = asked.folder
 
     def ended(self, error: str = "") -> None:
-        """The job is over: all that is open is answered. ``error`` says why, if it has failed."""
+        """Answer all open requests at the end of the job; ``error`` says why, if it has failed."""
         still_open, self._open = self._open, {}
         for asked in still_open.values():
             asked.respond(self._last_answer(asked, error))
@@ -164,9 +164,9 @@ def publish_metadata(
     begins_from: StartingPoint | None,
     before: StartingPoint,
 ) -> None:
-    """Make a checkpoint complete, and with ``begins_from`` what the job goes on from; ``before`` is replaced.
+    """Publish the metadata of a checkpoint and, if given, the new starting point ``begins_from``.
 
-    Raises OSError; then the checkpoint is certainly not there.
+    Raises OSError; then the checkpoint certainly does not exist, and the starting point is ``before`` again.
     """
     path = metadata_path(metadata.checkpoint_id, metadata.kind)
     try:

@@ -1,12 +1,12 @@
-"""How a process begins with a job: the storage of its checkpoints, and what the job goes on from.
+"""How a process begins a job: the storage of its checkpoints, and the checkpoint that it restores.
 
 The rules this module lives by:
 
-- What the job's own folder holds comes first: a process that is started again goes on where the one before
-  was. A savepoint or checkpoint that is named is where the job begins anew, once: the folder remembers it,
-  and the same command typed again goes on from the job's own checkpoints.
-- Whether the job fits what is named is found out before anything in the folder changes.
-- What is named belongs to its user unless he lets the job claim it (restore_point.py).
+- A process that is started again restores the latest checkpoint in the job's own folder.
+- A savepoint or checkpoint named in execution.state-recovery.path is restored once: the folder records it,
+  and the same command started again restores the job's own checkpoints.
+- The job graph is checked against the named savepoint before any file in the folder changes.
+- The named savepoint belongs to its user, unless the job claims it (restore_point.py).
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ _logger = logging.getLogger(__name__)
 
 
 def open_job_storage(graph: JobGraph) -> MountedStorage:
-    """Where the job's checkpoints lie: in its folder of the checkpoint directory, or else in memory.
+    """Return the storage of the job's checkpoints: its folder in the checkpoint directory, or memory.
 
-    Raises StorageError where the directory cannot be used.
+    Raises StorageError if the directory cannot be used.
     """
     directory = graph.settings.directory
     if directory is None:
@@ -64,10 +64,10 @@ def open_job_storage(graph: JobGraph) -> MountedStorage:
 
 
 def recover_job(graph: JobGraph, storage: MountedStorage) -> Recovered | JobExecutionResult:
-    """Claim the job for this process; the result of a job that has finished already.
+    """Claim the job for this process, and return what to restore, or the result of a finished job.
 
-    Raises DamagedFile where its latest checkpoint cannot be read, and where it is to begin from a savepoint,
-    NoRestorePoint and what redistribution raises: a job that does not fit it.
+    Raises DamagedFile if the latest checkpoint cannot be read. For a named savepoint it also raises
+    NoRestorePoint, and the errors of redistribution if the job does not match it.
     """
     recovery = graph.settings.recovery
     try:
@@ -96,7 +96,7 @@ def recover_job(graph: JobGraph, storage: MountedStorage) -> Recovered | JobExec
 
 
 def _new_starting_point(graph: JobGraph, storage: MountedStorage) -> StartingPoint | None:
-    """What the job is told to begin from, unless it has done so already."""
+    """Return the starting point that the configuration names; None if the job has restored it before."""
     recovery = graph.settings.recovery
     if recovery.path is None:
         return None
@@ -115,10 +115,10 @@ def _new_starting_point(graph: JobGraph, storage: MountedStorage) -> StartingPoi
 def resume_from_starting_point(
     storage: RecoverableStorage, recovered: Recovered, find: Find, num_retained: int, *, is_claimed: bool
 ) -> Recovered:
-    """Add what the job has begun from to its checkpoints, and delete a claimed one that newer ones replace.
+    """Add the starting point to the job's checkpoints, and delete a claimed one that newer ones subsume.
 
-    ``find`` reads the savepoint or checkpoint and lists the files that are deleted with it. Raises
-    NoRestorePoint where it is gone and still needed.
+    ``find`` reads the savepoint or checkpoint, and returns the files to delete with it. Raises NoRestorePoint
+    if it is gone and still needed.
     """
     begun = add_starting_point(recovered, find, num_retained, is_claimed=is_claimed)
     for path in begun.outlived:
@@ -127,9 +127,9 @@ def resume_from_starting_point(
 
 
 def add_starting_point(recovered: Recovered, find: Find, num_retained: int, *, is_claimed: bool) -> Recovered:
-    """Put what the job has begun from among its checkpoints, for as long as it is needed.
+    """Add the starting point to the job's checkpoints while it is needed.
 
-    ``find`` reads it, and tells which files go with it where it is deleted; it raises NoRestorePoint.
+    ``find`` reads it, and returns the files to delete with it; it raises NoRestorePoint.
     """
     begun = recovered.starting_point
     if not begun.path or (recovered.checkpoints and not is_claimed):
@@ -138,7 +138,7 @@ def add_starting_point(recovered: Recovered, find: Find, num_retained: int, *, i
         metadata, files = find(begun)
     except NoRestorePoint:
         if recovered.checkpoints:
-            # It was deleted when they took its place.
+            # It was deleted when the job's own checkpoints subsumed it.
             return recovered
         raise
     if not is_claimed:
@@ -149,10 +149,10 @@ def add_starting_point(recovered: Recovered, find: Find, num_retained: int, *, i
 
 def _found(storage: MountedStorage, begun: StartingPoint) -> tuple[CheckpointMetadata, tuple[str, ...]]:
     point = read_restore_point(begun.path)
-    # One that stays its user's is read as if it lay elsewhere: nothing that the job stores refers to it.
+    # An unclaimed checkpoint is read through a mount, so that no checkpoint of the job refers to its files.
     if begun.own_checkpoint and not begun.spared:
         metadata = point.metadata
-        # What it shares others may use, too: that goes when nobody does any more.
+        # Other checkpoints may refer to its shared files; the shared registry deletes them.
         files = [path for path in sorted(files_of(metadata)) if not path.startswith(SHARED)]
         return metadata, (metadata_path(metadata.checkpoint_id), *files)
     storage.mount(RESTORED_FROM, point.base)
@@ -160,5 +160,5 @@ def _found(storage: MountedStorage, begun: StartingPoint) -> tuple[CheckpointMet
 
 
 def with_full_path(error: DamagedFile, storage: MountedStorage) -> DamagedFile:
-    """The same error with the path that a user can look at."""
+    """Return the error with the full path of the file."""
     return DamagedFile(storage.place_of(error.path), error.what, error.mend)

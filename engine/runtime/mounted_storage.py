@@ -1,12 +1,12 @@
-"""A job's storage as the job sees it: one folder, in which some names lead to other places.
+"""The storage of a job: its own folder, with other storages mounted into it.
 
 The rules this module lives by:
 
-- The first part of a path decides: where a place is mounted under it, the rest is a path there; else the
-  whole path is one in the job's own folder. Every place is a storage of its own, of any kind: a job in a
-  folder takes its savepoint to ``s3://``, and one in memory goes on from a folder.
-- A place that is mounted is not made: it comes with the first file in it, and goes with the last.
-- What is stored in one place is copied to another only from the local file that it was made from.
+- The first part of a path selects the storage: if a storage is mounted under that name, the rest is a path in
+  it; otherwise the whole path is in the job's own folder. Storages may be of different kinds: a job in a
+  folder can write its savepoint to ``s3://``, and a job in memory can restore one from a folder.
+- A mounted folder is created with its first file, and removed with its last.
+- ``adopt`` reuses an earlier stored file only within one storage.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from onceproof.engine.runtime.storage import CheckpointStorage, LocalCheckpointS
 
 
 def open_storage(at: str, *, stands_in: bool = False) -> CheckpointStorage:
-    """The storage at a place; see LocalCheckpointStorage. Raises StorageError where it cannot be used."""
+    """Return the storage at a place; see LocalCheckpointStorage. Raises StorageError if it is not usable."""
     return RemoteCheckpointStorage(at) if scheme_of(at) else LocalCheckpointStorage(at, stands_in=stands_in)
 
 
 class MountedStorage:
-    """A storage, and others under names of their own in it."""
+    """The job's own storage with others mounted into it by name."""
 
     def __init__(self, own: CheckpointStorage, mounts: Mapping[str, str] | None = None) -> None:
         self._own = own
         self.mounts: dict[str, str] = {}
-        """By the first part of a path, the place that it leads to."""
+        """The place of each mounted storage, by name."""
         self._mounted: dict[str, CheckpointStorage] = {}
         for name, at in (mounts or {}).items():
             self.mount(name, at)
 
     @property
     def root(self) -> str:
-        """That of the job's own folder."""
+        """The job's own folder."""
         return self._own.root
 
     def mount(self, name: str, at: str) -> None:
-        """Let paths that begin with ``name`` lead to a place."""
+        """Mount the storage at a place under ``name``."""
         where = self.mounts[name] = location(at)
         self._mounted[name] = open_storage(where, stands_in=True)
 
@@ -51,7 +51,7 @@ class MountedStorage:
         storage.write(there, data)
 
     def adopt(self, path: str, source: str, earlier: str | None) -> None:
-        """Store a local file; what was stored of it before helps only in the same place."""
+        """Store a local file; ``earlier`` is used only within the same storage."""
         storage, there = self._find(path)
         if earlier is not None:
             before, earlier = self._find(earlier)
@@ -60,12 +60,12 @@ class MountedStorage:
         storage.adopt(there, source, earlier)
 
     def publish(self, path: str, data: bytes) -> None:
-        """Write a file durably, so that it is seen whole or not at all."""
+        """Write a file durably and atomically."""
         storage, there = self._find(path)
         storage.publish(there, data)
 
     def read(self, path: str) -> bytes:
-        """Give the content of a file."""
+        """Return the content of a file."""
         storage, there = self._find(path)
         return storage.read(there)
 
@@ -75,7 +75,7 @@ class MountedStorage:
         storage.delete(there)
 
     def list(self, prefix: str) -> list[str]:
-        """Give the paths of all files that begin with ``prefix``, sorted; all in the same place."""
+        """Return the sorted paths that begin with ``prefix``, all in the same storage."""
         storage, there = self._find(prefix)
         if storage is self._own:
             return storage.list(prefix)
@@ -83,21 +83,21 @@ class MountedStorage:
         return [f"{name}/{path}" for path in storage.list(there)]
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file."""
+        """Return whether the file exists."""
         storage, there = self._find(path)
         return storage.exists(there)
 
     def create_exclusive(self, path: str) -> bool:
-        """Create an empty file durably; False where it exists already."""
+        """Create an empty file durably; return False if it exists already."""
         storage, there = self._find(path)
         return storage.create_exclusive(there)
 
     def exclusive(self) -> AbstractContextManager[None]:
-        """Hold the job's own folder."""
+        """Hold the job's own folder exclusively."""
         return self._own.exclusive()
 
     def place_of(self, path: str) -> str:
-        """Where a file lies, for messages."""
+        """Return the full path of a file, for messages."""
         storage, there = self._find(path)
         return storage.place_of(there)
 

@@ -1,18 +1,18 @@
-"""What a process finds of its predecessors in the job's checkpoint directory, and how it leaves it.
+"""Recovery: what a process finds in the job's checkpoint directory, and how it cleans that up.
 
-The directory alone decides: no other memory of the job survives its process.
+The files of the directory decide; no other memory of the job survives its process:
 
-- ``incarnation-<n>``: created exclusively by each process at its start, so that no two attempts of the job
-  ever share a name; older markers are deleted. So a process that finds its own gone has been taken for dead:
-  another one runs the job, and whatever the first would publish, deploy or delete from then on is refused.
-- ``chk-<n>/_metadata``: checkpoint n is complete. It is deleted first when the checkpoint is discarded, so
-  that a half-deleted checkpoint is none.
-- ``finished``: the job has finished. It is written before the checkpoints are deleted, so that a restart in
-  between does not begin afresh, but deletes the rest of them.
-- ``starting-point``: what the job has begun from, if not from nothing (starting_point.py). Checkpoints from
-  before are not restored; they are deleted once one that comes after it is complete.
-- Every other file under ``chk-<n>`` or ``shared`` that no complete checkpoint lists was left by a process
-  that died, and is deleted. What has another name is not ours, and stays: a copy ``chk-7.bak``, say.
+- ``incarnation-<n>``: each process creates one exclusively at its start and deletes older ones, so that no
+  two attempts of the job share a name. A process whose marker is gone is superseded: another process runs the
+  job, and the first must not publish, deploy or delete from then on.
+- ``chk-<n>/_metadata``: checkpoint n is complete. Discarding a checkpoint deletes this file first, so a
+  half-deleted checkpoint is not restored.
+- ``finished``: the job has finished. It is written before the checkpoints are deleted, so a restart in
+  between does not begin the job again, but deletes the rest of the checkpoints.
+- ``starting-point``: the savepoint or checkpoint that the job has restored first (starting_point.py).
+  Checkpoints from before it are not restored; they are deleted once a later one is complete.
+- Any other file under ``chk-<n>`` or ``shared`` that no complete checkpoint lists was left by a dead process,
+  and is deleted. Files with other names, such as a copy ``chk-7.bak``, are not touched.
 """
 
 from __future__ import annotations
@@ -59,36 +59,36 @@ class RecoverableStorage(Protocol):
     """The part of a checkpoint storage that recovery needs; paths are relative to the job's directory."""
 
     def read(self, path: str) -> bytes:
-        """The content of a file."""
+        """Return the content of a file."""
         ...
 
     def list(self, prefix: str) -> list[str]:
-        """All files under a prefix, sorted."""
+        """Return the sorted paths that begin with a prefix."""
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file."""
+        """Return whether the file exists."""
         ...
 
     def publish(self, path: str, data: bytes) -> None:
-        """Write a file durably, so that it is seen whole or not at all."""
+        """Write a file durably and atomically."""
         ...
 
     def delete(self, path: str) -> None:
-        """Delete a file; one that is not there is fine."""
+        """Delete a file; do nothing if it is not there."""
         ...
 
     def create_exclusive(self, path: str) -> bool:
-        """Create an empty file; False where it exists."""
+        """Create an empty file; return False if it exists."""
         ...
 
 
 class Recovered(Struct, frozen=True):
-    """What was found: who we are, and the complete checkpoints to go on from, oldest first.
+    """The incarnation of this process, and the complete checkpoints to restore from, oldest first.
 
-    ``former`` are the ids of those from before the starting point, and of damaged ones that were passed over.
-    ``claimed`` are the files of the oldest of ``checkpoints`` where it lies elsewhere and is to be deleted
-    all the same.
+    ``former`` are the ids of checkpoints from before the starting point, and of damaged ones that were
+    skipped. ``claimed`` are the files of the oldest of ``checkpoints``, if the job has claimed it from
+    another place and must delete it.
     """
 
     incarnation: int
@@ -98,11 +98,11 @@ class Recovered(Struct, frozen=True):
     former: tuple[int, ...] = ()
     claimed: tuple[str, ...] = ()
     outlived: tuple[str, ...] = ()
-    """The same of one that newer ones have taken the place of already."""
+    """The files of a claimed checkpoint that newer ones have subsumed already."""
 
 
 def metadata_path(checkpoint_id: int, kind: Kind = CHECKPOINT) -> str:
-    """Where the metadata of a checkpoint lies."""
+    """Return the path of the metadata of a checkpoint."""
     return f"{checkpoint_folder(checkpoint_id, kind)}/{METADATA}"
 
 
@@ -116,9 +116,9 @@ def discard_checkpoint(storage: RecoverableStorage, checkpoint_id: int, kind: Ki
 def discard_former(
     storage: RecoverableStorage, checkpoint_id: int, retained: Iterable[CheckpointMetadata]
 ) -> None:
-    """Delete a checkpoint from before the starting point, with what it shares with no retained one.
+    """Delete a checkpoint from before the starting point, with the shared files that no retained one needs.
 
-    What a damaged one shares nobody can say; the end of the job deletes it.
+    The shared files of a damaged checkpoint are unknown; the end of the job deletes them.
     """
     path = metadata_path(checkpoint_id)
     shared: set[str] = set()
@@ -140,13 +140,18 @@ def recover(
     *,
     skips_damaged: bool = False,
 ) -> Recovered:
-    """Claim an incarnation, read what is complete, delete what nobody needs, as far as that can be done now.
+    """Claim an incarnation, read the complete checkpoints, and delete files that no checkpoint needs.
 
-    ``begins_from`` is what the job shall begin from now, whatever it was before. ``skips_damaged``: what is
-    damaged is passed over with a warning, if something else is left; it stays until a newer one is complete.
+    Args:
+        storage: the job's storage.
+        num_retained: how many of the latest complete checkpoints to read.
+        begins_from: a new starting point; None keeps the recorded one.
+        skips_damaged: skip damaged checkpoints with a warning if an intact one is left. The damaged ones stay
+            until a newer one is complete.
 
-    Raises DamagedFile where the metadata of a retained checkpoint cannot be read: going on from an older one
-    would commit again what the damaged one covers.
+    Raises:
+        DamagedFile: the metadata of a retained checkpoint cannot be read. Restoring an older one would commit
+            again what the damaged one covers.
     """
     paths = storage.list("")
     incarnation = _claim(storage, paths, 0 if begins_from is None else begins_from.incarnation)
@@ -181,16 +186,16 @@ def _read(storage: RecoverableStorage, checkpoint_id: int) -> CheckpointMetadata
 def _complete(
     storage: RecoverableStorage, checkpoint_ids: Collection[int], skips_damaged: bool
 ) -> tuple[CheckpointMetadata, ...]:
-    """Read complete checkpoints: all of them, or those that are whole."""
+    """Read the complete checkpoints, all or only the intact ones."""
     if skips_damaged:
         return _whole(storage, checkpoint_ids)
     return tuple(_read(storage, each) for each in checkpoint_ids)
 
 
 def _whole(storage: RecoverableStorage, checkpoint_ids: Collection[int]) -> tuple[CheckpointMetadata, ...]:
-    """Read those of which every file is whole, and say of the others why they are passed over.
+    """Read the checkpoints whose files are all intact, and log why the others are skipped.
 
-    Raises the DamagedFile of the newest where none is whole.
+    Raises the DamagedFile of the newest one if none is intact.
     """
     whole: list[CheckpointMetadata] = []
     newest: DamagedFile | None = None
@@ -217,7 +222,7 @@ def _whole(storage: RecoverableStorage, checkpoint_ids: Collection[int]) -> tupl
 def _starting_point(
     storage: RecoverableStorage, paths: list[str], ids: list[int], begins_from: StartingPoint | None
 ) -> StartingPoint:
-    """What is on record, or what replaces it."""
+    """Return the recorded starting point, or record the new one."""
     if begins_from is None:
         return read_starting_point(storage) if STARTING_POINT in paths else FROM_NOTHING
     last_id = max([begins_from.last_id, *ids])
@@ -248,7 +253,7 @@ def sweep(
 
 
 def _sweep_shared(storage: RecoverableStorage, listed: Collection[str], spared: Collection[int]) -> None:
-    """Delete what checkpoints have shared and none refers to any more."""
+    """Delete shared files that no checkpoint refers to."""
     shared = [path for path in storage.list(SHARED) if path not in listed and _SHARED_FILE.fullmatch(path)]
     if not shared:
         return
@@ -260,7 +265,7 @@ def _sweep_shared(storage: RecoverableStorage, listed: Collection[str], spared: 
         try:
             needed |= files_of(decode_metadata(storage.read(path), path))
         except DamagedFile:
-            # Nobody can say any more what it needs, and it is not ours to delete.
+            # The spared checkpoint is damaged: which shared files it needs is unknown, so all stay.
             return
     for path in shared:
         if path not in needed:
@@ -268,13 +273,13 @@ def _sweep_shared(storage: RecoverableStorage, listed: Collection[str], spared: 
 
 
 def retire(storage: RecoverableStorage, spared: Collection[int] = ()) -> None:
-    """The job has finished: say so durably, then delete all its checkpoints."""
+    """Record durably that the job has finished, then delete all its checkpoints."""
     storage.create_exclusive(FINISHED)
     sweep(storage, (), spared)
 
 
 def files_of(metadata: CheckpointMetadata) -> set[str]:
-    """The files that a checkpoint's metadata refers to."""
+    """Return the files that a checkpoint's metadata refers to."""
     return {
         path
         for operator in metadata.operators
@@ -285,7 +290,7 @@ def files_of(metadata: CheckpointMetadata) -> set[str]:
 
 
 def is_claimed_by(storage: RecoverableStorage, incarnation: int) -> bool:
-    """Whether the job is still that process's own."""
+    """Return whether the process of that incarnation still holds the job."""
     return storage.exists(f"{INCARNATION}{incarnation}")
 
 

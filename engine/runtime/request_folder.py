@@ -1,16 +1,14 @@
-"""How a command in another process reaches a running job: by files in the job's folder.
+"""Requests to a running job from a command in another process, by files in the job's folder.
 
 The rules this module lives by:
 
-- A request is a file ``requests/<name>.request`` in JSON, put there whole by a rename; the answer is a file
-  ``requests/<name>.answer``, put there in the same way. There is one answer for each request, and whoever
-  asked deletes it. Files work wherever checkpoints do, also on a cluster, and nothing in them is executed.
-- The job looks into the folder a few times a second. It takes a request by deleting it, before it acts on it:
-  a job that dies meanwhile does not do the same again when it is started anew.
-- Requests to a process that has died are not the next one's: it deletes them when it begins. The asker sees
-  that his request is gone, and no answer comes.
-- A job's folder is locked for as long as its process lives. So the asker can tell a job that is busy from one
-  that does not run.
+- A request is a JSON file ``requests/<name>.request``, renamed into place; the answer is a file
+  ``requests/<name>.answer``, likewise. There is one answer for each request, and the command deletes it.
+  Files work wherever checkpoints do, also on a cluster, and nothing in them is executed.
+- The job polls the folder a few times a second. It deletes a request before it acts on it, so a job that dies
+  meanwhile does not repeat the request after its restart.
+- A starting process deletes the requests to its predecessor. The command notices that its request is gone.
+- A living process locks its job's folder, so a command can distinguish a busy job from one that does not run.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ _answers = msgspec.json.Decoder(JobAnswer)
 
 
 class JobNotRunning(Exception):
-    """No process runs the job, or the one that did has gone. The message is one line."""
+    """No process runs the job, or its process has ended. The message is one line."""
 
 
 class NoAnswer(Exception):
@@ -51,7 +49,7 @@ class NoAnswer(Exception):
 
 
 class RequestFolder:
-    """The side of the job."""
+    """The job's side: it takes requests from the folder and answers them."""
 
     def __init__(self, root: str) -> None:
         self._folder = os.path.join(root, FOLDER)
@@ -59,11 +57,11 @@ class RequestFolder:
 
     @classmethod
     def of(cls, storage: CheckpointStorage) -> RequestFolder | None:
-        """The folder of a job that has one; who keeps his checkpoints elsewhere cannot be reached so."""
+        """Return the request folder of a job with local checkpoints, else None: it cannot be reached so."""
         return cls(storage.root) if storage.root and not scheme_of(storage.root) else None
 
     def look(self, take: Callable[[JobRequest, Respond], None]) -> None:
-        """Hand what is there to ``take``, with a function that answers it."""
+        """Pass each request in the folder to ``take``, with a function that answers it."""
         for name in self._names():
             if _NAME.fullmatch(name):
                 self._take(name, take)
@@ -76,7 +74,7 @@ class RequestFolder:
                 data = file.read()
             os.unlink(path)
         except OSError:
-            # Taken back by whoever asked.
+            # The command has withdrawn its request.
             return
         try:
             request = _requests.decode(data)
@@ -86,7 +84,7 @@ class RequestFolder:
         take(request, lambda given: _put(answer, msgspec.json.encode(given)))
 
     def _clear(self) -> None:
-        """What is there was meant for an earlier process, which is gone."""
+        """Delete the requests to an earlier process."""
         for name in self._names():
             with suppress(OSError):
                 os.unlink(os.path.join(self._folder, name))
@@ -99,7 +97,7 @@ class RequestFolder:
 
 
 def ask(root: Path, request: JobRequest, seconds: float) -> JobAnswer:
-    """Ask the job whose folder is ``root``, and wait for its answer for so long.
+    """Send a request to the job whose folder is ``root``, and wait up to ``seconds`` for its answer.
 
     Raises JobNotRunning, NoAnswer.
     """
@@ -124,7 +122,7 @@ def ask(root: Path, request: JobRequest, seconds: float) -> JobAnswer:
 
 
 def is_running(root: Path) -> bool:
-    """Whether a process holds the job's folder."""
+    """Return whether a process holds the job's folder."""
     try:
         descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
@@ -139,7 +137,7 @@ def is_running(root: Path) -> bool:
 
 
 def _put(path: str, data: bytes) -> None:
-    """Write a file so that it is seen whole; nobody depends on it after a power cut."""
+    """Write a file atomically but not durably: a request need not survive a power cut."""
     folder, name = os.path.split(path)
     hidden = os.path.join(folder, f".{name}")
     with suppress(OSError):

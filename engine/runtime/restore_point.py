@@ -1,14 +1,13 @@
-"""Savepoints and retained checkpoints as places to go on from: found by a path, read, moved, given up.
+"""Savepoints and retained checkpoints from which a user restores a job.
 
 The rules this module lives by:
 
-- A savepoint is whole in its folder: its metadata name files relative to that folder, so that it can be moved
-  or copied as it is. A retained checkpoint names files relative to its job's folder.
-- In the job that goes on from one, its files are read under RESTORED_FROM, a name that leads to its place,
-  and no checkpoint of the job refers to them: what is the user's he may delete as soon as the job has a
-  checkpoint of its own.
-- What was claimed is deleted with what lies in its own folder, its metadata first. Files that it shares with
-  other checkpoints of its job are theirs.
+- A savepoint is self-contained: its metadata name files relative to its folder, so it can be moved or copied.
+  A retained checkpoint names files relative to its job's folder.
+- The restoring job reads the files under the mount RESTORED_FROM, and no checkpoint of the job refers to
+  them. So the user may delete an unclaimed savepoint as soon as the job has a checkpoint of its own.
+- A claimed checkpoint is deleted with all files in its own folder, its metadata first. Shared files stay with
+  the other checkpoints of its job.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ OWN: Final = re.compile(r"chk-([1-9][0-9]*)")
 
 
 class NoRestorePoint(UnrecoverableError):
-    """There is nothing to go on from where the user says so. The message is one line."""
+    """The path that the user named holds no savepoint or checkpoint. The message is one line."""
 
 
 class RestorePoint(Struct, frozen=True):
-    """One that was read: ``folder`` is its own, ``base`` what the names in its metadata are relative to."""
+    """A savepoint or checkpoint that was read; the names in its metadata are relative to ``base``."""
 
     folder: str
     base: str
@@ -51,19 +50,19 @@ class RestorePoint(Struct, frozen=True):
 
     @property
     def mounted(self) -> CheckpointMetadata:
-        """The metadata with names that lead to it in the job that goes on from it."""
+        """The metadata with file names below the mount RESTORED_FROM."""
         return moved(self.metadata, lambda path: f"{RESTORED_FROM}/{path}")
 
     @property
     def own_files(self) -> list[str]:
-        """What lies in its own folder, by mounted names, its metadata first."""
+        """The files in its own folder below the mount RESTORED_FROM, its metadata first."""
         beginning = "" if self.folder == self.base else f"{name_of(self.folder)}/"
         paths = [path for path in files_of(self.metadata) if path.startswith(beginning)]
         return [f"{RESTORED_FROM}/{path}" for path in (f"{beginning}{METADATA}", *sorted(paths))]
 
 
 def moved(metadata: CheckpointMetadata, rename: Callable[[str], str]) -> CheckpointMetadata:
-    """The metadata with other names of its files; what operators of a chain share stays shared."""
+    """Return the metadata with renamed files; operators of a chain still share their subtasks."""
     known: dict[int, tuple[SubtaskState, ...]] = {}
     operators: list[OperatorMetadata] = []
     for operator in metadata.operators:
@@ -81,13 +80,13 @@ def _moved_subtask(subtask: SubtaskState, rename: Callable[[str], str]) -> Subta
 
 
 def moved_handle(handle: StateHandle, rename: Callable[[str], str]) -> StateHandle:
-    """The handle with other names of its files."""
+    """Return the handle with renamed files."""
     files = tuple([replace(file, path=rename(file.path)) for file in handle.files])
     return replace(handle, path=rename(handle.path), files=files)
 
 
 def published_form(metadata: CheckpointMetadata) -> bytes:
-    """What is written of a checkpoint, or of a savepoint, whose names are made relative to its own folder."""
+    """Return the metadata file; in that of a savepoint, file names are relative to its own folder."""
     if metadata.kind == CHECKPOINT:
         return encode(metadata)
     beginning = checkpoint_folder(metadata.checkpoint_id, metadata.kind) + "/"
@@ -95,7 +94,7 @@ def published_form(metadata: CheckpointMetadata) -> bytes:
 
 
 def place_of(path: str) -> str:
-    """The folder that a user means: absolute, without a scheme, also where he names the metadata in it."""
+    """Return the folder of a savepoint for a user's path, which may name the metadata file in it."""
     folder = location(path)
     return parent_of(folder) if name_of(folder) == METADATA else folder
 
@@ -103,7 +102,7 @@ def place_of(path: str) -> str:
 def read_restore_point(path: str) -> RestorePoint:
     """Read the metadata of a savepoint or of a retained checkpoint.
 
-    Raises NoRestorePoint where there is none, and DamagedFile.
+    Raises NoRestorePoint if there is none, and DamagedFile.
     """
     folder = place_of(path)
     try:
@@ -121,17 +120,17 @@ def read_restore_point(path: str) -> RestorePoint:
 
 
 def own_checkpoint(point: RestorePoint, root: str) -> int:
-    """The id of a restore point that is a checkpoint of the job's own folder; 0 if it is none."""
+    """Return the id of a checkpoint in the job's own folder; 0 for any other restore point."""
     match = OWN.fullmatch(name_of(point.folder))
     is_own = point.metadata.kind == CHECKPOINT and is_same(point.base, root)
     return int(match[1]) if is_own and match is not None else 0
 
 
 def as_users(metadata: CheckpointMetadata) -> CheckpointMetadata:
-    """The same as one that is never deleted."""
+    """Return the metadata as those of a savepoint, which the job never deletes."""
     return replace(metadata, kind=SAVEPOINT)
 
 
 def as_own(metadata: CheckpointMetadata) -> CheckpointMetadata:
-    """The same as one that gives way to newer ones."""
+    """Return the metadata as those of a checkpoint, which newer ones subsume."""
     return replace(metadata, kind=CHECKPOINT)

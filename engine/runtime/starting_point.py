@@ -1,13 +1,13 @@
-"""Which savepoint or checkpoint a job has begun from: a small file in the job's folder, in JSON.
+"""The starting point: a JSON file in the job's folder with the savepoint that the job has restored first.
 
 The rules this module lives by:
 
-- A job finds its own checkpoints without being told. So it must be known which of them come after the point
-  that its user had it begin from, and which belong to what the job was before: those count no more, and are
-  deleted when the first new checkpoint is complete, not sooner.
-- Before the output of a savepoint is committed, with which the job ends, the savepoint is the starting point.
-  Whoever runs the job again goes on from there; from anything older he would write that output again.
-- The file is replaced as a whole. What must follow from it is noted in it, and done by whoever finds it.
+- A job restores the latest checkpoint in its folder. The file says which of them come after the savepoint
+  that the user named. Older ones are not restored, and are deleted when the first new checkpoint is complete,
+  not sooner.
+- A savepoint with which the job stops becomes the starting point before its output is committed. So the next
+  run restores it; from anything older, that run would write the output again.
+- The file is replaced atomically. It records the steps that must follow, and the next process completes them.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ FORMAT_VERSION: Final = 1
 
 
 class StartingPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the job begins; of the checkpoints in its folder those above ``last_id`` come after it."""
+    """Where the job begins; checkpoints in its folder with ids above ``last_id`` come after it."""
 
     path: str
     """The folder of the savepoint or checkpoint, absolute."""
     last_id: int
     claim_mode: str = NO_CLAIM
     own_checkpoint: int = 0
-    """Its id where it is a retained checkpoint in the job's own folder; 0 where it is not."""
+    """The id of a retained checkpoint in the job's own folder; 0 for any other starting point."""
     incarnation: int = 0
-    """Of the process that took it: those of this job are higher, since sinks name output by attempts."""
+    """That of the process that took it. Later ones must be higher, because sinks name output by attempt."""
     had_finished: bool = False
-    """The job had: that must be forgotten."""
+    """Whether the job had finished before; recovery must delete the ``finished`` marker."""
     format_version: int = FORMAT_VERSION
 
     @property
     def spared(self) -> tuple[int, ...]:
-        """The checkpoint of the job's folder that belongs to the user, if it is one."""
+        """The id of an unclaimed checkpoint in the job's own folder, which belongs to the user."""
         return (self.own_checkpoint,) if self.own_checkpoint and self.claim_mode != CLAIM else ()
 
 
@@ -48,18 +48,18 @@ FROM_NOTHING: Final = StartingPoint("", 0)
 
 
 class PointStorage(Protocol):
-    """The part of a storage that the file needs."""
+    """The part of a storage that the starting point needs."""
 
     def read(self, path: str) -> bytes:
-        """The content of a file."""
+        """Return the content of a file."""
         ...
 
     def publish(self, path: str, data: bytes) -> None:
-        """Write a file durably, so that it is seen whole or not at all."""
+        """Write a file durably and atomically."""
         ...
 
     def delete(self, path: str) -> None:
-        """Delete a file; one that is not there is fine."""
+        """Delete a file; do nothing if it is not there."""
         ...
 
 
@@ -67,10 +67,7 @@ _DECODER: Final = msgspec.json.Decoder(StartingPoint)
 
 
 def read_starting_point(storage: PointStorage) -> StartingPoint:
-    """Read the file.
-
-    Raises DamagedFile.
-    """
+    """Read the starting point. Raises DamagedFile."""
     try:
         return _DECODER.decode(storage.read(STARTING_POINT))
     except msgspec.DecodeError as error:
@@ -82,12 +79,12 @@ def read_starting_point(storage: PointStorage) -> StartingPoint:
 
 
 def write_starting_point(storage: PointStorage, point: StartingPoint) -> None:
-    """Replace the file."""
+    """Replace the starting point."""
     storage.publish(STARTING_POINT, msgspec.json.encode(point))
 
 
 def put_back(storage: PointStorage, before: StartingPoint) -> None:
-    """Undo a replacement that failed, or may have."""
+    """Undo a replacement that failed or may have failed."""
     if before.path:
         write_starting_point(storage, before)
     else:
