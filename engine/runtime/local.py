@@ -2,17 +2,17 @@
 
 The rules this module lives by:
 
-- One thread runs all machines, so user code needs no locks. Snapshots and metadata are written by a second
-  thread, and what became of a write comes back into the loop as an event.
-- Fair means in turn: every task with something to read and room for what follows processes one buffer, then
-  messages, finished writes and due timers get theirs.
-- The process may be killed at any instruction. What a later one finds in the checkpoint directory decides;
-  therefore nothing is reported before it is durable, and nothing is deleted before its successor is.
-- A checkpoint by records is a promise of how much is read again after a failure: where the next one is due
-  and the one before is not complete, sources wait.
-- A job that has finished says so durably in its checkpoint directory. Run again over the same directory it
-  does nothing: its output is complete, and a second run would repeat it.
-- Without a checkpoint directory checkpoints live in memory: they survive a failed task, not the process.
+- One thread runs all machines, so user code needs no locks. A second thread writes snapshots and metadata,
+  and the result of a write comes back into the loop as an event.
+- The schedule takes turns: every task with input and room in its outputs processes one buffer, then messages,
+  finished writes and due timers are handled.
+- The process may be killed at any instruction, and the next one continues from the files. So nothing is
+  reported before it is durable, and nothing is deleted before its successor is durable.
+- A checkpoint interval in records bounds how much is read again after a failure: if the next checkpoint is
+  due and the previous one is not complete, the sources wait.
+- A finished job records that durably in its checkpoint directory. Run again over the same directory it does
+  nothing, because its output is complete.
+- Without a checkpoint directory, checkpoints are in memory: they survive a failed task, not the process.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _TO_TASK: Final = (TriggerCheckpoint, NotifyCheckpointComplete, NotifyCheckpoint
 LONGEST_WAIT_SECONDS: Final = 0.2
 REQUEST_LOOK_MS: Final = 200
 GARBAGE_THRESHOLD: Final = 100_000
-"""Buffers are many young objects that die young; the default of 700 spends a third of the time looking."""
+"""Most objects of a buffer are short-lived; Python's default of 700 costs a third of the time."""
 
 
 def execute(graph: JobGraph, probe: Probe = no_probe) -> JobExecutionResult:
@@ -103,7 +103,7 @@ def execute(graph: JobGraph, probe: Probe = no_probe) -> JobExecutionResult:
 
 
 def start(graph: JobGraph) -> JobClient:
-    """Run a job in a thread of its own; raises what reading the checkpoint directory raises."""
+    """Start a job in a thread of its own; raises the errors of reading the checkpoint directory."""
     storage = open_job_storage(graph)
     with ExitStack() as held:
         held.enter_context(storage.exclusive())
@@ -138,7 +138,7 @@ class LocalExecution(Execution):
         self._records_before = 0
         self._mailbox: deque[Any] = deque()
         self._timers: list[tuple[int, int, Task | None, Any]] = []
-        """By time: whose timer it is, a task's or the job master's, and the event."""
+        """A heap by time: the task of the timer (None: the job master), and its event."""
         self._sequence = 0
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint-writer")
         self._written: SimpleQueue[Callable[[], None]] = SimpleQueue()
@@ -169,11 +169,11 @@ class LocalExecution(Execution):
         return self.result(started, self._failure, self._records_before + self._records_read())
 
     def submit(self, request: JobRequest, respond: Respond) -> None:
-        """Ask for something from another thread; ``respond`` is called in the one that runs the job."""
+        """Submit a request from another thread; ``respond`` is called in the thread that runs the job."""
         self._written.put(lambda: self.request(request, respond))
 
     def _round(self) -> bool:
-        """Give everyone one turn; whether anyone had use for it."""
+        """Give every task one turn, and return whether any of them had work."""
         self._now = _wall_clock_ms()
         progress = self._handle_events()
         capacity = self._capacity
@@ -201,12 +201,12 @@ class LocalExecution(Execution):
                 self.task_event(task, _delivery(channel))
                 progress = True
                 if self._running is not running:
-                    # The task died of it: the dead read nothing more.
+                    # The task failed in this turn.
                     break
         return progress
 
     def _handle_events(self) -> bool:
-        """Messages, finished writes and due timers."""
+        """Handle messages, finished writes and due timers."""
         progress = False
         if self._now >= self._next_look_ms:
             self._look_for_requests()
@@ -231,13 +231,13 @@ class LocalExecution(Execution):
         return progress
 
     def _look_for_requests(self) -> None:
-        """Other processes leave theirs in the job's folder."""
+        """Take requests of other processes from the job's folder."""
         self._next_look_ms = self._now + REQUEST_LOOK_MS
         if self._requests is not None:
             self._requests.look(self.request)
 
     def _wait(self) -> None:
-        """Nothing can happen before a write finishes or a timer is due."""
+        """Wait until a write finishes or a timer is due."""
         if self._request_final_checkpoint():
             return
         seconds = LONGEST_WAIT_SECONDS
@@ -251,7 +251,7 @@ class LocalExecution(Execution):
         finished()
 
     def _request_final_checkpoint(self) -> bool:
-        """All input is processed: the last checkpoint need not wait for the interval."""
+        """Trigger the final checkpoint as soon as all input is processed."""
         coordinator = self.master.coordinator
         if not self.tasks or coordinator.pending or self._writes or not self.graph.settings.enabled:
             return False
@@ -273,41 +273,41 @@ class LocalExecution(Execution):
             self._records_at_trigger = read
             self.master_event(TriggerRequested())
 
-    # What drivers provide.
+    # The methods of a driver.
 
     def now(self) -> int:
-        """Wall clock in milliseconds, as of this round."""
+        """Return the wall clock in milliseconds, read once for each round."""
         return self._now
 
     def send(self, effect: Send) -> None:
-        """Messages are handled between two turns of the tasks."""
+        """Queue a message; it is handled between two turns of the tasks."""
         self._mailbox.append(effect.message)
 
     def attempt_started(self, effect: Deploy) -> None:
-        """What the attempt before had read is kept for the result."""
+        """Add the records that the previous attempt has read to the result."""
         self._records_at_trigger = 0
         self._sources_wait = False
 
     def start_restoring(self, task: Task, event: Restore) -> None:
-        """Restore at once."""
+        """Restore the task at once."""
         self._running = list(self.tasks.values())
         self.task_event(task, event)
 
     def task_died(self, task: Task, error: BaseException) -> None:
-        """Let it close what it holds open; tell the job master, and whoever reads the log."""
+        """Close the task, log the error, and report the failure to the job master."""
         self.cancel(task)
         message = self.failure_message(task, error)
         _logger.warning("attempt %s: %s", task.attempt, message.cause)
         self._mailbox.append(message)
 
     def cancel(self, task: Task) -> None:
-        """Count what it had read."""
+        """Count the records that the task has read, and cancel it."""
         self._records_before += task.records_read
         self._running = list(self.tasks.values())
         super().cancel(task)
 
     def store_snapshot(self, effect: StoreSnapshot) -> None:
-        """Encode and write in the second thread."""
+        """Encode and write the snapshot in the second thread."""
         task = self.current_task
         assert task is not None
 
@@ -321,7 +321,7 @@ class LocalExecution(Execution):
                 handle = store_encoded(self._storage, effect.path, encoded)
             except OSError as error:
                 reason = str(error)
-                # Where the checkpoint was given up meanwhile nobody else would delete what is there of it.
+                # If the checkpoint was aborted meanwhile, only this thread can delete the written part.
                 delete_unstored(self._storage, effect.path, effect.snapshot)
                 return lambda: self._stored(task, (), SnapshotFailed(effect.checkpoint_id, reason))
             return lambda: self._stored(task, handle.paths, SnapshotStored(effect.checkpoint_id, handle))
@@ -335,13 +335,13 @@ class LocalExecution(Execution):
         delete_if_possible(self._storage, paths)
 
     def _encoding_failed(self, task: Task, error: Exception) -> None:
-        """State that cannot be written is an error of the job, not of the storage."""
+        """Fail the task: state that cannot be encoded is an error of the job, not of the storage."""
         if self.is_current(task):
             del self.tasks[task.id]
             self.task_died(task, error)
 
     def store_metadata(self, effect: StoreMetadata) -> None:
-        """Publish in the second thread; a failure is reported once the metadata is certainly not there."""
+        """Publish in the second thread; a failure is reported once the metadata certainly does not exist."""
         checkpoint_id = effect.metadata.checkpoint_id
 
         def publish() -> Callable[[], None]:
@@ -371,11 +371,11 @@ class LocalExecution(Execution):
         report()
 
     def start_timer(self, effect: StartTimer | StartRestartTimer) -> None:
-        """Wall clock."""
+        """Start a timer by the wall clock."""
         self._start_timer(effect.due_ms, None, effect.event)
 
     def start_task_timer(self, effect: StartTaskTimer) -> None:
-        """Wall clock, too."""
+        """Start a timer by the wall clock."""
         assert self.current_task is not None
         self._start_timer(effect.due_ms, self.current_task, TimerDue(effect.due_ms))
 
@@ -384,13 +384,13 @@ class LocalExecution(Execution):
         heapq.heappush(self._timers, (due_ms, self._sequence, task, event))
 
     def cause_of(self, error: Exception) -> str:
-        """Return the cause in one line; a damaged file is named by its whole path."""
+        """Return the cause in one line; a damaged file is named by its full path."""
         if isinstance(error, DamagedFile):
             error = with_full_path(error, self._storage)
         return super().cause_of(error)
 
     def answered_too_late(self, effect: AnsweredTooLate) -> None:
-        """Tell whoever reads the log, since it is his time-out."""
+        """Log the late acknowledgement, so that the user can raise the timeout."""
         task = self.tasks.get(effect.task)
         name = "a task" if task is None else task.name
         _logger.warning(
@@ -401,20 +401,20 @@ class LocalExecution(Execution):
         )
 
     def job_finished(self, effect: JobFinished) -> None:
-        """Say so durably, once no write is under way any more; then the checkpoints are not needed."""
+        """Wait for pending writes, record durably that the job has finished, and delete its checkpoints."""
         self._end_writes()
         self.forget_checkpoints(JobOutcome.FINISHED)
 
     def job_failed(self, effect: JobFailed) -> None:
-        """The checkpoints stay: a mended job goes on from them."""
+        """Keep the failure; the checkpoints stay, and a corrected job restores them."""
         self._failure = effect.cause
 
     def job_canceled(self, effect: JobCanceled) -> None:
-        """What is still written is waited for, so that it is deleted or kept with the rest."""
+        """Wait for pending writes, so that their files are deleted or kept with the rest."""
         self._end_writes()
 
     def mount(self, folder: str, place: str) -> None:
-        """A savepoint goes where its user wants it."""
+        """Mount the directory of a savepoint."""
         self._storage.mount(folder, place)
 
     def _end_writes(self) -> None:
@@ -422,7 +422,7 @@ class LocalExecution(Execution):
             self._written.get()()
 
     def _cancel_all(self) -> None:
-        """The loop is left by an exception: let go of files and open transactions."""
+        """Close the tasks' files and open transactions after an exception in the loop."""
         for task in list(self.tasks.values()):
             self.cancel(task)
 

@@ -2,15 +2,15 @@
 
 The rules this module lives by:
 
-- An epoch goes from one complete checkpoint to the next: trigger, the Spark job, the acknowledgements that
-  came back with it, the metadata last of all, then the commits, in this process. Two epochs never overlap.
-- Only what the driver's own job has brought back counts, and of each subtask only the attempt whose records
-  all others have read. Where Spark has computed a part twice and both were used, the epoch is not taken.
-- Whatever else attempts have written is collected: snapshots that the metadata does not list, and what sinks
-  have begun and nobody committed.
-- The process may be killed at any instruction. What a later one finds in the checkpoint directory decides;
-  it commits what the last complete checkpoint lists, before anything else.
-- Checkpoint directory and output lie on a file system that driver and workers share.
+- An epoch leads from one complete checkpoint to the next: the trigger, the Spark job, its acknowledgements,
+  the metadata, then the commits in this process. Two epochs never overlap.
+- Only the reports of the driver's own Spark job count, and of each subtask only the attempt whose records all
+  others have read. If Spark has run a part twice and both results were used, the epoch is discarded.
+- The driver deletes the other output of attempts: snapshots that the metadata does not list, and uncommitted
+  transactions of sinks.
+- The process may be killed at any instruction. The next one continues from the checkpoint directory, and
+  first commits what the last complete checkpoint lists.
+- Driver and workers share the file system of the checkpoint directory and the output.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def execute_on_spark(
 
 
 def start_on_spark(graph: JobGraph, context: SparkContext, held: ExitStack) -> JobClient:
-    """Run a job in a thread of its own, which lets go of what is held when the job is over."""
+    """Start a job in a thread of its own, which closes ``held`` when the job is over."""
     storage = spark_storage(graph)
     held.enter_context(storage.exclusive())
     recovered = recover_job(graph, storage)
@@ -153,7 +153,7 @@ class SparkExecution(JobDriver):
     ) -> None:
         super().__init__(graph, storage, recovered, probe)
         self.records_read = 0
-        """By epochs that have come to an end, complete or not."""
+        """The records read by all finished epochs, complete or not."""
         self._context = context
         self._storage = storage
         self._incarnation = recovered.incarnation
@@ -166,7 +166,7 @@ class SparkExecution(JobDriver):
         self._plans: dict[TaskId, RestorePlan] = {}
         self._pace = pace or EpochSize(graph.settings)
         self._ended: set[TaskId] = set()
-        """The tasks that had processed all their input at the last checkpoint, as far as is known."""
+        """The tasks that had processed all their input at the last checkpoint, as far as reported."""
         self._job: EpochJob | None = None
         self._epoch: Epoch | None = None
         self._epoch_began_ms = 0
@@ -180,7 +180,7 @@ class SparkExecution(JobDriver):
         self.requests = EpochRequests(self.open_requests, storage, recovered.starting_point)
 
     def rescale(self, graph: JobGraph, recipe: Recipe | None = None) -> None:
-        """Let the job go on with another graph of itself, from the next epoch on."""
+        """Use a rescaled graph of the job from the next epoch on."""
         self._rescaled = (graph, recipe or GivenGraph(graph))
 
     # The loop.
@@ -199,11 +199,11 @@ class SparkExecution(JobDriver):
         return self.result(started, self._failure, self.records_read)
 
     def submit(self, request: JobRequest, respond: Respond) -> None:
-        """Ask for something from another thread."""
+        """Submit a request from another thread."""
         self.requests.submit(request, respond)
 
     def _step(self) -> bool:
-        """Do the next thing there is to do; whether there was any."""
+        """Do the next pending step, and return whether there was one."""
         self.requests.look()
         if self.requests.is_cancelled:
             self.master_event(CancelRequested())
@@ -230,7 +230,7 @@ class SparkExecution(JobDriver):
         return True
 
     def _wait(self) -> None:
-        """Nothing can happen before the epoch's job ends or a timer is due."""
+        """Wait until the epoch's Spark job ends or a timer is due."""
         seconds = LOOK_SECONDS
         if self._timers:
             seconds = min(seconds, max(0, self._timers[0][0] - self.now()) / 1000)
@@ -241,7 +241,7 @@ class SparkExecution(JobDriver):
             time.sleep(seconds)
 
     def _answer_request(self) -> bool:
-        """Take a savepoint, if somebody waits for one, and perhaps end with it; whether there was one."""
+        """Serve the next waiting request for a savepoint or a stop; return whether there was one."""
         asked = self.requests.next()
         latest = self.master.coordinator.store.latest
         if asked is None or latest is None or latest.kind != CHECKPOINT:
@@ -311,18 +311,18 @@ class SparkExecution(JobDriver):
             if isinstance(message, AcknowledgeCheckpoint) and message.finished
         }
         for report in reports:
-            # They came with the driver's own job: it is this attempt that they belong to.
+            # The messages came with the driver's own Spark job, so they belong to this attempt.
             self._mailbox.extend([replace(message, attempt=attempt) for message in report.messages])
 
     def _commit(self, message: NotifyCheckpointComplete) -> None:
-        """What a task does when it hears of a complete checkpoint, done for it."""
+        """Commit a completed checkpoint in place of the tasks."""
         if message.attempt != self.master.attempt or self.master.state is not JobState.RUNNING:
             return
         self.probe(NOTIFIED, self._name_of(message.task), message.checkpoint_id)
         self._settle(message.task)
 
     def _settle(self, task: TaskId) -> bool:
-        """Commit what the latest checkpoint lists for a subtask; a failure is the task's."""
+        """Commit what the latest checkpoint lists for a subtask; an error fails the task."""
         assert self._committer is not None
         assert self.master.attempt is not None
         try:
@@ -335,7 +335,7 @@ class SparkExecution(JobDriver):
         return True
 
     def _conclude(self, completed: CheckpointMetadata) -> None:
-        """All that the checkpoint lists is committed: collect what is left over, and end if all has ended."""
+        """Clean up after all commits of a checkpoint, and finish the job if all tasks have finished."""
         self._to_conclude = None
         self._has_losses |= delete_unlisted(self._storage, completed)
         has_ended = all(operator.is_finished for operator in completed.operators)
@@ -345,7 +345,7 @@ class SparkExecution(JobDriver):
             self._finish_tasks()
 
     def _sweep(self) -> bool:
-        """Abort what sinks have begun and nobody committed."""
+        """Abort the uncommitted transactions of all sinks."""
         assert self._committer is not None
         assert self.master.attempt is not None
         try:
@@ -360,24 +360,24 @@ class SparkExecution(JobDriver):
     # Spark.
 
     def ship(self, shipment: Shipment) -> None:
-        """Hand out what workers need of an attempt."""
-        # What is broadcast is a packet, what workers find is a deployment.
+        """Broadcast the shipment of an attempt."""
+        # A Packed value unpickles as a Deployment.
         self._shipment = self._context.broadcast(cast(Deployment, Packed(shipment)))
 
     def start_job(self, epoch: Epoch) -> EpochJob:
-        """Begin the Spark job of an epoch."""
+        """Start the Spark job of an epoch."""
         assert self._shipment is not None
         partitions = [len(tasks) for tasks in self._stages.tasks]
         return EpochJob(self._context, self.graph.name, partitions, self._shipment, epoch)
 
-    # What drivers provide.
+    # The methods of a driver.
 
     def now(self) -> int:
-        """Wall clock in milliseconds."""
+        """Return the wall clock in milliseconds."""
         return time.time_ns() // 1_000_000
 
     def send(self, effect: Send) -> None:
-        """An epoch triggers its tasks; what they would do when they are notified is done here."""
+        """Act for the tasks: an epoch triggers them itself, and the driver commits for them."""
         message = effect.message
         if isinstance(message, TriggerCheckpoint):
             self._triggers.append(message)
@@ -385,7 +385,7 @@ class SparkExecution(JobDriver):
             self._mailbox.append(message)
 
     def store_metadata(self, effect: StoreMetadata) -> None:
-        """Publish; a failure is reported once the metadata is certainly not there."""
+        """Publish the metadata; a failure is reported once they certainly do not exist."""
         checkpoint_id = effect.metadata.checkpoint_id
         try:
             self.publish_file(metadata_path(checkpoint_id), encode_metadata(effect.metadata))
@@ -396,13 +396,13 @@ class SparkExecution(JobDriver):
         self._mailbox.append(MetadataStored(checkpoint_id))
 
     def start_timer(self, effect: StartTimer | StartRestartTimer) -> None:
-        """Wall clock; epochs follow one another, so no interval is waited for."""
+        """Start a timer by the wall clock, except for the interval: epochs follow one another."""
         if not isinstance(effect.event, IntervalElapsed):
             self._sequence += 1
             heapq.heappush(self._timers, (effect.due_ms, self._sequence, effect.event))
 
     def job_graph(self) -> JobGraph:
-        """The one that was asked for, if any."""
+        """Return the rescaled graph, if any, or the current one."""
         if self._rescaled is not None:
             (graph, self._recipe), self._rescaled = self._rescaled, None
             return graph
@@ -411,11 +411,11 @@ class SparkExecution(JobDriver):
     def read_checkpoint(
         self, graph: JobGraph, layout: Layout, restored: CheckpointMetadata | None
     ) -> dict[TaskId, RestorePlan]:
-        """What each task will read, in its worker."""
+        """Return the plan with which each task restores its state in a worker."""
         return plan_restores(graph, layout, restored)
 
     def make_tasks(self, attempt: AttemptId, graph: JobGraph, layout: Layout) -> None:
-        """Hand out what the workers make tasks of."""
+        """Broadcast the attempt, from which the workers make the tasks."""
         self._stages = stages_of(graph, layout)
         self._committer = DriverCommitter(graph, self._storage.read, self.probe, self.now)
         shipment = Shipment(
@@ -430,12 +430,12 @@ class SparkExecution(JobDriver):
         try:
             self.ship(shipment)
         except (*SPARK_ERRORS, OSError) as error:
-            # Nothing can be tried again without Spark; another process goes on from the checkpoints.
+            # Without Spark no retry is possible; another process can restore the checkpoints.
             cause = f"it cannot be handed to Spark: {one_line(error)}"
             raise JobExecutionFailed(f"job {self.graph.name!r} failed: {cause}") from error
 
     def start_tasks(self, begin_with: dict[TaskId, RestorePlan]) -> None:
-        """Settle what the checkpoint lists; tasks then restore themselves in each epoch."""
+        """Commit what the checkpoint lists; each epoch then restores its tasks."""
         self._plans = begin_with
         self._ended = set()
         attempt = self.master.attempt
@@ -445,35 +445,35 @@ class SparkExecution(JobDriver):
             self._mailbox.extend([TaskRunning(attempt, task) for task in begin_with])
 
     def cancel_tasks(self, effect: CancelTasks) -> None:
-        """Call the epoch off."""
+        """Cancel the epoch."""
         self._to_conclude = None
         self._let_go()
 
     def checkpoint_completed(self, effect: CheckpointCompleted) -> None:
-        """What it lists is what is committed now, and what the next epoch begins with."""
+        """Remember the checkpoint, whose output is committed now and which the next epoch restores."""
         latest = self.master.coordinator.store.latest
         assert latest is not None
         self._plans = plan_restores(self.graph, layout_of(self.graph), latest)
         self._to_conclude = latest
 
     def checkpoint_aborted(self, effect: CheckpointAborted) -> None:
-        """Its epoch is in vain."""
+        """Discard the epoch of an aborted checkpoint."""
         if self._epoch is not None and self._epoch.checkpoint_id == effect.checkpoint_id:
             self._has_losses = True
             self._cancel_job()
 
     def cause_of(self, error: Exception) -> str:
-        """Return the cause in one line; a damaged file is named by its whole path."""
+        """Return the cause in one line; a damaged file is named by its full path."""
         if isinstance(error, DamagedFile):
             error = with_full_path(error, self._storage)
         return super().cause_of(error)
 
     def job_finished(self, effect: JobFinished) -> None:
-        """Say so durably; then the checkpoints are not needed."""
+        """Record durably that the job has finished, and delete its checkpoints."""
         self.forget_checkpoints(JobOutcome.FINISHED)
 
     def job_failed(self, effect: JobFailed) -> None:
-        """The checkpoints stay: a mended job goes on from them."""
+        """Keep the failure; the checkpoints stay, and a corrected job restores them."""
         self._failure = effect.cause
 
     # Within.

@@ -1,11 +1,11 @@
-"""How the driver commits what complete checkpoints list, in the place of tasks that are gone.
+"""Commits, in the driver, what completed checkpoints list, because the tasks have ended.
 
 The rules this module lives by:
 
-- A function of the job's own, made for the purpose and restored from the checkpoint, commits: what it does is
-  what it would do in a task that was restored, so it is idempotent, and it never sees a record.
-- Only when all subtasks have settled may anything be swept, and then everything may: whatever is not
-  committed by then was begun by attempts that are dead, or must be treated as if they were.
+- The driver makes a new function of the job's sink for each subtask, restores it from the checkpoint and
+  calls ``settle``. It does what it would do in a restored task, so it is idempotent; it never sees a record.
+- Only when all subtasks have settled may the driver abort transactions, and then it may abort all others:
+  dead attempts have begun them, or attempts whose epoch is over.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from onceproof.engine.protocol_points import Probe
 from onceproof.engine.task.event_context import EventContext
 
 SWEEPER = "driver"
-"""The attempt in whose name the driver sweeps: no task ever has it, so no transaction is spared."""
+"""The attempt id with which the driver aborts transactions: no task has it, so none is spared."""
 
 
 class DriverCommitter:
@@ -42,7 +42,7 @@ class DriverCommitter:
         }
 
     def settle(self, task: TaskId, plan: RestorePlan) -> None:
-        """Commit what a checkpoint lists for a subtask; raises what reading and the sink raise."""
+        """Commit what a checkpoint lists for a subtask; raises the errors of the storage and the sink."""
         if task.vertex not in self._vertices:
             return
         restored = read_restore(plan, self._read, {}).operators
@@ -53,7 +53,7 @@ class DriverCommitter:
             function.settle(FunctionInitializationContext(plan.checkpoint_id, context.operator_store()))
 
     def sweep(self) -> None:
-        """Abort what is not committed; raises what the sink raises."""
+        """Abort all uncommitted transactions; raises the errors of the sink."""
         for vertex in self._graph.vertices:
             if vertex.index in self._vertices:
                 for subtask in range(vertex.parallelism):
@@ -61,7 +61,7 @@ class DriverCommitter:
                         function.abort_unlisted()
 
     def _functions(self, task: TaskId) -> Iterator[tuple[str, CommittingFunction, OperatorContext]]:
-        """New functions of a subtask that commit, each with the operator's id and the context it has."""
+        """Yield a new committing function of each operator of a subtask, with its id and context."""
         vertex = self._graph.vertices[task.vertex]
         event = EventContext(f"{vertex.name}-{task.subtask}", self._probe)
         event.now = self._now()
@@ -85,6 +85,6 @@ class DriverCommitter:
 
 
 def _committing(operator: Operator) -> CommittingFunction | None:
-    """The operator's function if it commits."""
+    """Return the operator's function if it is a CommittingFunction, else None."""
     function: object = operator.function if isinstance(operator, FunctionOperator) else None
     return function if isinstance(function, CommittingFunction) else None

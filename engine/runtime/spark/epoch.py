@@ -1,13 +1,13 @@
-"""What a worker is told: of the attempt once, of the epoch with each task.
+"""The values that the driver sends to the workers: an attempt's shipment once, an epoch with each task.
 
 The rules this module lives by:
 
-- What does not change during an attempt (graph, probe, folders) is broadcast, and unpacked once in each
-  worker process. What changes with the epoch is small, and travels with the tasks.
-- The graph travels as Spark's own serializer for closures writes it, or as a recipe that builds it in the
-  worker: functions of a module that workers cannot import can only be had from a recipe.
-- All that a subtask does follows from its epoch: which records it reads and what time it is are decided by
-  the driver beforehand, so that a task which Spark runs again does the same again.
+- The constant part of an attempt (graph, probe, folders) is broadcast, and unpacked once in each worker
+  process. The part that changes with the epoch is small, and is sent with the tasks.
+- The graph is pickled by Spark's serializer for closures, or sent as a recipe that builds it in the worker:
+  functions of a module that workers cannot import need a recipe.
+- The epoch determines all that a subtask does: the driver decides beforehand which records it reads and what
+  time it is, so a task that Spark runs again does the same again.
 """
 
 from __future__ import annotations
@@ -29,42 +29,42 @@ from onceproof.engine.runtime.spark.stages import Stages, stages_of
 from onceproof.engine.task.task import TaskSettings
 
 Recipe: TypeAlias = Callable[[], JobGraph]
-"""Makes the graph of a job, the same one in every process."""
+"""Builds the graph of a job, equal in every process."""
 
 _CLOSURES: Final = CloudPickleSerializer()
 
 
 class GivenGraph(Struct, frozen=True):
-    """The recipe for a graph that travels itself."""
+    """The recipe of a graph that is sent itself."""
 
     graph: JobGraph
 
     def __call__(self) -> JobGraph:
-        """The graph."""
+        """Return the graph."""
         return self.graph
 
 
 class WrongRecipe(Exception):
-    """A recipe gave a worker another job than the driver has. The message is one line."""
+    """A recipe built another job in a worker than in the driver. The message is one line."""
 
 
 class Shipment(Struct, frozen=True):
-    """What travels once for each attempt."""
+    """The constant part of an attempt, sent once."""
 
     recipe: Recipe
     shape: tuple[tuple[str, int, int], ...]
-    """By vertex: the id of its head, parallelism and max parallelism, as the driver has them."""
+    """The driver's head operator id, parallelism and max parallelism of each vertex."""
     root: str
     """The job's checkpoint folder, on a file system that driver and workers share."""
     incarnation: int
     probe: Probe
     subtask_class: Any
     mounts: Mapping[str, str] = {}
-    """Of that folder: what the job has begun from lies elsewhere."""
+    """The mounts of that folder, for the starting point of the job."""
 
 
 class Packed:
-    """A shipment under way: a worker that unpickles it gets a Deployment, once in its life."""
+    """A pickled shipment: unpickling it in a worker makes a Deployment, once for each process."""
 
     def __init__(self, shipment: Shipment) -> None:
         self._data: bytes = _CLOSURES.dumps(shipment)
@@ -74,7 +74,7 @@ class Packed:
 
 
 class Deployment(Struct, frozen=True, eq=False):
-    """An attempt as a worker process keeps it."""
+    """An attempt in a worker process."""
 
     graph: JobGraph
     layout: Layout
@@ -84,10 +84,10 @@ class Deployment(Struct, frozen=True, eq=False):
     probe: Probe
     subtask_class: Any
     key_indexes: dict[tuple[int, int], dict[Any, int]]
-    """By vertex and output: which subtask owns a key, as far as tasks in this process have found out."""
+    """A cache of the subtask that owns a key, by vertex and output."""
 
     def settings(self, spark_attempt: int) -> TaskSettings:
-        """The settings of a task: its attempt is that of Spark's task, so that no two share a name."""
+        """Return the settings of a task; its attempt id contains Spark's task attempt id, so it is unique."""
         settings = self.graph.settings
         return TaskSettings(
             AttemptId(f"{self.incarnation}.{spark_attempt}"),
@@ -102,7 +102,7 @@ class Deployment(Struct, frozen=True, eq=False):
 
 
 def shape_of(graph: JobGraph) -> tuple[tuple[str, int, int], ...]:
-    """What must be the same of a graph in the driver and in a worker."""
+    """Return the properties of a graph that must be equal in the driver and in a worker."""
     return tuple(
         [
             (vertex.operators[0].operator_id, vertex.parallelism, vertex.max_parallelism)
@@ -112,10 +112,7 @@ def shape_of(graph: JobGraph) -> tuple[tuple[str, int, int], ...]:
 
 
 def unpack(packed: bytes) -> Deployment:
-    """What a shipment means here.
-
-    Raises WrongRecipe.
-    """
+    """Return the deployment of a pickled shipment. Raises WrongRecipe."""
     shipment: Shipment = _CLOSURES.loads(packed)
     graph = _fitted(shipment.recipe(), shipment.shape)
     layout = layout_of(graph)
@@ -132,7 +129,7 @@ def unpack(packed: bytes) -> Deployment:
 
 
 def _fitted(graph: JobGraph, shape: tuple[tuple[str, int, int], ...]) -> JobGraph:
-    """The graph with the driver's max parallelism, which a checkpoint may have decided."""
+    """Return the graph with the driver's max parallelism, which may come from a checkpoint."""
     made = shape_of(graph)
     if [each[:2] for each in made] != [each[:2] for each in shape]:
         raise WrongRecipe(
@@ -148,35 +145,35 @@ def _fitted(graph: JobGraph, shape: tuple[tuple[str, int, int], ...]) -> JobGrap
 
 
 class Epoch(Struct, frozen=True):
-    """The records between two barriers: which to read, from which state, at which time."""
+    """The records between two barriers: how many to read, from which state, at which time."""
 
     checkpoint_id: int
     begin_ms: int
-    """Processing time while records are taken."""
+    """The processing time while records are processed."""
     timestamp_ms: int
-    """That of the checkpoint, at least a millisecond later: processing time when all records are in."""
+    """The checkpoint's timestamp, at least 1 ms later: the processing time when all records are processed."""
     quotas: Mapping[TaskId, int]
-    """How many records each source subtask reads, unless its input ends before."""
+    """The number of records that each source subtask reads, unless its input ends before."""
     restores: Mapping[TaskId, RestorePlan]
     drains: bool = False
-    """It ends all data: the job stops with its checkpoint."""
+    """Whether the epoch ends all data, because the job stops with its checkpoint."""
 
 
 class ChannelEnd(Struct, frozen=True):
-    """The last element of an epoch in a channel: whose it was, and whether he has failed."""
+    """The last element of an epoch in a channel: the sender's attempt, and whether it has failed."""
 
     attempt: AttemptId
     failed: bool
 
 
 class Report(Struct, frozen=True):
-    """What one subtask has come to, for the driver."""
+    """The result of one subtask, sent to the driver."""
 
     task: TaskId
     attempt: AttemptId
     upstreams: Mapping[TaskId, AttemptId]
-    """Whose records it has read: of several attempts of an upstream subtask only one may count."""
+    """The attempts whose records it has read; of an upstream subtask only one attempt may count."""
     messages: tuple[AcknowledgeCheckpoint | DeclineCheckpoint | TaskFailed, ...]
     records_read: int
     spark_attempt: int
-    """Spark's number of the task attempt: those of a job without losses follow one another."""
+    """Spark's task attempt id; the ids of a job without lost attempts are consecutive."""

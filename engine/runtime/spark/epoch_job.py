@@ -1,13 +1,11 @@
-"""How an epoch is run as a Spark job: built, waited for, called off, and understood when it fails.
+"""Runs an epoch as a Spark job: starts it, waits for it, cancels it, and explains its failure.
 
 The rules this module lives by:
 
-- Spark's actions wait for their end, so a job runs in a thread of its own; the driver waits as long as it
-  likes, and may call the job off.
-- Buffers are pickled by Spark's serializer, in which they are one object each: a shuffle of single records
-  would take twice the time.
-- A job that has failed may leave Spark alive, then it can be tried again; not where Spark has gone, or where
-  workers cannot import what they are sent.
+- Spark's actions block, so a job runs in a thread of its own; the driver can wait with a timeout, and can
+  cancel the job.
+- A buffer is one object for Spark's serializer: a shuffle of single records would take twice the time.
+- A failed job can be tried again, unless Spark has stopped, or the workers cannot import a module.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ _logger = logging.getLogger(__name__)
 
 
 class EpochJobFailed(Exception):
-    """A Spark job has failed. ``is_final``: so would the next one. The message is one line."""
+    """A Spark job has failed. ``is_final``: the next one would fail, too. The message is one line."""
 
     def __init__(self, message: str, is_final: bool) -> None:
         super().__init__(message)
@@ -41,7 +39,7 @@ class EpochJobFailed(Exception):
 
 
 class EpochJob:
-    """The Spark job of one epoch, begun at once."""
+    """The Spark job of one epoch; the constructor starts it."""
 
     def __init__(
         self,
@@ -65,21 +63,18 @@ class EpochJob:
             thread.start()
             self._thread = thread
         except (*SPARK_ERRORS, OSError) as failure:
-            # The thread takes over what Java knows of this one.
+            # Starting the thread copies Spark's thread-local properties, which can fail.
             self._failure = failure
 
     def wait(self, seconds: float | None) -> bool:
-        """Wait for the end, so long at the most; whether it has come."""
+        """Wait up to ``seconds`` for the end (None: without limit), and return whether the job has ended."""
         if self._thread is None:
             return True
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
     def reports(self) -> list[Report]:
-        """What the subtasks have come to, after the end.
-
-        Raises EpochJobFailed.
-        """
+        """Return the reports of the subtasks after the end. Raises JobLost."""
         failure = self._failure
         if failure is None:
             return self._reports
@@ -93,9 +88,9 @@ class EpochJob:
         raise EpochJobFailed(f"the epoch's Spark job failed: {said}", is_final) from failure
 
     def cancel(self) -> None:
-        """Call the job off and wait until it is."""
-        # Where Spark has gone, the job has gone with it. One that had not reached Spark yet is called off
-        # again; one that does not end is left alone after a while: nobody refers to what its tasks write.
+        """Cancel the job and wait for its end."""
+        # If Spark has stopped, the job has ended. A job that has not reached Spark yet is cancelled again.
+        # One that does not end is left alone after a while, because no checkpoint refers to its files.
         for _ in range(ATTEMPTS_TO_CALL_OFF):
             with suppress(Py4JError, OSError):
                 self._context.cancelJobGroup(self._group)
@@ -122,7 +117,7 @@ class EpochJob:
 
 
 def _numbered(partition: int, nothing: object) -> Sequence[object]:
-    """The first stage gets nothing: it reads."""
+    """Return no input: the first stage reads its sources."""
     return ()
 
 

@@ -1,4 +1,4 @@
-"""Savepoints and the end of a job on Spark: between two epochs, when the latest checkpoint is all there is.
+"""Savepoints and stops of a job on Spark, which happen between two epochs.
 
 The rules this module lives by:
 
@@ -36,7 +36,7 @@ LOOK_SECONDS: Final = 0.2
 
 
 class EpochRequests:
-    """What is asked for while an epoch runs, and waits for its end."""
+    """The requests that arrive while an epoch runs and wait for its end."""
 
     def __init__(self, open_requests: OpenRequests, storage: MountedStorage, before: StartingPoint) -> None:
         self._open_requests = open_requests
@@ -49,11 +49,11 @@ class EpochRequests:
         self.is_cancelled = False
 
     def submit(self, request: JobRequest, respond: Respond) -> None:
-        """Ask for something from another thread."""
+        """Submit a request from another thread."""
         self._asked.put((request, respond))
 
     def look(self) -> None:
-        """Take in what was asked for, by threads and, a few times a second, by files."""
+        """Take requests from other threads and, a few times a second, from the request folder."""
         now = time.monotonic()
         if self._folder is not None and now >= self._next_look:
             self._next_look = now + LOOK_SECONDS
@@ -70,11 +70,11 @@ class EpochRequests:
                 self._waiting.append((request, respond))
 
     def next(self) -> JobRequest | None:
-        """What is to be done between two epochs, if anything waits for that."""
+        """Return the next waiting request, or None."""
         return self._waiting[0][0] if self._waiting else None
 
     def carry_out(self, latest: CheckpointMetadata) -> CheckpointMetadata | None:
-        """Do what is next: write the savepoint and answer; give it where the job is to end with it."""
+        """Write the savepoint of the next request and answer it; return it if the job is to stop with it."""
         request, respond = self._waiting.popleft()
         if self._open_requests.take(request, respond) is None:
             return None
@@ -96,7 +96,7 @@ class EpochRequests:
         return None if request.kind == "savepoint" else savepoint
 
     def refuse_rest(self) -> None:
-        """The job is over."""
+        """Answer all waiting requests with an error at the end of the job."""
         for _, respond in self._waiting:
             respond(JobAnswer(error="there is no savepoint: the job has ended before"))
         self._waiting.clear()

@@ -1,13 +1,12 @@
-"""How many records an epoch has.
+"""Decides how many records an epoch reads.
 
 The rules this module lives by:
 
-- It is decided before the epoch begins, and never by a clock while it runs: a task that Spark runs again must
-  read the same records again.
-- ``execution.checkpointing.interval-records`` is taken at its word, and divided over the source subtasks that
-  have something to read. An interval in time becomes the number of
-  records that would take so long, judged by the epochs before; the first one is small, and none is much
-  larger than the one before it.
+- The number is decided before the epoch begins, and never by a clock while it runs: a task that Spark runs
+  again must read the same records again.
+- ``execution.checkpointing.interval-records`` is split among the source subtasks that have records left.
+- An interval in time is converted into records by the speed of earlier epochs. The first epoch is small, and
+  none is more than LARGEST_GROWTH times the previous one.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from onceproof.engine.messages import TaskId
 FIRST_RECORDS: Final = 10_000
 LARGEST_GROWTH: Final = 4
 MOST_RECORDS: Final = 4_000_000
-"""The buffers of an epoch lie in the memory of the workers while they are put into order."""
+"""The upper limit of an epoch, because workers sort its buffers in memory."""
 
 
 class EpochSize:
-    """The size of the next epoch."""
+    """Computes the size of the next epoch."""
 
     def __init__(self, settings: CheckpointSettings) -> None:
         self._interval_ms = settings.interval_ms
@@ -33,7 +32,7 @@ class EpochSize:
         self._records = settings.interval_records or FIRST_RECORDS
 
     def quotas(self, sources: Sequence[TaskId], ended: Collection[TaskId] = ()) -> dict[TaskId, int]:
-        """How many records each source subtask shall read, one at least; ``ended`` have none left."""
+        """Return how many records each source subtask reads, at least 1; ``ended`` have none left."""
         readers = [source for source in sources if source not in ended]
         share, rest = divmod(self._records, max(1, len(readers)))
         quotas = dict.fromkeys(sources, 1)
@@ -41,7 +40,7 @@ class EpochSize:
         return quotas
 
     def learn(self, records: int, elapsed_ms: int) -> None:
-        """Take an epoch into account: what it read, and how long it took."""
+        """Adapt to an epoch that read ``records`` in ``elapsed_ms``."""
         if self._given is None and self._interval_ms is not None and records:
             wanted = records * self._interval_ms // max(1, elapsed_ms)
             self._records = max(1, min(wanted, LARGEST_GROWTH * self._records, MOST_RECORDS))

@@ -1,4 +1,4 @@
-"""Garbage in Spark's Python workers: where it is looked for between two tasks."""
+"""Limits Python's garbage collection in Spark's workers to the objects of the current task."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from itertools import count
 from typing import Final
 
 TASKS_BETWEEN_THAWS: Final = 50
-"""After so many tasks of a worker everything in it is looked through for garbage again."""
+"""After this number of tasks in a worker, one collection includes all its objects."""
 
 _tasks = count(1)
-"""Of this worker."""
+"""Counts the tasks of this worker."""
 
 
 def freeze_loaded_objects() -> None:
-    """At the beginning of a task: have garbage looked for among what it makes, not in all of its worker.
+    """Freeze all objects of the worker at the beginning of a task, so that collections skip them.
 
-    After every task Spark's daemon looks through all that the worker holds, while the next task waits: with
-    pandas, Arrow and 200 MB of a source's own data that took longer than the task. What is there now has just
-    been through it.
+    After every task Spark's daemon collects garbage in the whole worker while the next task waits. With
+    pandas, Arrow and 200 MB of a source's own data that took longer than the task.
     """
     if next(_tasks) % TASKS_BETWEEN_THAWS == 0:
         gc.unfreeze()

@@ -1,4 +1,4 @@
-"""What gets lost: task attempts that Spark has begun or run twice, and files that cannot be deleted now."""
+"""Detects task attempts that Spark has lost or run twice, and deletes their files."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from onceproof.engine.state.stored import SHARED
 
 
 def has_lost_attempts(reports: Sequence[Report]) -> bool:
-    """Whether Spark has begun more task attempts than the job has tasks: it numbers them one by one."""
+    """Return whether Spark has started more task attempts than the job has tasks: their ids have gaps."""
     numbers = [report.spark_attempt for report in reports]
     return max(numbers) - min(numbers) >= len(numbers)
 
 
 def mixed_attempts(reports: Sequence[Report]) -> TaskId | None:
-    """A subtask of which others have read another attempt than the one that came back, if there is any."""
+    """Return a subtask of which another one has read a different attempt than the reported one, or None."""
     attempts = {report.task: report.attempt for report in reports}
     for report in reports:
         for task, attempt in report.upstreams.items():
@@ -30,7 +30,7 @@ def mixed_attempts(reports: Sequence[Report]) -> TaskId | None:
 
 
 def delete_unlisted(storage: CheckpointStorage, completed: CheckpointMetadata) -> bool:
-    """Delete what attempts have written beside what a checkpoint lists; whether there was anything."""
+    """Delete files of an epoch that its checkpoint does not list, and return whether there were any."""
     checkpoint_id = completed.checkpoint_id
     listed = files_of(completed) | {metadata_path(checkpoint_id)}
     found = [

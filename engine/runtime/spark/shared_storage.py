@@ -1,4 +1,4 @@
-"""The folder of a job on Spark: one that driver and workers share."""
+"""The checkpoint storage of a job on Spark, which driver and workers must share."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from onceproof.engine.runtime.remote_storage import OF_ONE_PROCESS
 
 
 def spark_storage(graph: JobGraph) -> MountedStorage:
-    """Where the job's checkpoints lie.
+    """Return the storage of the job's checkpoints.
 
-    Raises InvalidJob where there are none, or none that workers could read.
+    Raises InvalidJob if the job takes no checkpoints, or stores them where workers cannot read them.
     """
     if not graph.settings.enabled:
         raise InvalidJob(

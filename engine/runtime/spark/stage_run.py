@@ -1,4 +1,4 @@
-"""A stage of an epoch's Spark job, as Spark calls it in a worker: one subtask for each partition."""
+"""Runs a stage of an epoch's Spark job in a worker: one subtask for each partition."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from onceproof.engine.runtime.spark.stages import DRIVER, Parcel
 from onceproof.engine.runtime.spark.subtask import SubtaskRun
 
 GARBAGE_THRESHOLD: Final = 100_000
-"""As in the local runtime: buffers are many young objects that die young."""
+"""Most objects of a buffer are short-lived, as in the local runtime."""
 
 
 class StageRun:
-    """What Spark calls with each partition; it travels with every task, so it is small."""
+    """The function that Spark calls with each partition; it is sent with every task, so it is small."""
 
     def __init__(
         self, stage: int, partitions: Sequence[int], shipment: Broadcast[Deployment], epoch: Epoch
@@ -31,10 +31,10 @@ class StageRun:
         self._epoch = epoch
 
     def __call__(self, partition: int, arrived: Iterable[Any]) -> Iterator[tuple[int, Parcel]]:
-        """Give (partition of the next stage, parcel): what this subtask sends, and what passes through."""
+        """Yield (partition of the next stage, parcel): parcels of this subtask, and those passing through."""
         mine: list[Parcel] = []
         with _cheap_garbage_collections():
-            # Of what arrives the key of the shuffle has done its work.
+            # The key of the shuffle is not needed any more.
             for _, parcel in arrived:
                 if parcel[0] == self._stage:
                     mine.append(parcel)
@@ -56,7 +56,7 @@ class StageRun:
         return run.run(arrived)
 
     def _address(self, parcel: Parcel, partition: int) -> int:
-        """To which partition of the next stage a parcel goes; one that passes through may go to any."""
+        """Return the partition of the next stage for a parcel; one that passes through may take any."""
         stage = parcel[0]
         if stage == self._stage + 1:
             return parcel[1]
@@ -64,7 +64,7 @@ class StageRun:
 
 
 def _unmade(partition: int, spark_attempt: int, error: Exception) -> Parcel:
-    """What the driver is told where the job cannot be made in a worker; that would be so the next time."""
+    """Return the report that the worker cannot make the job's tasks, which would fail again."""
     said = f"{type(error).__name__}: {' '.join(str(error).split())}"
     cause = (
         f"a Spark worker cannot make the job's tasks: {said}: give workers the modules that the job is made"
@@ -77,7 +77,7 @@ def _unmade(partition: int, spark_attempt: int, error: Exception) -> Parcel:
 
 @contextmanager
 def _cheap_garbage_collections() -> Iterator[None]:
-    """Let garbage be looked for seldom, and only among what this task has made."""
+    """Collect garbage seldom, and only among the objects of this task."""
     freeze_loaded_objects()
     before = gc.get_threshold()
     gc.set_threshold(GARBAGE_THRESHOLD, before[1], before[2])

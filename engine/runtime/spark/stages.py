@@ -1,12 +1,12 @@
-"""Which subtasks run in which stage of an epoch's Spark job, and how records get from one to another.
+"""Assigns the subtasks of a job to the stages of an epoch's Spark job.
 
 The rules this module lives by:
 
-- One stage for each level of the job graph, a partition for each subtask of the level's vertices; one shuffle
-  between two stages, which carries all edges. A shuffle for each edge would make Spark run a vertex with two
-  consumers twice, and its snapshots and transactions would exist twice.
-- Whatever is for a later stage than the next, or for the driver, passes through the stages in between. Thus
-  an acknowledgement arrives at the driver only with the data that went with it.
+- There is one stage for each level of the job graph, with a partition for each subtask of its vertices, and
+  one shuffle between two stages, which carries all edges. With a shuffle for each edge, Spark would run a
+  vertex with two consumers twice, with two snapshots and two transactions.
+- A parcel for a later stage than the next, or for the driver, passes through the stages in between. So an
+  acknowledgement reaches the driver only together with the data of its epoch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from onceproof.engine.job.channel_layout import Layout
 from onceproof.engine.messages import TaskId
 
 DRIVER: Final = -1
-"""The stage of what the driver shall get."""
+"""The stage number of parcels for the driver."""
 
 
 class Place(NamedTuple):
@@ -32,18 +32,18 @@ class Place(NamedTuple):
 
 
 Parcel: TypeAlias = tuple[int, int, int, int, Any]
-"""What travels: (stage, partition, channel, sequence, element). For the driver only the element counts."""
+"""(stage, partition, channel, sequence, element); in a parcel for the driver only the element matters."""
 
 
 class Stages(Struct, frozen=True):
-    """The stages of a job: the subtasks of each, by partition, and the place of each subtask."""
+    """The stages of a job: their subtasks by partition, and the place of each subtask."""
 
     tasks: tuple[tuple[TaskId, ...], ...]
     places: Mapping[TaskId, Place]
 
 
 def stages_of(graph: JobGraph, layout: Layout) -> Stages:
-    """The stages of an attempt over ``graph``."""
+    """Return the stages of an attempt of ``graph``."""
     levels: list[int] = []
     for vertex in graph.vertices:
         levels.append(1 + max([levels[edge.source] for edge in vertex.inputs], default=-1))

@@ -1,18 +1,17 @@
-"""What one subtask does in one epoch, in a worker: a task's whole life, from its restore to its snapshot.
+"""Runs one subtask for one epoch in a worker, from its restore to its snapshot.
 
 The rules this module lives by:
 
-- The task is the machine that runs everywhere; this drives it from one checkpoint to the next. It reads its
-  state, takes its buffers in the order (channel, sequence), whatever order they arrived in, takes its
-  snapshot at the barrier, stores it, and is gone.
-- Time stands still while records are taken, at the moment of the checkpoint before; when all are in, it goes
-  on to that of the epoch's own, and what is due by then happens, watermarks included. What is due later stays
-  in the state. A clock would let an attempt do something else than the one before it.
-- Nothing here is final. Files carry the name of Spark's task attempt, and only what the driver's own job has
-  brought back counts: an attempt that dies, or goes on after another has taken its place, leaves files that
-  nobody refers to.
-- A machine that raises has failed, as everywhere: the driver is told, and those downstream do nothing. Spark
-  would try four times what fails every time. Only the death of a process is Spark's to mend.
+- The task is the same machine as in every runtime. It restores its state, processes its buffers in the order
+  (channel, sequence), whatever their order of arrival, takes its snapshot at the barrier, stores it, and
+  ends.
+- Processing time stands still at the previous checkpoint while records are processed. Then it advances to
+  that of the epoch's checkpoint, and timers and periodic watermarks that are due fire. Later timers stay in
+  the state. With a real clock, a second attempt could do something else than the first.
+- File names carry Spark's task attempt id, and only the reports of the driver's own Spark job count. So an
+  attempt that dies, or runs on after another has replaced it, leaves files that no checkpoint refers to.
+- A task that raises has failed: its report says so to the driver, and downstream subtasks do nothing. Spark
+  would retry it four times in vain; Spark retries only after the death of a process.
 """
 
 from __future__ import annotations
@@ -67,27 +66,27 @@ _IN_ORDER: Final = itemgetter(2, 3)
 
 
 class EpochIsOver(Exception):
-    """The epoch's checkpoint is complete without this attempt, which lives on by mistake."""
+    """The epoch's checkpoint is complete without this attempt, which another one has replaced."""
 
 
 class UpstreamFailed(Exception):
-    """There is nothing to do: a subtask upstream has failed, and has told so itself."""
+    """An upstream subtask has failed and has reported it, so this one does nothing."""
 
 
 class BrokenChannel(Exception):
-    """A shuffle did not bring what was sent. The message is one line."""
+    """A shuffle did not deliver all parcels. The message is one line."""
 
 
 class Unreadable(UnrecoverableError):
-    """A checkpoint cannot be read, and would not be the next time. The message is one line."""
+    """A checkpoint cannot be read, and a retry would fail again. The message is one line."""
 
 
 class NotOnSpark(UnrecoverableError):
-    """A job wants what an epoch cannot give. The message is one line."""
+    """A job uses a feature that epochs do not support. The message is one line."""
 
 
 class SubtaskRun:
-    """One subtask in one epoch. Subclasses may look on: see ``opened`` and ``snapshot_taken``."""
+    """One subtask in one epoch. Observers override ``opened`` and ``snapshot_taken``."""
 
     def __init__(self, deployment: Deployment, epoch: Epoch, task_id: TaskId, spark_attempt: int) -> None:
         self.deployment = deployment
@@ -98,7 +97,7 @@ class SubtaskRun:
         self.settings = deployment.settings(spark_attempt)
         self.attempt = self.settings.attempt
         vertex = deployment.graph.vertices[task_id.vertex]
-        # Generators are asked once, when all records are in.
+        # Watermark generators are called periodically only once, when all records are processed.
         self.vertex = replace(vertex, auto_watermark_interval_ms=epoch.timestamp_ms - epoch.begin_ms)
         self.name = f"{self.vertex.name}-{task_id.subtask}"
         self._upstreams: dict[TaskId, AttemptId] = {}
@@ -107,20 +106,20 @@ class SubtaskRun:
         self._routes: list[Route] = []
         self._now = epoch.begin_ms
         self._due: list[int] = []
-        """When the task wants to be called."""
+        """The processing times at which the task requested a wake-up."""
 
-    # What a subclass may look at.
+    # Hooks for observers.
 
     def opened(self, task: Task) -> None:
-        """The task is restored, and has read nothing yet."""
+        """Called when the task is restored, before it reads."""
 
     def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
-        """The task has taken its snapshot, which is not stored yet."""
+        """Called when the task has taken its snapshot, before it is stored."""
 
-    # What the stage calls.
+    # Called by the stage.
 
     def run(self, arrived: Iterable[Parcel]) -> Iterator[Parcel]:
-        """Live through the epoch; give what goes to others, last of all the report for the driver."""
+        """Run the epoch; yield the parcels for other subtasks, and at last the report for the driver."""
         failed = False
         try:
             for _ in self._live(deque(sorted(arrived, key=_IN_ORDER))):
@@ -148,7 +147,7 @@ class SubtaskRun:
         yield (DRIVER, 0, 0, 0, report)
 
     def _live(self, parcels: deque[Parcel]) -> Iterator[None]:
-        """Step by step from the restore to the snapshot; after each, what was sent can go on."""
+        """Run from the restore to the snapshot; after each step, the caller sends the new parcels."""
         self._check(parcels)
         task = self._make_task()
         try:
@@ -164,7 +163,7 @@ class SubtaskRun:
                 task.handle(CANCEL, self._now)
 
     def _take(self, task: Task, parcels: deque[Parcel]) -> Iterator[None]:
-        """Deliver channel by channel; time goes on before the last barrier, which means the snapshot."""
+        """Deliver channel by channel; time advances before the last barrier, which triggers the snapshot."""
         barriers = len(task.queues)
         while parcels:
             _, _, channel, _, element = parcels.popleft()
@@ -180,7 +179,7 @@ class SubtaskRun:
             yield
 
     def _let_time_pass(self, task: Task) -> None:
-        """To the time of the checkpoint; whoever wants to be called until then is called."""
+        """Advance to the time of the checkpoint, calling the task at each requested time until then."""
         end_ms = self.epoch.timestamp_ms
         while self._due and self._due[0] <= end_ms:
             due_ms = heappop(self._due)
@@ -197,10 +196,10 @@ class SubtaskRun:
             raise Unreadable(str(error)) from error
 
     def _read(self, task: Task, source: SourceOperator) -> Iterator[None]:
-        """Poll until the epoch's share is read, from all splits in turn, then take the snapshot."""
+        """Poll all splits in turn until the subtask's share is read, then take the snapshot."""
         quota = self.epoch.quotas[self.task_id]
         splits = source.start_at_split(self.epoch.checkpoint_id)
-        # With buffers larger than a split's part of the share the others would get nothing.
+        # With buffers larger than a split's part of the share, the other splits would get nothing.
         buffer_records = min(self.settings.buffer_records, max(1, quota // max(1, splits)))
         while task.state is TaskState.RUNNING:
             left = quota - source.records_read
@@ -247,7 +246,7 @@ class SubtaskRun:
     # Channels.
 
     def _check(self, parcels: Iterable[Parcel]) -> None:
-        """All that was sent has arrived, from one attempt of each upstream subtask."""
+        """Check that all parcels have arrived, from one attempt of each upstream subtask."""
         fillers = self.deployment.layout.inputs[self.task_id].fillers
         ends: dict[int, ChannelEnd] = {}
         expected: dict[int, int] = dict.fromkeys(range(len(fillers)), 0)
@@ -280,7 +279,7 @@ class SubtaskRun:
         return task
 
     def _make_routes(self) -> list[Route]:
-        """The channels that this subtask fills, by output edge, then by the receiving subtask."""
+        """Return the output channels of this subtask, by output edge, then by receiving subtask."""
         deployment = self.deployment
         layout, places = deployment.layout, deployment.stages.places
         self._routes = [
@@ -295,7 +294,7 @@ class SubtaskRun:
 
 
 class Route:
-    """One channel as its sender has it: what waits in it, and where it leads."""
+    """An output channel: its waiting parcels, and their destination."""
 
     __slots__ = ("_channel", "_place", "_sequence", "output_index", "queue")
 
@@ -307,14 +306,14 @@ class Route:
         self._sequence = 0
 
     def parcel(self, element: object) -> Parcel:
-        """The next parcel of the channel."""
+        """Return an element as the next parcel of the channel."""
         sequence = self._sequence
         self._sequence = sequence + 1
         stage, partition = self._place
         return stage, partition, self._channel, sequence, element
 
     def parcels(self) -> Iterator[Parcel]:
-        """What waits."""
+        """Return and remove the waiting parcels."""
         queue = self.queue
         while queue:
             yield self.parcel(queue.popleft())

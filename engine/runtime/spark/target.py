@@ -1,10 +1,9 @@
-"""The Spark that ``execute`` runs a job on: the one that this process has, or one started for the job.
+"""Chooses the Spark for ``execute``: that of this process, or a new one for the job.
 
 The rules this module lives by:
 
-- A Spark that was started here ends with the job. One that was there before stays, and is taken as it is.
-- Workers import what the program that describes the job could import: functions of a module beside it travel
-  by name.
+- A Spark that is started for a job is stopped with it. An existing one is used as it is, and stays.
+- Workers can import modules beside the program, because their functions are pickled by name.
 """
 
 from __future__ import annotations
@@ -25,23 +24,23 @@ from onceproof.engine.runtime.spark.shared_storage import spark_storage
 from onceproof.engine.runtime.spark_session import running_context, spark_context
 
 ALL_CORES: Final = "local[*,4]"
-"""Of this machine; a task is tried four times."""
+"""All cores of this machine; Spark tries a task four times."""
 
 
 def execute_on_target(graph: JobGraph, master: str | None) -> JobExecutionResult:
-    """Run a job to its end; ``master`` says where, None: on the Spark of this process, or on all cores here.
+    """Run a job to its end on the Spark of ``master``; None: that of this process, or all cores.
 
-    Raises what execute_on_spark and start_spark raise; InvalidJob where this process has the Spark of another
-    master.
+    Raises the errors of execute_on_spark and start_spark, and InvalidJob if this process runs the Spark of
+    another master.
     """
     with _context(graph, master) as context:
         return execute_on_spark(graph, context)
 
 
 def start_on_target(graph: JobGraph, master: str | None) -> JobClient:
-    """Run a job in a thread of its own; a Spark that is started for it ends with it.
+    """Start a job in a thread of its own; a Spark that is started for it is stopped with it.
 
-    Raises what execute_on_target raises.
+    Raises the errors of execute_on_target.
     """
     with ExitStack() as held:
         context = held.enter_context(_context(graph, master))
@@ -50,7 +49,7 @@ def start_on_target(graph: JobGraph, master: str | None) -> JobClient:
 
 @contextmanager
 def _context(graph: JobGraph, master: str | None) -> Iterator[SparkContext]:
-    # What is wrong with the job is told before Spark takes its seconds to start.
+    # Check the job first, because Spark takes seconds to start.
     spark_storage(graph)
     context = running_context()
     if context is None:
