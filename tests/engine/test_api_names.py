@@ -104,6 +104,6 @@ def test_methods_have_the_parameters_of_pyflink_in_its_order(name):
 
 
 @pytest.mark.parametrize(("name", "method"), sorted(EXTRA))
-def test_what_is_named_as_extra_is_really_extra(name, method):
+def test_names_listed_as_extra_are_really_extra(name, method):
     assert hasattr(OFFERED[name], method), f"{name}.{method} no longer exists: remove it from EXTRA"
     assert method not in PYFLINK[name], f"{name}.{method} is in PyFlink: remove it from EXTRA"

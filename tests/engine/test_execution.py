@@ -49,7 +49,7 @@ def test_a_stream_can_be_collected_twice():
     assert list(counts.execute_and_collect()) == list(counts.execute_and_collect()) == [("a", 1), ("a", 2)]
 
 
-def test_collected_rows_do_not_depend_on_what_an_earlier_process_left(tmp_path):
+def test_collected_rows_do_not_depend_on_an_earlier_process(tmp_path):
     for _ in range(2):
         env = environment(**{"execution--checkpointing--dir": str(tmp_path)}).enable_checkpointing(10)
         assert list(word_count(env, ["a"]).execute_and_collect("same name")) == [("a", 1)]

@@ -332,7 +332,7 @@ def test_every_created_operator_has_its_own_copy_of_the_function(env):
     assert function.seen == []
 
 
-def test_a_function_that_cannot_be_copied_is_an_error_that_says_what_to_do(env, tmp_path):
+def test_uncopyable_function_is_an_error_with_the_mend(env, tmp_path):
     with open(tmp_path / "file", "w") as file:
         function = Stateful()
         function.seen = file

@@ -74,7 +74,7 @@ def test_durations_are_read_as_flink_reads_them(text, expected_ms):
 
 
 @pytest.mark.parametrize("text", ["ten s", "10 parsecs", "", "-5 s", "1.5 s"])
-def test_what_is_no_duration_is_refused_with_examples(text):
+def test_invalid_duration_is_refused_with_examples(text):
     assert "'10 s', '500 ms' or '2 min'" in refused("execution.checkpointing.timeout", text)
 
 
@@ -123,7 +123,7 @@ def test_what_is_no_duration_is_refused_with_examples(text):
         ("parallelism.default", "0", "at least 1"),
     ],
 )
-def test_value_that_an_option_cannot_have_is_refused_with_what_it_can(key, value, words):
+def test_invalid_value_is_refused_with_the_allowed_ones(key, value, words):
     assert words in refused(key, value)
 
 

@@ -22,7 +22,7 @@ def test_values_come_in_order_without_timestamps():
 
 @pytest.mark.parametrize("given", range(6))
 @pytest.mark.parametrize("limit", [1, 2, 10])
-def test_a_reader_resumes_exactly_after_what_was_given(given, limit):
+def test_reader_resumes_exactly_after_the_last_record(given, limit):
     records = [(n, n * 10) for n in range(5)]
     source = CollectionSource({"s": records})
     first = source.open_split("s", None)

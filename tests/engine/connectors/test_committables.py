@@ -65,7 +65,7 @@ def test_checkpoint_without_committables_is_done_with_without_a_call_and_forgott
     assert made.due(7) == []
 
 
-def test_only_what_is_put_off_is_tried_again_and_it_knows_how_often():
+def test_only_postponed_requests_are_retried_and_count_their_retries():
     retries = []
 
     def twice(request):
@@ -90,13 +90,13 @@ def test_commit_fails_after_all_retries_and_keeps_pending_committables(max_retri
     assert made.pending() == ["a", "b"], "the restore commits both again"
 
 
-def test_what_is_left_of_a_committable_is_what_is_tried_again():
+def test_updated_committable_is_retried():
     committer = ScriptedCommitter(ab=[lambda request: request.update_and_retry_later("b")])
     assert collector(c1s0=("ab",)).commit(1, committer).successful == ("b",)
     assert committer.calls == [["ab"], ["b"]]
 
 
-def test_what_had_been_committed_is_a_success():
+def test_already_committed_request_is_a_success():
     committer = ScriptedCommitter(a=[lambda request: request.signal_already_committed()])
     assert collector(c1s0=("a",)).commit(1, committer).successful == ("a",)
 
@@ -130,7 +130,7 @@ def test_incomplete_batch_is_not_committed():
     assert committer.calls == []
 
 
-def test_what_no_summary_announced_is_refused():
+def test_committable_without_summary_is_refused():
     made = collector(c1s0=("a",))
     for subtask, checkpoint_id in ((0, 1), (1, 1), (0, 2)):
         with pytest.raises(UnexpectedCommittable, match="was not announced"):
@@ -149,7 +149,7 @@ def test_restored_committables_of_several_subtasks_come_together():
     assert made.commit(2, ScriptedCommitter()).successful == ("b",)
 
 
-def test_what_is_stored_does_not_change_when_the_collector_does():
+def test_stored_committables_do_not_change_with_the_collector():
     made = collector(c1s0=("a",))
     stored = made.stored()
     made.commit(1, ScriptedCommitter())

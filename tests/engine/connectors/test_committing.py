@@ -138,7 +138,7 @@ def test_rows_of_a_checkpoint_that_was_aborted_come_with_the_next_one(job, outsi
     assert outside.calls.count("commit 0-1.1-1") == 1, "an older notification has nothing left to do"
 
 
-def test_restore_commits_what_is_listed_before_it_sweeps_and_makes_a_writer(job, outside):
+def test_restore_commits_listed_committables_before_it_aborts_others(job, outside):
     job.start()
     write(job, "a")
     job.snapshot(1)
@@ -190,7 +190,7 @@ def test_rows_after_the_last_barrier_commit_once_with_the_final_checkpoint(job, 
     assert outside.calls.count("flush False") == 1, "the writer is not flushed again after the end"
 
 
-def test_crash_after_the_final_checkpoint_commits_what_came_at_the_end(job, outside):
+def test_crash_after_the_final_checkpoint_commits_the_last_rows(job, outside):
     job.start()
     write(job, "a")
     job.functions[0].finish()
@@ -213,7 +213,7 @@ def test_commit_that_is_put_off_too_often_fails_the_task_and_the_restore_does_it
     assert outside.rows == ["a"]
 
 
-def test_protocol_points_are_passed_where_a_crash_would_tell(job):
+def test_protocol_points_are_reported_around_commits(job):
     job.start()
     write(job, "a")
     job.snapshot(1)
@@ -232,7 +232,7 @@ def test_writer_and_committer_are_closed(job, outside):
     assert outside.calls == ["close writer", "close committer"]
 
 
-def test_where_the_driver_commits_the_task_neither_commits_nor_sweeps(job, outside):
+def test_task_neither_commits_nor_aborts_if_the_driver_commits(job, outside):
     job.start(settled=True)
     write(job, "a")
     job.snapshot(1)
@@ -277,7 +277,7 @@ class NumberingSink(SupportsWriterState):
         return Numbering(self.rows, sum(recovered_state))
 
 
-def test_writer_goes_on_from_its_state_and_needs_no_committer(sink_job):
+def test_writer_without_committer_restores_its_state(sink_job):
     rows = []
     job = sink_job(NumberingSink(rows).create_function)
     job.start()
@@ -373,7 +373,7 @@ def test_job_runs_a_writer_without_checkpoints():
 
 
 @pytest.mark.parametrize(("retries", "calls"), [(None, 11), (0, 1), (3, 4)])
-def test_option_says_how_often_a_commit_is_tried_again(outside, retries, calls):
+def test_option_sets_the_number_of_commit_retries(outside, retries, calls):
     env = StreamExecutionEnvironment.get_execution_environment()
     if retries is not None:
         env.get_configuration().set_integer("sink.committer.retries", retries)

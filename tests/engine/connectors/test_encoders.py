@@ -38,7 +38,7 @@ def test_a_csv_encoder_takes_tuples_lists_rows_and_single_values():
 
 @settings(deadline=None)
 @given(st.lists(st.lists(TEXTS, min_size=2, max_size=4), min_size=1), st.sampled_from(",;\t|"))
-def test_what_a_csv_encoder_writes_a_csv_reader_reads(rows, delimiter):
+def test_csv_reader_reads_the_rows_of_the_csv_encoder(rows, delimiter):
     written = Encoder.csv_encoder(delimiter).encode_batch(rows).decode()
     assert list(csv.reader(io.StringIO(written, newline=""), delimiter=delimiter)) == rows
 

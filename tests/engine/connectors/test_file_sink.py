@@ -74,7 +74,7 @@ def test_more_rows_than_a_block_are_all_written(job, tmp_path, monkeypatch):
     assert visible(tmp_path / "out") == {"part-0-0-1.1": "".join(f"{n}\n" for n in range(1000))}
 
 
-def test_a_write_that_takes_only_part_of_a_block_goes_on_with_the_rest(job, tmp_path, monkeypatch):
+def test_partial_write_of_a_block_is_continued(job, tmp_path, monkeypatch):
     write = os.write
     monkeypatch.setattr(file_sink.os, "write", lambda file, data: write(file, bytes(data[:3])))
     job.start().invoke_batch(["abcdef", "ghi"])
@@ -92,7 +92,7 @@ def test_prefix_and_suffix_are_those_of_the_configuration(sink_job, tmp_path):
     assert visible(tmp_path) == {"flights-0-0-1.1.csv": "a\n"}
 
 
-def test_a_close_deletes_what_is_open_and_keeps_what_is_pre_committed(job, tmp_path):
+def test_close_deletes_the_open_file_and_keeps_pre_committed_ones(job, tmp_path):
     sink = job.start()
     sink.invoke("a", None)
     job.snapshot(1)
@@ -151,7 +151,7 @@ def test_a_hidden_file_of_the_same_name_is_one_clear_line(sink_job, tmp_path):
 
 
 @pytest.mark.parametrize("lost", [True, False])
-def test_what_a_restart_cannot_mend_says_so(job, tmp_path, lost):
+def test_unrecoverable_errors_name_the_mend(job, tmp_path, lost):
     job.start().invoke("a", None)
     job.snapshot(1)
     hidden_file = tmp_path / "out" / ".part-0-0-1.1.inprogress"
@@ -172,7 +172,7 @@ def test_a_target_that_appears_before_the_commit_is_not_overwritten(job, tmp_pat
     assert (tmp_path / "out" / "part-0-0-1.1").read_text() == "theirs"
 
 
-def test_leftovers_of_dead_attempts_are_swept_and_other_files_are_not(job, tmp_path):
+def test_leftovers_of_dead_attempts_are_deleted_and_other_files_stay(job, tmp_path):
     out = tmp_path / "out"
     sink = job.start()
     sink.invoke("kept", None)

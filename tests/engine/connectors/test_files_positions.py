@@ -60,9 +60,7 @@ ROWS = st.lists(st.tuples(st.text(CHARACTERS, max_size=8), st.integers(-(2**63),
 
 @settings(deadline=None)
 @given(rows=ROWS, block_bytes=st.integers(1, 60), quote_all=st.booleans())
-def test_whatever_a_csv_writer_writes_is_read_in_blocks_of_any_size(
-    tmp_path_factory, rows, block_bytes, quote_all
-):
+def test_csv_is_read_back_with_blocks_of_any_size(tmp_path_factory, rows, block_bytes, quote_all):
     path = tmp_path_factory.mktemp("csv") / "input.csv"
     quoting = csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL
     with open(path, "w", encoding="utf-8", newline="") as file:

@@ -49,7 +49,7 @@ def write(job, *values):
         job.functions[0].invoke(value, None)
 
 
-def test_what_waits_is_written_before_the_snapshot(job, rows):
+def test_buffer_is_written_before_the_snapshot(job, rows):
     job.start()
     write(job, ("a", 1), ("b", 1))
     assert rows == {}
@@ -156,7 +156,7 @@ def test_file_that_cannot_be_the_database_is_named_with_the_mend(tmp_path):
         function.close()
 
 
-def test_what_is_written_together_is_there_together(sink_job, tmp_path):
+def test_rows_of_one_flush_become_visible_together(sink_job, tmp_path):
     path = tmp_path / "totals.db"
     job = sink_job(SqliteUpsertSink(str(path), "totals", ["key", "value"]).create_function)
     job.start()
@@ -184,7 +184,7 @@ def test_row_that_does_not_fit_is_named(sink_job, tmp_path, row, words):
     job.functions[0].close()
 
 
-def test_names_are_names_whatever_is_in_them(sink_job, tmp_path):
+def test_table_and_column_names_may_hold_any_character(sink_job, tmp_path):
     path, name = tmp_path / "totals.db", 'x"; DROP TABLE "y'
     job = sink_job(SqliteUpsertSink(str(path), name, ["select", "a b"]).create_function)
     job.start()

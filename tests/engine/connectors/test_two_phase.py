@@ -82,7 +82,7 @@ def test_a_commit_that_fails_does_not_stop_the_others_and_is_named_in_the_error(
     assert "\n" not in str(CommitFailed("x"))
 
 
-def test_what_failed_to_commit_is_committed_by_the_restore(sink_job):
+def test_failed_commit_is_repeated_by_the_restore(sink_job):
     outside = Outside()
     job = sink_job(lambda: Sink(outside))
     job.start().invoke("a", None)
@@ -119,7 +119,7 @@ def test_the_epoch_is_that_of_the_last_snapshot_and_of_the_restored_checkpoint(s
     assert restored.current_transaction() == "0/7/1.2"
 
 
-def test_transactions_begun_after_the_restored_checkpoint_are_swept(sink_job):
+def test_transactions_begun_after_the_restored_checkpoint_are_aborted(sink_job):
     outside = Outside()
     job = sink_job(lambda: SweepingSink(outside))
     sink = job.start()
@@ -136,7 +136,7 @@ def test_transactions_begun_after_the_restored_checkpoint_are_swept(sink_job):
     }
 
 
-def test_a_sweep_leaves_alone_what_another_subtask_has_still_to_commit(sink_job):
+def test_pending_transactions_of_other_subtasks_are_not_aborted(sink_job):
     outside = Outside()
     job = sink_job(lambda: SweepingSink(outside))
     job.start(parallelism=3)
@@ -170,7 +170,7 @@ def test_each_old_subtask_has_exactly_one_sweeper(old, new):
         (4, 4, "1.2", False),
     ],
 )
-def test_who_may_be_swept(restored, epoch, attempt, allowed):
+def test_may_abort_by_subtask_epoch_and_attempt(restored, epoch, attempt, allowed):
     assert Recovery(0, 1, "1.2", restored).may_abort(0, epoch, attempt) is allowed
 
 
@@ -231,7 +231,7 @@ def test_a_sink_that_takes_no_batches_gets_values_one_by_one(sink_job):
     assert sink_job(lambda: Sink(Outside())).start().invoke_batch([1, 2]) is False
 
 
-def test_where_the_driver_commits_a_task_settles_nothing_and_ends_with_its_snapshot(sink_job):
+def test_task_commits_nothing_and_ends_with_its_snapshot_if_the_driver_commits(sink_job):
     outside = Outside()
     job = sink_job(lambda: SweepingSink(outside))
     job.start().invoke("first", None)
@@ -248,7 +248,7 @@ def test_where_the_driver_commits_a_task_settles_nothing_and_ends_with_its_snaps
     assert outside.status == {"0/0/1.1": "prepared", "0/3/1.1": "open", "0/3/1.2": "prepared"}
 
 
-def test_the_driver_commits_what_is_listed_and_sweeps_all_else(sink_job):
+def test_driver_commits_listed_transactions_and_aborts_all_others(sink_job):
     outside = Outside()
     job = sink_job(lambda: SweepingSink(outside))
     job.settle(None, parallelism=2)
@@ -374,7 +374,7 @@ def test_a_negative_timeout_is_refused():
         Sink(Outside()).set_transaction_timeout(-1)
 
 
-def test_a_user_context_is_taken_over_where_the_driver_commits(sink_job):
+def test_user_context_is_restored_if_the_driver_commits(sink_job):
     outside = Outside()
     job = sink_job(lambda: ContextSink(outside))
     before = job.start().get_user_context()

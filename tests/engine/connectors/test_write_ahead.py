@@ -112,7 +112,7 @@ def test_restored_batches_wait_for_the_next_completion(job, target):
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
-def test_batches_keep_their_name_in_whatever_subtask_they_come_to(sink_job, target, parallelism):
+def test_batches_keep_their_name_in_any_subtask(sink_job, target, parallelism):
     job = sink_job(lambda: WriteAheadSink(target))
     job.start(parallelism=2)
     for subtask, function in enumerate(job.functions):
@@ -139,7 +139,7 @@ def test_target_that_raises_stops_the_batches_behind(job, target):
 
 
 @pytest.mark.parametrize("answer", [False, OSError("no answer")])
-def test_what_is_not_taken_at_the_end_fails_the_job_and_the_restore_sends_it(job, target, answer):
+def test_batch_refused_at_the_end_fails_the_job_and_the_restore_sends_it(job, target, answer):
     job.start()
     write(job, "a")
     job.functions[0].finish()
@@ -177,7 +177,7 @@ def test_many_values_at_once_and_values_that_are_no_plain_data(sink_job, target)
     assert target.rows == [("a", 1), ("b", 2)]
 
 
-def test_where_the_driver_commits_the_tasks_send_nothing(sink_job, target):
+def test_tasks_send_nothing_if_the_driver_commits(sink_job, target):
     job = sink_job(lambda: WriteAheadSink(target))
     job.start(settled=True)
     write(job, "a")

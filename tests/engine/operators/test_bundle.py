@@ -89,7 +89,7 @@ def test_a_bundle_that_was_ended_early_does_not_count_towards_the_next(bench):
     assert bench.process(operator, "a") == [("a", ["a", "a", "a"])]
 
 
-def test_what_was_folded_has_no_timestamp(bench):
+def test_folded_values_have_no_timestamp(bench):
     operator = bench.open(folding(2))
     assert bench.process(operator, ("a", 5), ("b", 6), timestamps=True) == [
         (("a", ["a"]), None),
@@ -136,7 +136,7 @@ def test_a_bundle_ends_a_latency_after_its_first_record(bench):
     assert bench.behind.wishes == [110]
 
 
-def test_who_is_called_before_it_is_time_says_again_when_it_will_be(bench):
+def test_early_wakeup_requests_another_one(bench):
     operator = bench.open(patient(10))
     bench.process(operator, "ab")
     assert operator.process_time(9) == []
@@ -166,7 +166,7 @@ def test_parts_of_a_bundle_meet_in_one_result(bench):
     assert bench.process(operator, ("a", ["1"]), ("b", ["2"]), ("a", ["3"])) == [("a", "13"), ("b", "2")]
 
 
-def test_each_bundle_goes_on_from_the_state(bench):
+def test_each_bundle_merges_into_the_state(bench):
     operator = bench.open(merging(1))
     assert bench.process(operator, ("a", ["1"]), ("a", ["2"]), ("b", ["3"])) == [
         ("a", "1"),
@@ -175,7 +175,7 @@ def test_each_bundle_goes_on_from_the_state(bench):
     ]
 
 
-def test_a_snapshot_holds_what_came_ahead_of_it_and_nothing_that_comes_later(new_bench):
+def test_snapshot_holds_exactly_the_records_before_its_barrier(new_bench):
     for parallelism in (1, 3):
         bench = new_bench()
         operator = bench.open(merging())
@@ -193,7 +193,7 @@ def test_a_snapshot_holds_what_came_ahead_of_it_and_nothing_that_comes_later(new
         assert sorted(emitted) == [("a", "1+"), ("b", "2+")]
 
 
-def test_reduced_values_go_on_as_they_are(bench):
+def test_reduced_values_are_emitted_unchanged(bench):
     operator = bench.open(reducing())
     bench.process(operator, ("a", "x"), ("a", "y"), ("b", "z"))
     assert values(operator.process_watermark(5)) == ["xy", "z"]

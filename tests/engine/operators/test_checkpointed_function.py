@@ -92,7 +92,7 @@ MAKE = {
 
 
 @pytest.mark.parametrize("kind", list(MAKE))
-def test_function_of_every_kind_restores_what_it_kept(bench, kind):
+def test_functions_of_every_kind_restore_their_state(bench, kind):
     (before,) = bench.open_all(MAKE[kind], 1)
     assert before.function.was_restored == (False, None)
     bench.process(before, "a", "b", "=c")
@@ -103,7 +103,7 @@ def test_function_of_every_kind_restores_what_it_kept(bench, kind):
     assert function.rules.items() == [("=c", 2)]
 
 
-def test_function_knows_that_the_job_was_restored_though_it_has_nothing_in_it(bench):
+def test_function_without_state_knows_that_the_job_was_restored(bench):
     operator = bench.open(MAKE["map"](), restored=4)
     assert operator.function.was_restored == (True, 4)
     assert operator.function.values == []
@@ -231,7 +231,7 @@ class WithoutRaw(BufferingMap):
         self.raw = []
 
 
-def test_raw_state_does_not_move_where_the_elements_of_others_go(bench):
+def test_raw_state_does_not_affect_other_operator_state(bench):
     shares = []
     for make in (MAKE["map"], lambda: MapOperator(WithoutRaw())):
         (operator,) = bench.open_all(make, 1)

@@ -144,7 +144,7 @@ def given_by(operator, values, input_number):
     return [value for value, _ in operator.process_batch([(value, None) for value in values], input_number)]
 
 
-def test_each_input_has_a_method_and_nothing_is_what_a_map_leaves_out(bench):
+def test_each_input_has_a_method_and_a_map_drops_none(bench):
     operator = bench.open(CoMapOperator(Maps()))
     assert given_by(operator, [1, 0], 0) == [("one", 1), ("one", 0)]
     assert given_by(operator, [1, 0], 1) == [("two", 1)]

@@ -98,7 +98,7 @@ def test_a_record_is_kept_as_long_as_a_partner_may_come(bench, lower, upper, lef
     assert len(operator._timers.event) == 0
 
 
-def test_who_comes_behind_the_watermark_goes_to_the_side_output_of_his_side(bench):
+def test_late_record_goes_to_the_side_output_of_its_side(bench):
     bench.side.update({tag.tag_id: [] for tag in LATE})
     operator = bench.open(join(-5, 5, late=LATE))
     pairs(operator, 0, (1, 10))
@@ -157,7 +157,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.integers(-6, 6), st.integers(0, 8))
-def test_it_does_what_the_model_does_over_any_rescales(new_bench, steps, lower, length):
+def test_interval_join_agrees_with_the_model_over_rescales(new_bench, steps, lower, length):
     bench = new_bench()
     make = lambda: join(lower, lower + length)  # noqa: E731
     operators = bench.open_all(make, 1)

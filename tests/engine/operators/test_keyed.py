@@ -123,7 +123,7 @@ def test_the_state_of_reduce_has_flinks_name(bench):
 
 
 @pytest.mark.parametrize("make", [counting, joining])
-def test_a_snapshot_does_not_see_what_comes_after_it(bench, make):
+def test_snapshot_does_not_see_later_changes(bench, make):
     operator = bench.open(make())
     bench.process(operator, "a")
     snapshot = operator.snapshot(1, 0)
@@ -133,7 +133,7 @@ def test_a_snapshot_does_not_see_what_comes_after_it(bench, make):
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 1), (1, 3), (3, 1), (2, 3), (4, 2)])
-def test_counting_goes_on_after_a_restore_at_another_parallelism(bench, before, after):
+def test_counting_continues_after_a_restore_at_another_parallelism(bench, before, after):
     operators = bench.open_all(counting, before)
     for word in WORDS:
         bench.process(operators[owner(word, before, Types.STRING())], word)
@@ -162,7 +162,7 @@ def test_keys_are_grouped_by_their_declared_type(bench, reduces):
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (3, 2)])
-def test_summing_goes_on_after_a_restore_at_another_parallelism(bench, before, after):
+def test_summing_continues_after_a_restore_at_another_parallelism(bench, before, after):
     operators = bench.open_all(summing, before)
     for word in WORDS:
         bench.process(operators[owner(word, before, None)], (word, 2))

@@ -67,7 +67,7 @@ class Remembering(SinkFunction, CheckpointedFunction, CheckpointListener):
         self.calls.append("close")
 
 
-def test_values_are_taken_one_by_one_and_nothing_goes_on(bench):
+def test_values_are_invoked_one_by_one_and_nothing_is_emitted(bench):
     bench.now = 50
     function = Collecting()
     operator = bench.open(SinkOperator(function))
@@ -75,14 +75,14 @@ def test_values_are_taken_one_by_one_and_nothing_goes_on(bench):
     assert function.taken == [("a", 1, 50), ("b", None, 50)]
 
 
-def test_a_buffer_is_taken_at_once_by_who_can(bench):
+def test_function_with_invoke_batch_gets_a_whole_buffer(bench):
     function = Batched()
     operator = bench.open(SinkOperator(function))
     operator.process_batch([("a", 1), ("b", 2)], 0)
     assert function.taken == [["a", "b"]]
 
 
-def test_what_is_not_taken_at_once_comes_one_by_one(bench):
+def test_values_refused_by_invoke_batch_are_invoked_one_by_one(bench):
     function = Batched(likes=False)
     operator = bench.open(SinkOperator(function))
     operator.process_batch([("a", 1), ("b", 2)], 0)

@@ -57,7 +57,7 @@ def test_every_split_has_one_reader(bench, parallelism):
 
 @pytest.mark.parametrize("polls", [0, 1, 3, 5, 20])
 @pytest.mark.parametrize(("before", "after"), [(1, 1), (1, 3), (2, 1), (2, 3), (3, 2)])
-def test_after_a_restore_every_split_is_read_on_from_where_it_was(bench, before, after, polls):
+def test_every_split_continues_at_its_position_after_a_restore(bench, before, after, polls):
     source = source_of(a="abc", b="defg", c="h", d="ij")
     operators = bench.open_all(lambda: SourceOperator(source), before)
     read = []
@@ -70,7 +70,7 @@ def test_after_a_restore_every_split_is_read_on_from_where_it_was(bench, before,
     assert sorted(read) == list("abcdefghij")
 
 
-def test_a_snapshot_does_not_see_what_is_read_after_it(bench):
+def test_snapshot_does_not_see_later_reads(bench):
     source = source_of(a="123")
     operator = bench.open(SourceOperator(source))
     operator.poll(1)

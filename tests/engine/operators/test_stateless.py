@@ -110,7 +110,7 @@ def test_operators_without_state_contribute_nothing_to_a_snapshot(bench):
         assert operator.finish() == []
 
 
-def test_what_a_function_raises_passes(bench):
+def test_exception_of_a_function_propagates(bench):
     operator = bench.open(FilterOperator(Odd()))
     with pytest.raises(TypeError):
         bench.process(operator, "no number")

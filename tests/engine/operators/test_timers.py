@@ -114,7 +114,7 @@ def test_the_context_of_a_timer_knows_its_key_time_and_kind(bench):
     assert seen == [("a", 10, TimeDomain.EVENT_TIME), ("b", 20, TimeDomain.PROCESSING_TIME)]
 
 
-def test_a_timer_is_deleted_under_the_key_in_hand_only(bench):
+def test_delete_removes_only_the_timer_of_the_current_key(bench):
     class Deleting(Alarms):
         def process_element(self, value, ctx):
             yield from super().process_element(value, ctx) or ()
@@ -155,7 +155,7 @@ def test_a_deleted_timer_of_processing_time_does_not_fire(bench):
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 1), (1, 3), (3, 1), (2, 3), (4, 2)])
-def test_timers_fire_after_a_restore_where_their_keys_are(bench, before, after):
+def test_timers_fire_after_a_restore_in_the_subtask_of_their_key(bench, before, after):
     keys = [f"key {number}" for number in range(12)]
     operators = bench.open_all(alarms, before)
     for operator in operators:
@@ -189,7 +189,7 @@ def test_event_time_begins_anew_after_a_restore(bench):
 # Without timers.
 
 
-def test_a_function_without_on_timer_can_tell_the_time_but_has_no_timers(bench):
+def test_function_without_on_timer_has_times_but_no_timers(bench):
     assert not has_timers(Asking())
     assert has_timers(Alarms())
     bench.now = 77
@@ -208,7 +208,7 @@ def test_a_function_without_on_timer_can_tell_the_time_but_has_no_timers(bench):
         "delete_processing_time_timer",
     ],
 )
-def test_a_timer_where_there_can_be_none_is_a_line_that_says_why(bench, verb):
+def test_impossible_timer_is_an_error_of_one_line(bench, verb):
     class Registers(KeyedProcessFunction):
         def process_element(self, value, ctx):
             getattr(ctx.timer_service(), verb)(5)
@@ -253,7 +253,7 @@ class KeyedSorting(KeyedProcessFunction):
         yield ODD, ("timer", timestamp)
 
 
-def test_what_is_yielded_with_a_tag_goes_to_the_side_output_with_its_timestamp(bench):
+def test_tagged_value_goes_to_the_side_output_with_its_timestamp(bench):
     bench.side["odd"] = []
     operator = bench.open(ProcessOperator(Sorting()))
     assert operator.process_batch([(1, 10), (2, 20), (3, 30), (4, 40)], 0) == [(2, 20), (4, 40)]
@@ -275,7 +275,7 @@ def test_timers_have_side_outputs_too(bench):
     assert bench.side["odd"] == [(("timer", 10), 10), (("timer", 20), None)]
 
 
-def test_tags_are_known_by_their_id():
+def test_tags_with_equal_ids_are_equal():
     assert OutputTag("late") == OutputTag("late", Types.STRING())
     assert OutputTag("late") != OutputTag("early")
     assert len({OutputTag("late"), OutputTag("late")}) == 1

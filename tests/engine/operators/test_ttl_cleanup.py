@@ -22,7 +22,7 @@ class Remember(KeyedProcessFunction):
             self.state.update(1)
 
 
-def test_every_record_cleans_up_though_it_does_not_access_the_state(bench):
+def test_every_record_cleans_up_even_without_state_access(bench):
     operator = bench.open(KeyedProcessOperator(Remember(), lambda value: value, Types.STRING()))
     keys = lambda: operator._backend.keys(operator.function.descriptor)  # noqa: E731
     bench.process(operator, "a", "b", "c")

@@ -248,7 +248,7 @@ def test_sessions_of_processing_time_grow_with_each_arrival(bench):
     assert all(not table for table in tables(tested))
 
 
-def test_windows_of_processing_time_go_on_after_a_restore(bench):
+def test_windows_of_processing_time_continue_after_a_restore(bench):
     def make():
         return operator(TumblingProcessingTimeWindows(10), fold=Sum(), function=Tell())
 
@@ -264,7 +264,7 @@ def test_windows_of_processing_time_go_on_after_a_restore(bench):
 # Triggers.
 
 
-def test_a_purging_trigger_gives_out_what_is_new_only(bench):
+def test_purging_trigger_emits_only_new_records(bench):
     trigger = PurgingTrigger.of(CountTrigger.of(2))
     tested = bench.open(tumbling(trigger=trigger))
     emitted = feed(tested, *[("a", number, 3) for number in range(1, 6)])
@@ -273,7 +273,7 @@ def test_a_purging_trigger_gives_out_what_is_new_only(bench):
     assert all(not table for table in tables(tested))
 
 
-def test_counts_are_added_up_where_windows_merge(bench):
+def test_counts_are_added_when_windows_merge(bench):
     tested = bench.open(
         operator(EventTimeSessionWindows(5), trigger=CountTrigger.of(4), fold=Sum(), function=Tell())
     )
@@ -294,7 +294,7 @@ def test_a_continuous_trigger_fires_at_multiples_of_its_interval_and_at_the_end(
     assert all(not table for table in tables(tested))
 
 
-def test_a_continuous_trigger_goes_on_where_windows_merge(bench):
+def test_continuous_trigger_continues_when_windows_merge(bench):
     tested = bench.open(
         operator(
             EventTimeSessionWindows(6), trigger=ContinuousEventTimeTrigger(5), fold=Sum(), function=Tell()
@@ -365,7 +365,7 @@ def test_records_are_evicted_before_they_are_folded(bench):
     assert values(tested.process_watermark(9)) == [("a", (0, 10), [6])]
 
 
-def test_what_is_evicted_is_gone_for_the_next_time(bench):
+def test_evicted_records_are_gone_at_the_next_firing(bench):
     tested = bench.open(tumbling(evictor=TimeEvictor(2, True), fold=None, trigger=CountTrigger.of(2)))
     emitted = feed(tested, ("a", 1, 1), ("a", 2, 5), ("a", 3, 6), ("a", 4, 9))
     numbers = [[number for _, number in held] for _, _, held in values(emitted)]

@@ -180,7 +180,7 @@ def test_windows_are_those_of_the_model_through_restores_at_any_parallelism(
             assert not list(registered.table), f"{registered.name} is left behind"
 
 
-def test_windows_are_the_same_where_too_many_stand_to_remember_all_of_them(new_bench, monkeypatch):
+def test_windows_are_the_same_if_the_timer_cache_is_too_small(new_bench, monkeypatch):
     monkeypatch.setattr(window_module, "MAX_KNOWN_TIMERS", 2)
     bench = new_bench()
     settings = WindowSettings(

@@ -90,7 +90,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("kind", "where", "damage"), CASES)
-def test_a_job_names_the_damaged_file_and_goes_on_from_nothing(stopped, kind, where, damage):
+def test_job_names_the_damaged_file_and_does_not_run(stopped, kind, where, damage):
     job, files, output = stopped
     path = kinds_of(files)[kind]
     place = (TABLE if kind == "table" else ENVELOPE)[where]
@@ -144,7 +144,7 @@ def test_without_any_intact_checkpoint_the_error_names_the_last_damage(stopped):
     assert caught.value.path == kinds_of(files)["metadata"]
 
 
-def test_a_damaged_older_checkpoint_is_passed_over_where_that_was_wanted(stopped):
+def test_damaged_older_checkpoint_is_skipped_if_configured(stopped):
     _, files, _ = stopped
     newest = kinds_of(files)["metadata"]
     (older,) = [path for path in files if path.endswith("_metadata") and path != newest]
@@ -156,7 +156,7 @@ def test_a_damaged_older_checkpoint_is_passed_over_where_that_was_wanted(stopped
     assert [f"chk-{each}/_metadata" for each in recovered.former] == [older]
 
 
-def test_what_was_passed_over_stays_until_a_newer_checkpoint_is_complete(stopped):
+def test_skipped_checkpoint_stays_until_a_newer_one_is_complete(stopped):
     _, files, _ = stopped
     path = kinds_of(files)["table"]
     damaged = files | {path: truncated(files[path], None)}

@@ -169,7 +169,7 @@ def test_a_job_runs_to_its_end(driver_of):
     assert (COMPLETED, COORDINATOR, 1) in driver.points
 
 
-def test_a_task_that_raises_is_gone_and_the_job_goes_on_without_what_it_was(driver_of):
+def test_task_that_raises_is_dropped_and_the_job_restarts(driver_of):
     driver = driver_of()
     driver.master_event(StartJob())
     Touchy.errors.append(RuntimeError("two\n  lines"))
@@ -235,7 +235,7 @@ def test_a_checkpoint_that_does_not_fit_ends_the_job_with_a_line(driver_of):
     assert driver.tasks == {}
 
 
-def test_what_is_discarded_is_deleted(driver_of):
+def test_discarded_checkpoint_is_deleted(driver_of):
     driver = driver_of()
     for path in ("chk-1/_metadata", "chk-1/x", "chk-2/y", "chk-10/z"):
         driver.storage.write(path, b"")
@@ -249,7 +249,7 @@ def claimed_by_another(driver):
     driver.storage.delete(f"{INCARNATION}1")
 
 
-def test_who_has_been_superseded_publishes_nothing(driver_of):
+def test_superseded_process_publishes_nothing(driver_of):
     driver = driver_of()
     metadata = CheckpointMetadata(1, "id", "name", 0, "checkpoint", "1.1", ())
     driver.publish(metadata)
@@ -260,7 +260,7 @@ def test_who_has_been_superseded_publishes_nothing(driver_of):
     assert not driver.storage.exists(metadata_path(1))
 
 
-def test_who_has_been_superseded_deletes_no_checkpoint_of_the_same_id(driver_of):
+def test_superseded_process_deletes_no_checkpoint_of_the_same_id(driver_of):
     driver = driver_of()
     driver.storage.publish(metadata_path(3), b"the other's")
     claimed_by_another(driver)
@@ -270,7 +270,7 @@ def test_who_has_been_superseded_deletes_no_checkpoint_of_the_same_id(driver_of)
     assert not driver.storage.exists(FINISHED)
 
 
-def test_who_has_been_superseded_deploys_no_attempt(driver_of):
+def test_superseded_process_deploys_no_attempt(driver_of):
     driver = driver_of()
     claimed_by_another(driver)
     driver.master_event(StartJob())

@@ -42,7 +42,7 @@ def test_each_checkpoint_names_files_of_those_before(job):
     assert set().union(*shared.values()) == on_disk(job)
 
 
-def test_only_what_retained_checkpoints_name_is_kept(job):
+def test_only_files_of_retained_checkpoints_are_kept(job):
     job.stopped(COMPLETED, 4, **INCREMENTAL)
     # The process died at the completion of the fourth: what it was about to delete the next one deletes.
     job.stopped(ELEMENT, 1, **INCREMENTAL)
@@ -56,7 +56,7 @@ FULL = {"state__backend__type": "rocksdb"}
 @pytest.mark.parametrize(
     ("parallelism", "after"), [(1, INCREMENTAL), (2, INCREMENTAL), (3, INCREMENTAL), (2, FULL), (3, {})]
 )
-def test_any_parallelism_and_either_backend_go_on_from_one(job, parallelism, after):
+def test_any_parallelism_and_either_backend_restore_one_checkpoint(job, parallelism, after):
     job.stopped(COMMITTING, 7, **INCREMENTAL)
     result = execute(job.graph(parallelism=parallelism, **after))
     assert 0 < result.records_read < 400

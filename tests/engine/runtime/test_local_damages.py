@@ -18,7 +18,7 @@ from onceproof.engine.runtime.storage import LocalCheckpointStorage, MemoryCheck
 from onceproof.engine.state.files import DamagedFile
 
 
-def test_a_malformed_row_ends_the_job_at_once_and_a_mended_one_goes_on(job, tmp_path):
+def test_malformed_row_fails_the_job_at_once_and_a_corrected_one_continues(job, tmp_path):
     lines = [f"{word}\n" for word in job.words]
     lines[450] = "a,b\n"
     path = tmp_path / "words.csv"

@@ -134,7 +134,7 @@ def test_of_two_processes_that_start_at_once_each_gets_its_own():
     assert recover(Racing(), 1).incarnation == 2
 
 
-def test_files_that_only_look_like_markers_are_left_alone():
+def test_files_similar_to_markers_are_left_alone():
     storage = MemoryCheckpointStorage()
     for name in ("incarnation-x", "incarnation-", "incarnation-01"):
         storage.write(name, b"")
@@ -161,7 +161,7 @@ def test_the_newest_checkpoints_are_kept_by_number_and_the_others_deleted(num_re
     )
 
 
-def test_without_metadata_there_is_no_checkpoint():
+def test_checkpoint_without_metadata_is_not_restored():
     storage = MemoryCheckpointStorage()
     complete(storage, 4)
     storage.write("chk-5/op-0-1.1", b"state")
@@ -170,7 +170,7 @@ def test_without_metadata_there_is_no_checkpoint():
     assert storage.list("chk-5/") == []
 
 
-def test_a_file_that_a_kept_checkpoint_does_not_list_is_swept():
+def test_file_that_no_kept_checkpoint_lists_is_deleted():
     storage = MemoryCheckpointStorage()
     complete(storage, 4)
     storage.write("chk-4/op-0-0.9", b"of a dead attempt")
@@ -178,7 +178,7 @@ def test_a_file_that_a_kept_checkpoint_does_not_list_is_swept():
     assert storage.list("chk-") == ["chk-4/_metadata", "chk-4/op-0-1.1"]
 
 
-def test_what_has_another_name_is_not_ours():
+def test_files_with_foreign_names_stay():
     storage = MemoryCheckpointStorage()
     complete(storage, 4)
     foreign = ["chk-4.bak/_metadata", "chk-notes/x", "chk-07/_metadata", "notes", "savepoint-1/_metadata"]
@@ -244,7 +244,7 @@ def test_finished_job_stays_finished_if_its_leftovers_cannot_be_deleted():
     assert recover(storage, 1).finished
 
 
-def test_who_cannot_delete_the_marker_of_a_former_process_has_no_claim():
+def test_process_that_cannot_delete_an_old_marker_has_no_claim():
     storage = Refusing("incarnation-")
     recover(storage, 1)
     with pytest.raises(StorageError, match="incarnation-1 cannot be deleted"):
@@ -294,7 +294,7 @@ def test_discarding_an_earlier_checkpoint_deletes_what_only_it_shares():
     assert storage.list("") == ["chk-2/_metadata", "chk-2/op-0-1.1", "shared/chk-1.b", "shared/chk-2.c"]
 
 
-def test_what_a_damaged_checkpoint_from_before_shares_is_left():
+def test_shared_files_of_a_damaged_earlier_checkpoint_stay():
     storage = MemoryCheckpointStorage()
     sharing(storage, 1, "chk-1.a")
     storage.publish(metadata_path(1), b"damaged")

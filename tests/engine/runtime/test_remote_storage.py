@@ -39,7 +39,7 @@ def storage(request, tmp_path, address):
     return MountedStorage(MemoryCheckpointStorage(), {"sav-1": at}), "sav-1/"
 
 
-def test_every_storage_does_what_checkpoints_need(storage, tmp_path):
+def test_every_storage_supports_the_calls_of_checkpoints(storage, tmp_path):
     storage, beginning = storage
     names = [f"{beginning}{name}" for name in ("chk-1/_metadata", "chk-1/deep/c", "chk-10/a", "chk-2/b")]
     storage.write(names[0], b"one")
@@ -67,7 +67,7 @@ def test_every_storage_does_what_checkpoints_need(storage, tmp_path):
     assert storage.read(names[0]) == b"four"
 
 
-def test_a_table_that_is_gone_where_it_was_stored_is_put_again(address, tmp_path):
+def test_stored_table_that_is_gone_is_uploaded_again(address, tmp_path):
     table = tmp_path / "table"
     table.write_bytes(b"table")
     storage = open_storage(address)
@@ -75,7 +75,7 @@ def test_a_table_that_is_gone_where_it_was_stored_is_put_again(address, tmp_path
     assert storage.read("shared/a") == b"table"
 
 
-def test_what_another_place_has_of_a_table_does_not_help(address, tmp_path):
+def test_table_in_another_storage_is_not_reused(address, tmp_path):
     table = tmp_path / "table"
     table.write_bytes(b"table")
     storage = MountedStorage(open_storage(str(tmp_path / "job")), {"sav-1": address})
@@ -99,13 +99,13 @@ def test_a_path_that_leaves_an_address_is_refused(address, path, method):
         ("gs://bucket/a", "checkpoint folder gs://bucket/a cannot be reached: .*gcsfs"),
     ],
 )
-def test_an_address_that_cannot_be_used_is_one_line_that_says_why(asked, said):
+def test_unusable_address_is_an_error_of_one_line(asked, said):
     with pytest.raises(StorageError, match=said) as caught:
         open_storage(asked)
     assert "\n" not in str(caught.value)
 
 
-def test_what_a_file_system_says_becomes_one_line_with_the_file(address, monkeypatch):
+def test_file_system_error_becomes_one_line_with_the_file(address, monkeypatch):
     storage = open_storage(address)
     assert isinstance(storage, RemoteCheckpointStorage)
 
@@ -123,7 +123,7 @@ def test_what_a_file_system_says_becomes_one_line_with_the_file(address, monkeyp
 
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 @pytest.mark.parametrize("after", [1, 3])
-def test_a_job_goes_on_from_its_checkpoints_at_an_address(job, address, backend, after):
+def test_job_restores_its_checkpoints_at_an_address(job, address, backend, after):
     options = {
         "execution__checkpointing__dir": address,
         "state__backend__type": backend,
@@ -155,7 +155,7 @@ def test_a_second_process_at_an_address_takes_the_job_over(job, address):
     assert job.rows() == job.counts
 
 
-def test_where_an_address_holds_no_savepoint_is_said(address):
+def test_address_without_savepoint_is_an_error(address):
     with pytest.raises(NoRestorePoint, match=f"{address}/none: there is no savepoint"):
         read_restore_point(f"{address}/none")
 

@@ -137,9 +137,7 @@ BACKENDS = [("hashmap", "hashmap"), ("hashmap", "rocksdb"), ("rocksdb", "hashmap
 
 @pytest.mark.parametrize(("before", "after"), BACKENDS)
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_a_stopped_job_goes_on_from_its_savepoint_and_counts_everything_once(
-    words, before, after, parallelism
-):
+def test_stopped_job_restores_its_savepoint_and_counts_everything_once(words, before, after, parallelism):
     savepoint, client = stopped(words, state__backend__type=before)
     result = client.get_job_execution_result().result(SECONDS)
     assert result.stopped_with == str(savepoint)
@@ -161,12 +159,12 @@ def test_stopped_job_restores_its_savepoint_without_a_path(words):
     assert words.run().already_finished
 
 
-def test_a_drained_job_has_processed_what_it_has_read(words):
+def test_drained_job_has_processed_all_records_read(words):
     savepoint, _ = stopped(words, drains=True)
     assert all(operator.is_finished for operator in read_restore_point(str(savepoint)).metadata.operators)
 
 
-def test_a_savepoint_is_taken_while_the_job_goes_on_and_stays_when_it_has_finished(words, tmp_path):
+def test_savepoint_of_a_running_job_stays_when_the_job_has_finished(words, tmp_path):
     client, gate = words.held()
     future = client.trigger_savepoint(str(tmp_path / "elsewhere"))
     gate.opened.set()
@@ -199,7 +197,7 @@ def test_a_job_that_is_cancelled_with_a_savepoint_loses_nothing(words):
 
 
 @pytest.mark.parametrize(("retention", "stays"), [(None, False), ("RETAIN_ON_CANCELLATION", True)])
-def test_checkpoints_outlive_a_cancelled_job_only_where_that_is_set(words, retention, stays):
+def test_checkpoints_outlive_a_cancelled_job_only_if_configured(words, retention, stays):
     options = {"execution__checkpointing__externalized_checkpoint_retention": retention} if retention else {}
     client, gate = words.held(**options)
     future = client.cancel()
@@ -232,7 +230,7 @@ def test_a_chosen_checkpoint_of_the_job_itself_is_gone_back_to(words):
 
 
 @pytest.mark.parametrize(("mode", "stays"), [("NO_CLAIM", True), ("CLAIM", False), ("LEGACY", True)])
-def test_what_is_claimed_gives_way_to_the_first_checkpoint(words, mode, stays):
+def test_claimed_savepoint_is_deleted_after_the_first_checkpoint(words, mode, stays):
     savepoint, _ = stopped(words)
     words.run(execution__state_recovery__path=str(savepoint), execution__state_recovery__claim_mode=mode)
     assert words.rows() == COUNTS
@@ -240,7 +238,7 @@ def test_what_is_claimed_gives_way_to_the_first_checkpoint(words, mode, stays):
     assert savepoint.exists() is stays
 
 
-def test_state_of_an_operator_that_is_gone_is_left_behind_only_where_that_is_allowed(words):
+def test_state_of_a_removed_operator_is_skipped_only_if_allowed(words):
     savepoint, _ = stopped(words)
     path = str(savepoint)
     with pytest.raises(JobExecutionFailed, match=r"operator 'count', which the job lacks.*ignore-unclaimed"):
@@ -294,7 +292,7 @@ def test_another_process_asks_by_a_file_and_is_answered(words, tmp_path):
     assert words.rows() == COUNTS
 
 
-def test_what_cannot_be_had_is_said_in_a_line(words):
+def test_impossible_requests_are_errors_of_one_line(words):
     client, gate = words.held()
     nowhere = words.folder / "file"  # Where a folder should be.
     nowhere.write_text("in the way")

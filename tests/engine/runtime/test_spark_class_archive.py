@@ -33,7 +33,7 @@ def no_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.spark
 @pytest.mark.skipif(not psutil.LINUX, reason="only Linux shows what a process has mapped")
-def test_every_session_maps_what_the_set_up_has_written(java: JavaInstallation, spark: SparkSession) -> None:
+def test_every_session_maps_the_archive_of_the_setup(java: JavaInstallation, spark: SparkSession) -> None:
     if not archive_for(java).exists():
         pytest.skip(NOT_WRITTEN)
     assert spark_session._running is not None

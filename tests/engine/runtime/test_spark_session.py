@@ -137,7 +137,7 @@ raise SystemExit(7)
     assert list(short_folder.iterdir()) == []
 
 
-def test_failed_start_says_why_in_one_line_and_leaves_nothing(short_folder: Path) -> None:
+def test_failed_start_is_an_error_of_one_line_and_leaves_nothing(short_folder: Path) -> None:
     program = """
 from onceproof.engine.runtime import java, spark_session as module
 

@@ -22,14 +22,14 @@ def storage(root):
     return LocalCheckpointStorage(root)
 
 
-def test_what_was_written_is_read_back(storage):
+def test_written_file_is_read_back(storage):
     storage.write("chk-1/a", b"one")
     storage.publish("chk-1/_metadata", b"two")
     assert storage.read("chk-1/a") == b"one"
     assert storage.read("chk-1/_metadata") == b"two"
 
 
-def test_both_writes_replace_what_was_there(storage):
+def test_both_writes_replace_an_existing_file(storage):
     for write in (storage.write, storage.publish):
         write("file", b"a longer content")
         write("file", b"short")
@@ -54,7 +54,7 @@ def test_files_are_listed_by_prefix_sorted(storage):
     assert storage.list("none/") == []
 
 
-def test_deleting_what_is_not_there_is_fine(storage):
+def test_deleting_an_absent_file_does_nothing(storage):
     storage.delete("chk-1/a")
 
 
@@ -103,7 +103,7 @@ def test_a_crash_while_publishing_leaves_the_old_content_whole(storage, monkeypa
     assert storage.list("") == ["file"]
 
 
-def test_what_a_crash_leaves_beside_a_published_file_is_listed_and_can_be_deleted(storage, monkeypatch):
+def test_temporary_file_of_a_crashed_publish_can_be_deleted(storage, monkeypatch):
     def die(*arguments):
         raise Died
 

@@ -46,7 +46,7 @@ def roots(base: Path) -> list[Path]:
     return sorted(base.iterdir())
 
 
-def test_what_a_killed_process_left_is_removed_by_the_next(
+def test_folders_of_a_killed_process_are_removed_by_the_next(
     base: Path, settings: StateBackendSettings
 ) -> None:
     died = subprocess.run([sys.executable, "-c", LEAVES_A_DATABASE, str(base)], check=False)
@@ -93,7 +93,7 @@ def test_a_closed_database_leaves_nothing(base: Path, settings: StateBackendSett
     assert os.listdir(root) == ["lock"]
 
 
-def test_a_process_that_goes_without_a_word_removes_its_folders_itself(
+def test_process_without_finalizers_removes_its_folders_itself(
     base: Path, settings: StateBackendSettings
 ) -> None:
     Database.fresh(settings).close()
@@ -104,7 +104,7 @@ def test_a_process_that_goes_without_a_word_removes_its_folders_itself(
     assert len(roots(base)) == 1
 
 
-def test_a_scan_ends_where_its_prefix_ends(settings: StateBackendSettings) -> None:
+def test_scan_ends_with_its_prefix(settings: StateBackendSettings) -> None:
     database = Database.fresh(settings)
     database.write((key, b"") for key in (b"a", b"ab", b"b", b"b\xff", b"b\xff\xff", b"c"))
     assert [key for key, _ in database.scan(b"b")] == [b"b", b"b\xff", b"b\xff\xff"]
@@ -114,7 +114,7 @@ def test_a_scan_ends_where_its_prefix_ends(settings: StateBackendSettings) -> No
     database.close()
 
 
-def test_a_checkpoint_does_not_see_what_is_written_later(settings: StateBackendSettings) -> None:
+def test_checkpoint_does_not_see_later_writes(settings: StateBackendSettings) -> None:
     database = Database.fresh(settings)
     database.put(b"a", b"1")
     taken = database.checkpoint()

@@ -46,7 +46,7 @@ def test_a_value_without_a_typed_form_is_refused_with_the_way_out():
         round_trip((1, Opaque()))
 
 
-def test_it_is_pickled_where_the_job_allows_it():
+def test_value_without_typed_form_is_pickled_if_allowed():
     round_trip(Opaque(), (1, 2), allow_pickle=True)
 
 
@@ -56,7 +56,7 @@ def test_pickled_records_are_not_read_without_permission():
         decode_channels(data, index, "file", allow_pickle=False)
 
 
-def test_what_their_reader_changes_is_recorded_as_it_was():
+def test_later_changes_of_a_record_are_not_recorded():
     buffer = [(["a"], 1), (("b", ["c"]), 2), ({"k": {"d": 1}}, 3), (Holder(["e"]), 4)]
     recorded = detached(buffer)
     buffer[0][0].append("changed")
@@ -67,12 +67,12 @@ def test_what_their_reader_changes_is_recorded_as_it_was():
     assert (recorded[3][0].values, recorded[3][1]) == (["e"], 4)
 
 
-def test_what_cannot_change_is_not_copied():
+def test_immutable_values_are_not_copied():
     buffer = [("a", 1), (("b", 2, None), 2), (3.5, None)]
     assert all(copy is record for copy, record in zip(detached(buffer), buffer, strict=True))
 
 
-def test_what_cannot_be_copied_is_left_for_encoding_to_refuse():
+def test_uncopyable_value_is_refused_by_the_encoder():
     lock = Lock()
     [(recorded, _)] = detached([(lock, None)])
     assert recorded is lock

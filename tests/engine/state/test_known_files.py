@@ -42,7 +42,7 @@ def checkpoints(tmp_path):
     made.backend.close()
 
 
-def test_what_a_complete_checkpoint_has_stored_is_known(checkpoints):
+def test_files_of_a_completed_checkpoint_are_known(checkpoints):
     checkpoints.state.update(1)
     assert checkpoints.known(1) == set()
     checkpoints.backend.notify_checkpoint_complete(1)
@@ -50,7 +50,7 @@ def test_what_a_complete_checkpoint_has_stored_is_known(checkpoints):
     assert len(checkpoints.known(2)) == 1
 
 
-def test_nothing_is_known_while_a_snapshot_of_nothing_is_under_way(checkpoints):
+def test_no_file_is_known_while_an_empty_snapshot_is_pending(checkpoints):
     """It names no file; once it is complete, what was stored before it goes."""
     checkpoints.state.update(1)
     checkpoints.taken(1)

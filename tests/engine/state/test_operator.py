@@ -57,7 +57,7 @@ def test_none_is_no_element(put):
     assert state.get() == []
 
 
-def test_what_get_gives_is_no_handle_on_the_state():
+def test_changing_the_result_of_get_does_not_change_the_state():
     state = OperatorStateStore().get_list_state(ListStateDescriptor("l"))
     state.add(1)
     state.get().append(2)

@@ -71,7 +71,7 @@ def test_raw_state_is_stored_apart_from_managed_state():
     assert without_raw(stored.keyed) == without_raw(stored.operator) == {}
 
 
-def test_what_was_written_is_read_as_a_stream():
+def test_written_bytes_are_read_as_a_stream():
     assert StatePartition(b"abc").get_stream().read(2) == b"ab"
     group = KeyGroupStatePartition(7, b"abc")
     assert (group.get_key_group_id(), group.get_stream().read()) == (7, b"abc")

@@ -142,7 +142,7 @@ def test_namespace_for_a_state_that_has_none_is_refused(backends, descriptor):
 
 
 @by_kind
-def test_restored_state_is_what_it_was(backends, at, descriptor):
+def test_restored_state_equals_the_stored_one(backends, at, descriptor):
     source = backends.make()
     for key in ("a", "b"):
         at(source, key)
@@ -156,7 +156,7 @@ def test_restored_state_is_what_it_was(backends, at, descriptor):
 
 
 @by_kind
-def test_restored_state_of_a_namespace_is_what_it_was(backends, at, descriptor):
+def test_restored_state_of_a_namespace_equals_the_stored_one(backends, at, descriptor):
     source = backends.make()
     state = source.state(descriptor, WINDOW)
     at(source, "a")
@@ -173,7 +173,7 @@ def test_restored_state_of_a_namespace_is_what_it_was(backends, at, descriptor):
 
 
 @by_kind
-def test_snapshot_does_not_see_what_comes_after_it(backends, at, descriptor):
+def test_snapshot_does_not_see_later_changes(backends, at, descriptor):
     source = backends.make()
     state = source.state(descriptor)
     at(source, "kept")
@@ -225,7 +225,7 @@ def test_asking_again_with_or_without_namespaces_is_refused(backends, descriptor
 
 
 @by_kind
-def test_restoring_with_namespaces_what_had_none_is_refused(backends, at, descriptor):
+def test_restoring_state_without_namespaces_as_namespaced_is_refused(backends, at, descriptor):
     source = backends.make()
     at(source, "a")
     write(source.state(descriptor), 1)
@@ -298,7 +298,7 @@ def test_map_gives_entries_and_forgets_them(backends, at):
     assert backend.keys(MAP) == []
 
 
-def test_map_holds_none_as_a_value_but_not_as_a_key(backends, at):
+def test_map_accepts_none_as_a_value_only(backends, at):
     backend = backends.make()
     state = backend.map_state(MAP)
     at(backend, "a")
@@ -347,7 +347,7 @@ def test_aggregating_gives_the_result_of_its_accumulator(backends, at):
         (lambda: ValueStateDescriptor(""), "needs a name"),
     ],
 )
-def test_descriptor_without_what_it_needs_is_refused(make, words):
+def test_incomplete_descriptor_is_refused(make, words):
     with pytest.raises((TypeError, ValueError), match=words):
         make()
 

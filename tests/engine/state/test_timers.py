@@ -122,7 +122,7 @@ def test_deleted_timers_do_not_fill_the_memory():
     assert popped(queue, 1_000_000) == [("kept", 1_000_000)]
 
 
-def test_a_snapshot_does_not_see_what_comes_after_it():
+def test_snapshot_does_not_see_later_changes():
     keyed = backend()
     timers = timers_of(keyed)
     timers.event.register("a", 10)
@@ -136,7 +136,7 @@ def test_a_snapshot_does_not_see_what_comes_after_it():
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3, 8])
-def test_timers_go_where_their_keys_go(parallelism):
+def test_timers_are_redistributed_with_their_keys(parallelism):
     keyed = backend()
     timers = timers_of(keyed)
     registered = {(f"key {number}", 10 * number) for number in range(30)}

@@ -98,7 +98,7 @@ def test_expired_state_is_cleared_by_the_next_access(backends, opened, kind):
 
 
 @by_kind
-def test_expired_state_may_be_seen_once_where_that_is_allowed(backends, opened, kind):
+def test_expired_state_is_returned_once_if_configured(backends, opened, kind):
     _, state = opened(kind, builder().return_expired_if_not_cleaned_up())
     write(state)
     backends.now = TTL
@@ -107,7 +107,7 @@ def test_expired_state_may_be_seen_once_where_that_is_allowed(backends, opened, 
 
 
 @by_kind
-def test_reading_prolongs_life_only_where_that_is_asked_for(backends, opened, kind):
+def test_reads_refresh_the_time_to_live_only_if_configured(backends, opened, kind):
     _, refreshed = opened(kind, builder().update_ttl_on_read_and_write())
     _, left_alone = opened(kind)
     write(refreshed)
@@ -171,7 +171,7 @@ def test_time_to_live_counts_in_a_namespace_of_its_own(backends, at, kind):
 @pytest.mark.parametrize(
     ("kind", "merged"), [("list", [1, 2]), ("reducing", 3), ("aggregating", 3)], ids=lambda value: str(value)
 )
-def test_merged_namespaces_keep_what_lives(backends, at, kind, merged):
+def test_merged_namespaces_keep_unexpired_state(backends, at, kind, merged):
     backend = backends.make()
     at(backend, "a")
     state = backend.state(descriptor(kind), WINDOW)
@@ -187,7 +187,7 @@ def test_merged_namespaces_keep_what_lives(backends, at, kind, merged):
 
 
 @pytest.mark.parametrize("kind", ["reducing", "aggregating"])
-def test_adding_to_what_has_expired_begins_anew_unless_it_may_be_seen(backends, opened, kind):
+def test_adding_to_expired_state_starts_over_unless_it_is_visible(backends, opened, kind):
     _, state = opened(kind)
     _, seen = opened(kind, builder().return_expired_if_not_cleaned_up())
     state.add(1)
@@ -255,7 +255,7 @@ def test_entries_of_a_map_expire_one_by_one(backends, opened):
     assert state.is_empty()
 
 
-def test_iterating_over_a_map_prolongs_the_life_of_its_entries_where_reading_does(backends, opened):
+def test_iterating_over_a_map_refreshes_entries_if_reads_do(backends, opened):
     _, state = opened("map", builder().set_update_type(ON_READ))
     state.put_all({"x": 1, "y": 2})
     backends.now = TTL - 1
@@ -284,7 +284,7 @@ def test_access_to_one_key_cleans_up_after_others(heap, at, kind):
     assert keys_left(backend, kind) == ["z"]
 
 
-def test_cleanup_is_on_by_itself_and_leaves_what_lives(heap, at):
+def test_cleanup_is_on_by_default_and_keeps_unexpired_state(heap, at):
     backend = heap.make()
     made = ListStateDescriptor("s", Types.LONG())
     made.enable_time_to_live(StateTtlConfig.new_builder(Time.milliseconds(TTL)).build())
@@ -302,7 +302,7 @@ def test_cleanup_is_on_by_itself_and_leaves_what_lives(heap, at):
 
 
 @by_kind
-def test_full_snapshot_leaves_expired_state_out_and_what_runs_as_it_is(heap, at, kind):
+def test_full_snapshot_omits_expired_state_but_does_not_delete_it(heap, at, kind):
     backend = heap.make()
     made = descriptor(kind, builder().cleanup_full_snapshot())
     state = backend.state(made)
@@ -410,7 +410,7 @@ def test_cleanup_in_background_can_be_switched_off():
     assert not cleanup.in_rocksdb_compact_filter()
 
 
-def test_disabled_time_to_live_is_none(backends, opened):
+def test_disabled_time_to_live_is_ignored(backends, opened):
     _, state = opened("value", builder().set_update_type(StateTtlConfig.UpdateType.Disabled))
     state.update(1)
     backends.now = TTL

@@ -122,7 +122,7 @@ def test_type_of_a_class_is_one_and_survives_pickling_and_copying():
     assert copy.deepcopy(kind) is kind
 
 
-def test_description_names_the_class_and_its_fields_but_never_finds_it():
+def test_descriptor_names_the_class_but_never_imports_it():
     kind = Types.DATACLASS(Point)
     assert kind.to_descriptor() == ["DATACLASS", "Point", ["x", "y"], ["LONG", "LONG"]]
     read = from_descriptor(kind.to_descriptor())
@@ -132,7 +132,7 @@ def test_description_names_the_class_and_its_fields_but_never_finds_it():
     assert pickle.loads(pickle.dumps(read)) is read
 
 
-def test_copy_is_apart_from_the_original_where_that_can_change():
+def test_copy_of_a_mutable_value_is_independent():
     kind = Types.DATACLASS(Person)
     copied = kind.copy(PERSON)
     assert copied == PERSON
@@ -178,7 +178,7 @@ def test_wrong_value_is_refused(value, words):
     ],
     ids=["class", "object", "annotation", "recursive"],
 )
-def test_what_has_no_type_is_refused(cls, words):
+def test_annotation_without_type_is_refused(cls, words):
     with pytest.raises(TypeError, match=words):
         Types.DATACLASS(cls)
 

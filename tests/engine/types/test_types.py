@@ -152,7 +152,7 @@ def test_copy_of_nested_lists_is_isolated_from_the_original():
     assert copied == Row([1])
 
 
-def test_only_types_that_hold_pickle_say_so():
+def test_only_types_with_pickle_are_marked():
     assert Types.TUPLE([Types.LIST(Types.PICKLED_BYTE_ARRAY())]).contains_pickle
     assert Types.ROW([Types.PICKLED_BYTE_ARRAY()]).contains_pickle
     assert not Types.DYNAMIC().contains_pickle

@@ -111,7 +111,7 @@ def test_gap_of_a_session_may_come_from_the_record():
         DynamicEventTimeSessionWindows(Length()),
     ],
 )
-def test_a_record_without_a_timestamp_is_an_error_that_says_what_to_do(assigner, timestamp):
+def test_record_without_a_timestamp_is_an_error_with_the_mend(assigner, timestamp):
     with pytest.raises(NoTimestamp, match="assign_timestamps_and_watermarks"):
         assigner.assign_windows(5, timestamp, At(0))
 
@@ -168,7 +168,7 @@ class Groups(WindowMergeCallback):
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 10)), max_size=12))
-def test_merged_windows_neither_overlap_nor_touch_and_cover_what_they_are_made_of(lengths):
+def test_merged_windows_are_disjoint_and_cover_their_parts(lengths):
     windows = [TimeWindow(start, start + length) for start, length in lengths]
     groups = Groups()
     TimeWindow.merge_windows(windows, groups)

@@ -26,7 +26,7 @@ RECORDS = [("a", 10), ("b", 40), ("c", 30), ("d", 35)]
         (DeltaEvictor.of(2, lambda value, last: ord(last) - ord(value)), ["c", "d"]),
     ],
 )
-def test_what_is_left(evictor, expected):
+def test_remaining_records_by_evictor(evictor, expected):
     assert left(evictor, RECORDS) == expected
     assert left(evictor, RECORDS, "after") == ["a", "b", "c", "d"]
 

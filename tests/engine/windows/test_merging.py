@@ -38,7 +38,7 @@ def test_a_window_by_itself_keeps_its_own_contents(recorder):
     assert windows.has_changed
 
 
-def test_a_window_that_grows_keeps_its_contents_where_they_are(recorder):
+def test_growing_window_keeps_its_state_window(recorder):
     windows = MergingWindowSet(SESSIONS, [(window(0, 3), window(0, 3))])
     assert windows.add(window(2, 5), recorder) == window(0, 5)
     assert windows.pairs() == [(window(0, 5), window(0, 3))]
@@ -60,7 +60,7 @@ def test_window_within_another_triggers_no_merge(recorder):
     assert recorder.merges == []
 
 
-def test_a_window_that_is_there_already_stays_with_its_contents(recorder):
+def test_existing_window_keeps_its_state_window(recorder):
     windows = MergingWindowSet(SESSIONS, [(window(0, 9), window(0, 3))])
     assert windows.add(window(0, 9), recorder) == window(0, 9)
     assert windows.state_window(window(0, 9)) == window(0, 3)

@@ -93,7 +93,7 @@ def cluster(tmp_path_factory):
         found.end()
 
 
-def test_an_attempt_that_goes_on_when_its_epoch_is_over_does_no_harm(job, cluster, tmp_path):
+def test_attempt_that_outlives_its_epoch_does_no_harm(job, cluster, tmp_path):
     program = Path(__file__).with_name("stopping.py")
     done = subprocess.run(
         [sys.executable, str(program), str(tmp_path), cluster.url, PRE_COMMITTED],

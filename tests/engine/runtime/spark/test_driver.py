@@ -47,7 +47,7 @@ WORKER_POINTS = (
 DRIVER_POINTS = (TRIGGERED, METADATA_WRITTEN, COMPLETED, NOTIFIED, COMMITTING, COMMITTED)
 
 
-def test_points_of_epochs_are_all_points_but_one():
+def test_epochs_report_all_protocol_points_but_one():
     assert {*WORKER_POINTS, *DRIVER_POINTS, ABORTED} == set(POINTS)
 
 
@@ -98,7 +98,7 @@ INCREMENTAL = {"state__backend__type": "rocksdb", "execution__checkpointing__inc
 
 
 @pytest.mark.parametrize("options", [{}, {"state__backend__type": "rocksdb"}, INCREMENTAL])
-def test_what_a_lost_attempt_left_is_gone_when_the_next_epoch_begins(job, here, options):
+def test_files_of_a_lost_attempt_are_gone_when_the_next_epoch_begins(job, here, options):
     class Watched(here.execution):
         def __init__(self, *arguments, **settings):
             self.unlisted = {}
@@ -124,7 +124,7 @@ def test_what_a_lost_attempt_left_is_gone_when_the_next_epoch_begins(job, here, 
     assert job.left_behind() == (["finished", "incarnation-1"], [])
 
 
-def test_an_epoch_stores_what_it_has_changed_and_names_what_those_before_upload(job, here):
+def test_epoch_stores_changed_files_and_refers_to_earlier_ones(job, here):
     class Watched(here.execution):
         def __init__(self, *arguments, **settings):
             self.shared = []
@@ -202,7 +202,7 @@ def test_a_spark_job_that_fails_for_good_is_a_failure_of_the_attempt(job, here):
     assert job.left_behind() == (["finished", "incarnation-1"], [])
 
 
-def test_a_spark_that_has_gone_ends_the_job_and_another_process_goes_on(job, here):
+def test_stopped_spark_fails_the_job_and_another_process_continues(job, here):
     class Gone(here.execution):
         def start_job(self, epoch):
             done = super().start_job(epoch)

@@ -82,7 +82,7 @@ def test_metadata_that_cannot_be_written_fails_its_checkpoint(job, here, monkeyp
     assert job.left_behind() == (["finished", "incarnation-1"], [])
 
 
-def test_what_cannot_be_deleted_now_is_left_to_the_end_of_the_job(job, here, monkeypatch):
+def test_undeletable_files_are_deleted_at_the_end_of_the_job(job, here, monkeypatch):
     # For a while the disk can only be read: neither is metadata written, nor what is left of its checkpoint
     # deleted.
     refused = StorageError("read-only")
@@ -212,7 +212,7 @@ def test_a_checkpoint_that_the_job_does_not_fit_ends_the_job(job, here):
         here(replace(graph, vertices=vertices))
 
 
-def test_a_recipe_is_built_where_the_tasks_are_and_must_give_the_same_job(job, here):
+def test_recipe_is_built_in_the_workers_and_must_build_the_same_job(job, here):
     here(job.graph(), recipe=GivenGraph(job.graph()))
     assert job.rows() == job.counts
     with pytest.raises(WrongRecipe, match="other operators or another parallelism than in the driver"):

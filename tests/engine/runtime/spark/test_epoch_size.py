@@ -17,7 +17,7 @@ def test_every_source_subtask_reads_something():
     assert list(EpochSize(CheckpointSettings(interval_records=1)).quotas(SOURCES).values()) == [1, 1, 1]
 
 
-def test_what_has_ended_takes_nothing_from_the_others():
+def test_ended_sources_take_no_share():
     quotas = EpochSize(CheckpointSettings(interval_records=100)).quotas(SOURCES, {SOURCES[1]})
     assert list(quotas.values()) == [50, 1, 50]
     assert list(EpochSize(CheckpointSettings(interval_records=9)).quotas(SOURCES, set(SOURCES)).values()) == [
@@ -31,7 +31,7 @@ def total(pace):
     return sum(pace.quotas(SOURCES[:1]).values())
 
 
-def test_a_given_number_of_records_stays():
+def test_configured_number_of_records_does_not_change():
     pace = EpochSize(CheckpointSettings(interval_records=100, interval_ms=1000))
     pace.learn(100, 1)
     assert total(pace) == 100

@@ -83,7 +83,7 @@ def rows_in(folder):
 
 
 @pytest.mark.parametrize("name", ["word_count", "page_views", "flights", "tickets", "full_join"])
-def test_a_family_gives_what_its_oracle_expects_though_workers_die(tmp_path, spark, name):
+def test_family_gives_the_rows_of_its_oracle_while_workers_die(tmp_path, spark, name):
     family = load_family(name)
     workload = max((family.generate(Random(seed)) for seed in range(7)), key=lambda each: len(str(each)))
     probe = KillOnce(tmp_path / "kills", Kill(PRE_COMMITTED, checkpoint=2), Kill(UPLOADED, checkpoint=3))
@@ -138,7 +138,7 @@ def test_a_spark_job_that_fails_for_good_is_followed_by_another_attempt(job, spa
     assert job.left_behind() == (["finished", "incarnation-1"], [])
 
 
-def test_a_job_that_may_not_be_restarted_ends_with_what_spark_says(job, spark, tmp_path):
+def test_job_without_restarts_fails_with_the_error_of_spark(job, spark, tmp_path):
     probe = KillOnce(tmp_path / "kills", *[Kill(SNAPSHOTTED, "count -> sink-0", 3)] * 4)
     graph = job.graph(restart_strategy__fixed_delay__attempts=0)
     with pytest.raises(JobExecutionFailed, match=r"^job 'words' failed: .*Python worker exited") as caught:
@@ -224,7 +224,7 @@ def test_a_driver_that_is_killed_is_succeeded_by_another_one_and_its_java_ends(j
 
 @pytest.mark.slow
 @pytest.mark.parametrize("point", [TRIGGERED, SNAPSHOTTED])
-def test_a_driver_whose_java_is_killed_fails_in_a_line_and_another_one_goes_on(job, tmp_path, point):
+def test_driver_with_killed_java_fails_in_a_line_and_another_continues(job, tmp_path, point):
     code, [_, failure] = killed("java", tmp_path, point, 3)
     assert code == 0
     assert failure.startswith("job 'words' failed: Spark has stopped: ")

@@ -39,7 +39,7 @@ def asked(job, here, tmp_path):
 
 
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
-def test_a_job_stopped_on_spark_goes_on_in_the_local_runtime(job, asked, backend):
+def test_job_stopped_on_spark_continues_in_the_local_runtime(job, asked, backend):
     answers, run = asked("stop", state__backend__type=backend)
     result = run()
     [answer] = answers
@@ -60,14 +60,14 @@ def test_a_drained_job_has_ended_all_data(job, asked):
     assert sum(job.rows().values()) < sum(job.counts.values())
 
 
-def test_a_savepoint_is_taken_between_two_epochs_and_the_job_goes_on(job, asked):
+def test_savepoint_is_taken_between_two_epochs_and_the_job_continues(job, asked):
     answers, run = asked("savepoint")
     run()
     assert job.rows() == job.counts
     assert read_restore_point(answers[0].savepoint).metadata.checkpoint_id == 2
 
 
-def test_a_job_cancelled_with_a_savepoint_goes_on_from_it_on_spark(job, here, asked):
+def test_job_cancelled_with_a_savepoint_restores_it_on_spark(job, here, asked):
     answers, run = asked("cancel_with_savepoint")
     with pytest.raises(JobCancelled):
         run()

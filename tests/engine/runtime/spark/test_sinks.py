@@ -155,7 +155,7 @@ def assert_all_is_there(job, kind) -> None:
 
 
 @pytest.mark.spark
-def test_rows_are_there_once_though_workers_die_before_and_behind_the_snapshot(job, kind, spark, tmp_path):
+def test_rows_are_there_once_if_workers_die_around_the_snapshot(job, kind, spark, tmp_path):
     kills = [Kill(PRE_COMMITTED, "sink", 2), Kill(SNAPSHOTTED, "sink-1", 3), Kill(UPLOADED, "sink", 4)]
     probe = KillOnce(tmp_path / "kills", *kills)
     result = execute_on_spark(graph_of(job, kind), spark, probe=probe)
@@ -165,7 +165,7 @@ def test_rows_are_there_once_though_workers_die_before_and_behind_the_snapshot(j
 
 
 @pytest.mark.parametrize("point", [METADATA_WRITTEN, COMPLETED, COMMITTING, COMMITTED])
-def test_a_driver_that_dies_around_a_commit_is_followed_by_one_that_commits_the_rest(job, kind, here, point):
+def test_next_driver_commits_the_rest_after_a_death_around_a_commit(job, kind, here, point):
     if kind == "idempotent" and point in (COMMITTING, COMMITTED):
         point = SNAPSHOTTED
     probe = here.dying(point, checkpoint=3, death=job.power_cut)
@@ -177,7 +177,7 @@ def test_a_driver_that_dies_around_a_commit_is_followed_by_one_that_commits_the_
     assert_all_is_there(job, kind)
 
 
-def test_what_the_driver_on_spark_has_not_committed_the_local_runtime_does(job, kind, here):
+def test_local_runtime_commits_what_a_dead_spark_driver_has_not(job, kind, here):
     with pytest.raises(job.power_cut):
         here(graph_of(job, kind), here.dying(COMPLETED, checkpoint=3, death=job.power_cut))
     execute(graph_of(job, kind, parallelism=1))

@@ -91,7 +91,7 @@ def test_a_level_of_the_graph_is_a_stage(tmp_path):
 
 
 @pytest.mark.parametrize("job", JOBS)
-def test_what_comes_out_is_what_the_local_runtime_gives(tmp_path, here, job):
+def test_spark_gives_the_results_of_the_local_runtime(tmp_path, here, job):
     execute(graph_of(job, tmp_path / "local"))
     here(graph_of(job, tmp_path / "spark"))
     assert rows(tmp_path / "spark") == rows(tmp_path / "local")

@@ -66,7 +66,7 @@ def test_a_source_reads_its_share_to_the_record(deployment_of, quota):
 
 
 @pytest.mark.parametrize("quota", [300, 301, 1000])
-def test_a_source_that_has_read_all_says_so_in_the_same_epoch(deployment_of, quota):
+def test_source_reports_its_end_in_the_same_epoch(deployment_of, quota):
     deployment = deployment_of()
     parcels, report = run(deployment, epoch_of(deployment, quota), SOURCE, 1)
     assert report.records_read == 300
@@ -167,7 +167,7 @@ def test_an_attempt_that_lives_on_after_its_epoch_writes_no_snapshot(job, here):
     assert job.files() == before
 
 
-def test_what_a_subtask_reads_goes_on_where_the_checkpoint_ends(job, here):
+def test_subtask_reads_on_from_its_checkpoint(job, here):
     with pytest.raises(job.power_cut):
         here(job.graph(), here.dying("triggered", checkpoint=3, death=job.power_cut))
     graph = job.graph(1)

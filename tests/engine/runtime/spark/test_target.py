@@ -102,7 +102,7 @@ def test_a_job_for_another_master_than_that_of_the_process_is_refused(job, spark
         env.execute("words")
 
 
-def test_an_unknown_target_is_refused_where_it_is_set():
+def test_unknown_target_is_refused_when_it_is_set():
     with pytest.raises(
         ConfigurationError, match=r"'execution\.target' cannot be 'sparc': the choice is local, spark"
     ):
