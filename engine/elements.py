@@ -2,7 +2,7 @@
 
 A channel's queue holds either a buffer (a plain list of records) or one control object. Records are plain
 tuples and buffers plain lists because they exist by the million: an object per record costs a third of the
-throughput. ``type(element) is list`` is the one test that tells data from control.
+throughput. ``type(element) is list`` is the one test that separates data from control.
 """
 
 from __future__ import annotations

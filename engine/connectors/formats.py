@@ -61,7 +61,7 @@ class Parser(ABC):
 
 
 class Format(ABC):
-    """Makes parsers."""
+    """A file format: makes the parser of each file."""
 
     has_header = False
 
@@ -140,7 +140,6 @@ class Column:
         self._smallest = -1 - self._largest
 
     def values(self, texts: Sequence[str], strict: bool) -> Sequence[Any]:
-        """Convert a whole column."""
         nulls = self._nulls
         convert = self._convert
         if strict and self._is_number:
@@ -300,7 +299,7 @@ class CsvParser(Parser):
         return [fields[index::step] for index in range(width)]
 
     def _cut_quoted(self, text: str) -> list[Sequence[str]]:
-        """Columns of any block."""
+        """Split any block into columns with the csv module."""
         reader = self._reader(text)
         try:
             rows = list(reader)

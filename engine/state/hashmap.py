@@ -38,12 +38,10 @@ class HeapLists:
         """The entries whose list no snapshot shares; None: no snapshot shares any list."""
 
     def get(self, entry: Any) -> list[Any]:
-        """Return a new list of the elements."""
         elements = self.entries.get(entry)
         return [] if elements is None else elements.copy()
 
     def append(self, entry: Any, element: Any) -> None:
-        """Add an element."""
         elements = self.entries.get(entry)
         if elements is None:
             self._put(entry, [element])
@@ -53,19 +51,16 @@ class HeapLists:
             self._put(entry, [*elements, element])
 
     def extend(self, entry: Any, elements: list[Any]) -> None:
-        """Add elements."""
         if elements:
             self._put(entry, [*self.entries.get(entry, ()), *elements])
 
     def put(self, entry: Any, elements: list[Any]) -> None:
-        """Replace all elements."""
         if elements:
             self._put(entry, elements)
         else:
             self.clear(entry)
 
     def clear(self, entry: Any) -> None:
-        """Remove all elements."""
         self.entries.pop(entry, None)
 
     def _put(self, entry: Any, elements: list[Any]) -> None:
@@ -93,21 +88,17 @@ class HeapMaps:
         """The entries whose map no snapshot shares; None: no snapshot shares any map."""
 
     def get(self, entry: Any, key: Any) -> Any:
-        """Return the value of a key, or None."""
         found = self.entries.get(entry)
         return None if found is None else found.get(key)
 
     def contains(self, entry: Any, key: Any) -> bool:
-        """Whether the map has the key."""
         found = self.entries.get(entry)
         return found is not None and key in found
 
     def put(self, entry: Any, key: Any, value: Any) -> None:
-        """Set the value of a key."""
         self._changeable(entry)[key] = value
 
     def put_all(self, entry: Any, values: Mapping[Any, Any]) -> None:
-        """Set the values of several keys."""
         if values:
             self._changeable(entry).update(values)
 
@@ -121,16 +112,13 @@ class HeapMaps:
                 del self._changeable(entry)[key]
 
     def items(self, entry: Any) -> list[tuple[Any, Any]]:
-        """Return all (key, value) pairs."""
         found = self.entries.get(entry)
         return [] if found is None else list(found.items())
 
     def is_empty(self, entry: Any) -> bool:
-        """Whether there is no pair."""
         return entry not in self.entries
 
     def clear(self, entry: Any) -> None:
-        """Remove all pairs."""
         self.entries.pop(entry, None)
 
     def _changeable(self, entry: Any) -> dict[Any, Any]:

@@ -68,7 +68,7 @@ class ListState(MergingState):
         raise NotImplementedError
 
     def add_all(self, values: Iterable[Any]) -> None:
-        """Add elements, in order."""
+        """Append elements in order."""
         raise NotImplementedError
 
     def update(self, values: Iterable[Any]) -> None:
@@ -105,7 +105,7 @@ class ReadableMap(State):
         raise NotImplementedError
 
     def items(self) -> Iterable[tuple[Any, Any]]:
-        """Give (key, value) pairs."""
+        """Return the (key, value) pairs."""
         raise NotImplementedError
 
     def keys(self) -> Iterable[Any]:

@@ -36,19 +36,15 @@ class OperatorListState(msgspec.Struct, ListState, eq=False):
     _elements: list[Any]
 
     def get(self) -> list[Any]:
-        """Return a new list of the elements."""
         return list(self._elements)
 
     def add(self, value: Any) -> None:
-        """Append an element."""
         self._elements.append(self._admitted(value))
 
     def add_all(self, values: Iterable[Any]) -> None:
-        """Append elements."""
         self._elements.extend([self._admitted(value) for value in values])
 
     def update(self, values: Iterable[Any]) -> None:
-        """Replace all elements."""
         elements = list(values)
         for value in elements:
             if value is None:
@@ -56,7 +52,6 @@ class OperatorListState(msgspec.Struct, ListState, eq=False):
         self._elements = elements
 
     def clear(self) -> None:
-        """Remove all elements."""
         self._elements = []
 
     def _admitted(self, value: Any) -> Any:
@@ -79,33 +74,26 @@ class OperatorBroadcastState(msgspec.Struct, BroadcastState, eq=False):
     mode = BROADCAST
 
     def get(self, key: Any) -> Any:
-        """Return the value of a key, or None."""
         return self._entries.get(key)
 
     def contains(self, key: Any) -> bool:
-        """Whether the map has the key."""
         return key in self._entries
 
     def put(self, key: Any, value: Any) -> None:
-        """Set the value of a key, which may be None."""
         if key is None:
             raise no_map_key(self.name)
         self._entries[key] = value
 
     def remove(self, key: Any) -> None:
-        """Remove a key; do nothing if it is not there."""
         self._entries.pop(key, None)
 
     def items(self) -> list[tuple[Any, Any]]:
-        """Give (key, value) pairs."""
         return list(self._entries.items())
 
     def is_empty(self) -> bool:
-        """Whether the map has no entry."""
         return not self._entries
 
     def clear(self) -> None:
-        """Remove all entries."""
         self._entries.clear()
 
     def snapshot(self) -> ListSnapshot:
@@ -119,19 +107,15 @@ class ReadOnlyView(msgspec.Struct, ReadOnlyBroadcastState, eq=False):
     _state: OperatorBroadcastState
 
     def get(self, key: Any) -> Any:
-        """Return the value of a key, or None."""
         return self._state.get(key)
 
     def contains(self, key: Any) -> bool:
-        """Whether the map has the key."""
         return self._state.contains(key)
 
     def items(self) -> list[tuple[Any, Any]]:
-        """Give (key, value) pairs."""
         return self._state.items()
 
     def is_empty(self) -> bool:
-        """Whether the map has no entry."""
         return self._state.is_empty()
 
     def clear(self) -> None:

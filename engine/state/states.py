@@ -92,14 +92,12 @@ class KeyedListState(KeyedState, ListState, eq=False):
     _table: ListTable
 
     def get(self) -> list[Any]:
-        """Return a new list of the elements; [] if there are none."""
         entry = self._keys.current_key
         if self._namespaced:
             entry = (entry, self._namespace)
         return self._table.get(entry)
 
     def add(self, value: Any) -> None:
-        """Append an element."""
         if value is None:
             raise no_element(self._name)
         entry = self._keys.current_key
@@ -108,11 +106,9 @@ class KeyedListState(KeyedState, ListState, eq=False):
         self._table.append(entry, value)
 
     def add_all(self, values: Iterable[Any]) -> None:
-        """Append elements."""
         self._table.extend(self._entry(), elements_of(values, self._name))
 
     def update(self, values: Iterable[Any]) -> None:
-        """Replace all elements."""
         self._table.put(self._entry(), elements_of(values, self._name))
 
     def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
@@ -130,35 +126,28 @@ class KeyedMapState(KeyedState, MapState, eq=False):
     _table: MapTable
 
     def get(self, key: Any) -> Any:
-        """Return the value of a key, or None."""
         return self._table.get(self._entry(), key)
 
     def put(self, key: Any, value: Any) -> None:
-        """Set the value of a key, which may be None."""
         if key is None:
             raise no_map_key(self._name)
         self._table.put(self._entry(), key, value)
 
     def put_all(self, dict_value: Mapping[Any, Any]) -> None:
-        """Set the values of several keys."""
         if None in dict_value:
             raise no_map_key(self._name)
         self._table.put_all(self._entry(), dict_value)
 
     def remove(self, key: Any) -> None:
-        """Remove a key; do nothing if it is not there."""
         self._table.remove(self._entry(), key)
 
     def contains(self, key: Any) -> bool:
-        """Whether the map has the key."""
         return self._table.contains(self._entry(), key)
 
     def items(self) -> list[tuple[Any, Any]]:
-        """Give (key, value) pairs."""
         return self._table.items(self._entry())
 
     def is_empty(self) -> bool:
-        """Whether the map has no entry."""
         return self._table.is_empty(self._entry())
 
 

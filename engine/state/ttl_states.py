@@ -187,17 +187,14 @@ class TtlListState(TtlState, ListState, eq=False):
         return [element for element, _ in (held if life.returns_expired else living)]
 
     def add(self, value: Any) -> None:
-        """Append an element."""
         if value is None:
             raise no_element(self._name)
         self._table.append(self._accessed_entry(), (value, self._life.now()))
 
     def add_all(self, values: Iterable[Any]) -> None:
-        """Append elements."""
         self._table.extend(self._accessed_entry(), self._held(values))
 
     def update(self, values: Iterable[Any]) -> None:
-        """Replace all elements."""
         self._table.put(self._accessed_entry(), self._held(values))
 
     def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
@@ -233,13 +230,11 @@ class TtlMapState(TtlState, MapState, eq=False):
         return self._look_up(self._accessed_entry(), key) is not None
 
     def put(self, key: Any, value: Any) -> None:
-        """Set the value of a key, which may be None."""
         if key is None:
             raise no_map_key(self._name)
         self._table.put(self._accessed_entry(), key, (value, self._life.now()))
 
     def put_all(self, dict_value: Mapping[Any, Any]) -> None:
-        """Set the values of several keys."""
         if None in dict_value:
             raise no_map_key(self._name)
         now = self._life.now()
@@ -247,7 +242,6 @@ class TtlMapState(TtlState, MapState, eq=False):
         self._table.put_all(self._accessed_entry(), held)
 
     def remove(self, key: Any) -> None:
-        """Remove a key; do nothing if it is not there."""
         self._table.remove(self._accessed_entry(), key)
 
     def items(self) -> list[tuple[Any, Any]]:

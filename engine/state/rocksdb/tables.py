@@ -223,27 +223,22 @@ class ListTable(DatabaseTable):
         self._sequence = sequence
 
     def get(self, entry: Any) -> list[Any]:
-        """Return a new list of the elements."""
         decode = self._decode
         return [decode(data) for _, data in self._database.scan(self.begin(entry))]
 
     def append(self, entry: Any, element: Any) -> None:
-        """Add an element."""
         (number,) = self._sequence.take(1)
         self._database.put(self.begin(entry) + pack_sequence(number), self._encoded(entry, element))
 
     def extend(self, entry: Any, elements: list[Any]) -> None:
-        """Add elements."""
         self._database.write(self._numbered(entry, elements))
 
     def put(self, entry: Any, elements: list[Any]) -> None:
-        """Replace all elements."""
         added = self._numbered(entry, elements)
         self._clear(entry)
         self._database.write(added)
 
     def clear(self, entry: Any) -> None:
-        """Remove all elements."""
         self._clear(entry)
 
     def _numbered(self, entry: Any, elements: list[Any]) -> list[tuple[bytes, bytes]]:
@@ -266,40 +261,32 @@ class MapTable(DatabaseTable):
         self._decode_key = map_key.decoder()
 
     def get(self, entry: Any, key: Any) -> Any:
-        """Return the value of a key, or None."""
         data = self._database.get(self._place(entry, key))
         return None if data is None else self._decode(data)
 
     def contains(self, entry: Any, key: Any) -> bool:
-        """Whether the map has the key."""
         return self._database.get(self._place(entry, key)) is not None
 
     def put(self, entry: Any, key: Any, value: Any) -> None:
-        """Set the value of a key."""
         self._database.put(self._place(entry, key), self._encoded(entry, value))
 
     def put_all(self, entry: Any, values: Mapping[Any, Any]) -> None:
-        """Set the values of several keys."""
         self._database.write(
             [(self._place(entry, key), self._encoded(entry, value)) for key, value in values.items()]
         )
 
     def remove(self, entry: Any, key: Any) -> None:
-        """Remove a key; do nothing if it is not there."""
         self._database.delete(self._place(entry, key))
 
     def items(self, entry: Any) -> list[tuple[Any, Any]]:
-        """Return all (key, value) pairs."""
         begin = self.begin(entry)
         decode_key, decode, length = self._decode_key, self._decode, len(begin)
         return [(decode_key(key[length:]), decode(data)) for key, data in self._database.scan(begin)]
 
     def is_empty(self, entry: Any) -> bool:
-        """Return whether the entry has no pair."""
         return next(self._database.scan(self.begin(entry)), None) is None
 
     def clear(self, entry: Any) -> None:
-        """Remove all pairs."""
         self._clear(entry)
 
     def _place(self, entry: Any, key: Any) -> bytes:
