@@ -80,7 +80,14 @@ class _Running:
     folder: Path
 
 
-_running: _Running | None = None
+class _ProcessSession:
+    """Holds the session that this process has started, if it runs."""
+
+    def __init__(self) -> None:
+        self.running: _Running | None = None
+
+
+_session = _ProcessSession()
 
 
 @contextmanager
@@ -152,8 +159,7 @@ def _start(
     python_path: Sequence[Path],
     links: Path | None = None,
 ) -> SparkContext:
-    global _running
-    if _running is not None or SparkContext._active_spark_context is not None:
+    if _session.running is not None or SparkContext._active_spark_context is not None:
         raise RuntimeError("this process already runs a Spark session; stop it first")
     java = find_java(os.environ)
     _check_reachable(master)
@@ -166,7 +172,7 @@ def _start(
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    _running = _Running(context, gateway, folder)
+    _session.running = _Running(context, gateway, folder)
     return context
 
 
@@ -180,8 +186,7 @@ def stop_spark(seconds_to_exit: float = _SECONDS_TO_EXIT) -> None:
 
     A Java that does not end within ``seconds_to_exit`` is killed. A Java that is dead already is no error.
     """
-    global _running
-    running, _running = _running, None
+    running, _session.running = _session.running, None
     if running is None:
         return
     process: subprocess.Popen[bytes] = running.gateway.proc
@@ -199,7 +204,7 @@ def stop_spark(seconds_to_exit: float = _SECONDS_TO_EXIT) -> None:
 
 def spark_log() -> str:
     """Return the output of Java and the Python workers of the running session so far."""
-    return "" if _running is None else _read_log(_running.folder)
+    return "" if _session.running is None else _read_log(_session.running.folder)
 
 
 def one_line(error: Exception) -> str:

@@ -36,8 +36,8 @@ def no_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_session_maps_the_archive_of_the_setup(java: JavaInstallation, spark: SparkSession) -> None:
     if not archive_for(java).exists():
         pytest.skip(NOT_WRITTEN)
-    assert spark_session._running is not None
-    process = spark_session._running.gateway.proc.pid
+    assert spark_session._session.running is not None
+    process = spark_session._session.running.gateway.proc.pid
     assert str(archive_for(java)) in [mapped.path for mapped in psutil.Process(process).memory_maps()]
 
 

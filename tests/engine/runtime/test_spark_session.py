@@ -114,7 +114,7 @@ def test_killed_java_is_cleared_away_and_a_new_one_starts(short_folder: Path) ->
     program = """
 from onceproof.engine.runtime import spark_session as module
 module.start_spark()
-process = module._running.gateway.proc
+process = module._session.running.gateway.proc
 process.kill()
 process.wait()
 module.stop_spark()

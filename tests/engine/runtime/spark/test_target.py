@@ -134,7 +134,7 @@ def closed_port():
 def test_unreachable_master_is_an_immediate_error(monkeypatch):
     # As if this process had no Spark: the master is looked at before one starts.
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
-    monkeypatch.setattr("onceproof.engine.runtime.spark_session._running", None)
+    monkeypatch.setattr("onceproof.engine.runtime.spark_session._session.running", None)
     port = closed_port()
     with pytest.raises(SparkFailed, match=rf"^no Spark answers at spark://127\.0\.0\.1:{port} \(.*refused\)"):
         start_spark(f"spark://127.0.0.1:{port}")
@@ -144,7 +144,7 @@ def test_unreachable_master_is_an_immediate_error(monkeypatch):
 
 def test_missing_java_is_an_error_of_one_line(job, monkeypatch):
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
-    monkeypatch.setattr("onceproof.engine.runtime.spark_session._running", None)
+    monkeypatch.setattr("onceproof.engine.runtime.spark_session._session.running", None)
 
     def find_java(environment):
         raise JavaMissing("no Java 17 or later: nowhere; run `make setup`")
