@@ -1,1 +1,1 @@
-"""The nightly data pipeline on Spark."""
+"""The campaign: scenarios simulated and judged by a data pipeline on Spark."""

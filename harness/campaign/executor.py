@@ -1,18 +1,16 @@
-"""The executors' side of a campaign: from numbers of scenarios to tables of trials.
+"""The executors' part of a campaign: from scenario numbers to Parquet files of trials.
 
 The rules this module lives by:
 
-- A task gets numbers and makes everything else of them, as any other way of running scenarios does: same
-  seeds, same verdicts, same trace hashes. A task that Spark runs again gives the same rows again.
-- A family is loaded once for each worker process. A user's file travels as text, and is put where a worker
-  on another machine can load it.
-- What is judged goes straight into a Parquet file, without a detour through Java, which would cost more than
-  all the rest. The file is named for the task's first scenario, written beside its name and renamed: a second
-  attempt, even one that runs at the same time, puts the same scenarios in the same place. Only the verdicts
-  travel to the driver.
-- After the deadline nothing is begun any more: a campaign that is bounded by time must end in time even
-  where the machine is slower than it was.
-- Nothing here needs a JVM or a session.
+- A task receives scenario numbers and derives the rest from them, with the seeds, verdicts and trace hashes
+  of any other run. A task that Spark repeats writes the same rows.
+- Each worker process loads a family once. A user's file travels as text and is written to a temporary folder
+  where its path does not exist.
+- Trials are written from Python to a Parquet file, because a detour through Java would cost more than the
+  simulation. The file is named for the task's first scenario and published by a rename, so two attempts of
+  one task replace each other's file. Only the verdicts travel to the driver.
+- After the deadline no scenario is started, so a campaign with a time limit ends in time on a slow machine.
+- This module needs no JVM and no Spark session.
 """
 
 from __future__ import annotations
@@ -38,19 +36,19 @@ from onceproof.harness.trials.runner import OutputUnwritable
 from onceproof.harness.trials.trial import run_scenario, scenario_of
 
 BATCH: Final = 50
-"""Trials that a worker holds as objects, through which the garbage collector looks again and again."""
+"""How many trials a worker holds as objects: the garbage collector traverses them again and again."""
 
 
 @dataclass(frozen=True, slots=True)
 class FamilySource:
-    """A family as the command line names it, and where it is a file, what the file holds."""
+    """A family as the command line names it, with the text of its file, if it is one."""
 
     asked: str
     text: str | None
 
     @classmethod
     def of(cls, asked: str) -> FamilySource:
-        """Read the source of a family that has been loaded here already."""
+        """Return the source of a family; its file is read."""
         path, _ = split_address(asked)
         return cls(asked, None if path is None else path.read_text(encoding="utf-8"))
 
@@ -58,15 +56,15 @@ class FamilySource:
 @cache
 def load(source: FamilySource) -> Family:
     """Return the family, loaded once in each process."""
-    family = load_family(_place_of(source))
-    # What is loaded by now stays: the garbage collector need not look through it again and again.
+    family = load_family(_local_address(source))
+    # Modules stay loaded, so the garbage collector need not traverse them again.
     gc.freeze()
     return family
 
 
 @cache
-def _place_of(source: FamilySource) -> str:
-    """Return where the family is found here: at its own path, or in a copy where that does not exist."""
+def _local_address(source: FamilySource) -> str:
+    """Return the family's address on this machine: its own path, or a copy if that has another content."""
     path, attribute = split_address(source.asked)
     if source.text is None or path is None:
         return source.asked
@@ -82,7 +80,7 @@ def _place_of(source: FamilySource) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """Runs scenarios of one family by their numbers; what mapInArrow calls for each task."""
+    """The function that mapInArrow calls for each task: it runs scenarios of one family by their numbers."""
 
     source: FamilySource
     tables: TrialTables
@@ -90,52 +88,53 @@ class Simulation:
     families: int
     """How many families take turns in the campaign."""
     folder: Path
-    """Where the Parquet files go; one that driver and executors share."""
+    """The folder of the Parquet files, which driver and executors share."""
     deadline: float | None = None
-    """Seconds since the epoch, after which no scenario is begun but the first of each family.
-
-    A campaign says nothing of a family that it never came to, and nobody would miss it in the report.
-    """
+    """Seconds since the epoch, after which no scenario is started but the first of each family, because a
+    report without a family would look complete."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the verdicts on the numbers in the first column, after the trials have been written."""
+        """Run the scenarios numbered in the first column, write their trials, and yield their verdicts."""
         freeze_loaded_objects()
         trials: list[TriedScenario] = []
         tables: list[pa.RecordBatch] = []
-        told: list[pa.RecordBatch] = []
+        all_verdicts: list[pa.RecordBatch] = []
         for number in _numbers(batches):
             if number >= self.families and self.deadline is not None and time.time() >= self.deadline:
                 break
-            trials.append(self._tried(number))
+            trials.append(self._try(number))
             if len(trials) == BATCH:
-                self._take(trials, tables, told)
+                self._convert(trials, tables, all_verdicts)
         if trials:
-            self._take(trials, tables, told)
+            self._convert(trials, tables, all_verdicts)
         if tables:
             self._write(tables)
-        yield from told
+        yield from all_verdicts
 
-    def _take(
-        self, trials: list[TriedScenario], tables: list[pa.RecordBatch], told: list[pa.RecordBatch]
+    def _convert(
+        self,
+        trials: list[TriedScenario],
+        tables: list[pa.RecordBatch],
+        all_verdicts: list[pa.RecordBatch],
     ) -> None:
-        """Turn trials into batches, and let go of them."""
+        """Convert trials to Arrow batches, and clear the list."""
         tables.append(self.tables.batch(trials))
-        told.append(verdicts(trials, tables[-1]))
+        all_verdicts.append(verdicts(trials, tables[-1]))
         trials.clear()
 
-    def _tried(self, number: int) -> TriedScenario:
+    def _try(self, number: int) -> TriedScenario:
         family = load(self.source)
         try:
             scenario = scenario_of(family, scenario_seed(self.run_seed, family.name, number // self.families))
             outcome, history = run_scenario(family, scenario)
         except FamilyError as error:
-            # The path is told as the user knows it.
-            raise FamilyError(str(error).replace(_place_of(self.source), self.source.asked)) from None
+            # The message names the user's path, not that of a temporary copy.
+            raise FamilyError(str(error).replace(_local_address(self.source), self.source.asked)) from None
         return TriedScenario.of(number, scenario, outcome, history)
 
     def _write(self, tables: list[pa.RecordBatch]) -> None:
         name = f"part-{tables[0].column('scenario_id')[0].as_py():08d}.parquet"
-        # Hidden, so that nobody who reads the folder takes it for a part.
+        # Spark and Parquet readers ignore files whose names begin with a dot.
         hidden = self.folder / f".{name}.{uuid4().hex}"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)

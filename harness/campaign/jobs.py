@@ -1,14 +1,13 @@
-"""Simulation as Spark jobs: one for each family of a wave, run side by side and called off together.
+"""The simulation as Spark jobs: one job for each family of a wave, run in parallel and cancelled together.
 
 The rules this module lives by:
 
-- Each job runs from a thread of its own, because Spark's actions wait for their end, and in a pool of its
-  own, so that all get on alike: where the time ends, no family is left with nothing. The cores that the last
-  tasks of one job leave idle are taken by the others.
-- How far they are is asked of Spark, by finished tasks; tasks themselves report nothing.
-- One that fails takes the others with it, and so does an interrupt: nothing goes on in the background.
-- A mistake in a family's file, or a full disk, happens on an executor and is the user's to mend: it comes
-  out of Spark's error as what it was.
+- Each job runs in its own thread, because Spark's actions block, and in its own scheduler pool, so that all
+  families progress equally. Cores that the last tasks of one job leave idle go to the other jobs.
+- Progress is the number of finished tasks, which Spark reports; the tasks report nothing.
+- A failed job or an interrupt cancels all jobs, so no job continues in the background.
+- An error in a family's file, or a full disk, is raised on an executor: the original exception is restored
+  from Spark's error text.
 """
 
 from __future__ import annotations
@@ -31,26 +30,26 @@ from onceproof.harness.model.family import FamilyError
 from onceproof.harness.trials.pool import WorkerFailed
 from onceproof.harness.trials.runner import OutputUnwritable
 
-SECONDS_BETWEEN_LOOKS: Final = 0.2
+POLL_SECONDS: Final = 0.2
 
-# What a worker may say that its user can mend.
-_MENDABLE: Final[tuple[type[Exception], ...]] = (FamilyError, OutputUnwritable)
+# Errors of an executor that the user can fix.
+_USER_ERRORS: Final[tuple[type[Exception], ...]] = (FamilyError, OutputUnwritable)
 _groups = count(1)
 
 
 class Job(Protocol):
-    """Scenarios of one family that are simulated in one job of Spark's."""
+    """The scenarios of one family that one Spark job simulates."""
 
     @property
     def family(self) -> str:
-        """Whose scenarios."""
+        """The family's name."""
 
     @property
     def tasks(self) -> int:
-        """Into how many tasks they are cut."""
+        """The number of Spark tasks."""
 
     def run(self, session: SparkSession) -> pa.Table:
-        """Simulate them; return a row for each."""
+        """Simulate the scenarios and return a row for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +62,25 @@ class SimulationJob:
 
     @property
     def family(self) -> str:
-        """Whose scenarios."""
+        """Return the family's name."""
         return self.simulation.tables.family
 
     def run(self, session: SparkSession) -> pa.Table:
-        """Simulate and write the trials; return the verdicts."""
+        """Simulate the scenarios, write their trials, and return their verdicts."""
         numbers = self.numbers
         rows = session.range(numbers.start, numbers.stop, numbers.step, self.tasks)
         return rows.mapInArrow(self.simulation, from_arrow_schema(VERDICTS)).toArrow()
 
 
-def run_side_by_side(
+def run_in_parallel(
     session: SparkSession, jobs: Sequence[Job], progress: Callable[[float], None]
 ) -> list[pa.Table]:
-    """Run jobs to their end and return their tables; ``progress`` is told which part of all is done."""
+    """Run jobs in parallel and return their tables in the same order.
+
+    :param progress: called several times a second with the finished part of all tasks, from 0 to 1
+    :raises FamilyError, OutputUnwritable: an executor met an error that the user can fix
+    :raises WorkerFailed, SparkFailed: an internal error on an executor, or an error of Spark
+    """
     context = session.sparkContext
     group = f"onceproof simulation {next(_groups)}"
     failures: list[Exception] = []
@@ -97,7 +101,7 @@ def run_side_by_side(
     try:
         while any(thread.is_alive() for thread in threads) and not failures:
             next(thread for thread in threads if thread.is_alive() or thread is threads[-1]).join(
-                SECONDS_BETWEEN_LOOKS
+                POLL_SECONDS
             )
             progress(min(1.0, _finished_tasks(context, group) / tasks))
     finally:
@@ -106,12 +110,12 @@ def run_side_by_side(
         for thread in threads:
             thread.join()
     if failures:
-        raise _as_it_was(failures[0]) from failures[0]
+        raise _original_error(failures[0]) from failures[0]
     return [tables[place] for place in range(len(jobs))]
 
 
 def _finished_tasks(context: SparkContext, group: str) -> int:
-    """Return how many tasks of a group are done, as far as Spark remembers."""
+    """Return how many tasks of a job group have finished, of the stages that Spark still lists."""
     tracker = context.statusTracker()
     finished = 0
     for job in tracker.getJobIdsForGroup(group):
@@ -122,14 +126,14 @@ def _finished_tasks(context: SparkContext, group: str) -> int:
     return finished
 
 
-def _as_it_was(failure: Exception) -> Exception:
-    """Return what an executor met: a family's mistake, a mistake of ours with its traceback, or Spark's."""
+def _original_error(failure: Exception) -> Exception:
+    """Return the error of an executor: a user's error, an internal error with its traceback, or Spark's."""
     if not isinstance(failure, PythonException):
         return SparkFailed(f"Spark could not run the campaign: {one_line(failure)}")
     text = str(failure).strip()
     last = text.splitlines()[-1] if text else ""
-    for kind in _MENDABLE:
-        name, _, said = last.partition(": ")
+    for kind in _USER_ERRORS:
+        name, _, message = last.partition(": ")
         if name == f"{kind.__module__}.{kind.__qualname__}":
-            return kind(said)
+            return kind(message)
     return WorkerFailed(text)

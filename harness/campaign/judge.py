@@ -1,12 +1,13 @@
-"""The judgement on trials: whether both oracles say the same of each scenario.
+"""The comparison of both oracles: Python and Spark SQL must find the same scenarios with wrong rows.
 
 The rules this module lives by:
 
-- A scenario's rows differ for Spark if one is there too often, or if one is missing though the job finished,
-  or if one was committed that row_schema has no place for. The checker exactly_once says the same in Python.
-- At-least-once is judged in Python alone (mode): which rows may be there twice the SQL does not say.
-- Where the two say otherwise, ``expected`` and ``oracle_sql`` of the family do not mean the same, or one of
-  the two comparisons is broken. Nobody can tell from outside, so it is told with both sides.
+- For Spark, a scenario's rows differ if a row is committed too often, if a row is missing although the job
+  finished, or if a committed row does not fit row_schema. The checker exactly_once is the same rule in
+  Python.
+- At-least-once is judged in Python alone (mode), because the SQL does not know which rows may repeat.
+- If the two disagree, the family's ``expected`` and ``oracle_sql`` differ in meaning, or one comparison has a
+  bug. The campaign reports both results and does not decide which is right.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ from onceproof.harness.model.family import NOTHING_DECLARED, Family
 from onceproof.harness.model.history import Row
 from onceproof.harness.trials.trial import scenario_of
 
-SEEDS_LOOKED_AT: Final = 5
+CHECKED_SEEDS: Final = 5
 JUDGED_BY_PYTHON: Final = ("scenario_id", "seed", *JUDGEMENT_COLUMNS)
-"""What is to be compared with the judgement of Spark SQL."""
+"""The columns of Python's judgement, which are compared with that of Spark SQL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +47,20 @@ class Disagreement:
     """A scenario that the two oracles judge differently."""
 
     difference: Difference
-    """What Spark SQL says; nothing missing and no surplus if that is nothing."""
+    """The difference that Spark SQL found; with 0 missing and 0 surplus rows if it found none."""
     seed: int | None
     python_differs: bool
-    """What the checker says with the Python oracle; Spark SQL says the opposite."""
+    """Whether the rows differ for the Python oracle; Spark SQL found the opposite."""
     unfit: tuple[str, ...]
-    """Rows that row_schema has no place for."""
+    """The committed rows that do not fit row_schema, as text."""
 
     def __str__(self) -> str:
         scenario = f"{self.difference.family}, seed {self.seed}"
         if self.python_differs:
-            return f"{scenario}: rows differ for Python, and none for Spark SQL"
+            return f"{scenario}: rows differ for Python, but not for Spark SQL"
         rows = [_balance_text(row, balance) for row, balance in self.difference.sample]
         rows += [f"{row} does not fit row_schema" for row in self.unfit[:SAMPLE_ROWS]]
-        return f"{scenario}: rows differ for Spark SQL, and none for Python: {', '.join(rows)}"
+        return f"{scenario}: rows differ for Spark SQL, but not for Python: {', '.join(rows)}"
 
 
 def _balance_text(row: Row, balance: int) -> str:
@@ -69,23 +70,26 @@ def _balance_text(row: Row, balance: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """What was simulated of one family."""
+    """The trials of one family, and Python's judgement of them."""
 
     family: Family
     table: DataFrame
-    """As onceproof.harness.campaign.tables describes it."""
+    """The trials, with the columns of TrialTables.schema."""
     verdicts: pa.Table
-    """Of the same scenarios, as JUDGED_BY_PYTHON names the columns."""
+    """Python's judgement of the same scenarios, with the columns of JUDGED_BY_PYTHON."""
 
 
 def check_judgeable(session: SparkSession, family: Family, tables: TrialTables) -> None:
-    """Raise FamilyError for what would spoil every judgement: looked for once, before thousands have run."""
-    for seed in range(SEEDS_LOOKED_AT):
+    """Check once before a campaign that a family's rows, schemas and query fit together.
+
+    :raises FamilyError: a row, a schema or the query is wrong
+    """
+    for seed in range(CHECKED_SEEDS):
         scenario = scenario_of(family, seed)
         try:
             rows = family.expected(scenario.records, NOTHING_DECLARED)
         except Exception:
-            # Told with its line when a scenario is run.
+            # The run of a scenario reports this error with its line.
             rows = ()
         tables.check(scenario, rows)
     columns = StructType([StructField(SCENARIO, LongType()), *record_schema_of(family)])
@@ -94,14 +98,18 @@ def check_judgeable(session: SparkSession, family: Family, tables: TrialTables) 
 
 
 def table_in(session: SparkSession, tables: TrialTables, folders: Sequence[Path]) -> DataFrame:
-    """Return what is judged of the trials of one family in folders, as FamilyTrials has it."""
-    # With a schema Spark need not look into the files to find one; that of all columns takes a while to make.
+    """Return the columns of TRIAL_COLUMNS of one family's trials in some folders."""
+    # A given schema spares Spark reading the files for one; a schema of all columns would be slow to build.
     judged = pa.schema([tables.schema.field(name) for name in TRIAL_COLUMNS])
     return session.read.schema(from_arrow_schema(judged)).parquet(*map(str, folders))
 
 
 def disagreements(session: SparkSession, all_trials: Sequence[Trials]) -> list[Disagreement]:
-    """Judge all families by their SQL in one job; return the scenarios that Python judged differently."""
+    """Judge all families by their SQL in one job.
+
+    :return: the scenarios that Python judged differently, by number
+    :raises FamilyError: a family's query or schema is wrong
+    """
     found = SparkOracle(session).differences(
         [FamilyTrials.of(each.family, each.table, each.verdicts.num_rows) for each in all_trials]
     )
@@ -126,7 +134,7 @@ def disagreements(session: SparkSession, all_trials: Sequence[Trials]) -> list[D
 
 
 def _with_a_difference(verdicts: pa.Table, for_spark: Sequence[int]) -> list[dict[str, Any]]:
-    """Return the verdicts on scenarios that either finds fault with: no time goes into the many others."""
+    """Return the verdicts of the scenarios whose rows differ for Python or for Spark."""
     for_python = compute.or_(
         compute.fill_null(verdicts["rows_differ"], False),
         compute.greater(compute.list_value_length(verdicts["unfit"]), 0),

@@ -1,17 +1,16 @@
-"""The campaign: a night's scenarios as a data pipeline on Spark.
+"""The campaign: many scenarios as a data pipeline on Spark.
 
 The rules this module lives by:
 
-- Seeds become scenarios, scenarios are simulated on executors, trials lie in Parquet, and Spark SQL judges
-  them all in one job. What ran is what `run` would have run with the same seed and count, and is told the
-  same way: same outcomes, same tally, same hash.
-- Two oracles judge every scenario, written apart: the family's Python on the executors, its SQL here. Where
-  they disagree one of them is wrong, and the campaign has failed, whatever became of the engine.
-- Work comes in waves. After each wave its outcomes are in outcomes.jsonl: what was done is kept, however the
-  campaign ends. Spark SQL judges in the end, for a judgement costs its time however little is judged; where
-  an interrupt or a mistake ends the campaign early, ``judged`` says how far it came.
-- A campaign that is bounded by time measures how fast it is and gives each wave what fits; executors begin
-  nothing after the deadline, so it ends in time on a machine that turns slow, too.
+- Executors simulate the scenarios of a seed and write their trials as Parquet; one Spark SQL job judges all
+  of them. The scenarios, outcomes, tally and hash are those of ``run`` with the same seed and count.
+- Two independent oracles judge every scenario: the family's Python on the executors, its SQL here. If they
+  disagree, one of them is wrong, and the campaign fails.
+- Scenarios run in waves. After each wave its outcomes are in outcomes.jsonl, so they are kept however the
+  campaign ends. Spark SQL judges at the end, because each judgement has a fixed cost; if an interrupt or an
+  error ends the campaign early, ``judged`` says how many scenarios were judged.
+- A campaign with a time limit measures its speed and sizes each wave by it; executors start no scenario after
+  the deadline.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from pyspark.sql import SparkSession
 
 from onceproof.engine.runtime.spark_session import LOCAL_MASTER, SparkFailed, spark_session
 from onceproof.harness.campaign.executor import FamilySource, Simulation
-from onceproof.harness.campaign.jobs import SimulationJob, run_side_by_side
+from onceproof.harness.campaign.jobs import SimulationJob, run_in_parallel
 from onceproof.harness.campaign.judge import (
     JUDGED_BY_PYTHON,
     Disagreement,
@@ -59,20 +58,19 @@ TRIALS: Final = "trials"
 """The folder of the Parquet files, in the folder of the results."""
 
 Progress = Callable[[int, int], None]
-"""Is told how many scenarios were simulated, and how many of those that were judged have failed."""
+"""Called with the number of simulated scenarios, and of failed ones among those with an outcome."""
 
 
 @dataclass(slots=True)
 class CampaignResult:
-    """What a campaign came to."""
+    """The result of a campaign: that of a run, and the comparison of the two oracles."""
 
     run: RunResult
-    """As of any other run."""
     disagreements: list[Disagreement] = field(default_factory=list)
     judged: int = 0
     """How many scenarios the Spark oracle has judged."""
     judging_seconds: float = 0.0
-    """What that took."""
+    """The duration of all judgements."""
     master: str = ""
 
     @property
@@ -82,7 +80,7 @@ class CampaignResult:
 
 
 class CampaignStopped(RunStopped):
-    """A mistake ended a campaign early: ``mistake`` says which, ``campaign`` holds what was done."""
+    """An error ended a campaign early: ``mistake`` is the error, ``campaign`` the result so far."""
 
     def __init__(self, campaign: CampaignResult, mistake: Exception) -> None:
         super().__init__(campaign.run, mistake)
@@ -100,10 +98,18 @@ def run_campaign(
     session: SparkSession | None = None,
     progress: Progress = lambda simulated, failed: None,
 ) -> CampaignResult:
-    """Run scenarios of families, given by name or path, until there are enough or the time is over.
+    """Run scenarios of some families on Spark, up to a number or a time limit, and judge them.
 
-    Without a session one is started, within the time. ``out`` gets outcomes.jsonl and the trials. An
-    interrupt from the keyboard ends the campaign early, with a result; a mistake does with CampaignStopped.
+    :param names: names or paths of the families
+    :param scenarios: how many scenarios over all families; None for no limit
+    :param max_time: the time limit in seconds, including the start of Spark; None for no limit
+    :param seed: the seed of the campaign, from which each scenario's seed follows
+    :param out: the folder that gets outcomes.jsonl and the trials
+    :param master: Spark's master URL if ``session`` is None; None for this machine
+    :param session: the Spark session; None starts one
+    :param progress: called after each wave and several times a second with the numbers so far
+    :return: the result; after an interrupt from the keyboard, of the scenarios so far
+    :raises CampaignStopped: a family, an executor or Spark failed
     """
     started = time.time()
     families = load_families(names)
@@ -113,7 +119,7 @@ def run_campaign(
     result = CampaignResult(run)
     made_folder(out)
     with ExitStack() as stack:
-        # First: where Spark does not start, the results of the last campaign stay.
+        # Before the folder is emptied: if Spark does not start, the results of the last campaign stay.
         if session is None:
             session = stack.enter_context(spark_session(master or LOCAL_MASTER, "onceproof campaign"))
         result.master = session.sparkContext.master or ""
@@ -122,7 +128,7 @@ def run_campaign(
         assert lines is not None
         deadline = None if max_time is None else started + max_time
         try:
-            # Executors work in folders of their own.
+            # An absolute path, because executors have other working folders.
             folder = emptied_folder((out / TRIALS).resolve())
             pace = Pace(run.workers, scenarios, deadline, len(run.families))
             _Campaign(session, result, folder, lines, pace, progress).run()
@@ -136,8 +142,8 @@ def run_campaign(
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
-    """Trials of one family that wait for the judgement of Spark SQL."""
+class _UnjudgedTrials:
+    """The trials of one family that Spark SQL has not judged yet."""
 
     family: Family
     tables: TrialTables
@@ -145,22 +151,20 @@ class _Waiting:
     verdicts: list[pa.Table] = field(default_factory=list)
 
     def add(self, folder: Path, verdicts: pa.Table) -> None:
-        """Take the trials of a wave."""
+        """Add the trials of a wave."""
         if not any(folder.glob("part-*")):
             raise SparkFailed(
-                f"the executors have written their trials to another {folder} than the one here:"
-                " choose a folder that all machines share"
+                f"{folder} has no trials after a wave: the executors do not share this folder; choose one"
+                " that all machines share"
             )
         self.folders.append(folder)
         self.verdicts.append(verdicts.select(JUDGED_BY_PYTHON))
 
     def trials(self, session: SparkSession) -> Trials:
-        """Return all of them."""
         table = table_in(session, self.tables, self.folders)
         return Trials(self.family, table, pa.concat_tables(self.verdicts))
 
     def clear(self) -> None:
-        """Let go of what has been judged."""
         self.folders.clear()
         self.verdicts.clear()
 
@@ -185,8 +189,9 @@ class _Campaign:
         self._progress = progress
         self._tables = [TrialTables(family.name, *arrow_schemas_of(family)) for family in self._families]
         self._sources = [FamilySource.of(name) for name in result.run.names]
-        self._waiting = [
-            _Waiting(family, tables) for family, tables in zip(self._families, self._tables, strict=True)
+        self._unjudged = [
+            _UnjudgedTrials(family, tables)
+            for family, tables in zip(self._families, self._tables, strict=True)
         ]
         for family, tables in zip(self._families, self._tables, strict=True):
             check_judgeable(session, family, tables)
@@ -194,50 +199,50 @@ class _Campaign:
         self._waves = 0
 
     def run(self) -> None:
-        """Run waves until there are enough scenarios or the time is over, and judge."""
+        """Run waves until there are enough scenarios or the time is over, and judge them."""
         first = 0
         while count := self._pace.next_count(first, time.time()):
             self._wave(first, count)
-            # What executors had no time to begin is left out.
+            # Scenarios that the executors did not start in time are left out.
             first += count
             if self._pace.is_judging_due or not self._pace.next_count(first, time.time()):
-                # It may take less than was expected, and leave time for more.
+                # A judgement that is faster than estimated leaves time for a further wave.
                 self._judge()
 
     def _wave(self, first: int, count: int) -> None:
-        """Simulate, and keep the outcomes."""
+        """Simulate a wave and write its outcomes."""
         jobs = self._jobs(first, count)
         run = self._result.run
         done, failed = run.tally.scenarios, run.tally.failed
         begun = time.perf_counter()
-        verdicts = run_side_by_side(
+        verdicts = run_in_parallel(
             self._session, jobs, lambda part: self._progress(done + int(part * count), failed)
         )
         seconds = time.perf_counter() - begun
-        self._keep(verdicts)
-        for waiting, job, table in zip(self._waiting, jobs, verdicts, strict=True):
+        self._write_outcomes(verdicts)
+        for unjudged, job, table in zip(self._unjudged, jobs, verdicts, strict=True):
             if table.num_rows:
-                waiting.add(job.simulation.folder, table)
+                unjudged.add(job.simulation.folder, table)
         self._waves += 1
-        self._pace.learn_wave(run.tally.scenarios - done, seconds)
+        self._pace.record_wave(run.tally.scenarios - done, seconds)
 
     def _judge(self) -> None:
-        """Have Spark SQL judge what waits for it."""
+        """Judge all unjudged trials with Spark SQL."""
         begun = time.perf_counter()
-        trials = [waiting.trials(self._session) for waiting in self._waiting if waiting.folders]
+        trials = [unjudged.trials(self._session) for unjudged in self._unjudged if unjudged.folders]
         self._result.disagreements += disagreements(self._session, trials)
-        for waiting in self._waiting:
-            waiting.clear()
+        for unjudged in self._unjudged:
+            unjudged.clear()
         self._result.judged = self._result.run.tally.scenarios
         seconds = time.perf_counter() - begun
         self._result.judging_seconds += seconds
-        self._pace.learn_judging(seconds)
+        self._pace.record_judgement(seconds)
 
     def _jobs(self, first: int, count: int) -> list[SimulationJob]:
-        """Return a job for each family, with the numbers that are its turns."""
+        """Return a job for each family, with the scenario numbers of its turns."""
         size = len(self._families)
         tasks = self._pace.tasks_of(count, size)
-        until = self._pace.begin_until(first, count, time.time())
+        deadline = self._pace.start_deadline(first, count, time.time())
         jobs = []
         for place, tables in enumerate(self._tables):
             name = re.sub(r"[^A-Za-z0-9_-]+", "_", tables.family)
@@ -247,14 +252,14 @@ class _Campaign:
                 run_seed=self._result.run.seed,
                 families=size,
                 folder=self._folder / f"{place}-{name}" / f"wave-{self._waves:04d}",
-                deadline=until,
+                deadline=deadline,
             )
             numbers = range(first + (place - first) % size, first + count, size)
             jobs.append(SimulationJob(simulation, numbers, tasks))
         return jobs
 
-    def _keep(self, verdicts: Sequence[pa.Table]) -> None:
-        """Write outcomes down and count them, in the order of the campaign."""
+    def _write_outcomes(self, verdicts: Sequence[pa.Table]) -> None:
+        """Write the outcomes of a wave and add them to the tally, in the order of the campaign."""
         table = pa.concat_tables(verdicts).select(["scenario_id", "line"]).sort_by("scenario_id")
         lines = table.column("line").to_pylist()
         self._lines.writelines(lines)

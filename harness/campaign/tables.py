@@ -1,15 +1,14 @@
-"""Trials as Arrow tables: what an executor of a campaign hands over, and what Parquet files then hold.
+"""Trials as Arrow tables, which executors write to Parquet files.
 
 The rules this module lives by:
 
-- One row is one scenario with all that judges it: the outcome in columns of its own, the records that went in
-  and the rows that were committed as lists of structs. So a task that is run again replaces whole scenarios,
-  and no join is needed to bring the parts together.
-- Columns are built whole, one call for each: a call for each value would cost as much as the simulation.
-- A family's values and rows are the user's. A value that does not fit the declared record_schema is the
-  family's mistake. A row that does not fit row_schema is a wrong row, as an engine on trial may commit one:
-  it is kept as text beside the others, and counts as a difference.
-- Nothing here needs a JVM: schemas come from the driver as Arrow schemas.
+- One row is one scenario with all data for its judgement: the outcome in its own columns, the input records
+  and the committed rows as lists of structs. So a repeated task replaces whole scenarios, and no join is
+  needed.
+- Each column is built by one call: a call for each value would cost as much as the simulation.
+- A value that does not fit record_schema is an error of the family. A row that does not fit row_schema is a
+  wrong row, which an engine with a bug may commit: it is stored as text and counts as a difference.
+- This module needs no JVM: the driver sends the schemas as Arrow schemas.
 """
 
 from __future__ import annotations
@@ -56,11 +55,12 @@ _MAPS: Final = frozenset(name for name, kind in OUTCOME_COLUMNS.items() if kind 
 _MISFITS: Final = (pa.ArrowException, TypeError, OverflowError, ValueError)
 
 JUDGEMENT_COLUMNS: Final[dict[str, Any]] = {
-    # Whether the job came to its end: if not, rows may be missing without being lost.
+    # Whether the job finished: if not, missing rows are not lost.
     "finished": pa.bool_(),
-    # What the Python oracle says, for the Spark oracle to agree with; null of at-least-once: they may differ.
+    # Whether rows differ for the Python oracle; null for at-least-once, which the Spark oracle does not
+    # judge.
     "rows_differ": pa.bool_(),
-    # Rows that row_schema has no place for, as Python shows them.
+    # The committed rows that do not fit row_schema, as repr().
     "unfit": pa.list_(pa.string()),
 }
 
@@ -68,15 +68,15 @@ JUDGEMENT_COLUMNS: Final[dict[str, Any]] = {
 VERDICTS: Final = pa.schema(
     [("scenario_id", pa.int64()), ("seed", pa.int64()), *JUDGEMENT_COLUMNS.items(), ("line", pa.binary())]
 )
-"""What the driver has to know of trials: their outcomes, and what Python says of their rows."""
+"""The columns that travel to the driver: the outcomes as JSON lines, and Python's judgement."""
 
 
 @dataclass(frozen=True, slots=True)
 class TriedScenario:
-    """A scenario with its outcome and what else judges it."""
+    """A scenario with its outcome and its committed rows."""
 
     number: int
-    """Its place in the campaign, from 0 on."""
+    """The scenario's number in the campaign, counted from 0."""
     scenario: Scenario
     outcome: Outcome
     committed: Sequence[Row]
@@ -84,14 +84,14 @@ class TriedScenario:
 
     @classmethod
     def of(cls, number: int, scenario: Scenario, outcome: Outcome, history: History) -> TriedScenario:
-        """Return a trial with the rows that became visible, as a reader at the end finds them."""
+        """Return the trial of a run; its committed rows are those that are visible at the end."""
         finished = any(event[1] == JOB_FINISHED for event in history.events)
         return cls(number, scenario, outcome, rows_at_end(history), finished)
 
 
 @dataclass(frozen=True, slots=True)
 class TrialTables:
-    """Makes tables of one family's trials."""
+    """Converts the trials of one family to Arrow batches."""
 
     family: str
     record_schema: pa.Schema
@@ -129,12 +129,12 @@ class TrialTables:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def check(self, scenario: Scenario, rows: Sequence[Row]) -> None:
-        """Raise FamilyError where a scenario, or the rows it should give, do not fit the family's schemas."""
+        """Raise FamilyError if a scenario's records or expected rows do not fit the family's schemas."""
         self._input([scenario])
         for row in rows:
             if not self._fits(row):
                 raise FamilyError(
-                    f"family {self.family}: expected() gives {row!r}, which does not fit row_schema"
+                    f"family {self.family}: expected() returns {row!r}, which does not fit row_schema"
                 )
 
     def _input(self, scenarios: Sequence[Scenario]) -> pa.Array:
@@ -160,7 +160,7 @@ class TrialTables:
             ) from None
 
     def _committed(self, committed: Sequence[Sequence[Row]]) -> tuple[pa.Array, list[list[str]]]:
-        """Return each scenario's rows as a list of structs, and as texts those that fit no struct."""
+        """Return each scenario's rows as a list of structs, and as text the rows that do not fit."""
         unfit: list[list[str]] = [[] for _ in committed]
         try:
             return self._lists_of_rows(committed), unfit
@@ -193,7 +193,7 @@ class TrialTables:
 
 
 def verdicts(trials: Sequence[TriedScenario], batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the verdicts on trials that have been made a batch."""
+    """Return the columns of VERDICTS for some trials and the batch made of them."""
     lines = pa.array([to_line(trial.outcome) for trial in trials], pa.binary())
     judged = [batch.column(name) for name in VERDICTS.names[:-1]]
     return pa.RecordBatch.from_arrays([*judged, lines], schema=VERDICTS)
@@ -204,7 +204,7 @@ def _rows_differ(outcome: Outcome) -> bool:
 
 
 def _lists(offsets: Sequence[int], rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Array:
-    """Return lists of structs from all their rows and from where each list begins."""
+    """Return an array of lists of structs, from all rows and the offsets at which the lists begin."""
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
     if len(columns) != len(schema) or not all(type(row) is tuple for row in rows):
         raise ValueError(f"rows are tuples of {len(schema)} columns")
@@ -216,9 +216,9 @@ def _lists(offsets: Sequence[int], rows: Sequence[tuple[Any, ...]], schema: pa.S
 
 
 def _array(column: Sequence[Any], kind: Any) -> pa.Array:
-    # Arrow would cut a fraction off without a word.
+    # Arrow would silently cut off a fraction.
     if pa.types.is_integer(kind) and float in set(map(type, column)):
-        raise ValueError("a float where the schema names whole numbers")
+        raise ValueError("a float where the schema has integers")
     return pa.array(column, kind)
 
 

@@ -1,4 +1,4 @@
-"""Mutants of alignment: what blocks a channel, what counts as its barrier, and what an abort leaves."""
+"""Mutants of barrier alignment: blocked channels, ended channels, late barriers and aborts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
     summary="records behind a barrier are processed before the other channels have delivered theirs",
 )
 def barrier_does_not_block(reached: Reached) -> Iterator[None]:
-    """At-least-once tracking in an exactly-once job: what the snapshot holds is replayed all the same."""
+    """Exactly-once then behaves as at-least-once: records in the snapshot are replayed after a restore."""
     arrived = AlignedBarrierHandler._barrier_arrived
 
     def unblocked(
@@ -39,7 +39,7 @@ def barrier_does_not_block(reached: Reached) -> Iterator[None]:
     summary="the end of a channel does not count as its barrier",
 )
 def end_of_partition_is_not_counted(reached: Reached) -> Iterator[None]:
-    """An alignment that waits for a channel which has ended waits for ever."""
+    """The alignment waits for a barrier that never comes."""
     ended, align = AlignedBarrierHandler._channel_ended, AlignedBarrierHandler._align
     ending = False
 
@@ -70,7 +70,7 @@ def end_of_partition_is_not_counted(reached: Reached) -> Iterator[None]:
     summary="a barrier of a checkpoint that is over blocks its channel, and nothing unblocks it",
 )
 def late_barrier_blocks(reached: Reached) -> Iterator[None]:
-    """The barrier is dropped, as it should be, but its channel has been blocked before anyone looked."""
+    """The handler blocks the channel before it checks that the checkpoint is over, and drops the barrier."""
     arrived = AlignedBarrierHandler._barrier_arrived
 
     def blocking(
@@ -91,10 +91,10 @@ def late_barrier_blocks(reached: Reached) -> Iterator[None]:
 @mutant(
     id="aborted-alignment-stays-blocked",
     breaks="liveness",
-    summary="an alignment that is given up leaves the channels blocked that had delivered their barrier",
+    summary="an aborted alignment leaves the channels blocked that had delivered their barrier",
 )
 def aborted_alignment_stays_blocked(reached: Reached) -> Iterator[None]:
-    """What was blocked for the old checkpoint is forgotten before it is resumed."""
+    """The handler clears its list of blocked channels before it resumes them."""
     abort = AlignedBarrierHandler._abort
 
     def forgetful(self: AlignedBarrierHandler, checkpoint_id: int, reason: str) -> AbortCheckpoint:
@@ -113,7 +113,7 @@ def aborted_alignment_stays_blocked(reached: Reached) -> Iterator[None]:
     summary="channels that had delivered the barrier of an older checkpoint count for the newer one",
 )
 def subsumed_alignment_counts(reached: Reached) -> Iterator[None]:
-    """A newer barrier overtakes an alignment, which goes on under the newer id instead of being given up."""
+    """The alignment continues under the id of a newer barrier instead of being aborted."""
     arrived = AlignedBarrierHandler._barrier_arrived
 
     def going_on(

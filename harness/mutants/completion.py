@@ -1,4 +1,4 @@
-"""Mutants of the coordinator: when a checkpoint is complete, who is told, and what may be deleted."""
+"""Mutants of the checkpoint coordinator: completion, notifications, and deletion of files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
     summary="an acknowledgement that a dead attempt sent counts for the checkpoint of the same id",
 )
 def old_attempt_acknowledges(reached: Reached) -> Iterator[None]:
-    """A new process takes the ids of uncompleted checkpoints again, and the network keeps old messages."""
+    """A new process reuses the ids of uncompleted checkpoints, and old messages are still on the network."""
 
     def of_any_attempt(
         self: CheckpointCoordinator,
@@ -52,10 +52,10 @@ def old_attempt_acknowledges(reached: Reached) -> Iterator[None]:
 @mutant(
     id="notified-before-metadata",
     breaks="consistent_cut",
-    summary="tasks are told of a checkpoint when everyone has answered, before its metadata is durable",
+    summary="tasks are notified of a checkpoint after all acknowledgements, before its metadata is durable",
 )
 def notified_before_metadata(reached: Reached) -> Iterator[None]:
-    """Sinks commit what a failed write of the metadata then takes back."""
+    """Sinks commit transactions of a checkpoint whose metadata write may still fail."""
     acknowledged = CheckpointCoordinator._acknowledged
 
     def hasty(self: CheckpointCoordinator, message: AcknowledgeCheckpoint) -> Sequence[CoordinatorEffect]:
@@ -80,7 +80,7 @@ def notified_before_metadata(reached: Reached) -> Iterator[None]:
     summary="the metadata is written when one acknowledgement is still missing",
 )
 def metadata_before_all_acknowledged(reached: Reached) -> Iterator[None]:
-    """The task that has not answered is taken for one that had finished."""
+    """The task that has not acknowledged is recorded as finished."""
     acknowledged, subtask_state = CheckpointCoordinator._acknowledged, PendingCheckpoint._subtask_state
 
     def nearly(self: PendingCheckpoint) -> bool:
@@ -174,7 +174,7 @@ def subsumed_before_stored(reached: Reached) -> Iterator[None]:
     summary="a failure aborts the checkpoint whose metadata is being written, and the restore does not wait",
 )
 def failover_ignores_metadata_in_flight(reached: Reached) -> Iterator[None]:
-    """The write lands all the same: a later process finds a checkpoint that this one went on without."""
+    """The write still succeeds: a later process finds a checkpoint that this process ignored."""
     attempt_ended = CheckpointCoordinator._attempt_ended
     stored, failed = CheckpointCoordinator._metadata_stored, CheckpointCoordinator._metadata_failed
 
@@ -205,7 +205,7 @@ def failover_ignores_metadata_in_flight(reached: Reached) -> Iterator[None]:
     summary="the file of an acknowledgement that comes too late is left behind",
 )
 def late_acknowledgement_leaves_its_file(reached: Reached) -> Iterator[None]:
-    """Its checkpoint was aborted, and all it had was deleted, before the upload ended."""
+    """The checkpoint was aborted and its files were deleted before this upload ended."""
     discard_unless_used = CheckpointCoordinator._discard_unless_used
 
     def keeping(self: CheckpointCoordinator, message: AcknowledgeCheckpoint) -> Sequence[CoordinatorEffect]:
@@ -223,7 +223,7 @@ def late_acknowledgement_leaves_its_file(reached: Reached) -> Iterator[None]:
     summary="checkpoints that a new one replaces are forgotten, but not deleted",
 )
 def subsumed_checkpoints_stay(reached: Reached) -> Iterator[None]:
-    """The disk fills up, and a later process takes what it finds for retained."""
+    """The disk fills up, and a later process restores old checkpoints as retained ones."""
     stored = CheckpointCoordinator._metadata_stored
 
     def hoarding(self: CheckpointCoordinator, event: MetadataStored) -> Sequence[CoordinatorEffect]:

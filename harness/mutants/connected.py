@@ -1,7 +1,6 @@
-"""Mutants of operators with two inputs: the sides do not meet, or one of them is not waited for.
+"""Mutants of operators with two inputs: equal keys do not meet, event time ignores a side, copies diverge.
 
-Both sides share what a key has, and all subtasks share what is broadcast. So there are two ways in which
-what is one can become several.
+Both inputs share the keyed state of a key, and all subtasks hold the same broadcast state.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ BROADCASTING: Final = ("behaviour_patterns", "flight_delays")
     families=BROADCASTING,
 )
 def new_subtasks_have_no_broadcast_state(reached: Reached) -> Iterator[None]:
-    """The copies diverge: some know nothing of what was broadcast before the checkpoint."""
+    """The copies diverge: new subtasks lack the state that was broadcast before the checkpoint."""
 
     def emptied(whole: list[tuple[int, tuple[int, ...]]], subtask: int, old: int) -> Any:
         if subtask < old:
@@ -48,11 +47,11 @@ def new_subtasks_have_no_broadcast_state(reached: Reached) -> Iterator[None]:
 @mutant(
     id="broadcast-state-is-split",
     breaks="exactly_once",
-    summary="after a rescale broadcast state is dealt out over the subtasks, as if it were a list",
+    summary="after a rescale broadcast state is split over the subtasks, as if it were a list",
     families=BROADCASTING,
 )
 def broadcast_state_is_split(reached: Reached) -> Iterator[None]:
-    """Of a map with one entry the first subtask has it, and nobody else."""
+    """A map with one entry is restored by the first subtask only."""
 
     def dealt(whole: list[tuple[int, tuple[int, ...]]], subtask: int, old: int) -> Any:
         return whole if subtask == 0 else [(place, ()) for place, _ in whole]
@@ -68,7 +67,7 @@ def broadcast_state_is_split(reached: Reached) -> Iterator[None]:
     families=BROADCASTING,
 )
 def broadcast_state_not_stored(reached: Reached) -> Iterator[None]:
-    """What was broadcast before the checkpoint is forgotten by all at a restore."""
+    """After a restore all subtasks lack the state that was broadcast before the checkpoint."""
     sound = BroadcastOperator.snapshot
 
     def forgetful(self: BroadcastOperator, checkpoint_id: int, timestamp_ms: int) -> Any:
@@ -91,7 +90,7 @@ def broadcast_state_not_stored(reached: Reached) -> Iterator[None]:
     summary="the keys of the second input are placed as if they had another type than those of the first",
 )
 def second_input_under_other_key_groups(reached: Reached) -> Iterator[None]:
-    """Equal keys of the two sides are in different subtasks, and do not meet."""
+    """Equal keys of the two inputs are in different subtasks and do not meet."""
 
     def built(edge: JobEdge, *arguments: Any) -> Output:
         partitioner = edge.partitioner
@@ -117,7 +116,7 @@ def second_input_under_other_key_groups(reached: Reached) -> Iterator[None]:
     summary="event time of an operator is that of its first input, however far the second one is behind",
 )
 def the_first_input_leads(reached: Reached) -> Iterator[None]:
-    """What waits for partners of the second input is forgotten before they have come."""
+    """State that waits for records of the second input expires before they arrive."""
     sound = CombinedInputs.take
 
     def of_the_first(
@@ -140,13 +139,13 @@ class _WrappedKey:
         self._select_key = select_key
 
     def __call__(self, value: Any) -> tuple[Any, Any]:
-        # As in Flink, a tuple of one has the hash of what is in it.
+        # A tuple of one element hashes like the element, as in Flink.
         key = self._select_key(value)
         return key, key
 
 
 def _broadcast_dealt_out(change: Callable[[Any, int, int], Any], reached: Reached) -> Any:
-    """Let each subtask have what ``change`` makes of its copy, where the parallelism is another one."""
+    """Apply ``change`` to each subtask's copy of broadcast state if the parallelism has changed."""
     sound = redistribution.deal_out
 
     def changed(states: Any, subtasks: Any, old_parallelism: int, new_parallelism: int) -> Any:

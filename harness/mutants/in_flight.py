@@ -1,4 +1,4 @@
-"""Mutants of unaligned checkpoints and of counted barriers: which records in flight are kept, and by whom."""
+"""Mutants of unaligned checkpoints and counted barriers: records in flight are lost or repeated."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
 @mutant(
     id="FLINK-31963",
     breaks="exactly_once",
-    summary="records in flight of tasks without state are left out when they are dealt out",
+    summary="records in flight of tasks without state are left out when state is redistributed",
 )
 def stateless_tasks_are_skipped(reached: Reached) -> Iterator[None]:
-    """Whoever deals state out goes by the operators that have some, and in-flight data have no operator."""
+    """The redistribution iterates over operators with state, and in-flight records belong to no operator."""
     stored_channels = redistribution._stored_channels
 
     def of_stateful(metadata: CheckpointMetadata) -> dict[ChannelId, StateHandle]:
@@ -54,7 +54,7 @@ def stateless_tasks_are_skipped(reached: Reached) -> Iterator[None]:
     summary="records behind an overtaking barrier are processed before the snapshot is taken",
 )
 def snapshot_waits_for_the_last_barrier(reached: Reached) -> Iterator[None]:
-    """The barrier has gone on, no channel is blocked, and the snapshot comes when all barriers are there."""
+    """The barrier is forwarded at once and blocks no channel; the snapshot waits for all barriers."""
     go_on = UnalignedBarrierHandler._go_on_unaligned
 
     def late(self: UnalignedBarrierHandler, effects: list[BarrierEffect]) -> None:
@@ -71,10 +71,10 @@ def snapshot_waits_for_the_last_barrier(reached: Reached) -> Iterator[None]:
 @mutant(
     id="output-records-lost",
     breaks="exactly_once",
-    summary="what a barrier overtakes in the queues of a task's outputs is stored by nobody",
+    summary="records that a barrier overtakes in the output queues of a task are not stored",
 )
 def overtaken_output_is_lost(reached: Reached) -> Iterator[None]:
-    """The sender takes it for sent, the receiver for not his."""
+    """The sender treats them as sent, and the receiver has not received them yet."""
 
     def sent(self: InFlightRecorder, channel: ChannelId, buffers: list[Buffer]) -> None:
         if buffers:
@@ -87,10 +87,10 @@ def overtaken_output_is_lost(reached: Reached) -> Iterator[None]:
 @mutant(
     id="timed-out-records-lost",
     breaks="exactly_once",
-    summary="what an announced barrier overtakes when its time is over is stored by nobody",
+    summary="records that an announced barrier overtakes after its alignment timeout are not stored",
 )
 def promoted_barrier_takes_nothing(reached: Reached) -> Iterator[None]:
-    """A checkpoint that begins aligned has nothing in flight, so it seems."""
+    """A checkpoint that starts aligned is treated as one without records in flight."""
     overtake = InFlightRecorder.overtake
 
     def without_records(self: InFlightRecorder, channel: int, queue: Queue) -> None:
@@ -107,10 +107,10 @@ def promoted_barrier_takes_nothing(reached: Reached) -> Iterator[None]:
 @mutant(
     id="in-flight-behind-new-records",
     breaks="exactly_once",
-    summary="restored records in flight come behind what upstream tasks have already sent anew",
+    summary="restored records in flight come after records that upstream tasks have sent since the restart",
 )
 def restored_records_come_late(reached: Reached) -> Iterator[None]:
-    """They are put into the channels like anything that arrives."""
+    """They are appended to the channels like newly arriving records."""
     restore = Task._restore
 
     def queued(self: Task, event: Restore) -> Any:
@@ -130,7 +130,7 @@ def restored_records_come_late(reached: Reached) -> Iterator[None]:
     summary="subtasks that take over the same records in flight all keep all of them",
 )
 def everybody_keeps_everything(reached: Reached) -> Iterator[None]:
-    """A keyed edge that is rescaled gives whole channels to several receivers."""
+    """After a rescale of a keyed edge several receivers restore the same channel."""
     keep = KeyFilter.keep
 
     def all_of_them(self: KeyFilter, records: Iterable[Record]) -> list[Record]:
@@ -149,7 +149,7 @@ def everybody_keeps_everything(reached: Reached) -> Iterator[None]:
     summary="at-least-once counts a barrier for two channels",
 )
 def barrier_counts_twice(reached: Reached) -> Iterator[None]:
-    """The snapshot is taken while records ahead of a barrier are still under way, and they are never read."""
+    """The snapshot lacks records ahead of a barrier that has not arrived, and they are not read again."""
     count = BarrierCount.count
 
     def twice(self: BarrierCount, channel: int) -> bool:
@@ -166,11 +166,11 @@ def barrier_counts_twice(reached: Reached) -> Iterator[None]:
 @mutant(
     id="records-in-flight-are-shared",
     breaks="exactly_once",
-    summary="a snapshot shares its records in flight with whoever reads them and may change them",
+    summary="a snapshot shares its records in flight with the operator that reads them and may change them",
     families=("word_bundles",),
 )
 def records_in_flight_are_shared(reached: Reached) -> Iterator[None]:
-    """They are stored some time later, as what their reader has made of them."""
+    """They are stored later, with the changes that the operator has made."""
 
     def shared(buffer: Buffer) -> Buffer:
         if any(copy is not record for copy, record in zip(detached(buffer), buffer, strict=True)):

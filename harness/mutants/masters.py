@@ -1,4 +1,4 @@
-"""Mutants of a job master that has died or was taken for dead, and of answers that come when nobody waits."""
+"""Mutants of the job master: a fenced master still writes, a late acknowledgement counts, tasks overlap."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
     summary="a job master publishes metadata although another one has claimed the job",
 )
 def old_master_publishes(reached: Reached) -> Iterator[None]:
-    """The new one goes on from an older checkpoint than the one that a third will find."""
+    """The new master restores an older checkpoint than the one that a third master will find."""
 
     def trusting(self: JobDriver) -> None:
         if not is_claimed_by(self.storage, self._recovered.incarnation):
@@ -38,7 +38,7 @@ def old_master_publishes(reached: Reached) -> Iterator[None]:
     summary="the last acknowledgement of a checkpoint that has expired completes it",
 )
 def late_acknowledgement_completes(reached: Reached) -> Iterator[None]:
-    """It was aborted, and its files were deleted."""
+    """The checkpoint was aborted and its files were deleted."""
     expired, acknowledged = CheckpointCoordinator._expired, CheckpointCoordinator._acknowledged
     given_up: dict[int, dict[int, PendingCheckpoint]] = {}
 
@@ -77,7 +77,7 @@ def late_acknowledgement_completes(reached: Reached) -> Iterator[None]:
     summary="a new job master deploys its attempt while tasks that outlived the old one still run",
 )
 def zombies_run_on(reached: Reached) -> Iterator[None]:
-    """What they write by key takes the place of what the new attempt has written."""
+    """Their writes by key overwrite those of the new attempt."""
     start = JobMaster._start
 
     def hasty(self: JobMaster, event: StartJob, now: int) -> Sequence[MasterEffect]:

@@ -1,4 +1,4 @@
-"""Mutants of the sinks besides two-phase commit: writers with committers, write-ahead, and by key."""
+"""Mutants of sinks without two-phase commit: writers with committers, write-ahead sinks, upsert sinks."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
 @mutant(
     id="committables-of-the-end-are-lost",
     breaks="exactly_once",
-    summary="what a writer gives at the end of its input never comes to the committer",
+    summary="committables that a writer emits at the end of its input never reach the committer",
 )
 def committables_of_the_end_are_lost(reached: Reached) -> Iterator[None]:
-    """No barrier follows that would carry them, so somebody else must."""
+    """No barrier follows that would carry them, so the final checkpoint must."""
     finish = WriterSinkFunction.finish
 
     def ending(self: WriterSinkFunction) -> None:
@@ -45,10 +45,10 @@ def committables_of_the_end_are_lost(reached: Reached) -> Iterator[None]:
 @mutant(
     id="FLINK-10377",
     breaks="no_error",
-    summary="a sink fails when it is told of a checkpoint after a later one, which committed everything",
+    summary="a sink fails on the notification of a checkpoint that arrives after that of a later one",
 )
 def overtaken_notification_trips(reached: Reached) -> Iterator[None]:
-    """The task hands on whatever it hears; nobody had thought that an older notification could come later."""
+    """The task forwards the late notification, although the later one has committed everything."""
     completed = Task._completed
 
     def strict(self: Task, message: NotifyCheckpointComplete) -> Sequence[TaskEffect]:
@@ -71,10 +71,10 @@ def overtaken_notification_trips(reached: Reached) -> Iterator[None]:
 @mutant(
     id="put-off-is-taken-for-done",
     breaks="exactly_once",
-    summary="a commit that its committer puts off is not tried again, and forgotten",
+    summary="a commit that its committer asks to retry later is dropped",
 )
 def put_off_is_taken_for_done(reached: Reached) -> Iterator[None]:
-    """The request had not failed, so it was counted among the successful ones."""
+    """The request did not fail, so it is counted as successful."""
 
     def once(requests: list[PendingCommit], committer: Committer, max_retries: int) -> None:
         committer.commit(tuple(requests))
@@ -91,10 +91,10 @@ def put_off_is_taken_for_done(reached: Reached) -> Iterator[None]:
 @mutant(
     id="committables-of-the-newest-only",
     breaks="exactly_once",
-    summary="a committer commits what the completed checkpoint lists, and not what older ones left",
+    summary="a committer commits what the completed checkpoint lists, but not what earlier checkpoints left",
 )
 def committables_of_the_newest_only(reached: Reached) -> Iterator[None]:
-    """Where a notification was lost, the next one has to do its work."""
+    """After a lost notification the next one must commit its transactions too."""
     commit_up_to = WriterSinkFunction._commit_up_to
 
     def newest(self: WriterSinkFunction, checkpoint_id: int) -> None:
@@ -112,11 +112,11 @@ def committables_of_the_newest_only(reached: Reached) -> Iterator[None]:
 @mutant(
     id="batch-remembered-before-sent",
     breaks="exactly_once",
-    summary="a write-ahead sink has a batch remembered before it sends it",
+    summary="a write-ahead sink records a batch as committed before it sends the batch",
     families=("word_batches",),
 )
 def batch_remembered_before_sent(reached: Reached) -> Iterator[None]:
-    """Between the two it may die, or the target refuse: then nobody sends it any more."""
+    """If the task dies in between, or the target refuses the batch, it is never sent."""
 
     def hasty(self: GenericWriteAheadSink, batch: PendingBatch) -> bool:
         del self._pending[batch.place]
@@ -138,7 +138,7 @@ def batch_remembered_before_sent(reached: Reached) -> Iterator[None]:
 @mutant(
     id="restored-batches-are-forgotten",
     breaks="exactly_once",
-    summary="a restored write-ahead sink begins without the batches that wait in its checkpoint",
+    summary="a restored write-ahead sink drops the pending batches of its checkpoint",
 )
 def restored_batches_are_forgotten(reached: Reached) -> Iterator[None]:
     """Their input is before the restored offsets and is not read again."""
@@ -157,10 +157,10 @@ def restored_batches_are_forgotten(reached: Reached) -> Iterator[None]:
 @mutant(
     id="batches-are-renamed",
     breaks="consistent_cut",
-    summary="a restored write-ahead sink gives its batches new names, so the target knows none of them",
+    summary="a restored write-ahead sink renames its batches, so the target does not recognise them",
 )
 def batches_are_renamed(reached: Reached) -> Iterator[None]:
-    """A batch was sent, the task died before it was remembered, and the target takes it a second time."""
+    """A batch was sent and the task died before it recorded that; the target accepts it a second time."""
     send = GenericWriteAheadSink._send
 
     def renamed(self: GenericWriteAheadSink, batch: PendingBatch) -> bool:
@@ -182,7 +182,7 @@ def batches_are_renamed(reached: Reached) -> Iterator[None]:
     summary="a sink that writes by key does not write what it has buffered before a snapshot",
 )
 def buffer_outlives_the_snapshot(reached: Reached) -> Iterator[None]:
-    """A restore goes on behind rows that only the buffer had."""
+    """A restored job continues after rows that were only in the buffer."""
 
     def unflushed(self: UpsertSinkFunction, context: FunctionSnapshotContext) -> None:
         if self._buffer:
@@ -198,7 +198,7 @@ def buffer_outlives_the_snapshot(reached: Reached) -> Iterator[None]:
     summary="of several buffered rows of a key a sink writes the first one",
 )
 def first_of_a_key_is_kept(reached: Reached) -> Iterator[None]:
-    """The buffer was made to drop repetitions, whatever they say."""
+    """The buffer drops later rows of a key as repetitions."""
     invoke = UpsertSinkFunction.invoke
 
     def dropping(self: UpsertSinkFunction, value: object, context: object) -> None:

@@ -1,4 +1,4 @@
-"""Mutants of what a restart goes by: which checkpoint, which ids, which names, which key groups."""
+"""Mutants of recovery: the wrong checkpoint, checkpoint id, attempt name or key groups after a restart."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
 @mutant(
     id="FLINK-22502",
     breaks="consistent_cut",
-    summary="a restart goes on from an older checkpoint than the latest that completed",
+    summary="a restart restores an older checkpoint than the latest completed one",
 )
 def older_checkpoint_is_restored(reached: Reached) -> Iterator[None]:
-    """What the latest one covers was committed, and is committed again."""
+    """Output of the latest checkpoint is committed already, and is committed again."""
     deploy = JobMaster._deploy
 
     def older(self: JobMaster) -> Sequence[MasterEffect]:
@@ -41,10 +41,10 @@ def older_checkpoint_is_restored(reached: Reached) -> Iterator[None]:
 @mutant(
     id="unreadable-checkpoint-skipped",
     breaks="consistent_cut",
-    summary="metadata that a new process cannot read are skipped in silence, for an older checkpoint",
+    summary="a new process silently skips metadata that it cannot read, and restores an older checkpoint",
 )
 def unreadable_checkpoint_is_skipped(reached: Reached) -> Iterator[None]:
-    """It cannot read those of a checkpoint that a second attempt of the job has taken."""
+    """It cannot read the metadata of a checkpoint that a second attempt of the job took."""
     complete = recovery._complete
 
     def readable(
@@ -66,7 +66,7 @@ def unreadable_checkpoint_is_skipped(reached: Reached) -> Iterator[None]:
     summary="a new process counts its checkpoints from 1 again, though it restored a later one",
 )
 def checkpoint_ids_begin_anew(reached: Reached) -> Iterator[None]:
-    """The counter was kept in memory only."""
+    """The counter was in memory only."""
     initialise = CheckpointCoordinator.__init__
 
     def from_one(self: CheckpointCoordinator, *arguments: Any, **options: Any) -> None:
@@ -85,7 +85,7 @@ def checkpoint_ids_begin_anew(reached: Reached) -> Iterator[None]:
     summary="every process of a job takes the same incarnation, so attempts of two of them share a name",
 )
 def incarnation_repeats(reached: Reached) -> Iterator[None]:
-    """Whatever is fenced by the attempt's name is not fenced any more."""
+    """Resources that are fenced by the attempt's name are no longer fenced."""
     claim = recovery._claim
 
     def always_the_first(storage: recovery.RecoverableStorage, paths: list[str], before: int) -> int:
@@ -100,10 +100,10 @@ def incarnation_repeats(reached: Reached) -> Iterator[None]:
 @mutant(
     id="key-groups-cut-unevenly",
     breaks="exactly_once",
-    summary="after a rescale the files are dealt out by ranges that were rounded the wrong way",
+    summary="after a rescale the files are assigned by key group ranges that are rounded the wrong way",
 )
 def key_groups_cut_unevenly(reached: Reached) -> Iterator[None]:
-    """A key group at the border of two ranges is in neither, and its keys begin from nothing."""
+    """A key group at the border of two ranges is in neither, and its keys start from empty state."""
     deal = redistribution._deal_keyed
 
     def rounded_down(max_parallelism: int, parallelism: int, index: int) -> tuple[int, int]:
@@ -129,7 +129,7 @@ def key_groups_cut_unevenly(reached: Reached) -> Iterator[None]:
     summary="after a rescale subtask i restores the file of the old subtask i, and no other",
 )
 def key_groups_stay_with_their_subtask(reached: Reached) -> Iterator[None]:
-    """State is handed on by index, as if nothing had been rescaled."""
+    """State is assigned by subtask index, as without a rescale."""
     deal = redistribution._deal_keyed
 
     def by_index(operator: OperatorMetadata, parallelism: int, max_parallelism: int) -> Any:
@@ -151,7 +151,7 @@ def key_groups_stay_with_their_subtask(reached: Reached) -> Iterator[None]:
 @mutant(
     id="odd-elements-are-dropped",
     breaks="exactly_once",
-    summary="after a rescale the elements of a list state that do not divide evenly go to nobody",
+    summary="after a rescale the elements of a list state that do not divide evenly are lost",
 )
 def odd_elements_are_dropped(reached: Reached) -> Iterator[None]:
     """An element is a split with its offset, or the transactions of a sink."""

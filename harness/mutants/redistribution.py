@@ -1,4 +1,4 @@
-"""Mutants of how state comes back: dealt out wrongly, under another name, or without what belongs to it."""
+"""Mutants of state redistribution: state goes to the wrong subtask or name, or comes back incomplete."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
     summary="a subtask that takes over key groups of several others has the timers of the first one only",
 )
 def merged_subtasks_lose_timers(reached: Reached) -> Iterator[None]:
-    """Only where the parallelism has become less."""
+    """It shows only after a rescale to a lower parallelism."""
     sound = redistribution._merge
 
     def first_only(path: str, name: str, one: EncodedTable, other: EncodedTable) -> EncodedTable:
@@ -38,10 +38,10 @@ def merged_subtasks_lose_timers(reached: Reached) -> Iterator[None]:
 @mutant(
     id="split-loses-the-remainder",
     breaks="exactly_once",
-    summary="operator state is cut into runs of equal length, and what does not fill one is gone",
+    summary="operator state is cut into chunks of equal length, and the remainder is lost",
 )
 def split_loses_the_remainder(reached: Reached) -> Iterator[None]:
-    """Only at another parallelism: else it stays in place."""
+    """It shows only at another parallelism; otherwise the state is not cut."""
     sound = redistribution._split
 
     def without_remainder(
@@ -67,7 +67,7 @@ def split_loses_the_remainder(reached: Reached) -> Iterator[None]:
     summary="after a rescale every subtask gets all elements of a list state, as if it were a union",
 )
 def split_state_as_union(reached: Reached) -> Iterator[None]:
-    """What was there once is there as often as there are subtasks."""
+    """Each element is restored once by each subtask."""
     sound = redistribution.deal_out
 
     def in_full(
@@ -99,10 +99,10 @@ def split_state_as_union(reached: Reached) -> Iterator[None]:
 @mutant(
     id="state-under-another-name",
     breaks="exactly_once",
-    summary="of an operator's states of one type each is restored with the content of the next",
+    summary="each of an operator's states of one type is restored with the content of the next",
 )
 def state_under_another_name(reached: Reached) -> Iterator[None]:
-    """As where states are found again by their place instead of their name."""
+    """It happens if states are matched by position instead of by name."""
 
     def rotated(restored: dict[str, EncodedTable]) -> dict[str, EncodedTable]:
         alike: dict[str, list[str]] = {}
@@ -126,7 +126,7 @@ def state_under_another_name(reached: Reached) -> Iterator[None]:
     summary="values with a time to live are restored without the time of their last access",
 )
 def last_access_forgotten(reached: Reached) -> Iterator[None]:
-    """They have expired the moment they are restored."""
+    """They expire as soon as they are restored."""
 
     def at_no_time(restored: dict[str, EncodedTable]) -> dict[str, EncodedTable]:
         found = dict(restored)
@@ -147,10 +147,10 @@ def last_access_forgotten(reached: Reached) -> Iterator[None]:
 @mutant(
     id="trigger-count-not-stored",
     breaks="exactly_once",
-    summary="a snapshot has the contents of count windows, and not how many records they have counted",
+    summary="a snapshot has the contents of count windows, but not the number of records counted",
 )
 def trigger_count_not_stored(reached: Reached) -> Iterator[None]:
-    """After a restore a window takes more records than it should."""
+    """After a restore a window fires later than it should."""
     sound = HashMapStateBackend.snapshot
 
     def without_counts(self: HashMapStateBackend, *arguments: Any) -> Any:
@@ -170,7 +170,7 @@ def trigger_count_not_stored(reached: Reached) -> Iterator[None]:
 
 
 def _restored_as(change: Any) -> Any:
-    """Let heap backends take over what ``change`` makes of the stored tables."""
+    """Apply ``change`` to the stored tables before heap backends restore them."""
     sound = HashMapStateBackend.restore
 
     def changed(self: HashMapStateBackend, *arguments: Any, **options: Any) -> None:

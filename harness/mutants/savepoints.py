@@ -1,4 +1,4 @@
-"""Mutants of savepoints: whose they are, what they commit, and what is gone on from."""
+"""Mutants of savepoints: their ownership, their commits, and the restart after a stop."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
 @mutant(
     id="savepoint-subsumes",
     breaks="no_leaks",
-    summary="a savepoint takes the place of the last checkpoint, which is deleted",
+    summary="a savepoint replaces the last checkpoint, which is deleted",
 )
 def savepoint_subsumes(reached: Reached) -> Iterator[None]:
-    """As before Flink 1.15: its user may delete what the job counts on, and nobody was told to commit."""
+    """Flink before 1.15 did this: the user may delete the savepoint, and its completion is not notified."""
     stored = CheckpointCoordinator._metadata_stored
 
     def subsuming(self: CheckpointCoordinator, event: MetadataStored) -> Sequence[CoordinatorEffect]:
@@ -41,7 +41,7 @@ def savepoint_subsumes(reached: Reached) -> Iterator[None]:
 @mutant(
     id="savepoint-commits-without-restore-point",
     breaks="exactly_once",
-    summary="what a job stops with is committed, but the next process goes on from the checkpoint before it",
+    summary="the savepoint of a stop is committed, but the next process restores the checkpoint before it",
 )
 def savepoint_commits_without_restore_point(reached: Reached) -> Iterator[None]:
     """Flink up to 2.3 restores the last checkpoint where a task fails between the savepoint and the end."""
@@ -66,7 +66,7 @@ def savepoint_commits_without_restore_point(reached: Reached) -> Iterator[None]:
     summary="a savepoint that was not claimed is deleted when the job has a checkpoint of its own",
 )
 def unclaimed_savepoint_deleted(reached: Reached) -> Iterator[None]:
-    """Its user, who may want to go on from it again, was not asked."""
+    """The savepoint belongs to its user, who may restore it again."""
 
     def claiming(recovered: Recovered, find: Find, num_retained: int, *, is_claimed: bool) -> Recovered:
         if recovered.starting_point.path and not is_claimed:

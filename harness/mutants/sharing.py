@@ -1,7 +1,7 @@
-"""Mutants of incremental checkpoints: files that several of them have in common.
+"""Mutants of incremental checkpoints: shared files are deleted too early or never.
 
-What one checkpoint has stored the next ones name. Deleted too early, they cannot be restored; deleted too
-late, or never, the disk fills up with what nobody needs.
+Later checkpoints refer to files that an earlier one stored. If a file is deleted too early, they cannot be
+restored; if it is never deleted, the disk fills up.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
 @mutant(
     id="abort-discards-shared-files",
     breaks="no_error",
-    summary="a checkpoint that is aborted takes the files with it that it shares with others",
+    summary="an aborted checkpoint deletes the files that it shares with others",
     on_databases=True,
 )
 def abort_discards_shared_files(reached: Reached) -> Iterator[None]:
-    """Those that it has stored itself are its own, but it names others, too."""
+    """It owns the files that it stored itself, but not the others that it refers to."""
     abort = CheckpointCoordinator._abort
 
     def with_all_its_files(
@@ -53,11 +53,11 @@ def abort_discards_shared_files(reached: Reached) -> Iterator[None]:
 @mutant(
     id="failed-checkpoint-leaves-shared-files",
     breaks="no_leaks",
-    summary="what an incremental checkpoint has stored before it failed is never deleted",
+    summary="files that an incremental checkpoint stored before it failed are never deleted",
     on_databases=True,
 )
 def failed_checkpoint_leaves_shared_files(reached: Reached) -> Iterator[None]:
-    """Only what was a part of a complete checkpoint is looked for when one is subsumed."""
+    """When a checkpoint is subsumed, only files of completed checkpoints are considered for deletion."""
     unregister_unused = SharedStateRegistry.unregister_unused
 
     def of_complete_ones(self: SharedStateRegistry, lowest_checkpoint_id: int) -> list[str]:
@@ -74,11 +74,11 @@ def failed_checkpoint_leaves_shared_files(reached: Reached) -> Iterator[None]:
 @mutant(
     id="shared-files-counted-from-their-first-use",
     breaks="no_error",
-    summary="a shared file goes with the checkpoint that stored it, whoever has used it since",
+    summary="a shared file is deleted with the checkpoint that stored it, although later ones use it",
     on_databases=True,
 )
 def shared_files_go_with_the_first(reached: Reached) -> Iterator[None]:
-    """The registry remembers who came first instead of who came last."""
+    """The registry records the first checkpoint that used a file instead of the last."""
     register = SharedStateRegistry.register
 
     def first(

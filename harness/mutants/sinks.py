@@ -1,4 +1,4 @@
-"""Mutants of two-phase commit: when a transaction is committed, again, or aborted, and who may."""
+"""Mutants of two-phase commit: commits too early, twice or never, and wrong aborts."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
 @mutant(
     id="commit-before-completion",
     breaks="consistent_cut",
-    summary="a sink commits when it has pre-committed, without waiting for the checkpoint",
+    summary="a sink commits right after its pre-commit, without waiting for the checkpoint",
 )
 def commit_before_completion(reached: Reached) -> Iterator[None]:
-    """If the checkpoint never completes, the rows come a second time."""
+    """If the checkpoint never completes, the rows become visible a second time."""
     snapshot_state = TwoPhaseCommitSinkFunction.snapshot_state
 
     def committing(self: TwoPhaseCommitSinkFunction, context: FunctionSnapshotContext) -> None:
@@ -41,7 +41,7 @@ def commit_before_completion(reached: Reached) -> Iterator[None]:
     summary="a transaction is listed in the checkpoint without having been pre-committed",
 )
 def pre_commit_skipped(reached: Reached) -> Iterator[None]:
-    """Nothing says that it would survive a crash, or could be committed after one."""
+    """The external system does not guarantee that it survives a crash."""
     snapshot_state = TwoPhaseCommitSinkFunction.snapshot_state
 
     def skipping(self: TwoPhaseCommitSinkFunction, context: FunctionSnapshotContext) -> None:
@@ -82,10 +82,10 @@ def pending_dropped_on_restore(reached: Reached) -> Iterator[None]:
 @mutant(
     id="second-commit-writes-again",
     breaks="exactly_once",
-    summary="a sink that commits again after a restore does not see that it is done and writes anew",
+    summary="a sink that commits again after a restore writes the rows of a committed transaction again",
 )
 def second_commit_writes_again(reached: Reached) -> Iterator[None]:
-    """The commit is not idempotent: the new attempt gives the rows another name."""
+    """The commit is not idempotent: the new attempt uses another transaction name."""
     recover_and_commit = TwoPhaseCommitSinkFunction.recover_and_commit
 
     def again(self: TwoPhaseCommitSinkFunction, transaction: Any) -> None:
@@ -109,10 +109,10 @@ def second_commit_writes_again(reached: Reached) -> Iterator[None]:
 @mutant(
     id="abort-notice-aborts-pending",
     breaks="exactly_once",
-    summary="a sink aborts a pre-committed transaction when it hears that its checkpoint was aborted",
+    summary="a sink aborts a pre-committed transaction when its checkpoint is aborted",
 )
 def abort_notice_aborts_pending(reached: Reached) -> Iterator[None]:
-    """Its rows are part of the next checkpoint that completes; nobody reads their input again."""
+    """Its rows belong to the next completed checkpoint, and their input is not read again."""
 
     def aborting(self: TwoPhaseCommitSinkFunction, checkpoint_id: int) -> None:
         pending = self._pending.pop(checkpoint_id, None)
@@ -127,10 +127,10 @@ def abort_notice_aborts_pending(reached: Reached) -> Iterator[None]:
 @mutant(
     id="only-the-newest-is-committed",
     breaks="exactly_once",
-    summary="a sink commits the transaction of the checkpoint it is told of, and leaves the older ones",
+    summary="a sink commits the transaction of the notified checkpoint, and leaves the older ones",
 )
 def only_the_newest_is_committed(reached: Reached) -> Iterator[None]:
-    """Where a notification was lost or a checkpoint aborted, the next one has to do its work."""
+    """After a lost notification or an aborted checkpoint, the next one must commit its transactions too."""
     notified = TwoPhaseCommitSinkFunction.notify_checkpoint_complete
 
     def newest(self: TwoPhaseCommitSinkFunction, checkpoint_id: int) -> None:
@@ -148,10 +148,10 @@ def only_the_newest_is_committed(reached: Reached) -> Iterator[None]:
 @mutant(
     id="commit-failure-is-ignored",
     breaks="exactly_once",
-    summary="a sink takes a commit that was answered with an error for done",
+    summary="a sink treats a commit that returned an error as done",
 )
 def commit_failure_is_ignored(reached: Reached) -> Iterator[None]:
-    """The transaction is dropped from the pending ones, and nothing restarts to commit it again."""
+    """The transaction is removed from the pending ones, and no restart commits it again."""
     notified = TwoPhaseCommitSinkFunction.notify_checkpoint_complete
 
     def carefree(self: TwoPhaseCommitSinkFunction, checkpoint_id: int) -> None:
@@ -167,10 +167,10 @@ def commit_failure_is_ignored(reached: Reached) -> Iterator[None]:
 @mutant(
     id="FLINK-7784",
     breaks="exactly_once",
-    summary="a commit that fails while a sink is restored is logged, and the sink goes on without it",
+    summary="a commit that fails while a sink is restored is logged and skipped",
 )
 def failed_commit_on_restore_is_dropped(reached: Reached) -> Iterator[None]:
-    """What the setting does for transactions beyond their timeout, done for all."""
+    """The setting for transactions beyond their timeout is applied to all transactions."""
     recover_and_commit = TwoPhaseCommitSinkFunction._recover_and_commit
 
     def going_on(self: TwoPhaseCommitSinkFunction, pending: PendingTransaction) -> bool:
@@ -190,7 +190,7 @@ def failed_commit_on_restore_is_dropped(reached: Reached) -> Iterator[None]:
     summary="a restored sink, cleaning up, aborts transactions that another subtask's state lists",
 )
 def sweep_aborts_listed(reached: Reached) -> Iterator[None]:
-    """The sweep begins one checkpoint too early; the owner has perhaps not committed yet."""
+    """The sweep starts one checkpoint too early; the owner may not have committed yet."""
     may_abort = Recovery.may_abort
 
     def too_much(self: Recovery, subtask: int, epoch: int, attempt: str) -> bool:
@@ -209,7 +209,7 @@ def sweep_aborts_listed(reached: Reached) -> Iterator[None]:
     summary="a restored sink leaves open what a dead attempt began right after the restored checkpoint",
 )
 def sweep_leaves_orphans(reached: Reached) -> Iterator[None]:
-    """Greater where greater or equal is meant: such a transaction has the epoch of that checkpoint."""
+    """It compares with > instead of >=: such a transaction has the epoch of that checkpoint."""
     may_abort = Recovery.may_abort
 
     def too_little(self: Recovery, subtask: int, epoch: int, attempt: str) -> bool:

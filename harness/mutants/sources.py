@@ -1,4 +1,4 @@
-"""Mutants of sources: what of their splits is in a snapshot, and where they go on after a restore."""
+"""Mutants of sources: the offsets in a snapshot, and the splits and offsets after a restore."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
     summary="the snapshot of a source names its splits without their positions",
 )
 def offsets_missing(reached: Reached) -> Iterator[None]:
-    """State is restored and its input read again from the beginning."""
+    """State is restored, and the input is read again from the beginning."""
 
     def without_positions(self: SourceOperator, context: FunctionSnapshotContext) -> None:
         if any(reader.position for _, reader in self._readers):
@@ -31,10 +31,10 @@ def offsets_missing(reached: Reached) -> Iterator[None]:
 @mutant(
     id="FLINK-4618",
     breaks="exactly_once",
-    summary="a source notes the last offset it has read instead of the next one to read",
+    summary="a source stores the last offset that it has read instead of the next one",
 )
 def last_offset_is_read_again(reached: Reached) -> Iterator[None]:
-    """One record a split is counted twice after each restore."""
+    """One record of each split is counted twice after each restore."""
 
     def last_read(self: SourceOperator, context: FunctionSnapshotContext) -> None:
         positions = []
@@ -53,10 +53,10 @@ def last_offset_is_read_again(reached: Reached) -> Iterator[None]:
 @mutant(
     id="FLINK-7143",
     breaks="exactly_once",
-    summary="after a restore splits are assigned anew, to subtasks that do not have their offsets",
+    summary="after a restore splits are assigned to subtasks that do not have their offsets",
 )
 def splits_are_assigned_anew(reached: Reached) -> Iterator[None]:
-    """Who reads a split now has not restored its position, and begins at the beginning."""
+    """The new reader of a split has not restored its offset, and starts at the beginning."""
     opened = SourceOperator.open
 
     def reassigned(self: SourceOperator, context: OperatorContext) -> None:
@@ -80,7 +80,7 @@ def splits_are_assigned_anew(reached: Reached) -> Iterator[None]:
     summary="a source that was restored without a split takes its share of all splits, as at a fresh start",
 )
 def nothing_to_read_means_everything(reached: Reached) -> Iterator[None]:
-    """No state of one's own is not the same as no state of the job."""
+    """A subtask without restored splits is not a subtask of a new job."""
     opened = SourceOperator.open
 
     def afresh(self: SourceOperator, context: OperatorContext) -> None:

@@ -1,7 +1,7 @@
-"""Mutants of snapshots that are not isolated: they share objects with the job that runs on.
+"""Mutants of snapshot isolation: the snapshot shares objects with the running job.
 
-A snapshot is encoded some time after it was taken. What it shares with the live state is then no longer what
-it was at the barrier.
+A snapshot is encoded some time after it was taken. Objects that it shares with live state may have changed by
+then.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
     summary="the snapshot of a keyed state is the live table itself",
 )
 def keyed_table_is_not_copied(reached: Reached) -> Iterator[None]:
-    """Records that come while the snapshot is under way are in it, and are replayed."""
+    """Records that arrive before the snapshot is encoded are in it, and are replayed after a restore."""
 
     def live(self: TypeInformation, table: dict[Any, Any]) -> dict[Any, Any]:
         if table:
@@ -39,7 +39,7 @@ def keyed_table_is_not_copied(reached: Reached) -> Iterator[None]:
     summary="the snapshot of a keyed state copies the table, but not the lists and dicts that are its values",
 )
 def keyed_values_are_shared(reached: Reached) -> Iterator[None]:
-    """Only values that are changed in place show it."""
+    """It shows only if values are changed in place."""
 
     def shallow(self: TypeInformation, table: dict[Any, Any]) -> dict[Any, Any]:
         if table and not self.immutable:
@@ -56,7 +56,7 @@ def keyed_values_are_shared(reached: Reached) -> Iterator[None]:
     summary="the snapshot of an operator's list state shares its list and its elements",
 )
 def operator_state_snapshot_is_shallow(reached: Reached) -> Iterator[None]:
-    """Elements that are added or changed before the snapshot is written are in it."""
+    """Elements that are added or changed before the snapshot is encoded are in it."""
 
     def shared(self: OperatorListState) -> ListSnapshot:
         if self._elements:

@@ -1,4 +1,4 @@
-"""Mutants of a task's part in a checkpoint: its order, its acknowledgement, and the end of the input."""
+"""Mutants of a task's checkpoint: the order of its steps, its acknowledgement, and the end of its input."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
     summary="a task forwards the barrier before the records that its operators emit ahead of a snapshot",
 )
 def barrier_before_the_last_records(reached: Reached) -> Iterator[None]:
-    """They are in no snapshot: not in the operator's, which has let go of them, nor in one behind it."""
+    """They are in no snapshot: they have left the operator and reach the next task after the barrier."""
     checkpoint = Task._checkpoint
 
     def hasty(self: Task, barrier: CheckpointBarrier, effects: list[TaskEffect]) -> None:
@@ -50,10 +50,10 @@ def _nothing(checkpoint_id: int) -> list[Record]:
 @mutant(
     id="snapshot-after-more-records",
     breaks="exactly_once",
-    summary="a source emits the barrier, reads and sends one more buffer, and only then notes its positions",
+    summary="a source emits the barrier, reads and sends one more buffer, and only then stores its offsets",
 )
 def snapshot_after_more_records(reached: Reached) -> Iterator[None]:
-    """The buffer is behind the barrier, yet before the offsets: after a restore nobody reads it again."""
+    """The buffer is behind the barrier but before the offsets: a restored source does not read it again."""
     checkpoint = Task._checkpoint
 
     def late(self: Task, barrier: CheckpointBarrier, effects: list[TaskEffect]) -> None:
@@ -85,7 +85,7 @@ def snapshot_after_more_records(reached: Reached) -> Iterator[None]:
     summary="a task acknowledges as soon as its snapshot is taken, not when the upload is durable",
 )
 def acknowledged_before_durable(reached: Reached) -> Iterator[None]:
-    """Where the upload then fails, a completed checkpoint lists a file that is not there."""
+    """If the upload fails afterwards, a completed checkpoint lists a missing file."""
     checkpoint, stored = Task._checkpoint, Task._stored
 
     def hasty(self: Task, barrier: CheckpointBarrier, effects: list[TaskEffect]) -> None:
@@ -110,7 +110,7 @@ def acknowledged_before_durable(reached: Reached) -> Iterator[None]:
     summary="a snapshot that becomes durable after its checkpoint was aborted is left behind",
 )
 def late_upload_is_kept(reached: Reached) -> Iterator[None]:
-    """The task was told of the abort while the upload was under way, and forgot that there was one."""
+    """The abort arrives during the upload, and the task forgets the upload."""
     stored = Task._stored
 
     def forgetful(self: Task, event: SnapshotStored) -> Sequence[TaskEffect]:
@@ -126,10 +126,10 @@ def late_upload_is_kept(reached: Reached) -> Iterator[None]:
 @mutant(
     id="FLINK-2491",
     breaks="exactly_once",
-    summary="a task at the end of its data finishes with any checkpoint, be it one from before that end",
+    summary="a task at the end of its data finishes after any checkpoint, even one from before that end",
 )
 def final_checkpoint_is_not_awaited(reached: Reached) -> Iterator[None]:
-    """The last transaction of a sink is in no checkpoint when the sink goes."""
+    """The last transaction of a sink is in no checkpoint when the sink finishes."""
     end_data = Task._end_data
 
     def impatient(self: Task) -> Sequence[TaskEffect]:
@@ -146,10 +146,10 @@ def final_checkpoint_is_not_awaited(reached: Reached) -> Iterator[None]:
 @mutant(
     id="finished-task-keeps-its-queues",
     breaks="liveness",
-    summary="a finished task no longer reads its input, and a full channel stops its upstream for ever",
+    summary="a finished task no longer reads its input, and a full channel blocks its upstream for ever",
 )
 def finished_task_keeps_its_queues(reached: Reached) -> Iterator[None]:
-    """Barriers of checkpoints that the task missed stay in its queues, and take the room of records."""
+    """Barriers of later checkpoints stay in its queues and fill them."""
     finish = Task._finish
 
     def deaf(self: Task) -> Sequence[TaskEffect]:
@@ -170,7 +170,7 @@ def finished_task_keeps_its_queues(reached: Reached) -> Iterator[None]:
     summary="a task whose upstreams have all finished ignores the trigger that only it can answer",
 )
 def trigger_is_for_sources_only(reached: Reached) -> Iterator[None]:
-    """No barrier will come from anywhere, so no final checkpoint either."""
+    """No barrier will arrive, so the final checkpoint never completes."""
     trigger = Task._trigger
 
     def sources_only(self: Task, message: TriggerCheckpoint) -> Sequence[TaskEffect]:
@@ -186,11 +186,11 @@ def trigger_is_for_sources_only(reached: Reached) -> Iterator[None]:
 @mutant(
     id="bundle-open-across-the-barrier",
     breaks="exactly_once",
-    summary="a bundle of records stays open when a barrier comes, as if it were in the snapshot",
+    summary="a bundle of records is not flushed at a barrier, as if it were in the snapshot",
     families=("word_bundles",),
 )
 def bundle_open_across_the_barrier(reached: Reached) -> Iterator[None]:
-    """What it held is read by then, and gone with the attempt."""
+    """Its records are before the barrier's offsets, and are lost with the attempt."""
 
     def held_back(self: BundlingOperator, checkpoint_id: int) -> list[Record]:
         if self._taken:

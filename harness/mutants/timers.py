@@ -1,7 +1,6 @@
-"""Mutants of timers and of event time: they fire twice, never, or before their time has come.
+"""Mutants of timers and event time: timers fire twice, never, or too early.
 
-A timer is state of its key that is looked for by its time. So it stands in two places, and has to stand in
-both of them or in none.
+A timer is both keyed state and an entry of a queue ordered by time. The two must agree.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
     summary="a timer that is registered again for its key and time is another timer",
 )
 def timers_fire_twice(reached: Reached) -> Iterator[None]:
-    """Whoever registers one with each record, as everybody does, is called for each record."""
+    """A function that registers a timer with each record is called once for each record."""
     register, pop_due = TimerQueue.register, TimerQueue.pop_due
     again: list[tuple[TimerQueue, tuple[Any, Any]]] = []
 
@@ -49,7 +48,7 @@ def timers_fire_twice(reached: Reached) -> Iterator[None]:
 @mutant(
     id="fired-timers-stay",
     breaks="exactly_once",
-    summary="a timer that has fired is taken out of the queue, and not out of the state",
+    summary="a fired timer is removed from the queue, but not from the state",
 )
 def fired_timers_stay(reached: Reached) -> Iterator[None]:
     """It fires again after each restore."""
@@ -69,10 +68,10 @@ def fired_timers_stay(reached: Reached) -> Iterator[None]:
 @mutant(
     id="restored-timers-are-not-queued",
     breaks="exactly_once",
-    summary="timers are restored as state, and nobody waits for their time",
+    summary="timers are restored as state, but not entered into the queue",
 )
 def restored_timers_are_not_queued(reached: Reached) -> Iterator[None]:
-    """What waited for them never comes, and to register them again changes nothing: they are there."""
+    """They never fire, and registering them again has no effect, because the state already has them."""
     sound = TimerQueue.__init__
 
     def empty(self: TimerQueue, table: Any, has_namespaces: bool) -> None:
@@ -91,7 +90,7 @@ def restored_timers_are_not_queued(reached: Reached) -> Iterator[None]:
     summary="the snapshot sorts timers into key groups by their timestamp instead of their key",
 )
 def timers_under_the_key_group_of_their_time(reached: Reached) -> Iterator[None]:
-    """A rescale gives them to a subtask that does not have their key."""
+    """After a rescale a subtask restores timers of keys that it does not own."""
     sound = snapshots._group_by_key
 
     def by_time(entries: dict[Any, Any], snapshot: Any) -> dict[int, list[tuple[Any, Any]]]:
@@ -111,10 +110,10 @@ def timers_under_the_key_group_of_their_time(reached: Reached) -> Iterator[None]
 @mutant(
     id="the-furthest-channel-leads",
     breaks="exactly_once",
-    summary="event time is that of the channel that is furthest ahead, not of the one that is behind",
+    summary="event time is that of the channel furthest ahead instead of the one furthest behind",
 )
 def the_furthest_channel_leads(reached: Reached) -> Iterator[None]:
-    """Windows are worked out while their records are still on other channels."""
+    """Windows fire while some of their records are still in other channels."""
 
     def highest(self: WatermarkValve) -> Sequence[TimeElement]:
         counting = [mark for mark, counts in zip(self._watermarks, self._counts, strict=True) if counts]

@@ -1,1 +1,1 @@
-"""Which parameters of a scenario drive what recovery costs: a designed experiment, run and told in words."""
+"""Designed experiments that measure which parameters of a scenario drive the cost of recovery."""

@@ -1,16 +1,13 @@
-"""From a point of an experiment to a scenario.
+"""Builds the scenario of a point of an experiment.
 
 The rules this module lives by:
 
-- What is studied is set, all else is the same in every scenario: so many records in so many splits, one kill
-  of all tasks, ample limits. What is left to chance (which record comes when, the order of steps) follows
-  from the seed.
-- Records are the family's own: its generator draws them, and here they get their key and their timestamp. So
-  a family can be designed if it has the option ``with_key``, a function that returns a value with key number
-  0, 1, 2 and so on, and if its job reads no parameters of a workload: these say nothing of what is made of
-  the records here.
-- The scenario's JSON says what it was made with, in its parameters, and decides the run as any other does.
-  The scenarios of seeds are not touched by any of this.
+- The studied parameters are set; all else is equal in every scenario: the number of records and splits, one
+  kill of all tasks, ample limits. The seed decides the order of records and of steps.
+- The family's generator draws the values of the records; this module gives them keys and timestamps. So the
+  family needs the option ``with_key``, a function that returns a value with key number 0, 1, 2, ..., and its
+  job must not read workload parameters, which would describe the records that the generator drew.
+- The scenario's JSON holds the studied parameters, and replays like any other scenario.
 """
 
 from __future__ import annotations
@@ -39,16 +36,19 @@ from onceproof.harness.sensitivity.parameters import Settings
 RECORDS: Final = 120
 SPLITS: Final = 2
 RECORD_MS: Final = 5
-"""Between the timestamps of two records, but for their disorder."""
+"""The time between two records before their timestamps are disordered."""
 MAX_PARALLELISM: Final = 16
 RESTART_DELAY_MS: Final = 20
 UNLIMITED: Final = 1_000_000
 MOST_DRAWS: Final = 200
-"""Workloads that are drawn until there are enough records and splits."""
+"""The most workloads that are drawn to get enough records and splits."""
 
 
 def designed_family(family: Family) -> Family:
-    """Return the family if its records can be given a key; else FamilyError."""
+    """Return the family.
+
+    :raises FamilyError: it has no option ``with_key``
+    """
     _with_key_of(family)
     return family
 
@@ -57,7 +57,7 @@ def _with_key_of(family: Family) -> Callable[[RecordValue, int], RecordValue]:
     with_key = options_of(family).with_key
     if with_key is None:
         raise FamilyError(
-            f"{source_file(family) or family.name}: family {family.name} cannot give a value another key: it"
+            f"{source_file(family) or family.name}: family {family.name} cannot set the key of a value: it"
             " needs a function with_key(value, number) and options = FamilyOptions(with_key=with_key), as"
             " word_count and page_views have"
         )
@@ -67,9 +67,13 @@ def _with_key_of(family: Family) -> Callable[[RecordValue, int], RecordValue]:
 def designed_scenario(
     family: Family, settings: Settings, seed: int, origin: Mapping[str, Parameter]
 ) -> Scenario:
-    """Return the scenario of settings and a seed; ``origin`` stands in its parameters beside them."""
+    """Return the scenario of some settings and a seed.
+
+    :param origin: further entries of the scenario's parameters, such as the experiment and the point
+    :raises FamilyError: the family cannot be designed
+    """
     random = Random(seed)
-    workload, values = _material(family, random)
+    workload, values = _draw_values(family, random)
     chance = Chance(random)
     records = _records(family, sorted(workload.records)[:SPLITS], values, settings, chance)
     elements = RECORDS * len(family.tasks)
@@ -99,8 +103,8 @@ def designed_scenario(
     return scenario
 
 
-def _material(family: Family, random: Random) -> tuple[Workload, list[RecordValue]]:
-    """Draw workloads until there are values enough; return one with splits enough, and the values."""
+def _draw_values(family: Family, random: Random) -> tuple[Workload, list[RecordValue]]:
+    """Draw workloads until there are RECORDS values; return one with SPLITS splits, and the values."""
     chosen: Workload | None = None
     values: list[RecordValue] = []
     for _ in range(MOST_DRAWS):
@@ -111,15 +115,15 @@ def _material(family: Family, random: Random) -> tuple[Workload, list[RecordValu
         if chosen is not None and len(values) >= RECORDS:
             return chosen, values[:RECORDS]
     raise FamilyError(
-        f"family {family.name}: {MOST_DRAWS} draws of generate() gave no {RECORDS} records and no"
-        f" {SPLITS} splits: it cannot be designed"
+        f"family {family.name}: {MOST_DRAWS} draws of generate() returned fewer than {RECORDS} records or"
+        f" {SPLITS} splits: it cannot be used in an experiment"
     )
 
 
 def _records(
     family: Family, splits: list[str], values: list[RecordValue], settings: Settings, chance: Chance
 ) -> dict[str, tuple[InputRecord, ...]]:
-    """Deal the values out to splits, each with a key and a timestamp."""
+    """Distribute the values over the splits, each with a key and a timestamp."""
     shares = list(accumulate(1 / (number + 1) ** settings.skew for number in range(settings.keys)))
     with_key = _with_key_of(family)
     records: dict[str, list[InputRecord]] = {split: [] for split in splits}
@@ -127,7 +131,7 @@ def _records(
         point = chance.unit() * shares[-1]
         number = next(number for number, share in enumerate(shares) if point < share)
         late = int(chance.unit() * (settings.disorder_ms + 1))
-        # No timestamp below 0: the first records have as far to fall back as any.
+        # Shifted by the disorder, so that the first records have no timestamp below 0.
         timestamp = RECORD_MS * turn + settings.disorder_ms - late
         records[chance.choice(splits)].append((timestamp, with_key(value, number)))
     return {split: tuple(of_split) for split, of_split in records.items()}

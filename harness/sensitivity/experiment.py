@@ -1,11 +1,11 @@
-"""An experiment: points in the space of parameters, a few scenarios at each, and what their costs come to.
+"""An experiment: points in the space of parameters, a few scenarios at each point, and their mean costs.
 
 The rules this module lives by:
 
-- The seed decides the points, the scenarios and so the indices; how many machines run it changes nothing.
-- Chance (which record comes when, the order of steps) moves each cost as well. Several scenarios at a point
-  are averaged, and what is left of chance is told: it bounds what any model could explain.
-- A scenario that failed tells nothing of costs, and is a failure like any other.
+- The seed decides the points, the scenarios and so the indices, independent of the number of machines.
+- Each cost also varies by chance (the order of records and of steps). So the scenarios of a point are
+  averaged, and the remaining part of chance is reported: it limits what a model can explain.
+- The costs of a failed scenario are ignored; it is reported as a failure.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REPLICATES: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Something that a run costs."""
+    """A cost of a run that experiments measure."""
 
     name: str
     unit: str
@@ -40,8 +40,8 @@ COSTS: Final = (
     Cost(
         "alignment",
         "steps",
-        "for how long channels were blocked by a barrier that had come on them and not yet on others, summed"
-        " over the channels",
+        "for how long channels were blocked because their barrier had arrived before that of other channels,"
+        " summed over the channels",
     ),
 )
 
@@ -56,11 +56,11 @@ class Experiment:
 
     @property
     def scenarios(self) -> int:
-        """How many there are."""
+        """Return the number of scenarios."""
         return len(self.points) * self.replicates
 
     def scenario(self, family: Family, number: int) -> Scenario:
-        """Return scenario ``number``, from 0 on."""
+        """Return scenario ``number``, counted from 0."""
         place, replicate = divmod(number, self.replicates)
         origin = {"experiment": self.seed, "point": place, "replicate": replicate}
         seed = derived_seed("experiment", self.seed, family.name, place, replicate)
@@ -80,12 +80,12 @@ class DesignedTrial:
     def of(cls, number: int, scenario: Scenario, outcome: Outcome, history: History) -> DesignedTrial:
         """Return the trial of a measured run."""
         alignment = history.statistics.alignment_steps
-        assert alignment is not None, "a designed scenario is run with the meter"
+        assert alignment is not None, "a designed scenario runs on the system with the cost meter"
         return cls(number, scenario, outcome, alignment)
 
     @property
     def costs(self) -> tuple[float, ...]:
-        """What it cost, in the order of COSTS."""
+        """Return the costs in the order of COSTS."""
         outcome = self.outcome
         return float(outcome.records_replayed), float(outcome.recovery_steps), float(self.alignment_steps)
 
@@ -97,7 +97,7 @@ class Means:
     points: tuple[Point, ...]
     values: tuple[float, ...]
     chance: float | None
-    """The part of the variance of the values that is chance; None where nothing varies."""
+    """The part of the variance of the values that is due to chance; None if the values do not vary."""
 
 
 def means_of(experiment: Experiment, trials: Sequence[DesignedTrial], cost: int) -> Means:
@@ -108,7 +108,7 @@ def means_of(experiment: Experiment, trials: Sequence[DesignedTrial], cost: int)
             found.setdefault(trial.number // experiment.replicates, []).append(trial.costs[cost])
     places = sorted(found)
     values = [sum(found[place]) / len(found[place]) for place in places]
-    # How far apart scenarios at one point are says how far their mean is from the true one.
+    # The variance within a point, divided by its size, is the squared standard error of its mean.
     errors = [_variance(found[place]) / len(found[place]) for place in places if len(found[place]) > 1]
     variance = _variance(values)
     chance = min(1.0, sum(errors) / len(errors) / variance) if variance and errors else None
@@ -116,7 +116,7 @@ def means_of(experiment: Experiment, trials: Sequence[DesignedTrial], cost: int)
 
 
 def _variance(values: Sequence[float]) -> float:
-    """Return the variance of a population of which the values are a sample."""
+    """Return the unbiased sample variance; 0 for fewer than two values."""
     if len(values) < 2:
         return 0.0
     mean = sum(values) / len(values)

@@ -1,10 +1,10 @@
-"""What an experiment shows, in sentences for somebody who has never heard of variances.
+"""The findings of an experiment in sentences that need no knowledge of statistics.
 
 The rules this module lives by:
 
-- One cost, one statement: what drives it most, by how much from a low to a high value, what comes next, and
-  that the rest does not matter.
-- What is not explained is told as that: a number that nobody may believe is not printed.
+- For each cost one statement: the strongest parameter, the cost at a low and a high value of it, the next
+  parameters, and that the rest does not matter.
+- A cost that the model does not explain is reported as not explained, without numbers.
 """
 
 from __future__ import annotations
@@ -18,26 +18,29 @@ from onceproof.reports.sections import LEAST_Q2
 from onceproof.reports.text import joined, number
 
 LEAST_SHARE: Final = 0.1
-"""Of the differences; who has a part in fewer is told as making none."""
+"""A parameter with a smaller total index counts as without influence."""
 ALMOST_ALONE: Final = 0.85
+"""From this total index on, a single parameter drives a cost "almost alone"."""
 
 
 def cost_sentence(cost: Cost, explained: Explained) -> str:
-    """Return what drives a cost."""
+    """Return what drives a cost, in one to three sentences."""
     if explained.q2 is None:
-        return f"It is the same in every scenario: {number(explained.mean)} {cost.unit}."
+        return f"This cost is the same in every scenario: {number(explained.mean)} {cost.unit}."
     if explained.q2 < LEAST_Q2:
         sentence = (
-            "Not explained: how much it is does not follow from what was varied, or not in a simple way."
+            "Not explained: this cost does not depend on the varied parameters, or not in a simple way."
         )
-        return f"{sentence} More scenarios may tell." if explained.most_degree < MOST_DEGREE else sentence
+        return (
+            f"{sentence} More scenarios may explain it." if explained.most_degree < MOST_DEGREE else sentence
+        )
     ordered = sorted(explained.effects.items(), key=lambda item: -item[1].total)
     drivers = [(name, effect) for name, effect in ordered if effect.total >= LEAST_SHARE]
     (first, strongest), *others = drivers
     label = PARAMETERS[first].label
     much = "almost alone" if strongest.total >= ALMOST_ALONE and not others else "most"
     sentence = (
-        f"{label[:1].upper()}{label[1:]} drives it {much}, with a part in {strongest.total:.0%} of all"
+        f"{label[:1].upper()}{label[1:]} drives this cost {much}, with a part in {strongest.total:.0%} of all"
         f" differences: {from_low_to_high(first, strongest, cost)}."
     )
     rest = "Nothing else matters much." if len(drivers) < len(ordered) else ""
@@ -49,7 +52,10 @@ def cost_sentence(cost: Cost, explained: Explained) -> str:
 
 
 def from_low_to_high(name: str, effect: Effect, cost: Cost) -> str:
-    """`14 records on average with 1 element, 37 with 8 elements`: over all values of the others."""
+    """Return the mean cost at a low and a high value of a parameter, over all values of the others.
+
+    Example: `14 records on average at 1 element, 37 at 8 elements`.
+    """
     low, high = SPACE[name].ends
     parameter = PARAMETERS[name]
     return (
@@ -59,5 +65,5 @@ def from_low_to_high(name: str, effect: Effect, cost: Cost) -> str:
 
 
 def _amount(mean: float) -> str:
-    # A polynomial may dip below what it stands for.
+    # A polynomial that is fitted to non-negative values may be negative.
     return number(round(max(0.0, mean), 1))

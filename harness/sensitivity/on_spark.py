@@ -1,10 +1,9 @@
-"""The scenarios of an experiment on executors: from numbers to trials, measured and judged.
+"""An experiment on Spark: executors run its scenarios by their numbers and return the trials.
 
 The rules this module lives by:
 
-- The numbers and the design decide everything, as everywhere; a task that Spark runs again gives the same.
-- The scenarios come back as their JSON: there are thousands of them, not millions, and each is the proof of
-  its own costs.
+- The number and the design decide a scenario, so a task that Spark repeats returns the same trials.
+- The trials contain the scenarios as JSON, because each is the proof of its costs; there are only thousands.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from onceproof.harness.campaign.executor import FamilySource, load
-from onceproof.harness.campaign.jobs import run_side_by_side
+from onceproof.harness.campaign.jobs import run_in_parallel
 from onceproof.harness.checkers.outcome import from_line, to_line
 from onceproof.harness.model.scenario import from_json, to_json
 from onceproof.harness.sensitivity.designed import designed_family
@@ -34,13 +33,13 @@ TRIALS: Final = pa.schema(
         ("alignment_steps", pa.int64()),
     ]
 )
-SCENARIOS_A_TASK: Final = 64
+SCENARIOS_PER_TASK: Final = 64
 LEAST_TASKS_PER_CORE: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class DesignedSimulation:
-    """Runs scenarios of an experiment by their numbers; what mapInArrow calls for each task."""
+    """The function that mapInArrow calls for each task: it runs an experiment's scenarios by number."""
 
     source: FamilySource
     experiment: Experiment
@@ -48,7 +47,7 @@ class DesignedSimulation:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the trials of the numbers in the first column."""
         for batch in batches:
-            trials = [self._tried(number) for number in batch.column(0).to_pylist()]
+            trials = [self._try(number) for number in batch.column(0).to_pylist()]
             columns = [
                 [trial.number for trial in trials],
                 [to_json(trial.scenario) for trial in trials],
@@ -58,7 +57,7 @@ class DesignedSimulation:
             arrays = [pa.array(column, kind) for column, kind in zip(columns, TRIALS.types, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=TRIALS)
 
-    def _tried(self, number: int) -> DesignedTrial:
+    def _try(self, number: int) -> DesignedTrial:
         family = designed_family(load(self.source))
         scenario = self.experiment.scenario(family, number)
         outcome, history = run_scenario(family, scenario, MeasuredSystem())
@@ -67,14 +66,14 @@ class DesignedSimulation:
 
 @dataclass(frozen=True, slots=True)
 class DesignedJob:
-    """All scenarios of an experiment, as one job of Spark's."""
+    """All scenarios of an experiment as one Spark job."""
 
     family: str
     simulation: DesignedSimulation
     tasks: int
 
     def run(self, session: SparkSession) -> pa.Table:
-        """Simulate, and return the trials."""
+        """Simulate the scenarios and return their trials."""
         rows = session.range(0, self.simulation.experiment.scenarios, 1, self.tasks)
         return rows.mapInArrow(self.simulation, from_arrow_schema(TRIALS)).toArrow()
 
@@ -85,15 +84,16 @@ def run_experiment(
     experiment: Experiment,
     progress: Callable[[float], None] = lambda part: None,
 ) -> list[DesignedTrial]:
-    """Run an experiment with a family, named as on the command line, and return its trials in order.
+    """Run an experiment and return its trials by number.
 
-    ``progress`` is told which part of them is done.
+    :param asked: the family's name or path, as on the command line
+    :param progress: called with the finished part, from 0 to 1
     """
     simulation = DesignedSimulation(FamilySource.of(asked), experiment)
     cores = session.sparkContext.defaultParallelism
-    tasks = max(cores * LEAST_TASKS_PER_CORE, experiment.scenarios // SCENARIOS_A_TASK)
+    tasks = max(cores * LEAST_TASKS_PER_CORE, experiment.scenarios // SCENARIOS_PER_TASK)
     job = DesignedJob(asked, simulation, min(tasks, experiment.scenarios))
-    (table,) = run_side_by_side(session, [job], progress)
+    (table,) = run_in_parallel(session, [job], progress)
     table = table.sort_by("number")
     columns = (table.column(name).to_pylist() for name in TRIALS.names)
     return [

@@ -1,13 +1,12 @@
-"""What is varied in an experiment: the parameters of a scenario, how they are distributed, and their words.
+"""The parameters that experiments vary: their distributions, and their names in sentences.
 
 The rules this module lives by:
 
-- Parameters are independent of one another: an expansion says what each explains only where no other goes
-  with it.
-- A parameter whose doubling counts, and not its next unit, is drawn by its logarithm.
-- Values are drawn as numbers; what a scenario gets is its ``Settings``, rounded to what it can have. So the
-  rounding is part of what is studied.
-- Nothing here needs the library that draws and fits: executors import this.
+- Parameters are independent: only then do Sobol indices separate their influences.
+- A parameter whose effect follows its ratio (such as the number of keys) is drawn by its logarithm.
+- A point holds drawn numbers; a scenario gets ``Settings``, which are rounded. The rounding is part of the
+  model.
+- This module does not import chaospy, because executors import it.
 """
 
 from __future__ import annotations
@@ -21,46 +20,46 @@ from onceproof.reports.text import counted
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Any number from low to high, each as likely as the others."""
+    """A uniform distribution of real numbers from low to high."""
 
     low: float
     high: float
 
     @property
     def ends(self) -> tuple[float, float]:
-        """A low and a high value, a tenth away from the ends, where little is known of what lies beyond."""
+        """Return a low and a high value, a tenth inside the range, because a fit is poor at its ends."""
         tenth = (self.high - self.low) / 10
         return self.low + tenth, self.high - tenth
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A whole number from low to high, each as likely as the others."""
+    """A uniform distribution of integers from low to high, both included."""
 
     low: int
     high: int
 
     @property
     def atoms(self) -> int:
-        """How many values there are."""
+        """Return the number of values."""
         return self.high - self.low + 1
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The lowest and the highest value."""
+        """Return the lowest and the highest value."""
         return float(self.low), float(self.high)
 
 
 Marginal: TypeAlias = Range | Whole
 Space: TypeAlias = Mapping[str, Marginal]
-"""By name, the distribution of each parameter; they are independent."""
+"""By name, the distribution of each parameter."""
 Point: TypeAlias = Mapping[str, float]
 """By name, a value of each parameter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a designed scenario is made with."""
+    """The studied settings of a designed scenario."""
 
     keys: int
     skew: float
@@ -77,12 +76,12 @@ class Parameter:
 
     marginal: Marginal
     label: str
-    """As in a sentence: "the number of keys"."""
+    """Its name in a sentence: "the number of keys"."""
     meaning: str
     setting: Callable[[float], float]
-    """What a scenario gets for a drawn value."""
+    """Converts a drawn value to the scenario's setting."""
     shown: Callable[[float], str]
-    """A setting in words: "8 keys"."""
+    """Returns a setting in words: "8 keys"."""
 
     def text(self, value: float) -> str:
         """Return a drawn value as its setting in words."""

@@ -1,4 +1,4 @@
-"""An experiment as a report shows it."""
+"""The report's section on an experiment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from onceproof.reports.model import Drivers, Influence, Report, Sensitivity
 def sensitivity_of(
     family: str, experiment: Experiment, trials: Sequence[DesignedTrial], command: str = ""
 ) -> Sensitivity:
-    """Return what drives each cost, from the trials of an experiment."""
+    """Return the report's section on an experiment, from its trials.
+
+    :param command: the command line that repeats the experiment
+    """
     return Sensitivity(
         family=family,
         seed=experiment.seed,
@@ -35,7 +38,7 @@ def sensitivity_of(
 
 
 def with_sensitivity(report: Report, study: Sensitivity) -> tuple[Sensitivity, ...]:
-    """Return the experiments of a report with one more, in the place of an earlier one with its family."""
+    """Return the experiments of a report with one added; it replaces an earlier one of the same family."""
     others = [other for other in report.sensitivity if other.family != study.family]
     return tuple(sorted((*others, study), key=lambda each: each.family))
 
@@ -44,7 +47,7 @@ def _drivers(cost: Cost, means: Means) -> Drivers:
     try:
         explained = explain_values(SPACE, means.points, means.values)
     except DesignTooSmall:
-        sentence = f"Not measured: there were {len(means.points)} settings at which a scenario passed."
+        sentence = f"Not measured: only at {len(means.points)} points did a scenario pass."
         return Drivers(cost=cost.name, sentence=sentence)
     drivers = Drivers(
         cost=cost.name,
@@ -56,7 +59,7 @@ def _drivers(cost: Cost, means: Means) -> Drivers:
         meaning=cost.meaning,
         degree=explained.degree,
     )
-    # Numbers that nobody may believe are not kept, either.
+    # Indices of a model that does not explain the cost would mislead, so they are not kept.
     return replace(drivers, influences=_influences(cost, explained)) if drivers.is_explained else drivers
 
 

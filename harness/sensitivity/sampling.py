@@ -1,17 +1,16 @@
-"""Designed experiments and what they show: where chaospy is at home.
+"""Designs and Sobol indices, computed with chaospy.
 
 The rules this module lives by:
 
-- Points come from a latin hypercube: each parameter is spread evenly over its range, whatever the number of
-  points. It is the one rule of chaospy's that heeds its seed, so a design can be made again.
-- A polynomial's degree stays below the number of values that a discrete parameter can have: beyond it there
-  is nothing left to tell terms apart by, and indices come out absurd without a word.
-- No result without a test of it: each value is predicted from all the others (leave-one-out, exact for least
-  squares). Q² is the share of the variance that is predicted so. The degree that predicts best is taken.
-- Indices are read off the coefficients of an orthonormal expansion, exact for the polynomial and as right as
-  that is.
+- Points come from a latin hypercube, which spreads each parameter evenly over its range. It is the only rule
+  of chaospy that respects its seed, so a design is repeatable.
+- The degree of a discrete parameter stays below the number of its values: beyond that the terms are not
+  linearly independent, and the indices are wrong without an error.
+- Each fit is tested: every value is predicted from all others (leave-one-out, exact for least squares). Q² is
+  the share of the variance that is predicted. The degree with the best Q² is used.
+- Sobol indices follow from the coefficients of an orthonormal expansion; they are exact for the polynomial.
 
-chaospy takes most of a second to import: import this module where it is needed, not before.
+chaospy takes most of a second to import, so import this module only where it is used.
 """
 
 from __future__ import annotations
@@ -31,52 +30,53 @@ Values: TypeAlias = NDArray[numpy.float64]
 
 MOST_DEGREE: Final = 3
 POINTS_PER_TERM: Final = 2
-"""With fewer, a polynomial fits what it was made of and predicts little."""
-ALL_PREDICTED_BY_ITSELF: Final = 1e-9
+"""With fewer points a polynomial overfits."""
+LEVERAGE_MARGIN: Final = 1e-9
+"""A value with a leverage closer to 1 than this is predicted by itself alone."""
 
 
 class DesignTooSmall(Exception):
-    """Too few points to fit even a straight line to; the message says how many there must be."""
+    """There are too few points for a linear fit; the message names the least number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What one parameter does to a value."""
+    """The influence of one parameter on a value."""
 
     first_order: float
-    """The share of the variance that it explains alone."""
+    """The first-order Sobol index: the share of the variance that the parameter explains alone."""
     total: float
-    """The share that it takes part in, alone and together with others."""
+    """The total Sobol index: its share alone and in interactions with other parameters."""
     low: float
-    """The mean of the value where the parameter is low, over all the others."""
+    """The mean of the value at the parameter's low end, over all other parameters."""
     high: float
-    """The same where it is high."""
+    """The mean of the value at the parameter's high end, over all other parameters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """How a value follows from the parameters."""
+    """A polynomial model of a value, with the influence of each parameter."""
 
     mean: float
     deviation: float
     """The standard deviation over the points."""
     degree: int
-    """Of the polynomial; 0 where the value is the same everywhere."""
+    """The degree of the polynomial; 0 if the value is constant."""
     most_degree: int
-    """The highest for which there were points enough."""
+    """The highest degree for which there were enough points."""
     q2: float | None
-    """The part of the variance that is predicted for values left out; None where nothing varies."""
+    """The share of the variance that leave-one-out predicts; None if the value is constant."""
     effects: dict[str, Effect]
 
 
 def least_points(space: Space) -> int:
-    """Return with how many points a design begins to say anything."""
+    """Return the least number of points for a linear fit."""
     return POINTS_PER_TERM * (len(space) + 1)
 
 
 def design(space: Space, points: int, seed: int) -> list[Point]:
-    """Return points spread evenly over a space; the same for the same seed, on any machine."""
-    # One row a parameter, and of a space of one parameter no rows at all.
+    """Return a latin hypercube of points; equal seeds give equal points on any machine."""
+    # chaospy returns one row for each parameter, but a flat array for a space of one parameter.
     columns = numpy.reshape(
         _joint(space.values()).sample(points, rule="latin_hypercube", seed=seed), (len(space), points)
     )
@@ -86,14 +86,14 @@ def design(space: Space, points: int, seed: int) -> list[Point]:
 def explain_values(
     space: Space, points: Sequence[Point], values: Sequence[float], most_degree: int = MOST_DEGREE
 ) -> Explained:
-    """Return how values, one for each point of a design, follow from the parameters.
+    """Fit a polynomial to the values, one for each point of a design, and return the influences.
 
-    Raises DesignTooSmall where there are too few points.
+    :raises DesignTooSmall: there are too few points
     """
     if len(points) < least_points(space):
         raise DesignTooSmall(
-            f"{len(points)} points are too few for {len(space)} parameters: there must be"
-            f" {least_points(space)} at the least"
+            f"{len(points)} points are too few for {len(space)} parameters: at least"
+            f" {least_points(space)} are needed"
         )
     observed = numpy.asarray(values, dtype=float)
     mean, deviation = float(observed.mean()), float(observed.std(ddof=1))
@@ -103,14 +103,14 @@ def explain_values(
     tried = [_fit(space, nodes, observed, degree) for degree in range(1, most_degree + 1)]
     fits = [fit for fit in tried if fit is not None]
     if not fits:
-        raise DesignTooSmall(f"{len(points)} points do not tell {len(space)} parameters apart")
+        raise DesignTooSmall(f"{len(points)} points do not separate {len(space)} parameters")
     best = max(fits, key=lambda fit: fit.q2)
     return Explained(mean, deviation, best.degree, fits[-1].degree, best.q2, _effects(space, best))
 
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """A polynomial, and how well it predicts."""
+    """A fitted polynomial and its Q²."""
 
     degree: int
     expansion: Any
@@ -119,7 +119,7 @@ class _Fit:
 
 
 def _fit(space: Space, nodes: Values, observed: Values, degree: int) -> _Fit | None:
-    """Fit a polynomial; None where there are too few points for it, or these do not tell its terms apart."""
+    """Fit a polynomial of a degree; None if the points are too few or do not separate its terms."""
     expansion = _expansion(tuple(space.values()), degree)
     count = len(observed)
     if count < POINTS_PER_TERM * len(expansion):
@@ -128,13 +128,13 @@ def _fit(space: Space, nodes: Values, observed: Values, degree: int) -> _Fit | N
     orthogonal, triangular = numpy.linalg.qr(basis)
     if numpy.linalg.matrix_rank(triangular) < len(expansion):
         return None
-    # The weight of each value in its own prediction: without it, that is what the others predict.
+    # The leverage of each value: its weight in its own prediction.
     weights = (orthogonal**2).sum(axis=1)
-    if weights.max() > 1 - ALL_PREDICTED_BY_ITSELF:
+    if weights.max() > 1 - LEVERAGE_MARGIN:
         return None
     projected = orthogonal.T @ observed
     left_out = (observed - orthogonal @ projected) / (1 - weights)
-    # What the mean of the others leaves unexplained, which is what there is to be predicted.
+    # The leave-one-out residuals of the mean, which is the model without any parameter.
     around_mean = (observed - observed.mean()) * count / (count - 1)
     q2 = 1 - float((left_out**2).sum() / (around_mean**2).sum())
     return _Fit(degree, expansion, numpy.linalg.solve(triangular, projected), q2)
@@ -147,7 +147,7 @@ def _effects(space: Space, fit: _Fit) -> dict[str, Effect]:
     middle = numpy.array([sum(marginal.ends) / 2 for marginal in space.values()])
     effects = {}
     for index, (name, marginal) in enumerate(space.items()):
-        # Over all the others, each term in which another takes part comes to nothing.
+        # Averaged over the other parameters, all terms that contain another parameter vanish.
         alone = degrees.sum(axis=1) == degrees[:, index]
         means = []
         for end in marginal.ends:
@@ -161,10 +161,10 @@ def _effects(space: Space, fit: _Fit) -> dict[str, Effect]:
 
 @cache
 def _expansion(marginals: tuple[Marginal, ...], degree: int) -> Any:
-    """Return the polynomials up to a degree, all parameters together, that are orthonormal over a space.
+    """Return the polynomials up to a total degree that are orthonormal over a space.
 
-    Orders of its own for each parameter would do for one of few values, but leave out where it goes with
-    others. So all are made, of which those of too high a degree are 0 / 0, and these are left out.
+    A degree limit for each parameter would drop interaction terms. So all polynomials are generated; those
+    whose degree is too high for a discrete parameter are 0 / 0, and are filtered out.
     """
     with numpy.errstate(divide="ignore", invalid="ignore"):
         expansion = chaospy.generate_expansion(degree, _joint(marginals), normed=True)

@@ -161,7 +161,9 @@ def make_sensitivity(**changes):
         "drivers": (
             Drivers(
                 cost="records read again",
-                sentence="The checkpoint interval drives it most, with a part in 70% of all differences.",
+                sentence=(
+                    "The checkpoint interval drives this cost most, with a part in 70% of all differences."
+                ),
                 q2=0.83,
                 chance=0.1,
                 mean=27.3,
@@ -175,7 +177,7 @@ def make_sensitivity(**changes):
                 ),
             ),
             Drivers(cost="recovery", sentence="Not explained.", q2=0.31, unit="steps", meaning="all"),
-            Drivers(cost="alignment", sentence="It is the same in every scenario: 0 steps."),
+            Drivers(cost="alignment", sentence="This cost is the same in every scenario: 0 steps."),
         ),
         "command": "onceproof sensitivity out --family word_count --seed 7",
     }

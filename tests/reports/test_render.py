@@ -230,11 +230,11 @@ def test_passing_report_shows_all_sections_as_passed(reports):
         "2 → 3 rescaled",
         "agree on all 12,000 scenarios",
         "4,000 scenarios: half need at most",
-        "The checkpoint interval drives it most, with a part in 70% of all differences.",
+        "The checkpoint interval drives this cost most, with a part in 70% of all differences.",
         "In records, between the checkpoint that was restored and the kill; 27.3 on average.",
         "Q² 0.83 of at most 1. Chance causes 10% of the variance.",
         "Q² 0.31 of at most 1; the chart needs at least 0.50",
-        "It is the same in every scenario: 0 steps.",
+        "This cost is the same in every scenario: 0 steps.",
         "2,000 scenarios: 500 parameter settings with 4 scenarios each; seed 7",
         "onceproof campaign --seed 20261120 --max-time 60",
     ):

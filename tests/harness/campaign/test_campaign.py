@@ -86,7 +86,7 @@ def test_a_batch_holds_outcome_records_and_rows_of_each_scenario() -> None:
 @pytest.mark.parametrize(
     "misfit", [("ant",), ("ant", 1, 2), ("ant", "1"), ("ant", 1.5), ("ant", True), "an", (3, 1)]
 )
-def test_a_row_that_fits_no_schema_is_kept_as_text_beside_the_others(misfit: Any) -> None:
+def test_a_row_that_does_not_fit_the_schema_is_kept_as_text(misfit: Any) -> None:
     (row,) = TABLES.batch([tried(1, [("ant", 1), misfit, (None, None)])]).to_pylist()
     assert row["unfit"] == [repr(misfit)]
     assert row["committed"] == [{"word": "ant", "count": 1}, {"word": None, "count": None}]
@@ -97,7 +97,7 @@ def simulation_of(source: FamilySource, folder: Path, **options: Any) -> Simulat
 
 
 @pytest.mark.spark
-def test_rows_of_at_least_once_are_for_python_alone_to_judge(spark: SparkSession) -> None:
+def test_at_least_once_is_judged_by_python_alone(spark: SparkSession) -> None:
     from onceproof.harness.campaign.judge import Trials, disagreements
 
     exactly = tried(0)
@@ -107,11 +107,11 @@ def test_rows_of_at_least_once_are_for_python_alone_to_judge(spark: SparkSession
     batch = TABLES.batch(trials)
     assert batch.column("rows_differ").to_pylist() == [None]
     table = spark.createDataFrame(pa.Table.from_batches([batch]))
-    told = pa.Table.from_batches([verdicts(trials, batch)])
-    assert disagreements(spark, [Trials(WORD_COUNT, table, told)]) == []
+    judged = pa.Table.from_batches([verdicts(trials, batch)])
+    assert disagreements(spark, [Trials(WORD_COUNT, table, judged)]) == []
 
 
-def test_executors_make_of_a_number_what_any_run_makes_of_it(tmp_path: Path) -> None:
+def test_executors_run_the_same_scenarios_as_a_run(tmp_path: Path) -> None:
     simulation = simulation_of(FamilySource("word_count", None), tmp_path / "trials", families=3)
     batches = list(simulation([pa.record_batch({"id": [1, 4, 7]}), pa.record_batch({"id": [10]})]))
     outcomes = [from_line(line) for batch in batches for line in batch.column("line").to_pylist()]
@@ -123,14 +123,14 @@ def test_executors_make_of_a_number_what_any_run_makes_of_it(tmp_path: Path) -> 
     assert [row["trace_hash"] for row in rows] == [outcome.trace_hash for outcome in outcomes]
 
 
-def test_a_second_attempt_of_a_task_replaces_what_the_first_has_written(tmp_path: Path) -> None:
+def test_a_second_attempt_of_a_task_replaces_the_file_of_the_first(tmp_path: Path) -> None:
     simulation = simulation_of(FamilySource("word_count", None), tmp_path)
     for _ in range(2):
         assert len(list(simulation([pa.record_batch({"id": [5, 6]})]))) == 1
         assert [path.name for path in tmp_path.iterdir()] == ["part-00000005.parquet"]
 
 
-def test_trials_that_cannot_be_written_are_told_in_one_line(tmp_path: Path) -> None:
+def test_trials_that_cannot_be_written_are_an_error_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "trials").write_text("a file where a folder should be")
     with pytest.raises(OutputUnwritable, match="trials: cannot be written to: ") as error:
         list(
@@ -141,7 +141,7 @@ def test_trials_that_cannot_be_written_are_told_in_one_line(tmp_path: Path) -> N
     assert "\n" not in str(error.value)
 
 
-def test_nothing_is_begun_after_the_deadline(tmp_path: Path) -> None:
+def test_no_scenario_is_started_after_the_deadline(tmp_path: Path) -> None:
     simulation = simulation_of(
         FamilySource("word_count", None), tmp_path / "trials", families=1, deadline=1.0
     )
@@ -149,14 +149,14 @@ def test_nothing_is_begun_after_the_deadline(tmp_path: Path) -> None:
     assert not (tmp_path / "trials").exists()
 
 
-def test_the_first_scenario_of_each_family_is_run_however_late_it_is(tmp_path: Path) -> None:
+def test_the_first_scenario_of_each_family_runs_after_the_deadline_too(tmp_path: Path) -> None:
     source = FamilySource("word_count", None)
     simulation = simulation_of(source, tmp_path / "trials", families=3, deadline=1.0)
     [batch] = simulation([pa.record_batch({"id": [2, 5, 8]})])
     assert batch.num_rows == 1
 
 
-def test_a_user_s_file_is_loaded_where_its_path_does_not_exist(tmp_path: Path) -> None:
+def test_a_user_s_file_is_copied_to_machines_without_it(tmp_path: Path) -> None:
     mistake = "raise KeyError('lost')"
     path = own_family(tmp_path, "travelling", ("unit, word_count =", f"{mistake}\n    unit, word_count ="))
     line = path.read_text().splitlines().index(f"    {mistake}") + 1
@@ -209,7 +209,7 @@ def test_a_campaign_is_the_run_of_the_same_seed(spark: SparkSession, tmp_path: P
 
 @pytest.mark.spark
 @pytest.mark.parametrize("scenarios", [0, 2])
-def test_there_may_be_fewer_scenarios_than_families(
+def test_a_campaign_may_have_fewer_scenarios_than_families(
     spark: SparkSession, tmp_path: Path, scenarios: int
 ) -> None:
     result = campaign(spark, "flights", "page_views", "word_count", scenarios=scenarios, out=tmp_path)
@@ -218,15 +218,15 @@ def test_there_may_be_fewer_scenarios_than_families(
 
 
 @pytest.mark.spark
-def test_oracles_that_mean_different_things_fail_a_campaign(spark: SparkSession, tmp_path: Path) -> None:
+def test_oracles_that_disagree_fail_a_campaign(spark: SparkSession, tmp_path: Path) -> None:
     wrong_python = own_family(tmp_path, "wrong_python", ("+ 1\n            rows", "+ 2\n            rows"))
     wrong_sql = own_family(tmp_path, "wrong_sql", ("sequence(1, count(*))", "sequence(2, count(*) + 1)"))
     result = campaign(spark, wrong_python, wrong_sql, scenarios=20, out=tmp_path / "out")
     assert not result.passed
     # To the engine nothing happened; but every verdict of Python's on the first family is wrong.
     assert {family for family, _ in result.run.tally.groups} == {"wrong_python"}
-    told = {(each.difference.family, each.python_differs) for each in result.disagreements}
-    assert told == {("wrong_python", True), ("wrong_sql", False)}
+    found = {(each.difference.family, each.python_differs) for each in result.disagreements}
+    assert found == {("wrong_python", True), ("wrong_sql", False)}
     for each in result.disagreements:
         about = each.difference
         assert each.seed == scenario_seed(0, about.family, about.scenario // 2)
@@ -235,7 +235,7 @@ def test_oracles_that_mean_different_things_fail_a_campaign(spark: SparkSession,
 
 
 @pytest.mark.spark
-def test_python_and_spark_agree_on_rows_that_are_wrong(spark: SparkSession) -> None:
+def test_python_and_spark_find_the_same_wrong_rows(spark: SparkSession) -> None:
     from onceproof.harness.campaign.judge import Trials, disagreements
 
     right = [tried(number) for number in (3, 5, 6)]
@@ -247,7 +247,7 @@ def test_python_and_spark_agree_on_rows_that_are_wrong(spark: SparkSession) -> N
         # What is not there yet is not lost while the job has not finished.
         (rows[1:], False, False),
         ([*rows, rows[0]], False, True),
-        ([*rows, ("nobody", "1")], True, True),
+        ([*rows, ("unknown", "1")], True, True),
     ]
     trials = [
         TriedScenario(number, full.scenario, full.outcome, committed, finished)
@@ -255,16 +255,16 @@ def test_python_and_spark_agree_on_rows_that_are_wrong(spark: SparkSession) -> N
     ]
     batch = TABLES.batch(trials)
     table = spark.createDataFrame(pa.Table.from_batches([batch]))
-    told = pa.Table.from_batches([verdicts(trials, batch)])
-    found = disagreements(spark, [Trials(WORD_COUNT, table, told)])
+    judged = pa.Table.from_batches([verdicts(trials, batch)])
+    found = disagreements(spark, [Trials(WORD_COUNT, table, judged)])
     # All of them claim that rows do not differ for Python.
     differing = [number for number, case in enumerate(cases) if case[2]]
     assert [each.difference.scenario for each in found] == differing
-    assert "('nobody', '1') does not fit row_schema" in str(found[-1])
+    assert "('unknown', '1') does not fit row_schema" in str(found[-1])
 
 
 @pytest.mark.spark
-def test_a_worker_that_dies_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_death_of_a_worker_does_not_change_the_result(spark: SparkSession, tmp_path: Path) -> None:
     died = tmp_path / "died"
     killing = own_family(
         tmp_path,
@@ -303,7 +303,7 @@ FAILS_ELSEWHERE = f"    import os\n    assert os.getpid() == {os.getpid()}, 'boo
     # The texts hold a process id, and the workers of a test run must name their tests alike.
     ids=["exception", "query", "row", "value", "schema"],
 )
-def test_a_mistake_in_a_family_is_told_in_one_line(
+def test_an_error_in_a_family_is_one_line(
     spark: SparkSession, tmp_path: Path, old: str, new: str, said: str
 ) -> None:
     path = own_family(tmp_path, "broken", (old, new))
@@ -316,7 +316,7 @@ def test_a_mistake_in_a_family_is_told_in_one_line(
 
 
 @pytest.mark.spark
-def test_an_interrupt_ends_the_campaign_with_what_was_judged(
+def test_an_interrupt_ends_the_campaign_with_the_result_so_far(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from onceproof.harness.campaign import pace as campaign_pace
@@ -335,7 +335,7 @@ def test_an_interrupt_ends_the_campaign_with_what_was_judged(
     assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
 
 
-def test_a_campaign_that_ended_early_tells_how_many_scenarios_spark_sql_has_not_judged() -> None:
+def test_a_campaign_that_ended_early_shows_the_number_of_unjudged_scenarios() -> None:
     from onceproof.harness.campaign.pipeline import CampaignResult
     from onceproof.harness.reporting.report_builder import add_oracle_agreement, build_report
 
@@ -351,19 +351,21 @@ def test_a_campaign_that_ended_early_tells_how_many_scenarios_spark_sql_has_not_
 
 
 @pytest.mark.spark
-def test_a_campaign_that_is_bounded_by_time_ends_about_then(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_campaign_with_a_time_limit_ends_in_time(spark: SparkSession, tmp_path: Path) -> None:
     result = campaign(spark, "page_views", "word_count", max_time=5.0, out=tmp_path)
     assert result.passed
     assert result.judged == result.run.tally.scenarios > 0
-    # The machine may be busy with other tests; how close it comes is tried on machines that are told.
+    # The machine may be busy with other tests; how close it comes is tested on simulated machines.
     assert 1 < result.run.seconds < 40
     # Which scenarios there was time for differs; that they are those of the seed does not.
-    told = {(family, seed) for family, seed, _ in result.run.tally.hashes}
+    scenarios = {(family, seed) for family, seed, _ in result.run.tally.hashes}
     families = ("page_views", "word_count")
-    assert told <= {(family, scenario_seed(0, family, index)) for index in range(9999) for family in families}
-    assert {family for family, _ in told} == set(families)
+    assert scenarios <= {
+        (family, scenario_seed(0, family, index)) for index in range(9999) for family in families
+    }
+    assert {family for family, _ in scenarios} == set(families)
 
 
-def test_scenarios_are_drawn_from_the_family_s_own_numbers() -> None:
+def test_each_family_s_scenarios_come_from_its_own_numbers() -> None:
     # Guards the file that stands in for a user's: a change of it must not pass unseen.
     assert WORD_COUNT.generate(Random(1)).records == load_family(str(FILE)).generate(Random(1)).records

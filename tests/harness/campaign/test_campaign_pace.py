@@ -1,4 +1,4 @@
-"""The pace of campaigns, on machines that are told: fast, slow, and slower than they were."""
+"""The pace of campaigns on simulated machines: fast, slow, and slower than they were."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Machine:
         self.judged: list[int] = []
 
     def wave(self, pace: Pace, first: int, count: int) -> None:
-        until = pace.begin_until(first, count, self.now)
+        until = pace.start_deadline(first, count, self.now)
         begun = self.now
         done = 0
         while done < count and (until is None or self.now < until):
             slowness = 5.0 if self.now > self._slower_from else 1.0
             done += 1
             self.now += slowness / self._speed
-        pace.learn_wave(done, self.now - begun)
+        pace.record_wave(done, self.now - begun)
         self.waves.append(done)
         self._unjudged += done
 
@@ -44,7 +44,7 @@ class Machine:
         self.now += seconds
         self.judged.append(self._unjudged)
         self._unjudged = 0
-        pace.learn_judging(seconds)
+        pace.record_judgement(seconds)
 
     def campaign(self, pace: Pace) -> int:
         first = 0
@@ -81,7 +81,7 @@ def test_thirty_families_leave_most_of_a_minute_to_simulation(speed: float) -> N
     assert machine.now < 63.0
 
 
-def test_a_campaign_is_judged_in_the_end_and_a_huge_one_now_and_then() -> None:
+def test_a_campaign_is_judged_at_its_end_and_a_huge_one_in_between() -> None:
     small, huge = Machine(5.0, 600, 1.0), Machine(5.0, 600, 1.0)
     small.campaign(Pace(2, JUDGED_AT_ONCE - 1, None))
     huge.campaign(Pace(2, 20 * JUDGED_AT_ONCE, None))
@@ -89,11 +89,11 @@ def test_a_campaign_is_judged_in_the_end_and_a_huge_one_now_and_then() -> None:
     assert max(huge.judged) < JUDGED_AT_ONCE + LARGEST_WAVE
 
 
-def test_every_family_has_its_turn_in_the_first_wave_however_late_it_is() -> None:
+def test_every_family_is_in_the_first_wave_even_if_it_starts_late() -> None:
     assert Pace(2, None, 5.0, 30).next_count(0, 4.0) == 30
 
 
-def test_something_is_done_though_spark_has_taken_all_the_time() -> None:
+def test_a_first_wave_runs_even_if_spark_took_all_the_time() -> None:
     machine = Machine(8.0, 200, 0.5)
     assert 0 < machine.campaign(Pace(2, None, 5.0)) <= 200
     assert machine.now < 12
@@ -102,27 +102,29 @@ def test_something_is_done_though_spark_has_taken_all_the_time() -> None:
 @pytest.mark.parametrize(
     ("scenarios", "waves"), [(0, []), (1, [1]), (20_000, [20_000]), (50_000, [16_667, 16_667, 16_666])]
 )
-def test_a_campaign_of_so_many_scenarios_has_few_and_equal_waves(scenarios: int, waves: list[int]) -> None:
+def test_a_campaign_with_a_number_of_scenarios_has_few_and_equal_waves(
+    scenarios: int, waves: list[int]
+) -> None:
     machine = Machine(5.0, 600, 1.0)
     assert machine.campaign(Pace(2, scenarios, None)) == scenarios
     assert machine.waves == waves
 
 
-def test_whichever_comes_first_ends_a_campaign_with_both_bounds() -> None:
+def test_the_first_of_two_limits_ends_a_campaign() -> None:
     assert Machine(5.0, 600, 1.0).campaign(Pace(2, 1000, 60.0)) == 1000
     assert Machine(5.0, 600, 1.0).campaign(Pace(2, 1_000_000, 20.0)) < 10_000
 
 
-def test_no_wave_is_longer_than_one_would_wait_to_learn_of_a_failure() -> None:
+def test_no_wave_exceeds_its_time_limit() -> None:
     machine = Machine(5.0, 600, 1.0)
     machine.campaign(Pace(2, None, 3600.0))
     assert max(machine.waves) <= min(LONGEST_WAVE_SECONDS * 600, LARGEST_WAVE)
 
 
-def test_every_core_has_several_tasks_and_no_wave_too_many() -> None:
+def test_every_core_has_several_tasks_and_no_wave_has_too_many() -> None:
     pace = Pace(4, None, None)
     assert pace.tasks_of(30, 3) == 6
     assert pace.tasks_of(20_000, 4) == 25
-    pace.learn_wave(500, 1.0)
+    pace.record_wave(500, 1.0)
     assert pace.tasks_of(20_000, 4) == 50
     assert pace.tasks_of(10**7, 4) == MOST_TASKS

@@ -1,4 +1,4 @@
-"""Scenarios of an experiment: what is set is set, what is not is the same, and a sound engine passes them."""
+"""Designed scenarios: studied parameters are set, all else is equal, and the engine passes them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def keys_of(scenario: Scenario) -> Counter[Any]:
     return Counter(key_of(value) for records in scenario.records.values() for _, value in records)
 
 
-def test_a_scenario_says_what_it_was_made_with_and_reads_back_from_its_json(family: Family) -> None:
+def test_a_designed_scenario_holds_its_settings_and_survives_json(family: Family) -> None:
     scenario = made(family)
     assert scenario.parameters == {
         "keys": 8,
@@ -72,7 +72,7 @@ def test_a_scenario_says_what_it_was_made_with_and_reads_back_from_its_json(fami
     assert scenario != made(family, seed=4)
 
 
-def test_there_are_as_many_keys_as_asked_for_and_skew_favours_the_first(family: Family) -> None:
+def test_the_number_and_skew_of_keys_are_as_set(family: Family) -> None:
     with_key = options_of(family).with_key
     assert with_key is not None
     assert set(keys_of(made(family, keys=1))) == {key_of(with_key(("", 1), 0))}
@@ -84,7 +84,7 @@ def test_there_are_as_many_keys_as_asked_for_and_skew_favours_the_first(family: 
     assert len(keys_of(made(family, keys=32, skew=0.0))) > 28
 
 
-def test_disorder_is_how_far_a_timestamp_lies_behind_its_turn(family: Family) -> None:
+def test_disorder_limits_how_far_a_timestamp_lags(family: Family) -> None:
     for disorder in (0, 50):
         late = []
         for records in made(family, disorder_ms=disorder).records.values():
@@ -95,7 +95,7 @@ def test_disorder_is_how_far_a_timestamp_lies_behind_its_turn(family: Family) ->
         assert (max(late) > RECORD_MS) == (disorder > 0)
 
 
-def test_the_kill_strikes_when_that_part_of_the_work_is_done(family: Family) -> None:
+def test_the_kill_fires_at_the_set_part_of_the_work(family: Family) -> None:
     struck = []
     for fault_time in (0.05, 0.5, 0.95):
         history = MeasuredSystem().run(
@@ -115,14 +115,14 @@ def test_one_setting_changes_nothing_else() -> None:
     assert scenario.faults == other.faults
 
 
-def test_a_sound_engine_passes_all_over_the_space(family: Family) -> None:
+def test_the_engine_passes_over_the_whole_space(family: Family) -> None:
     experiment = Experiment(5, tuple(design(SPACE, 24, 5)), replicates=2)
     for number in range(experiment.scenarios):
         verdict = try_scenario(family, experiment.scenario(family, number)).verdict
         assert verdict.passed, verdict
 
 
-def test_replicates_share_their_settings_and_nothing_else(family: Family) -> None:
+def test_replicates_share_only_their_settings(family: Family) -> None:
     experiment = Experiment(5, tuple(design(SPACE, 16, 5)), replicates=3)
     scenarios = [experiment.scenario(family, number) for number in range(6)]
     settings = [{**scenario.parameters, "replicate": 0} for scenario in scenarios]
@@ -132,7 +132,7 @@ def test_replicates_share_their_settings_and_nothing_else(family: Family) -> Non
     assert experiment.scenario(family, 4) == scenarios[4]
 
 
-def test_every_corner_of_the_space_is_a_scenario_that_can_be_run() -> None:
+def test_every_corner_of_the_space_gives_a_valid_scenario() -> None:
     family = designed_family(load_family("word_count"))
     for end in ("low", "high"):
         point = {name: float(getattr(marginal, end)) for name, marginal in SPACE.items()}
@@ -143,16 +143,16 @@ def test_every_corner_of_the_space_is_a_scenario_that_can_be_run() -> None:
         assert try_scenario(family, scenario, twice=False).verdict.passed
 
 
-def test_what_is_discrete_has_values_enough_for_the_polynomials_that_are_fitted() -> None:
+def test_discrete_parameters_have_enough_values_for_the_polynomials() -> None:
     assert all(marginal.atoms >= 4 for marginal in SPACE.values() if isinstance(marginal, Whole))
 
 
-def test_a_family_that_does_not_say_how_a_value_gets_a_key_is_refused_in_a_line() -> None:
+def test_a_family_without_with_key_is_refused_in_one_line() -> None:
     with pytest.raises(FamilyError, match=r"tickets\.py: family tickets .* with_key\(value, number\)"):
         designed_family(load_family("tickets"))
 
 
-def test_a_generator_that_gives_next_to_nothing_is_refused_in_a_line() -> None:
+def test_a_generator_with_too_few_records_is_refused_in_one_line() -> None:
     word_count: Any = load_family("word_count")
     bare: Family = SimpleNamespace(  # type: ignore[assignment]
         name="bare",
@@ -161,5 +161,5 @@ def test_a_generator_that_gives_next_to_nothing_is_refused_in_a_line() -> None:
         generate=lambda random: Workload({"only": ((0, "word"),)}),
         options=word_count.options,
     )
-    with pytest.raises(FamilyError, match=f"no {RECORDS} records and no {SPLITS} splits"):
+    with pytest.raises(FamilyError, match=f"fewer than {RECORDS} records or {SPLITS} splits"):
         made(designed_family(bare))

@@ -1,4 +1,4 @@
-"""From trials to averages at each point, to sentences and to what a report shows."""
+"""From trials to means at each point, to sentences, and to the section of a report."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ def trial(number: int, costs: tuple[float, float, float], passed: bool = True) -
 def trials(noise: float = 0.0) -> list[DesignedTrial]:
     """Return trials in which the interval drives the first cost, chance the second, and nothing the third."""
     random = Random(2)
-    told = []
+    made = []
     for number in range(EXPERIMENT.scenarios):
         point = EXPERIMENT.points[number // EXPERIMENT.replicates]
         replayed = 10 * point["checkpoint_interval_ms"] + noise * (random.random() - 0.5)
-        told.append(trial(number, (replayed, 1000 * random.random(), 40)))
-    return told
+        made.append(trial(number, (replayed, 1000 * random.random(), 40)))
+    return made
 
 
-def test_scenarios_at_a_point_are_averaged_and_those_that_failed_do_not_count() -> None:
+def test_passed_scenarios_of_a_point_are_averaged() -> None:
     some = [
         trial(0, (10, 1, 2)),
         trial(1, (20, 3, 2)),
@@ -62,7 +62,7 @@ def test_scenarios_at_a_point_are_averaged_and_those_that_failed_do_not_count() 
     assert means.points == (EXPERIMENT.points[0], EXPERIMENT.points[2])
 
 
-def test_chance_is_the_part_of_the_variance_that_scenarios_at_one_point_show() -> None:
+def test_chance_is_the_variance_among_scenarios_of_one_point() -> None:
     nothing_but_chance = means_of(EXPERIMENT, trials(), 1).chance
     assert nothing_but_chance is not None
     assert nothing_but_chance == pytest.approx(1, abs=0.25)
@@ -76,7 +76,7 @@ def test_chance_is_the_part_of_the_variance_that_scenarios_at_one_point_show() -
     assert means_of(EXPERIMENT, trials(), 2).chance is None
 
 
-def test_of_each_cost_the_report_says_what_drives_it_or_that_it_does_not_know() -> None:
+def test_the_report_names_the_driver_of_each_cost_or_none() -> None:
     study = sensitivity_of("word_count", EXPERIMENT, trials(), "onceproof sensitivity")
     replayed, recovery, alignment = study.drivers
     assert replayed.is_explained
@@ -84,22 +84,23 @@ def test_of_each_cost_the_report_says_what_drives_it_or_that_it_does_not_know() 
     assert shares["checkpoint interval"] == pytest.approx((1, 1), abs=0.001)
     assert shares["number of keys"] == pytest.approx((0, 0), abs=0.001)
     assert replayed.sentence.startswith(
-        "The checkpoint interval drives it almost alone, with a part in 100% of all differences: 340 records"
+        "The checkpoint interval drives this cost almost alone, with a part in 100% of all differences:"
+        " 340 records"
     )
     assert not recovery.is_explained
-    # Numbers that nobody may believe are not even kept.
+    # Indices of a model that does not explain the cost are not kept.
     assert recovery.influences == ()
     assert recovery.sentence.startswith("Not explained")
-    assert alignment.sentence == "It is the same in every scenario: 40 steps."
+    assert alignment.sentence == "This cost is the same in every scenario: 40 steps."
     assert (study.scenarios, study.points, study.failed) == (400, 100, 0)
 
 
-def test_where_hardly_a_scenario_passed_nothing_was_measured() -> None:
+def test_with_too_few_passed_scenarios_no_cost_is_measured() -> None:
     failed = [trial(number, (1, 1, 1), passed=number < 8) for number in range(EXPERIMENT.scenarios)]
     study = sensitivity_of("word_count", EXPERIMENT, failed)
     assert study.failed == 392
     for drivers in study.drivers:
-        assert drivers.sentence == "Not measured: there were 2 settings at which a scenario passed."
+        assert drivers.sentence == "Not measured: only at 2 points did a scenario pass."
         assert drivers.influences == ()
 
 
@@ -107,28 +108,28 @@ def effects(**totals: float) -> dict[str, Effect]:
     return {name: Effect(total, total, 3.0, 20.5) for name, total in totals.items()}
 
 
-def told(q2: float = 0.9, most_degree: int = 3, **totals: float) -> str:
+def sentence(q2: float = 0.9, most_degree: int = 3, **totals: float) -> str:
     return cost_sentence(RECOVERY, Explained(5.0, 1.0, 2, most_degree, q2, effects(**totals)))
 
 
-def test_who_has_never_heard_of_variances_learns_what_drives_a_cost() -> None:
-    assert told(keys=0.6, parallelism=0.3, skew=0.2, disorder_ms=0.01) == (
-        "The number of keys drives it most, with a part in 60% of all differences:"
+def test_the_drivers_of_a_cost_in_a_sentence() -> None:
+    assert sentence(keys=0.6, parallelism=0.3, skew=0.2, disorder_ms=0.01) == (
+        "The number of keys drives this cost most, with a part in 60% of all differences:"
         " 3 steps on average at 1 key, 20.5 at 23 keys. Next come the parallelism (30%)"
         " and the skew of the keys (20%); nothing else matters much."
     )
-    assert told(parallelism=0.7, fault_time=0.5) == (
-        "The parallelism drives it most, with a part in 70% of all differences:"
+    assert sentence(parallelism=0.7, fault_time=0.5) == (
+        "The parallelism drives this cost most, with a part in 70% of all differences:"
         " 3 steps on average at 1 subtask, 20.5 at 4 subtasks. Next comes the moment of the kill (50%)."
     )
 
 
-def test_what_more_scenarios_may_tell_is_said() -> None:
-    assert told(q2=0.3, keys=1).endswith("or not in a simple way.")
-    assert told(q2=0.3, most_degree=2, keys=1).endswith("More scenarios may tell.")
+def test_an_unexplained_cost_in_a_sentence() -> None:
+    assert sentence(q2=0.3, keys=1).endswith("or not in a simple way.")
+    assert sentence(q2=0.3, most_degree=2, keys=1).endswith("More scenarios may explain it.")
 
 
-def test_an_experiment_takes_the_place_of_the_one_before_with_its_family() -> None:
+def test_an_experiment_replaces_the_earlier_one_of_its_family() -> None:
     first, second, other = (
         sensitivity_of(name, replace_seed(seed), trials())
         for name, seed in (("word_count", 1), ("word_count", 2), ("page_views", 1))

@@ -1,4 +1,4 @@
-"""Designs and what they show, against functions whose indices are known."""
+"""Designs and Sobol indices, on functions with known indices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def explained(space: Space, count: int, function: object, most_degree: int = 3, 
     return explain_values(space, points, [function(point) for point in points], most_degree)  # type: ignore[operator]
 
 
-def test_the_indices_of_ishigami_are_those_in_the_books() -> None:
+def test_the_indices_of_the_ishigami_function_are_right() -> None:
     """Of sin a + 7 sin² b + 0.1 c⁴ sin a, each from -π to π, the indices are known in closed form."""
     space = {name: Range(-math.pi, math.pi) for name in "abc"}
 
@@ -66,7 +66,7 @@ def test_a_polynomial_of_discrete_and_continuous_parameters_is_found_exactly() -
     assert (found.effects["z"].low, found.effects["z"].high) == pytest.approx((4.05, 6.45))
 
 
-def test_a_parameter_of_few_values_gets_no_degree_that_it_cannot_have() -> None:
+def test_the_degree_of_a_discrete_parameter_is_below_its_number_of_values() -> None:
     """Where a discrete parameter has two values its square says nothing that it does not say itself."""
     space = {"coin": Whole(0, 1), "x": Range(-1, 1)}
     found = explained(space, 200, lambda point: 5 * point["coin"] + point["x"] ** 3)
@@ -77,7 +77,7 @@ def test_a_parameter_of_few_values_gets_no_degree_that_it_cannot_have() -> None:
     assert found.effects["x"].total == pytest.approx(1 / 7 / variance)
 
 
-def test_q2_is_that_of_leaving_each_value_out_and_fitting_anew() -> None:
+def test_q2_equals_leave_one_out_by_refitting() -> None:
     space = {"x": Range(0, 1), "y": Range(0, 1)}
     points, random = design(space, 30, 1), Random(1)
     values = [point["x"] + 0.3 * random.random() for point in points]
@@ -93,25 +93,25 @@ def test_q2_is_that_of_leaving_each_value_out_and_fitting_anew() -> None:
     assert found.q2 == pytest.approx(1 - numpy.square(errors).sum() / numpy.square(around).sum())
 
 
-def test_nothing_is_explained_where_there_is_nothing_but_chance() -> None:
+def test_pure_chance_is_not_explained() -> None:
     random = Random(5)
     found = explained({"x": Range(0, 1), "y": Whole(1, 4)}, 400, lambda point: random.random())
     assert found.q2 is not None
     assert found.q2 < 0.1
 
 
-def test_what_no_polynomial_of_a_low_degree_can_follow_is_not_explained() -> None:
+def test_a_function_of_high_degree_is_not_explained() -> None:
     found = explained({"x": Range(0, 20)}, 400, lambda point: point["x"] % 1)
     assert found.q2 is not None
     assert found.q2 < 0.1
 
 
-def test_where_nothing_varies_there_is_nothing_to_explain() -> None:
+def test_a_constant_value_has_no_effects() -> None:
     found = explained({"x": Range(0, 1)}, 20, lambda point: 7.0)
     assert (found.mean, found.deviation, found.q2, found.effects) == (7.0, 0.0, None, {})
 
 
-def test_a_design_covers_each_range_evenly_and_is_the_same_for_the_same_seed() -> None:
+def test_a_design_covers_each_range_evenly_and_is_repeatable() -> None:
     points = design(SPACE, 80, 11)
     assert points == design(SPACE, 80, 11)
     assert points != design(SPACE, 80, 12)
@@ -125,9 +125,9 @@ def test_a_design_covers_each_range_evenly_and_is_the_same_for_the_same_seed() -
             assert [int((value - marginal.low) / width) for value in values] == list(range(80))
 
 
-def test_too_few_points_are_refused_and_more_allow_a_higher_degree() -> None:
+def test_too_few_points_are_refused_and_more_raise_the_degree() -> None:
     least = least_points(SPACE)
-    with pytest.raises(DesignTooSmall, match=f"there must be {least} at the least"):
+    with pytest.raises(DesignTooSmall, match=f"at least {least} are needed"):
         explained(SPACE, least - 1, lambda point: point["skew"])
     # 8, 36 and 120 terms.
     degrees = [explained(SPACE, count, lambda point: point["skew"]).most_degree for count in (least, 72, 240)]

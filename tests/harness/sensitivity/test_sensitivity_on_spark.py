@@ -1,4 +1,4 @@
-"""An experiment on Spark: the same trials as without it, and what they show in a folder's report."""
+"""An experiment on Spark: the same trials as without Spark, and the section in the report."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def experiment() -> Experiment:
 
 @pytest.fixture(scope="module")
 def trials(spark: SparkSession, experiment: Experiment) -> list[DesignedTrial]:
-    told: list[float] = []
-    found = run_experiment(spark, "word_count", experiment, told.append)
-    assert told == sorted(told)
+    parts: list[float] = []
+    found = run_experiment(spark, "word_count", experiment, parts.append)
+    assert parts == sorted(parts)
     return found
 
 
@@ -45,7 +45,9 @@ def run_of(name: str = "word_count", seed: int = 7) -> RunResult:
 
 
 @pytest.mark.spark
-def test_executors_run_what_a_desk_would_run(trials: list[DesignedTrial], experiment: Experiment) -> None:
+def test_executors_return_the_same_trials_as_a_local_run(
+    trials: list[DesignedTrial], experiment: Experiment
+) -> None:
     assert [trial.number for trial in trials] == list(range(SCENARIOS))
     for number in (0, 5, 130, SCENARIOS - 1):
         scenario = experiment.scenario(FAMILY, number)
@@ -59,13 +61,17 @@ def test_executors_run_what_a_desk_would_run(trials: list[DesignedTrial], experi
 
 
 @pytest.mark.spark
-def test_the_report_says_what_drives_the_engine(
+def test_the_report_names_the_parameters_that_drive_a_cost(
     trials: list[DesignedTrial], experiment: Experiment, tmp_path: Path
 ) -> None:
     studied = study_trials(run_of(), experiment, trials, tmp_path, None, command="onceproof sensitivity x")
-    told = document(studied, tmp_path)
-    assert (told["scenarios"], told["points"], told["failed"]) == (SCENARIOS, SCENARIOS // REPLICATES, 0)
-    recovery, alignment = told["costs"]["recovery"], told["costs"]["alignment"]
+    written = document(studied, tmp_path)
+    assert (written["scenarios"], written["points"], written["failed"]) == (
+        SCENARIOS,
+        SCENARIOS // REPLICATES,
+        0,
+    )
+    recovery, alignment = written["costs"]["recovery"], written["costs"]["alignment"]
     # Each subtask is restored in a step of its own, and a channel more is one more to wait for.
     assert recovery["explained"]
     assert max(recovery["total"], key=recovery["total"].get) == "parallelism"
@@ -79,7 +85,7 @@ def test_the_report_says_what_drives_the_engine(
     assert "The parallelism drives it" in page
     assert read(tmp_path).facts.scenarios == SCENARIOS
     again = study_trials(run_of(), experiment, trials, tmp_path, None)
-    assert document(again, tmp_path) == told
+    assert document(again, tmp_path) == written
 
 
 @pytest.mark.spark
@@ -101,7 +107,7 @@ def test_each_scenario_can_be_replayed_from_its_row(
 
 
 @pytest.mark.spark
-def test_an_experiment_joins_the_report_that_a_folder_has(
+def test_an_experiment_is_added_to_an_existing_report(
     trials: list[DesignedTrial], experiment: Experiment, tmp_path: Path
 ) -> None:
     study_trials(run_of(), experiment, trials, tmp_path, None)
