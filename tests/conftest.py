@@ -1,12 +1,11 @@
-"""What all tests share: a profile of Hypothesis, one Spark session for each test process, and an order.
+"""Shared by all tests: the Hypothesis profiles, one Spark session per test process, and the order of tests.
 
-A start of Spark costs seconds, and a process has one at a time: a test that must start, kill or stop its own
-does so in another process.
+A start of Spark takes seconds, and a process has one Spark at a time. A test that must start, kill or stop
+its own does so in another process.
 
-Under pytest-xdist each worker is first handed a stretch of the tests, and one that has done its own takes
-over from the end of another's. So what takes long stands first in each stretch, and in the end there are only
-short tests to share. All tests of the shared session stand in the first one: most runs start it once, and
-find it warm.
+pytest-xdist hands each worker a stretch of the tests; a worker that has finished takes tests from the end of
+another's stretch. So long tests come first in each stretch, and only short tests are left to share. All tests
+of the shared Spark session are in the first stretch, so that most runs start it once.
 """
 
 from __future__ import annotations
@@ -24,23 +23,23 @@ from onceproof.harness.generation.strategies import register_profiles
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Before the first test module makes settings of its own: those take over what the profile of the moment says.
+# Before the first test module makes its own settings, which copy those of the active profile.
 register_profiles()
 
 LONG = ("spark", "local_kill", "slow")
-"""Markers of tests that take long."""
+"""Markers of long tests."""
 USER = "user"
-"""The fixture of tests that start pytest and commands, each of which takes seconds."""
+"""The fixture of tests that start pytest and commands in processes, which takes seconds."""
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order the tests for as many workers as there are; without any they stay as they are."""
+    """Order the tests for the workers of pytest-xdist; without workers keep the order."""
     items[:] = ordered(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
 def ordered(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
-    """Return the tests in stretches, one a worker, each beginning with what takes long."""
+    """Return the tests in one stretch per worker, each with its long tests first."""
     if workers < 2:
         return list(items)
     sharing: list[pytest.Item] = []
@@ -51,7 +50,7 @@ def ordered(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
         if "spark" in fixtures:
             sharing.append(item)
         elif USER in fixtures or any(item.get_closest_marker(name) for name in LONG):
-            # By module, which may have a driver or a cluster of its own for its tests.
+            # Modules stay together, because a module may share a driver or a cluster among its tests.
             others.setdefault(item.nodeid.partition("::")[0], []).append(item)
         else:
             short.append(item)
@@ -60,7 +59,7 @@ def ordered(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
         min(stretches[1:], key=len).extend(module)
     found: list[pytest.Item] = []
     for place, stretch in enumerate(stretches):
-        # As pytest-xdist deals out: of what is left, the part of one of those who have none yet.
+        # The rule of pytest-xdist: the remaining tests divided by the remaining workers.
         size = (len(items) - len(found)) // (workers - place)
         fill = max(0, size - len(stretch))
         found += [*stretch, *short[:fill]]
@@ -70,9 +69,9 @@ def ordered(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
 
 @pytest.fixture(autouse=True)
 def imports_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Forget the modules that a test imported from files of its own, and where it looked for them.
+    """Unload the modules that a test imported from its own files, and restore ``sys.path``.
 
-    Families and their packages have the same names in many tests; what else was imported stays.
+    Families have the same module names in many tests. Other modules stay loaded.
     """
     path, modules = list(sys.path), set(sys.modules)
     yield
@@ -86,7 +85,7 @@ def imports_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Start Spark at the first test that asks for it; the marker `spark` goes with this fixture."""
+    """Return the shared Spark session; tests that use it have the marker `spark`."""
     from onceproof.engine.runtime.spark_session import spark_session
 
     with spark_session(name="onceproof tests") as session:

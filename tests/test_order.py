@@ -1,4 +1,4 @@
-"""The order of tests for several workers: each begins with what takes long, and one has the shared Spark."""
+"""The order of tests for several workers: long tests first, and one worker with the shared Spark session."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.conftest import LONG, USER, ordered
 
 
 def a_test(module: str, number: int, *marks: str, fixtures: tuple[str, ...] = ()) -> Any:
-    """As much of a test as the order depends on."""
+    """Return a test item with the attributes on which the order depends."""
     return SimpleNamespace(
         nodeid=f"tests/{module}.py::test_{number}",
         fixturenames=fixtures,
@@ -35,7 +35,7 @@ TESTS = [
 
 
 def dealt_out(tests: list[Any], workers: int) -> list[list[Any]]:
-    """What each worker is handed first by pytest-xdist."""
+    """Return the tests that pytest-xdist hands each worker first."""
     stretches = []
     for place in range(workers):
         size = len(tests) // (workers - place)
@@ -45,7 +45,7 @@ def dealt_out(tests: list[Any], workers: int) -> list[list[Any]]:
 
 
 @pytest.mark.parametrize("workers", [2, 3, 4])
-def test_every_worker_begins_with_what_takes_long_and_has_none_of_it_later(workers: int) -> None:
+def test_each_worker_starts_with_its_long_tests(workers: int) -> None:
     found = ordered(TESTS, workers)
     assert sorted(test.nodeid for test in found) == sorted(test.nodeid for test in TESTS)
     for stretch in dealt_out(found, workers):
@@ -54,21 +54,21 @@ def test_every_worker_begins_with_what_takes_long_and_has_none_of_it_later(worke
         assert any(long)
 
 
-def test_one_worker_has_all_that_share_a_session_and_none_of_the_other_long_ones() -> None:
+def test_one_worker_has_all_tests_of_the_shared_session() -> None:
     first, *others = dealt_out(ordered(TESTS, 3), 3)
     assert [test.nodeid for test in first if is_long(test)] == [
         f"tests/b_session.py::test_{number}" for number in range(5)
     ]
-    # A module may have a driver of its own for its tests, and so stays together.
+    # The long tests of a module stay together.
     for stretch in others:
         modules = {test.nodeid.partition("::")[0] for test in stretch if is_long(test)}
         assert modules in ({"tests/c_driver.py"}, {"tests/e_kills.py", "tests/f_user.py"})
 
 
-def test_a_few_tests_all_of_them_long_are_all_there() -> None:
+def test_few_long_tests_are_all_kept() -> None:
     few = [test for test in TESTS if is_long(test)]
     assert sorted(test.nodeid for test in ordered(few, 2)) == sorted(test.nodeid for test in few)
 
 
-def test_one_process_alone_runs_them_as_they_stand() -> None:
+def test_single_process_keeps_the_order() -> None:
     assert ordered(TESTS, 1) == TESTS

