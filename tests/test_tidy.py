@@ -38,8 +38,8 @@ LONGER_MODULES = {
 }
 LONGEST_FUNCTION = 70
 
-# The rooms of the engine, lowest first. A module imports from its own row and the rows before it in this
-# list. A module that no row names is an error.
+# The rooms of the engine, lowest first. A module imports from its own row and the rows before it; a module that
+# no row names is an error.
 ROOMS = (
     (
         "configuration",
@@ -130,10 +130,7 @@ def module_has_a_room(module: Module) -> Problems:
     if module.name != "engine" and within(module.name, "engine"):
         room, row = row_of(module.name)
         if row is None:
-            yield (
-                1,
-                f"{room} is in none of the engine's rooms; add it to ROOMS and to the design",
-            )
+            yield 1, f"{room} is in none of the engine's rooms; add it to ROOMS and to the design"
 
 
 def engine_imports_one_way(module: Module) -> Problems:
