@@ -38,8 +38,8 @@ LONGER_MODULES = {
 }
 LONGEST_FUNCTION = 70
 
-# The rooms of the engine, lowest first. A module imports from its own row and the rows before it; a module that
-# no row names is an error.
+# The rooms of the engine, lowest first. A module imports from its own row and the rows before it; a module
+# that no row names is an error.
 ROOMS = (
     (
         "configuration",

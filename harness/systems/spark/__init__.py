@@ -1,1 +1,1 @@
-"""The engine on Spark as a system on trial."""
+"""The engine on Spark as a system under test."""

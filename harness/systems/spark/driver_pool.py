@@ -1,10 +1,11 @@
-"""Drivers that serve one job after another, and a job that lives and dies with them.
+"""A pool of driver processes, and the run of one job on drivers of the pool.
 
 The rules this module lives by:
 
-- One driver works, and one more is started beforehand where a scenario is going to need it: it takes seconds.
-- What a driver runs is its system's business, and so are the board on which points are counted and the faults
-  of which it dies (``points_on``, ``will_die``).
+- One driver runs a job. If a fault of the scenario will kill it, the pool starts the next driver beforehand,
+  because a start takes seconds.
+- Subclasses of DriverRun know the program of a driver, the fault board that counts protocol points, and the
+  faults that kill a driver (``points_on``, ``will_die``).
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from onceproof.harness.systems.spark.driver_process import Driver
 
 
 class Drivers:
-    """The drivers of one system: one that works, and one more where it is going to be needed."""
+    """The drivers of one system; ``start`` starts a new one."""
 
     def __init__(self, start: Callable[[], Driver]) -> None:
         self._start = start
         self._idle: deque[Driver] = deque()
 
     def take(self) -> Driver:
-        """One that is ready, or will be soon."""
+        """Return a living driver, which may still be starting."""
         while self._idle:
             driver = self._idle.popleft()
             if driver.is_alive:
@@ -43,31 +44,31 @@ class Drivers:
         return self._start()
 
     def give_back(self, driver: Driver) -> None:
-        """It has done its job, and can do another one; where it is dead nothing of it stays."""
+        """Return a driver to the pool after its job; clean up after a dead one."""
         if driver.is_alive:
             self._idle.append(driver)
         else:
             driver.end()
 
     def prepare(self) -> None:
-        """One will be needed soon."""
+        """Start a driver if none is idle."""
         if not self._idle:
             self._idle.append(self._start())
 
     @property
     def idle(self) -> int:
-        """How many wait for something to do."""
+        """Number of idle drivers."""
         return len(self._idle)
 
     def close(self) -> None:
-        """End all that are idle."""
+        """End all idle drivers."""
         while self._idle:
             self._idle.popleft().end()
 
 
 @dataclass(slots=True)
 class DriverRun(JobRun):
-    """One job whose incarnations are drivers."""
+    """The run of one job, whose incarnations are driver processes."""
 
     deaths: ClassVar[frozenset[int]] = frozenset({-signal.SIGKILL})
     """Exit codes of a driver that was killed."""
@@ -77,23 +78,23 @@ class DriverRun(JobRun):
 
     @abstractmethod
     def points_on(self, board: Path) -> Mapping[str, int]:
-        """How often each protocol point was passed, as the board says."""
+        """Return how often each protocol point was passed, from the fault board in a file."""
 
     @abstractmethod
     def will_die(self) -> bool:
-        """Whether a fault still waits that kills the driver."""
+        """Return whether a pending fault will kill the driver."""
 
     def run(self) -> History:
-        """Start driver after driver until the job has ended; the points are counted on the board."""
+        """Run the job on one driver after another until it has ended, and return its history."""
         board = self.folder / "faults.json"
         self.spec = msgspec.structs.replace(self.spec, board=str(board))
-        # Spelt out: a class with slots is made anew, and the short form would look in the old one.
+        # super() without arguments fails here, because dataclass(slots=True) creates a new class.
         history = JobRun.run(self)
         history.statistics.points = dict(self.points_on(board))
         return history
 
     def live(self, number: int, path: Path) -> Ending:
-        """Let one driver do the job, or die of it."""
+        """Run the job on one driver until it ends or the driver dies."""
         driver = self.drivers.take()
         driver.wait_until_ready()
         if self.will_die():

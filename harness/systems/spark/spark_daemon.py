@@ -1,11 +1,11 @@
-"""The process on Spark from which all Python workers of a driver under trial are forked.
+"""The daemon process from which Spark forks the Python workers of a driver under test.
 
 The rules this module lives by:
 
-- What a worker needs is loaded here, once: a worker that takes the place of a killed one is ready at once.
-  Nothing that starts threads may be loaded, for they would not live on in a fork.
-- A planted bug is planted here, too, and so in all workers. Which one it is stands in the environment: that
-  is all that Spark hands on to this process.
+- The daemon imports what workers need, so that the successor of a killed worker starts at once. It imports
+  nothing that starts threads, because threads do not survive a fork.
+- The daemon also plants a bug, and so all workers have it. The bug's name is in the environment, the only thing
+  that Spark passes to this process.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _MUTANT_FILE: Final = "ONCEPROOF_MUTANT_FILE"
 
 
 def variables(mutant: str, mutant_file: str) -> Mapping[str, str]:
-    """The environment in which this process plants a bug; nothing where there is none."""
+    """Return the environment variables that name a bug for this process; empty without a bug."""
     return {_MUTANT: mutant, _MUTANT_FILE: mutant_file} if mutant else {}
 
 
 @contextmanager
 def planted(mutant: str, mutant_file: str) -> Iterator[None]:
-    """Plant a bug, if there is one, for as long as the context lasts."""
+    """Apply a mutant within the context; an empty name applies none."""
     if not mutant:
         yield
         return

@@ -1,11 +1,11 @@
-"""A standalone cluster of Spark on this machine: a master, and two workers that are hosts of their own.
+"""Starts a standalone Spark cluster on this machine: a master, and two workers with addresses of their own.
 
 The rules this module lives by:
 
-- Each worker has a loopback address of its own, and so is a host to Spark: only on another host does it begin
-  a task a second time while the first attempt still runs. One that is too slow is tried again there.
-- All of it belongs to the session of the driver that starts it, and ends with that.
-- What it writes and prints lies in the driver's folder.
+- Each worker has its own loopback address, so that Spark treats it as another host. Spark speculates, that is
+  runs a slow task a second time, only on another host.
+- The cluster belongs to the operating system session of its driver and ends with it.
+- Its files and logs are in the driver's folder.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.speculation.interval": "100ms",
     "spark.speculation.minTaskRuntime": "1s",
     "spark.speculation.quantile": "0.5",
-    # Of a stage that is one task none is done before it.
+    # A stage with one task has no finished tasks to compare with, so this fixed threshold applies.
     "spark.speculation.task.duration.threshold": "2s",
 }
-"""Speculation on, and quick enough for tasks that take a fraction of a second."""
+"""Speculation, with thresholds for tasks that take a fraction of a second."""
 
 _SECONDS_TO_START: Final = 90.0
 _SECONDS_BETWEEN_LOOKS: Final = 0.05
 
 
 class ClusterFailed(Exception):
-    """A part of the cluster did not start; the message is one line."""
+    """A process of the cluster did not start; the message is one line."""
 
 
 def start_standalone(folder: Path) -> str:
-    """Start the cluster and return its master's address, once both workers are there."""
+    """Start the cluster, wait for both workers, and return the address of the master."""
     links = folder / "standalone"
     link_home(links)
-    # The master first: whoever is started without it waits for long.
-    url = _said(
+    # The master starts first, because a worker without a master waits for a long time.
+    url = _wait_for_log(
         _start(links, "master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"),
         r"Starting Spark master at (spark://\S+)",
     )
-    begun = [
+    logs = [
         _start(
             links,
             "worker.Worker",
@@ -60,13 +60,13 @@ def start_standalone(folder: Path) -> str:
         )
         for host in HOSTS
     ]
-    for said in begun:
-        _said(said, r"(Successfully registered with master)")
+    for log in logs:
+        _wait_for_log(log, r"(Successfully registered with master)")
     return url
 
 
 def _start(links: Path, name: str, *options: str) -> Path:
-    """Start a part of the cluster; where it says what it does."""
+    """Start a process of the cluster, and return the path of its log."""
     java = find_java(os.environ)
     environment = {
         **os.environ,
@@ -75,8 +75,8 @@ def _start(links: Path, name: str, *options: str) -> Path:
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": " ".join(quick_start_options(java)),
     }
-    said = links / f"said-{len(list(links.iterdir()))}"
-    with said.open("wb") as output:
+    log = links / f"log-{len(list(links.iterdir()))}"
+    with log.open("wb") as output:
         subprocess.Popen(
             [str(links / "home" / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *options],
             env=environment,
@@ -84,11 +84,11 @@ def _start(links: Path, name: str, *options: str) -> Path:
             stdout=output,
             stderr=subprocess.STDOUT,
         )
-    return said
+    return log
 
 
-def _said(path: Path, pattern: str) -> str:
-    """Wait until something is said, and return what matters of it."""
+def _wait_for_log(path: Path, pattern: str) -> str:
+    """Wait until a log contains the pattern, and return its first group. Raises ClusterFailed."""
     deadline = time.monotonic() + _SECONDS_TO_START
     while time.monotonic() < deadline:
         found = re.search(pattern, path.read_text(errors="replace"))
@@ -96,4 +96,4 @@ def _said(path: Path, pattern: str) -> str:
             return found[1]
         time.sleep(_SECONDS_BETWEEN_LOOKS)
     lines = path.read_text(errors="replace").strip().splitlines() or ["nothing"]
-    raise ClusterFailed(f"Spark's cluster did not start, it said last: {lines[-1]}")
+    raise ClusterFailed(f"Spark's cluster did not start; last line of its log: {lines[-1]}")

@@ -1,10 +1,10 @@
-"""The job of a family that there is for Structured Streaming only: its vertices, and a refusal.
+"""The engine job of a family that only runs on Structured Streaming.
 
 The rules this module lives by:
 
-- A family has a job of the engine, from which scenarios are drawn: how many tasks there are, and which of
-  them a fault may name. One that puts a query of Spark's on trial takes ``job`` and ``tasks`` from here.
-- On any other system it fails at its first record, and says on which one it can be run.
+- Scenarios are drawn from the job of a family: the number of its tasks, and the tasks that a fault may name.
+  A family with only a Spark query imports ``job`` and ``tasks`` from this module.
+- On any other system the job fails at its first record, with a message that names the right system.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ class OnlyStructuredStreaming(Exception):
 
 
 class Refuse(KeyedProcessFunction):
-    """Stands where the query would."""
+    """Takes the place of the query, and fails."""
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> list[Any]:
-        """Say what is wrong."""
+        """Raise OnlyStructuredStreaming."""
         raise OnlyStructuredStreaming("run this family with --system structured_streaming")
 
 
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
-    """Build records -> query -> rows."""
+    """Build the job records -> query -> rows."""
     records = env.from_source(io.source("records"), None, "records").uid("records")
     keyed = records.set_parallelism(io.source_parallelism).key_by(repr, Types.STRING())
     rows = keyed.process(Refuse()).name("query").uid("query").set_parallelism(io.parallelism)

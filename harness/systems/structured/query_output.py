@@ -1,13 +1,13 @@
-"""What a reader of a query's output can see at one moment, whoever has written it.
+"""Reads the output folder and the checkpoint location of a query, as a reader outside sees them.
 
 The rules this module lives by:
 
-- The output is a folder of files with a JSON row on each line, an array or an object. A name that begins
-  with a dot or an underscore is hidden, as for all of Spark's readers, and so is what lies in such a folder.
-- Where Spark's file sink has written, its log says which files count, and in which batch each was added.
-  After ten batches that log is written anew in another form; a scenario has fewer.
-- A table is one file, that is replaced as a whole.
-- Rows are a multiset: whoever writes again what is there, in another file or in its place, changes nothing.
+- The output is a folder of files with one JSON row per line, an array or an object. Files and folders whose
+  names begin with a dot or an underscore are hidden, as for Spark's own readers.
+- If Spark's file sink has written the folder, its log lists the visible files of each batch. Spark compacts
+  that log after ten batches; a scenario has fewer.
+- A table is one file that the sink replaces as a whole.
+- Rows are a multiset: moving the same rows to another file changes nothing.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _HIDDEN: Final = (".", "_")
 
 
 def visible_rows(output: Path) -> Counter[Row]:
-    """Return all rows that can be read."""
+    """Return all visible rows."""
     return Counter(row for rows in visible_batches(output).values() for row in rows)
 
 
 def visible_batches(output: Path) -> dict[int | None, list[Row]]:
-    """Return the rows that can be read by the batch that added them; None where the files do not say."""
+    """Return the visible rows by the batch that added them; the key None stands for an unknown batch."""
     log = output / _SINK_LOG
     if log.is_dir():
         return {batch: rows_in(files) for batch, files in _logged(log)}
@@ -40,7 +40,7 @@ def visible_batches(output: Path) -> dict[int | None, list[Row]]:
 
 
 def rows_in(files: Iterable[Path]) -> list[Row]:
-    """Return the rows in some files."""
+    """Return the rows in the files."""
     return [_row(msgspec.json.decode(line)) for file in files for line in file.read_bytes().splitlines()]
 
 
@@ -55,7 +55,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _logged(log: Path) -> Iterator[tuple[int, list[Path]]]:
-    """Yield each batch that the file sink has noted, with the files that it added."""
+    """Yield each batch in the log of the file sink, with the files that it added."""
     for batch, path in _entries(log):
         entries = [msgspec.json.decode(line) for line in path.read_text(encoding="utf-8").splitlines()[1:]]
         yield batch, [Path(entry["path"].removeprefix("file://")) for entry in entries]
@@ -66,12 +66,12 @@ def _row(value: Any) -> Row:
 
 
 def batch_ends(checkpoint: Path) -> dict[int, dict[str, int]]:
-    """Return the batches whose offsets a query has written, each with the cut of the input at its end."""
+    """Return the planned batches of a query, each with the offset of every split at its end."""
     return {batch: _end_of(path) for batch, path in _entries(checkpoint / "offsets")}
 
 
 def finished_batches(checkpoint: Path) -> list[int]:
-    """Return the batches of which a query has noted that they are over."""
+    """Return the batches in the commit log of a query."""
     return [batch for batch, _ in _entries(checkpoint / "commits")]
 
 
@@ -82,6 +82,6 @@ def _entries(folder: Path) -> list[tuple[int, Path]]:
 
 
 def _end_of(path: Path) -> dict[str, int]:
-    """Return the offset of the one source; it stands after the version and the settings."""
+    """Return the offset of the only source, which is the last line, after the version and the settings."""
     end: dict[str, int] = msgspec.json.decode(path.read_text(encoding="utf-8").splitlines()[-1])
     return end

@@ -1,15 +1,15 @@
-"""How a query goes on with another number of partitions: by Spark's offline repartition of its state.
+"""Changes the number of state partitions of a stopped query, by Spark's offline repartition.
 
 The rules this module lives by:
 
-- The number of partitions of a query's state is kept in its checkpoint location and outlives any restart.
-  What Spark 4.3 has to change it, ``_streamingCheckpointManager.repartition``, is private, and wants the
-  query to be down and its last batch to be over. It writes a batch of its own, without records and rows.
-- So a query whose last batch was begun and is not over goes on as it is first, until that one is: its source
-  ends it before the next one. A repartition that a death has cut off is done again before anything else, with
-  the number that it had.
-- Spark begins a repartition that it cannot do, fails in the middle, and cannot start the query again. So
-  what it cannot deal out is found out before: the query goes on with what it has, and that is told.
+- The checkpoint location of a query fixes its number of partitions. Spark 4.3 changes it only with the private
+  ``_streamingCheckpointManager.repartition``, while the query is stopped and its last batch is committed. The
+  repartition adds a batch without records and rows.
+- If the last batch is not committed, the query first runs until it is; its source then stops it. A repartition
+  that a kill interrupted is repeated first, with its own number of partitions.
+- Spark starts a repartition even for operators that it does not support, fails in the middle, and cannot start
+  the query again. So this module checks the operators first. An unsupported query keeps its partitions, and
+  the event log says so.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from onceproof.harness.systems.recording.event_log import EventLog
 from onceproof.harness.systems.structured.query_output import batch_ends, finished_batches
 
 RESCALE_REFUSED: Final = "rescale_refused"
-"""The event: Spark cannot deal out the state of this query, or there is none."""
+"""The event: Spark cannot repartition the state of this query, or the query has no state."""
 
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
-_DEALT_OUT: Final = frozenset(
+_REPARTITIONED_OPERATORS: Final = frozenset(
     {
         "stateStoreSave",
         "dedupe",
@@ -41,59 +41,59 @@ _DEALT_OUT: Final = frozenset(
         "transformWithStateInPySparkExec",
     }
 )
-"""The operators whose state Spark can deal out anew, by the names that it notes beside the state."""
+"""The operators whose state Spark can repartition, by their names in the state metadata."""
 
 
-class Rescaled(NamedTuple):
-    """What became of a rescale."""
+class RescaleResult(NamedTuple):
+    """The number of partitions after a rescale."""
 
     partitions: int
-    """Those of the query now."""
+    """Partitions of the query now."""
     is_refused: bool = False
-    """They stay as they are, whatever is asked."""
+    """True: the query can never be rescaled."""
 
 
-def rescaled(session: SparkSession, checkpoints: Path, wanted: int, log: EventLog) -> Rescaled:
-    """See to it that a query that is down goes on with so many partitions."""
+def rescale_query(session: SparkSession, checkpoints: Path, wanted: int, log: EventLog) -> RescaleResult:
+    """Repartition the state of a stopped query to ``wanted`` partitions, if that is possible now."""
     ends = batch_ends(checkpoints)
     if not ends:
-        return Rescaled(wanted)
+        return RescaleResult(wanted)
     last = max(ends)
     if last not in finished_batches(checkpoints):
         if not is_repartition(ends, last):
-            return Rescaled(partitions_of(checkpoints, last))
+            return RescaleResult(partitions_of(checkpoints, last))
         _repartition(session, checkpoints, partitions_of(checkpoints, last))
     present = partitions_of(checkpoints, last)
     if present == wanted:
-        return Rescaled(present)
+        return RescaleResult(present)
     operators = operators_of(checkpoints)
-    if not operators or not operators <= _DEALT_OUT:
-        log.say(RESCALE_REFUSED, operators=sorted(operators - _DEALT_OUT))
-        return Rescaled(present, is_refused=True)
+    if not operators or not operators <= _REPARTITIONED_OPERATORS:
+        log.say(RESCALE_REFUSED, operators=sorted(operators - _REPARTITIONED_OPERATORS))
+        return RescaleResult(present, is_refused=True)
     _repartition(session, checkpoints, wanted)
-    return Rescaled(wanted)
+    return RescaleResult(wanted)
 
 
 def is_repartition(ends: dict[int, dict[str, int]], batch: int) -> bool:
-    """Whether a batch is one by which state was dealt out anew: every other has records."""
+    """Return whether a batch is a repartition: it ends where the batch before it ends."""
     return batch - 1 in ends and ends[batch - 1] == ends[batch]
 
 
 def partitions_of(checkpoints: Path, batch: int) -> int:
-    """Return with how many partitions a batch was planned; that stands in the line before its offsets."""
+    """Return the number of partitions of a batch, from the settings in its offset file."""
     lines = (checkpoints / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()
     metadata: dict[str, Any] = msgspec.json.decode(lines[1])
     return int(metadata["conf"][_PARTITIONS])
 
 
 def operators_of(checkpoints: Path) -> frozenset[str]:
-    """Return the operators that keep state in a checkpoint location; none where there is no state."""
-    notes = [
+    """Return the names of the stateful operators of a checkpoint location; empty without state."""
+    files = [
         path
         for path in checkpoints.glob("state/*/_metadata/**/*")
         if path.is_file() and not path.name.startswith(".")
     ]
-    lines = [path.read_text(encoding="utf-8").splitlines()[-1] for path in notes]
+    lines = [path.read_text(encoding="utf-8").splitlines()[-1] for path in files]
     return frozenset([msgspec.json.decode(line)["operatorInfo"]["operatorName"] for line in lines])
 
 

@@ -1,12 +1,11 @@
-"""Keyed state in a query, in the three ways that Spark has for it in Python, around one plain function.
+"""Keyed state in a query, with the three stateful APIs of PySpark around one plain function.
 
 The rules this module lives by:
 
-- The function is a ``Step``: from the state of a key and one of its records to the new state and a row. A
-  family writes it without a word of Spark, and each of the three ways calls it for the same records.
-- The records of a key come in the order of split and offset within a batch: Spark promises no order, and who
-  needs one must see to it.
-- State is a tuple by Spark's schema of it, a row one by that of the rows.
+- The function is a ``Step``: it maps the state of a key and one record to the new state and a row. A family
+  writes it without importing Spark, and each of the three APIs calls it for the same records.
+- Within a batch the records of a key are sorted by split and offset, because Spark guarantees no order.
+- State and rows are tuples, with the columns of their Spark schemas.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ State: TypeAlias = tuple[Any, ...]
 
 
 class Step(Protocol):
-    """What happens to a key when a record of it comes."""
+    """The function that a family applies to each record of a key."""
 
     def __call__(self, state: State | None, record: Any, /) -> tuple[State, tuple[Any, ...]]:
         """Return the new state and the row; ``record`` has the columns of the source as attributes."""
@@ -33,14 +32,14 @@ class Step(Protocol):
 
 @dataclass(frozen=True)
 class Keyed:
-    """What the three ways have in common."""
+    """A step with its schemas, shared by the three APIs."""
 
     step: Step
     state_schema: str
     columns: tuple[str, ...]
 
     def rows(self, state: State | None, records: Iterable[Any]) -> tuple[State | None, list[tuple[Any, ...]]]:
-        """Take the records of a key, and return its state and the rows."""
+        """Apply the step to the records of a key; return the last state and the rows."""
         rows = []
         for record in sorted(records, key=_place):
             state, row = self.step(state, record)
@@ -53,38 +52,37 @@ def _place(record: Any) -> tuple[str, int]:
 
 
 class _Processor(StatefulProcessor):
-    """The step where Spark calls a processor, whatever the form of the rows."""
+    """Base class of the processors: keeps the state of the step."""
 
     def __init__(self, keyed: Keyed) -> None:
         self._keyed = keyed
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Bind the state."""
+        """Register the state with Spark."""
         self._state = handle.getValueState("state", self._keyed.state_schema)
 
     def take(self, records: Iterable[Any]) -> list[tuple[Any, ...]]:
-        """Take the records of a key in one batch, and return the rows."""
+        """Apply the step to the records of a key in one batch, and return the rows."""
         state, rows = self._keyed.rows(self._state.get(), records)
         if state is not None:
             self._state.update(_plain(state))
         return rows
 
     def close(self) -> None:
-        """Hold nothing."""
+        """Do nothing: the processor holds no resources."""
 
 
 class RowProcessor(_Processor):
-    """The step in transformWithState."""
+    """Calls the step from transformWithState."""
 
-    # The names are Spark's; the types are of the form that is in use.
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """Take the records of a key in one batch."""
+        """Yield the rows for the records of a key in one batch."""
         for row in self.take(rows):
             yield Row(**dict(zip(self._keyed.columns, row, strict=True)))
 
 
 class PandasProcessor(_Processor):
-    """The step in transformWithStateInPandas."""
+    """Calls the step from transformWithStateInPandas."""
 
     def handleInputRows(  # noqa: N802
         self,
@@ -92,7 +90,7 @@ class PandasProcessor(_Processor):
         rows: Any,
         timerValues: Any,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
-        """Take the records of a key in one batch."""
+        """Yield the rows for the records of a key in one batch, as a data frame."""
         yield _frame(self.take(_records(rows)), self._keyed.columns)
 
 
@@ -106,14 +104,17 @@ def _frame(rows: Sequence[tuple[Any, ...]], columns: tuple[str, ...]) -> pd.Data
 
 
 def _plain(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Values of pandas as Python has them."""
+    """Return a row with plain Python values instead of numpy's."""
     return tuple([value.item() if hasattr(value, "item") else value for value in row])
 
 
 def transform_with_state(
     records: DataFrame, keys: Sequence[str], step: Step, state: str, rows: str
 ) -> DataFrame:
-    """Let transformWithState call the step, with rows of Spark's."""
+    """Return the rows of the step, called by transformWithState.
+
+    ``keys`` are columns of ``records``; ``state`` and ``rows`` are schemas as DDL text.
+    """
     keyed = Keyed(step, state, _columns(rows))
     return records.groupBy(*keys).transformWithState(RowProcessor(keyed), rows, "Append", "None")
 
@@ -121,7 +122,7 @@ def transform_with_state(
 def transform_with_state_in_pandas(
     records: DataFrame, keys: Sequence[str], step: Step, state: str, rows: str
 ) -> DataFrame:
-    """Let transformWithStateInPandas call the step."""
+    """Return the rows of the step, called by transformWithStateInPandas; see ``transform_with_state``."""
     keyed = Keyed(step, state, _columns(rows))
     return records.groupBy(*keys).transformWithStateInPandas(PandasProcessor(keyed), rows, "Append", "None")
 
@@ -129,7 +130,7 @@ def transform_with_state_in_pandas(
 def apply_in_pandas_with_state(
     records: DataFrame, keys: Sequence[str], step: Step, state: str, rows: str
 ) -> DataFrame:
-    """Let applyInPandasWithState call the step."""
+    """Return the rows of the step, called by applyInPandasWithState; see ``transform_with_state``."""
     keyed = Keyed(step, state, _columns(rows))
 
     def apply(key: Any, frames: Iterable[pd.DataFrame], group: GroupState) -> Iterator[pd.DataFrame]:

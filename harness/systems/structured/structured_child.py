@@ -36,7 +36,7 @@ from onceproof.harness.systems.structured.query_fault_board import DRIVER, Query
 from onceproof.harness.systems.structured.query_history_builder import LOOKED, QUERY_STOPPED, look
 from onceproof.harness.systems.structured.query_io import start
 from onceproof.harness.systems.structured.query_output import batch_ends, finished_batches
-from onceproof.harness.systems.structured.query_rescale import rescaled
+from onceproof.harness.systems.structured.query_rescale import rescale_query
 from onceproof.harness.systems.structured.query_sink import RowSink
 from onceproof.harness.systems.structured.query_source import RecordSource
 
@@ -92,7 +92,7 @@ def run(spec: Spec, path: str, board: StructuredBoard, session: SparkSession) ->
 def _rescaled(spec: Spec, checkpoints: Path, board: StructuredBoard, session: SparkSession) -> int:
     """Deal state out anew where that was asked for and can be done; return with how many partitions."""
     before = batch_ends(checkpoints)
-    partitions, is_refused = rescaled(session, checkpoints, board.wanted, board.log)
+    partitions, is_refused = rescale_query(session, checkpoints, board.wanted, board.log)
     board.begin(partitions, is_refused)
     if batch_ends(checkpoints) != before:
         board.log.say(LOOKED, **look(spec))
