@@ -4,8 +4,8 @@ The rules this module lives by:
 
 - The daemon imports what workers need, so that the successor of a killed worker starts at once. It imports
   nothing that starts threads, because threads do not survive a fork.
-- The daemon also plants a bug, and so all workers have it. The bug's name is in the environment, the only thing
-  that Spark passes to this process.
+- The daemon also plants a bug, and so all workers have it. The bug's name is in the environment, the only
+  thing that Spark passes to this process.
 """
 
 from __future__ import annotations

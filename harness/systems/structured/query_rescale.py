@@ -2,14 +2,14 @@
 
 The rules this module lives by:
 
-- The checkpoint location of a query fixes its number of partitions. Spark 4.3 changes it only with the private
-  ``_streamingCheckpointManager.repartition``, while the query is stopped and its last batch is committed. The
-  repartition adds a batch without records and rows.
-- If the last batch is not committed, the query first runs until it is; its source then stops it. A repartition
-  that a kill interrupted is repeated first, with its own number of partitions.
-- Spark starts a repartition even for operators that it does not support, fails in the middle, and cannot start
-  the query again. So this module checks the operators first. An unsupported query keeps its partitions, and
-  the event log says so.
+- The checkpoint location of a query fixes its number of partitions. Spark 4.3 changes it only with the
+  private ``_streamingCheckpointManager.repartition``, while the query is stopped and its last batch is
+  committed. The repartition adds a batch without records and rows.
+- If the last batch is not committed, the query first runs until it is; its source then stops it. A
+  repartition that a kill interrupted is repeated first, with its own number of partitions.
+- Spark starts a repartition even for operators that it does not support, fails in the middle, and cannot
+  start the query again. So this module checks the operators first. An unsupported query keeps its partitions,
+  and the event log says so.
 """
 
 from __future__ import annotations

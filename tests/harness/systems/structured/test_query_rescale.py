@@ -11,9 +11,9 @@ from onceproof.harness.systems.recording.event_log import EventLog, read_events
 from onceproof.harness.systems.structured.query_output import batch_ends
 from onceproof.harness.systems.structured.query_rescale import (
     RESCALE_REFUSED,
-    Rescaled,
+    RescaleResult,
     is_repartition,
-    rescaled,
+    rescale_query,
 )
 
 
@@ -45,9 +45,9 @@ class Location:
         assert path == str(self.folder)
         self.asked.append(partitions)
 
-    def rescaled(self, wanted):
+    def rescale_query(self, wanted):
         session = SimpleNamespace(_streamingCheckpointManager=self)
-        return rescaled(session, self.folder, wanted, EventLog(str(self.told)))
+        return rescale_query(session, self.folder, wanted, EventLog(str(self.told)))
 
 
 @pytest.fixture
@@ -58,26 +58,26 @@ def location(tmp_path):
 
 
 def test_a_query_that_has_not_begun_may_have_any_number(location):
-    assert location.rescaled(3) == Rescaled(3)
+    assert location.rescale_query(3) == RescaleResult(3)
     assert location.asked == []
 
 
 def test_a_query_that_has_the_number_is_left_alone(location):
     location.planned(0, 5, partitions=2)
-    assert location.rescaled(2) == Rescaled(2)
+    assert location.rescale_query(2) == RescaleResult(2)
     assert location.asked == []
 
 
 def test_a_query_whose_batches_are_over_gets_the_number(location):
     location.planned(0, 5, partitions=2)
-    assert location.rescaled(3) == Rescaled(3)
+    assert location.rescale_query(3) == RescaleResult(3)
     assert location.asked == [3]
 
 
 def test_a_batch_that_is_under_way_comes_first(location):
     location.planned(0, 5, partitions=2)
     location.planned(1, 9, partitions=2, is_over=False)
-    assert location.rescaled(3) == Rescaled(2)
+    assert location.rescale_query(3) == RescaleResult(2)
     assert location.asked == []
 
 
@@ -86,14 +86,14 @@ def test_a_repartition_that_was_cut_off_is_done_again_before_another_one(locatio
     location.planned(0, 5, partitions=2)
     location.planned(1, 5, partitions=3, is_over=False)
     assert is_repartition(batch_ends(location.folder), 1)
-    assert location.rescaled(wanted) == Rescaled(wanted)
+    assert location.rescale_query(wanted) == RescaleResult(wanted)
     assert location.asked == asked
 
 
 def test_what_spark_cannot_deal_out_stays_as_it_is_and_that_is_told(location):
     location.planned(0, 5, partitions=2)
     location.keeps(1, "globalLimit")
-    assert location.rescaled(3) == Rescaled(2, is_refused=True)
+    assert location.rescale_query(3) == RescaleResult(2, is_refused=True)
     assert location.asked == [], "Spark would leave a query that cannot start"
     [event] = read_events(location.told)
     assert (event["kind"], event["operators"]) == (RESCALE_REFUSED, ["globalLimit"])
@@ -102,7 +102,7 @@ def test_what_spark_cannot_deal_out_stays_as_it_is_and_that_is_told(location):
 def test_a_query_without_state_has_nothing_to_deal_out(tmp_path):
     location = Location(tmp_path)
     location.planned(0, 5, partitions=2)
-    assert location.rescaled(3) == Rescaled(2, is_refused=True)
+    assert location.rescale_query(3) == RescaleResult(2, is_refused=True)
     assert location.asked == []
     [event] = read_events(location.told)
     assert (event["kind"], event["operators"]) == (RESCALE_REFUSED, [])
