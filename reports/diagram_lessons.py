@@ -31,7 +31,7 @@ class Lesson:
         return Callout(self.number, self.place, self.to)
 
 
-LessonParts = tuple[str, str, LaneStep, LaneStep | None]
+LessonPart = tuple[str, str, LaneStep, LaneStep | None]
 
 
 def first_mark(trace: Trace, kind: str, since: int = 0) -> Mark | None:
@@ -57,7 +57,7 @@ def arrives(arrow: Arrow) -> bool:
     return arrow.received is not None and not arrow.lost
 
 
-def record_parts(trace: Trace) -> Iterator[LessonParts]:
+def record_parts(trace: Trace) -> Iterator[LessonPart]:
     """Yield the lessons about a record and the row that it becomes."""
     arrow = first_arrow(trace, "record", arrives)
     if arrow is not None and arrow.received is not None:
@@ -81,7 +81,7 @@ def record_parts(trace: Trace) -> Iterator[LessonParts]:
         )
 
 
-def checkpoint_parts(trace: Trace) -> Iterator[LessonParts]:
+def checkpoint_parts(trace: Trace) -> Iterator[LessonPart]:
     """Yield the lessons about a checkpoint, from its trigger to the visible rows."""
     trigger = first_mark(trace, "trigger")
     if trigger is not None:
@@ -130,7 +130,7 @@ def restored_attempt(trace: Trace, since: int) -> tuple[Attempt, Attempt] | None
     return None
 
 
-def death_parts(trace: Trace) -> Iterator[LessonParts]:
+def death_parts(trace: Trace) -> Iterator[LessonPart]:
     """Yield the lessons about the first kill and the recovery from it."""
     if not trace.kills:
         return
@@ -179,7 +179,7 @@ def death_parts(trace: Trace) -> Iterator[LessonParts]:
         )
 
 
-def end_parts(trace: Trace) -> Iterator[LessonParts]:
+def end_parts(trace: Trace) -> Iterator[LessonPart]:
     """Yield the lesson about the rows that are visible at the end."""
     seen = [mark for mark in trace.marks if mark.kind == "visible"]
     deaths = [kill.step for kill in trace.kills]

@@ -214,7 +214,7 @@ def campaign_tiles(report: Report) -> list[Tile]:
     if report.coverage and report.coverage.cells:
         pairs, never = len(report.coverage.cells), len(never_fired(report))
         status = "good" if not never else "bad" if report.coverage.required else "plain"
-        note = f"{pairs - never} of {pairs} kinds × points hit"
+        note = f"{pairs - never} of {pairs} pairs of kind and point fired"
         tiles.append(Tile("faults fired", number(fired_faults(report)), note, status, "coverage"))
     return tiles
 
