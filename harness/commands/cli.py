@@ -330,7 +330,10 @@ def families(as_json: AsJson = False) -> None:
 
 @app.command()
 def mutants(
-    families: Families = None,
+    families: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FAMILY|FILE.py]...", help="Families to run. Default: all built-in ones."),
+    ] = None,
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="ID", help="Measure this mutant only; repeatable.")
     ] = None,

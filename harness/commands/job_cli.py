@@ -16,6 +16,7 @@ from onceproof.harness.commands.shared_options import (
     CheckpointPath,
     JobsFolder,
     JobSubject,
+    JobToRun,
     SavepointFolder,
 )
 
@@ -65,7 +66,7 @@ jobs = typer.Typer(
 
 @jobs.command("run")
 def run_job(
-    subject: JobSubject,
+    subject: JobToRun,
     start: Annotated[
         str | None,
         typer.Option("--from", metavar="PATH", help="Restore this savepoint or retained checkpoint."),
@@ -88,7 +89,9 @@ def run_job(
     seed: Annotated[int, typer.Option("--seed", help="Seed from which a family's records are drawn.")] = 0,
     rate: Annotated[
         float | None,
-        typer.Option("--rate", min=0.01, help="Records per second that each source of a family reads."),
+        typer.Option(
+            "--rate", min=0.01, help="For a family: largest number of records per second from each split."
+        ),
     ] = None,
     folder: JobsFolder = None,
 ) -> None:

@@ -85,6 +85,9 @@ CheckpointPath: TypeAlias = Annotated[
         metavar="PATH", help="A checkpoint, a folder that contains checkpoints, or an address (s3://...)."
     ),
 ]
+JobToRun: TypeAlias = Annotated[
+    str, typer.Argument(metavar="FAMILY|FILE.py", help="A family, or a program that executes a job.")
+]
 JobSubject: TypeAlias = Annotated[
     str,
     typer.Argument(
