@@ -1,16 +1,16 @@
-"""A Spark driver under trial, seen from outside: a process with its Java and its workers, ready for jobs.
+"""Starts and controls a Spark driver under test: a process with its Java and its Python workers.
 
 The rules this module lives by:
 
-- A driver takes seconds to start, so it serves one job after another until it is killed; one may be started
-  while another still works, because a job whose driver is to die will need it.
-- A driver and all that it has started are a session of the operating system. When the driver is dead the rest
-  of its session is killed, and what comes next waits until nothing of it is left: what a Java or a worker
-  still wrote would be taken for the work of a later incarnation. No other process has that session, so none
-  of somebody else's can be hit.
-- It speaks in lines: we say which specification is next, it says when it is ready and how a job ended. All
-  that it prints goes to a file, and all that it writes for Spark lies in a folder that goes when it ends.
-- A driver ends when its parent does: its standard input ends.
+- A driver takes seconds to start, so it runs one job after another until it is killed. The next driver may
+  start while the current one works.
+- A driver and its child processes form one operating system session. After the driver's death the rest of the
+  session is killed, and the next incarnation waits until no process of it is left; otherwise late writes of
+  its Java or its workers would count for that incarnation. No other process belongs to the session.
+- The protocol is lines: the parent writes the path of a specification; the driver writes when it is ready,
+  and the exit code of each job. Its output goes to a log, its temporary files to a folder that is deleted at
+  its end.
+- A driver ends when its standard input ends, that is with its parent.
 """
 
 from __future__ import annotations
@@ -32,52 +32,52 @@ from onceproof.harness.systems.process.incarnations import last_line
 from onceproof.harness.systems.process.process_table import session_members
 
 LOCAL_MASTER: Final = "local[2,4]"
-"""Tasks run in the driver's own Java, two at a time, and each is tried four times."""
+"""Tasks run in the driver's own Java, two at a time, with at most four attempts each."""
 CLUSTER_MASTER: Final = "local-cluster[2,1,1024]"
-"""Two executors, each a Java of its own with one core and a gigabyte."""
+"""Two executors, each its own Java with one core and one gigabyte."""
 
 STANDALONE_MASTER: Final = "standalone"
-"""A master and two workers, hosts to Spark, that the driver starts beside itself; speculation is on."""
+"""A standalone master and two workers with their own addresses, started by the driver; with speculation."""
 JAVA_DIED: Final = 70
-"""The exit code of a driver that has ended because its Java was killed."""
+"""Exit code of a driver whose Java was killed."""
 
 READY: Final = "ready"
 ENDED: Final = "ended"
 
 _LONGEST_FOLDER: Final = 30
-"""Spark makes sockets below the folder for temporary files, and their paths must be short."""
+"""Spark makes sockets below the folder for temporary files, and paths of sockets must be short."""
 _SECONDS_TO_START: Final = 120.0
 _SECONDS_TO_DIE: Final = 30.0
 _SECONDS_BETWEEN_LOOKS: Final = 0.005
 
 
 class DriverFailed(Exception):
-    """A driver could not be started, or does not die; the message is one line."""
+    """A driver did not start, or its processes do not die; the message is one line."""
 
 
 class Answer(NamedTuple):
-    """What became of a job."""
+    """The result of a job on a driver."""
 
     code: int
-    """The exit code that the job would have had; where the driver ended with it, that of the driver."""
+    """Exit code of the job; of the driver if that died."""
     in_time: bool
 
 
 class Driver:
-    """One driver process. It starts at once and is ready somewhat later; ``run`` waits for that."""
+    """One driver process. The constructor starts it; ``run`` waits until it is ready."""
 
     def __init__(self, child: str, *arguments: str) -> None:
-        """Start the program ``child``, a module, with its folder and further arguments."""
+        """Start the module ``child`` with its folder and further arguments."""
         self.folder = Path(_short_folder())
-        """What it writes beside the job's folders, and what it prints."""
-        self._said = self.folder / "said"
+        """The driver's log and temporary files."""
+        self._log = self.folder / "log"
         self._ready = False
-        with self._said.open("wb") as said:
+        with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", child, str(self.folder), *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=said,
+                stderr=log,
                 env={**os.environ, "TMPDIR": str(self.folder)},
                 start_new_session=True,
             )
@@ -85,33 +85,36 @@ class Driver:
 
     @property
     def process_id(self) -> int:
-        """Of the driver, and of its session."""
+        """Process id of the driver, which is also its session id."""
         return self._process.pid
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can take a job."""
+        """Whether the process runs."""
         return self._process.poll() is None
 
     def wait_until_ready(self) -> None:
-        """Return once it can take a job; DriverFailed where it could not start."""
+        """Wait until the driver can take a job. Raises DriverFailed if it does not start."""
         if self._ready:
             return
-        line, _ = self._hear(_SECONDS_TO_START)
+        line, _ = self._read_line(_SECONDS_TO_START)
         if line != READY:
-            said = last_line(self._said)
+            reason = last_line(self._log)
             self.end()
-            raise DriverFailed(f"the driver process did not start: {said}")
+            raise DriverFailed(f"the driver process did not start: {reason}")
         self._ready = True
 
     def run(self, specification: Path, seconds: float) -> Answer:
-        """Let it do a job, for so many seconds at the most; when it dies of it nothing of it is left."""
+        """Run the job of a specification file for at most ``seconds``.
+
+        If the driver dies, all processes of its session are dead when this method returns.
+        """
         self.wait_until_ready()
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
             self._process.stdin.write(f"{specification}\n".encode())
             self._process.stdin.flush()
-        line, in_time = self._hear(seconds)
+        line, in_time = self._read_line(seconds)
         word, _, code = line.partition(" ")
         if word == ENDED and in_time:
             return Answer(int(code), in_time)
@@ -120,15 +123,15 @@ class Driver:
         return Answer(self._process.returncode, in_time)
 
     def last_words(self) -> str:
-        """What it printed last, unless it has ended as it should, and taken that with it."""
-        return last_line(self._said) if self._said.exists() else "it ended by itself"
+        """Return the last line of the driver's log; a driver that ended normally has deleted it."""
+        return last_line(self._log) if self._log.exists() else "it ended by itself"
 
     def end(self) -> None:
-        """End the process, all that it has started, and its folder."""
+        """Kill the process and its session, and delete its folder."""
         self._finalizer()
 
-    def _hear(self, seconds: float) -> tuple[str, bool]:
-        """Its next line, empty where it died; and whether that came in time."""
+    def _read_line(self, seconds: float) -> tuple[str, bool]:
+        """Return the driver's next line, empty if it died, and whether it came within ``seconds``."""
         assert self._process.stdout is not None
         timer = threading.Timer(seconds, self._process.kill)
         timer.start()
@@ -141,7 +144,7 @@ class Driver:
 
 
 def _finish(process: subprocess.Popen[bytes], folder: Path) -> None:
-    """At the end of this process, too: a driver that serves nobody has nothing to save."""
+    """Kill a driver and delete its folder; also runs at the end of this process."""
     process.kill()
     end_session(process.pid)
     process.wait()
@@ -158,7 +161,7 @@ def _short_folder() -> str:
 
 
 def end_session(session: int) -> None:
-    """Kill every process of a session, and wait until none is left; DriverFailed if one stays."""
+    """Kill all processes of a session and wait until they are dead. Raises DriverFailed after a time-out."""
     deadline = time.monotonic() + _SECONDS_TO_DIE
     while members := session_members(session):
         for process in members:

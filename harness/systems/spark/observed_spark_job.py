@@ -1,14 +1,13 @@
-"""The driver on Spark under observation: it tells what becomes visible, and dies where it is told to.
+"""The engine's Spark driver with an event log and a fault board.
 
 The rules this module lives by:
 
-- It is the runtime as it is, derived from; what it adds looks on (`told.py`), and every event is told before
-  the next thing can become visible.
-- The first mistake of the engine's own ends the run, whether the driver makes it or a worker has told of it.
-  Errors that were injected are none, nor is what follows from them, as an epoch whose workers were killed
-  more often than Spark tries again.
-- The parallelism that a kill of tasks asks for is that of the next epoch: in the middle of one nothing can be
-  dealt out anew. What a kill of the driver asks for is left to the next driver.
+- The class derives from the engine's driver. It only adds observation (`event_logging_driver.py`), and writes
+  each event before a later one can become visible.
+- The first error of the engine itself, in the driver or in a worker, ends the run. Injected errors and their
+  consequences do not count, for example an epoch whose workers were killed more often than Spark retries.
+- A kill of tasks with a rescale takes effect at the next epoch, because a running epoch cannot be
+  redistributed. A kill of the driver with a rescale takes effect in the next driver.
 """
 
 from __future__ import annotations
@@ -72,34 +71,34 @@ class ObservedSparkExecution(ToldDriver, SparkExecution):
         )
 
     def points_passed(self) -> dict[str, int]:
-        """They are counted on the board."""
+        """Return nothing: the fault board counts the protocol points."""
         return {}
 
-    # What is seen.
+    # Observation.
 
     def attempt_started(self, effect: Deploy) -> None:
-        """As every driver, at the parallelism that was asked for last."""
+        """Start an attempt with the parallelism that the last fault asked for."""
         self._follow_board()
         super().attempt_started(effect)
 
     def checkpoint_completed(self, effect: CheckpointCompleted) -> None:
-        """As every driver; between two epochs the job can be dealt out anew."""
+        """Log the checkpoint, then rescale the job if a fault asked for it."""
         super().checkpoint_completed(effect)
         self._follow_board()
 
     def job_finished(self, effect: JobFinished) -> None:
-        """Tell once that is durable."""
+        """Log the end of the job after it is durable."""
         super().job_finished(effect)
         self.tell_finished()
 
     def job_failed(self, effect: JobFailed) -> None:
-        """Tell; where the driver's Java was killed, it is this process that has failed, and not the job."""
+        """Log the failure of the job, unless a fault killed the driver's Java."""
         super().job_failed(effect)
         if not self._board.state().java_is_dead:
             self.tell_failed(effect.cause)
 
     def make_tasks(self, attempt: AttemptId, graph: JobGraph, layout: Layout) -> None:
-        """As every driver, with a committer that tells its mistakes."""
+        """Make the tasks of an attempt, with a committer that logs its errors."""
         super().make_tasks(attempt, graph, layout)
 
         def failed(task: str, error: Exception) -> None:
@@ -107,14 +106,14 @@ class ObservedSparkExecution(ToldDriver, SparkExecution):
 
         self._committer = ObservedCommitter(graph, self.storage.read, self.probe, self.now, failed)
 
-    # What goes wrong.
+    # Errors.
 
     def _take_results(self, job: EpochJob) -> None:
-        """As every driver, but a job that nobody attacked must not be lost, and no task fail by itself."""
+        """Take the results of an epoch; end the run if it failed although no fault struck."""
         deaths = self._board.state().deaths
         try:
             for report in job.reports():
-                self._look_at(report)
+                self._check_report(report)
         except EpochJobFailed as error:
             if deaths == self._deaths:
                 say_error(self.log, "spark", error)
@@ -124,8 +123,8 @@ class ObservedSparkExecution(ToldDriver, SparkExecution):
         if self._board.state().is_over:
             raise RunOver
 
-    def _look_at(self, report: Report) -> None:
-        """A channel that is broken, in a task that Spark has let pass, is a mistake."""
+    def _check_report(self, report: Report) -> None:
+        """End the run if a task that Spark counts as successful reports a broken channel."""
         for message in report.messages:
             if isinstance(message, TaskFailed) and BrokenChannel.__name__ in message.cause:
                 error = BrokenChannel(message.cause)
@@ -133,7 +132,7 @@ class ObservedSparkExecution(ToldDriver, SparkExecution):
                 raise RunOver from error
 
     def _failed(self, task: str, attempt: AttemptId, error: Exception) -> None:
-        """A commit or a sweep raised: an injected error is the outside's, any other a mistake."""
+        """Log an error of a commit or a sweep; end the run if it was not injected."""
         injected = is_injected(error)
         say_failed(self.log, task, attempt, f"{type(error).__name__}: {error}", injected)
         if not injected:
@@ -149,7 +148,7 @@ class ObservedSparkExecution(ToldDriver, SparkExecution):
 
 
 class ObservedCommitter(DriverCommitter):
-    """Commits for one attempt, and says what went wrong."""
+    """Commits for one attempt, and reports errors to ``failed``."""
 
     def __init__(
         self,
@@ -164,7 +163,7 @@ class ObservedCommitter(DriverCommitter):
         self._failed = failed
 
     def settle(self, task: TaskId, plan: RestorePlan) -> None:
-        """Commit what a checkpoint lists for a subtask."""
+        """Commit the transactions that a checkpoint lists for a subtask."""
         try:
             super().settle(task, plan)
         except Exception as error:
@@ -172,7 +171,7 @@ class ObservedCommitter(DriverCommitter):
             raise
 
     def sweep(self) -> None:
-        """Abort what is not committed."""
+        """Abort all transactions that are not committed."""
         try:
             super().sweep()
         except Exception as error:

@@ -1,16 +1,16 @@
-"""From what the processes of a query told, and what it left, to the history that checkers judge.
+"""Builds the history of a query from the event logs of its processes and from its files.
 
 The rules this module lives by:
 
-- Batch n is checkpoint n + 1, complete once its offsets are written, and its rows are the transaction
-  batch-n, which that checkpoint lists. So it must become visible after that, whole, once, and before the next
-  one; a query that is started again goes on from the last batch that was planned, and shows it if need be.
-- A sink that writes by key has no transactions, and repeats rows. There a checkpoint is a batch that Spark
-  has noted as over: no row that is older may be shown after it.
-- A batch by which state was dealt out anew has no transaction: it is a checkpoint at the cut of the last one.
-- A batch counts for the attempt in which it was planned, whichever shows it.
-- When nobody is alive, between two attempts, a look at the files decides what there is, told or not. It
-  does not say who showed it, so rows that nobody told count for the last batch that was planned.
+- Batch n is checkpoint n + 1, complete when its offsets are written. Its rows are the transaction batch-n,
+  which that checkpoint lists. The transaction must become visible later, as a whole, once, and before the
+  next one. A restarted query continues with the last planned batch, and makes it visible if necessary.
+- A sink that writes by key has no transactions and repeats rows. There a checkpoint is a batch in Spark's
+  commit log, and no older row may become visible after it.
+- A batch that repartitions the state has no transaction; it is a checkpoint at the cut of the batch before.
+- A batch belongs to the attempt that planned it, whichever attempt makes it visible.
+- Between two attempts, when no process lives, the files decide what is visible. They do not show the writer,
+  so rows without an event count for the last planned batch.
 """
 
 from __future__ import annotations
@@ -35,13 +35,16 @@ from onceproof.harness.systems.structured.query_rescale import is_repartition
 
 LOOKED: Final = "looked"
 QUERY_STOPPED: Final = "query_stopped"
-"""The event: the query has ended between two batches, to go on with another number of partitions."""
+"""The event: the query has stopped between two batches, in order to restart with other partitions."""
 RESCALE: Final = ("rescale", "restoring")
-"""What stands among the faults that are not applicable where Spark cannot deal out a query's state anew."""
+"""The entry in the statistics of inapplicable faults if Spark cannot repartition the state of a query."""
 
 
 def look(spec: Spec) -> dict[str, Any]:
-    """Return what can be seen when nobody is alive: batches planned, batches over, rows by batch."""
+    """Return the planned batches, the committed batches and the visible rows by batch, read from the files.
+
+    Called when no process of the query is alive.
+    """
     checkpoints = Path(spec.checkpoints)
     return {
         "planned": list(batch_ends(checkpoints).items()),
@@ -60,18 +63,18 @@ class StructuredRetelling(Retelling):
         self._spec = spec
         self._table_keys = table_keys
         self._planned_in: dict[int, str] = {}
-        """By batch, the attempt in which it was planned."""
+        """The attempt that planned each batch."""
         self._ends: dict[int, dict[str, int]] = {}
         self._shown: Counter[Row] = Counter()
-        """All rows that can be read, as far as was told."""
+        """The visible rows according to the events so far."""
         self._batches: set[int] = set()
-        """Those that are visible."""
+        """The visible batches."""
         self._attempts = 0
 
     # The events of a process.
 
     def _process_started(self, event: dict[str, Any]) -> None:
-        """A driver finds nothing that the look at the death of the one before it has not found."""
+        """Ignore the event: the files were already read when the driver before this one died."""
 
     def _attempt_started(self, event: dict[str, Any]) -> None:
         self._attempts += 1
@@ -95,7 +98,7 @@ class StructuredRetelling(Retelling):
         self.history.job_stopped(self._step)
 
     def _rescale_refused(self, event: dict[str, Any]) -> None:
-        """The query goes on with the partitions that it has."""
+        """Count the rescale as inapplicable; the query keeps its partitions."""
         left = self.history.statistics.not_applicable
         left[RESCALE] = left.get(RESCALE, 0) + 1
 
@@ -103,11 +106,11 @@ class StructuredRetelling(Retelling):
         super()._fault_struck(event)
         fault = self._faults[event["number"]]
         if fault.kind in ("kill_task", "kill_all") and fault.point in WORKER_POINTS:
-            # Spark gives its work to another worker, and the attempt goes on.
+            # Spark runs the task again in another worker, and the attempt continues.
             recovery, _, reading = self._waiting[-1]
             self.goes_on(recovery, max(self._complete, default=None), reading)
 
-    # What it means.
+    # The history.
 
     def _plan(self, batch: int, cut: dict[str, int]) -> None:
         if batch in self._planned_in:
@@ -115,7 +118,7 @@ class StructuredRetelling(Retelling):
         self._planned_in[batch] = self._attempt
         self._ends[batch] = cut
         if self._table_keys:
-            # The one before it is over, or this one could not have been planned.
+            # Spark plans a batch only after it has committed the one before.
             self._end_batches(batch)
         else:
             self._complete_batch(batch, [] if is_repartition(self._ends, batch) else [_name(batch)])
@@ -133,7 +136,7 @@ class StructuredRetelling(Retelling):
         )
 
     def _show(self, batch: int, new: Counter[Row], gone: Counter[Row], at: int | None) -> None:
-        """Rows of a batch can be read; a batch without any becomes visible as well, once."""
+        """Record that rows of a batch became visible or hidden; an empty batch becomes visible once, too."""
         name = _name(batch)
         if gone:
             self.history.transaction_hidden(self._step, name)
@@ -155,7 +158,7 @@ class StructuredRetelling(Retelling):
     # The files.
 
     def _look_outside(self) -> None:
-        """At the death of a process."""
+        """Read the files at the death of a process."""
         self._step += 1
         self._take_look(look(self._spec))
 
@@ -177,16 +180,16 @@ class StructuredRetelling(Retelling):
             self._show(max(planned, default=0), seen_rows - self._shown, self._shown - seen_rows, None)
 
     def _take_look_at_table(self, rows: Counter[Row], over: list[int]) -> None:
-        """Of a table only the last row of each key is there to be seen."""
+        """Record the new rows of a table, which shows only the last row of each key."""
         new = Counter({row: count for row, count in rows.items() if row not in self._shown})
         if new:
             self._write(new, None)
         self._end_batches(max(over, default=-1) + 1)
 
-    # The end.
+    # The end of the run.
 
     def at_rest(self, checkpoints: Path) -> None:
-        """Look for what the sinks of the harness leave behind; what a user's or Spark's hides is its own."""
+        """Report unpublished files of the harness's sinks as leaks; other hidden files belong to Spark."""
         for path in sorted(self._output.glob(".*.jsonl")):
             if path.name.startswith((".batch-", f".{TABLE}")):
                 self.history.leak(self._step, "open transaction", path.name)
@@ -198,5 +201,5 @@ def _name(batch: int) -> str:
 
 
 def _rows(rows: Any) -> Counter[Row]:
-    """Rows as the log has them, or as they are."""
+    """Return rows from an event log or from files as a multiset of tuples."""
     return Counter(map(as_tuple, rows))
