@@ -105,4 +105,4 @@ def _kill_text(recovery: Recovery, process: str) -> str:
     if kill.parallelism_after not in (0, kill.parallelism_before):
         rescaled = f", parallelism {kill.parallelism_before} -> {kill.parallelism_after}"
     back = "no new rows" if kill.recovery_seconds is None else f"new rows after {kill.recovery_seconds:.1f} s"
-    return f"{kill.task} killed at {kill.point}; restored from {restored}{rescaled}; {back}"
+    return f"kill of {kill.task}, at {kill.point}; restored from {restored}{rescaled}; {back}"

@@ -113,7 +113,7 @@ EQUAL = YearComparison(ROWS, ROWS, 0, 0, ())
 def test_a_year_that_comes_out_equal_is_told_kill_by_kill(flown, capsys):
     assert flown(trial_of(PLAN, (2, 2, 4, 1, 1, 3)), EQUAL) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len([line for line in lines if " killed at " in line]) == 20
+    assert len([line for line in lines if "  kill of " in line]) == 20
     kinds = lines[lines.index("kills  median s  worst s  of") + 1 : -3]
     assert [line.split()[0] for line in kinds] == ["6", "1", "4", "1", "4", "4"]
     assert kinds[-1].endswith("the Java of the driver")
