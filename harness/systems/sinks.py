@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol, TypeAlias
 from zlib import crc32
 
 from onceproof.engine.connectors.sink import SupportsCommitter
@@ -42,8 +42,36 @@ FAILS: Final = "fails"
 REACTIONS: Final = (RAISES, PUTS_OFF, UPDATES, FAILS)
 """How a committer takes an error: it raises, tries again, tries what is left again, or fails the job."""
 
+SinkKind: TypeAlias = Literal["write-ahead", "committing", "upsert"]
+"""The sinks of ``JobIO`` besides two-phase commit."""
+
 ROWS_OF_A_PART: Final = 3
 BUFFERED_KEYS: Final = 3
+
+
+class SinksByKind(ABC):
+    """The methods of ``JobIO`` that return sinks besides two-phase commit.
+
+    A new kind of sink gets a method here; each system makes it in its own ``make_sink``.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def make_sink(self, kind: SinkKind, name: str, *, keys: int = 0) -> Any:
+        """Return a new sink of a kind; ``keys`` is the number of key columns of an upsert sink."""
+
+    def write_ahead_sink(self, name: str) -> Any:
+        """Return a write-ahead sink into the external system."""
+        return self.make_sink("write-ahead", name)
+
+    def committing_sink(self, name: str) -> Any:
+        """Return a sink of a writer and a committer into the external system."""
+        return self.make_sink("committing", name)
+
+    def upsert_sink(self, name: str, keys: int) -> Any:
+        """Return a sink that writes by the first ``keys`` columns into a table of the external system."""
+        return self.make_sink("upsert", name, keys=keys)
 
 
 # Batches of a write-ahead sink.

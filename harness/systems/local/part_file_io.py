@@ -10,11 +10,12 @@ from onceproof.engine.connectors.file_sink import FileSinkFunction, OutputFileCo
 from onceproof.engine.connectors.source import Source
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.scenario import Parameter
+from onceproof.harness.systems.sinks import SinkKind, SinksByKind
 
 NO_SUCH_SINK: Final = "`onceproof job run` offers no {}: run this family with `onceproof run`"
 
 
-class PartFileIO:
+class PartFileIO(SinksByKind):
     """Sources and sinks of a family's job: the drawn records, and part files."""
 
     def __init__(
@@ -34,14 +35,6 @@ class PartFileIO:
         config = OutputFileConfig(part_prefix=name, part_suffix=".jsonl")
         return FileSinkFunction(str(self._output), Encoder.json_lines_encoder(), config)
 
-    def write_ahead_sink(self, name: str) -> Any:
-        """Raise FamilyError: there is no external system for it."""
-        raise FamilyError(NO_SUCH_SINK.format("write-ahead sink"))
-
-    def committing_sink(self, name: str) -> Any:
-        """Raise FamilyError: there is no external system for it."""
-        raise FamilyError(NO_SUCH_SINK.format("committing sink"))
-
-    def upsert_sink(self, name: str, keys: int) -> Any:
-        """Raise FamilyError: there is no table for it."""
-        raise FamilyError(NO_SUCH_SINK.format("upsert sink"))
+    def make_sink(self, kind: SinkKind, name: str, *, keys: int = 0) -> Any:
+        """Raise FamilyError: there is no external system to write to."""
+        raise FamilyError(NO_SUCH_SINK.format(f"{kind} sink"))

@@ -27,7 +27,7 @@ from onceproof.harness.systems.process.transactional_database import (
     writer_of,
 )
 from onceproof.harness.systems.recording import event_log
-from onceproof.harness.systems.sinks import BUFFERED_KEYS, BatchSink, ReactingSink
+from onceproof.harness.systems.sinks import BUFFERED_KEYS, BatchSink, ReactingSink, SinkKind
 
 
 class ToldWriteAheadSink(BatchSink):
@@ -140,3 +140,22 @@ class ToldUpsertFunction(SqliteUpsertFunction):
         )
         self._commits.answer(fault, task)
         context.probe(COMMITTED, 0)
+
+
+def make_sink(
+    kind: SinkKind,
+    name: str,
+    database: Database,
+    commits: ToldCommits,
+    parameters: Mapping[str, Parameter],
+    columns: Sequence[str],
+    keys: int,
+) -> Any:
+    """Return a new sink of a kind into the database; ``name`` and ``columns`` are those of a table."""
+    match kind:
+        case "write-ahead":
+            return ToldWriteAheadSink(database, commits)
+        case "committing":
+            return ToldCommittingSink(database, commits, parameters)
+        case "upsert":
+            return ToldUpsertFunction(database.path, name, columns, keys, commits)

@@ -8,14 +8,13 @@ The rules this module lives by:
   has not been told when the process dies, and its file is there to be seen.
 - A commit that is to fail fails before anything is done; one that is answered with an error has been done,
   as by a server whose answer is lost.
-- Sinks that need no files write to a database (`other_ends.py`).
+- Sinks that need no files write to a database (`table_sinks.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, Self, TypeAlias
 
 from onceproof.engine.connectors.encoders import Encoder
@@ -26,9 +25,6 @@ from onceproof.engine.functions import RuntimeContext
 from onceproof.engine.operators.source import SourceOperator
 from onceproof.harness.model.faults import FaultKind
 from onceproof.harness.model.injected_error import InjectedError
-from onceproof.harness.model.scenario import Parameter
-from onceproof.harness.systems.process.job_specification import Spec
-from onceproof.harness.systems.process.transactional_database import Database, database_of
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import EventLog
 
@@ -149,57 +145,3 @@ class ToldFileSink(FileSinkFunction):
         name, length = transaction
         commit = super().commit
         self._commits.make(self.get_runtime_context(), name, length, lambda: commit(transaction))
-
-
-class LocalIO:
-    """The ends of a family's job in a real process."""
-
-    def __init__(
-        self,
-        spec: Spec,
-        source: CountedSource,
-        parallelism: int,
-        log: EventLog,
-        fault: CommitFault,
-        columns: Sequence[str],
-    ) -> None:
-        self.source_parallelism = spec.source_parallelism or parallelism
-        self.parallelism = parallelism
-        self.sink_parallelism = spec.sink_parallelism or parallelism
-        self.parameters: dict[str, Parameter] = spec.parameters
-        self._spec = spec
-        self._source = source
-        self._commits = ToldCommits(log, fault)
-        self._columns = columns
-        """Of a row."""
-
-    def source(self, name: str) -> CountedSource:
-        """The splits."""
-        return self._source
-
-    def sink(self, name: str) -> ToldFileSink:
-        """An exactly-once sink into part files."""
-        spec = self._spec
-        encoder = Encoder.json_lines_encoder() if spec.rows == "json" else Encoder.csv_encoder()
-        return ToldFileSink(spec.output, encoder, OutputFileConfig(PREFIX, spec.suffix), self._commits)
-
-    def write_ahead_sink(self, name: str) -> Any:
-        """A write-ahead sink into the database."""
-        from onceproof.harness.systems.process.table_sinks import ToldWriteAheadSink
-
-        return ToldWriteAheadSink(self._database(), self._commits)
-
-    def committing_sink(self, name: str) -> Any:
-        """A sink of a writer and a committer into the database."""
-        from onceproof.harness.systems.process.table_sinks import ToldCommittingSink
-
-        return ToldCommittingSink(self._database(), self._commits, self.parameters)
-
-    def upsert_sink(self, name: str, keys: int) -> Any:
-        """The engine's sink by key into a table of the database."""
-        from onceproof.harness.systems.process.table_sinks import ToldUpsertFunction
-
-        return ToldUpsertFunction(self._database().path, name, self._columns, keys, self._commits)
-
-    def _database(self) -> Database:
-        return Database(database_of(Path(self._spec.output)))

@@ -9,12 +9,8 @@ from onceproof.engine.connectors.source import Source, SplitReader
 from onceproof.engine.elements import Record
 from onceproof.harness.model.scenario import InputRecord, Scenario
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem
-from onceproof.harness.systems.simulation.simulated_sinks import (
-    SimulatedCommittingSink,
-    SimulatedSink,
-    SimulatedUpsertSink,
-    SimulatedWriteAheadSink,
-)
+from onceproof.harness.systems.simulation.simulated_sinks import SimulatedSink, make_sink
+from onceproof.harness.systems.sinks import SinkKind, SinksByKind
 
 
 class SimulatedReader(SplitReader):
@@ -69,7 +65,7 @@ class SimulatedLog(Source):
         return SimulatedReader(self, split, position or 0)
 
 
-class SimulatedIO:
+class SimulatedIO(SinksByKind):
     """Gives a family's job its source and sinks, at a parallelism of its keyed operators."""
 
     __slots__ = ("_log", "_system", "parallelism", "parameters", "sink_parallelism", "source_parallelism")
@@ -90,14 +86,6 @@ class SimulatedIO:
         """Return a two-phase-commit sink into the external system."""
         return SimulatedSink(self._system)
 
-    def write_ahead_sink(self, name: str) -> SimulatedWriteAheadSink:
-        """Return a write-ahead sink into the external system."""
-        return SimulatedWriteAheadSink(self._system)
-
-    def committing_sink(self, name: str) -> SimulatedCommittingSink:
-        """Return a sink of a writer and a committer into the external system."""
-        return SimulatedCommittingSink(self._system, self.parameters)
-
-    def upsert_sink(self, name: str, keys: int) -> SimulatedUpsertSink:
-        """Return a sink that writes by the first ``keys`` columns into a table of the external system."""
-        return SimulatedUpsertSink(self._system, keys)
+    def make_sink(self, kind: SinkKind, name: str, *, keys: int = 0) -> Any:
+        """Return a new sink of a kind into the external system."""
+        return make_sink(kind, self._system, self.parameters, keys)

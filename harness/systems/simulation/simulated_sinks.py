@@ -12,7 +12,7 @@ from onceproof.engine.functions import RuntimeContext
 from onceproof.engine.protocol_points import COMMITTED, COMMITTING
 from onceproof.harness.model.scenario import Parameter
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem, batch_name
-from onceproof.harness.systems.sinks import BUFFERED_KEYS, BatchSink, ReactingSink
+from onceproof.harness.systems.sinks import BUFFERED_KEYS, BatchSink, ReactingSink, SinkKind
 
 
 class SimulatedSink(TwoPhaseCommitSinkFunction):
@@ -102,3 +102,16 @@ class SimulatedUpsertSink(UpsertSinkFunction):
         task = f"{context.get_task_name()}-{context.get_index_of_this_subtask()}"
         self._system.write_by_key(task, context.get_attempt_id(), self._keys, list(rows.values()))
         context.probe(COMMITTED, 0)
+
+
+def make_sink(
+    kind: SinkKind, system: TransactionalSystem, parameters: Mapping[str, Parameter], keys: int
+) -> Any:
+    """Return a new sink of a kind into the external system."""
+    match kind:
+        case "write-ahead":
+            return SimulatedWriteAheadSink(system)
+        case "committing":
+            return SimulatedCommittingSink(system, parameters)
+        case "upsert":
+            return SimulatedUpsertSink(system, keys)

@@ -1,0 +1,60 @@
+"""The source and the sinks that a family's job gets in a real process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from onceproof.engine.connectors.encoders import Encoder
+from onceproof.engine.connectors.file_sink import OutputFileConfig
+from onceproof.harness.model.scenario import Parameter
+from onceproof.harness.systems.process.job_specification import Spec
+from onceproof.harness.systems.process.table_sinks import make_sink
+from onceproof.harness.systems.process.test_io import (
+    PREFIX,
+    CommitFault,
+    CountedSource,
+    ToldCommits,
+    ToldFileSink,
+)
+from onceproof.harness.systems.process.transactional_database import Database, database_of
+from onceproof.harness.systems.recording.event_log import EventLog
+from onceproof.harness.systems.sinks import SinkKind, SinksByKind
+
+
+class ProcessIO(SinksByKind):
+    """Gives a family's job its source and sinks, in a real process."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        source: CountedSource,
+        parallelism: int,
+        log: EventLog,
+        fault: CommitFault,
+        columns: Sequence[str],
+    ) -> None:
+        self.source_parallelism = spec.source_parallelism or parallelism
+        self.parallelism = parallelism
+        self.sink_parallelism = spec.sink_parallelism or parallelism
+        self.parameters: dict[str, Parameter] = spec.parameters
+        self._spec = spec
+        self._source = source
+        self._commits = ToldCommits(log, fault)
+        self._columns = columns
+
+    def source(self, name: str) -> CountedSource:
+        """Return the source of the scenario's splits."""
+        return self._source
+
+    def sink(self, name: str) -> ToldFileSink:
+        """Return an exactly-once sink into part files."""
+        spec = self._spec
+        encoder = Encoder.json_lines_encoder() if spec.rows == "json" else Encoder.csv_encoder()
+        return ToldFileSink(spec.output, encoder, OutputFileConfig(PREFIX, spec.suffix), self._commits)
+
+    def make_sink(self, kind: SinkKind, name: str, *, keys: int = 0) -> Any:
+        """Return a new sink of a kind into the database that all processes of the job share."""
+        database = Database(database_of(Path(self._spec.output)))
+        return make_sink(kind, name, database, self._commits, self.parameters, self._columns, keys)
