@@ -74,19 +74,19 @@ def test_so_many_checkpoints_may_be_pending_and_requests_wait(desk_with, max_con
     assert desk.triggered(desk.complete(3)) == []
 
 
-def test_a_checkpoint_whose_metadata_is_being_written_takes_a_place(desk):
-    desk.request()
-    desk.acknowledge_all(1)
-    assert desk.request() == []
-    assert desk.triggered(desk.stored(1)) == [2]
-
-
-def test_a_checkpoint_that_fails_makes_room_for_the_request_that_waits(desk_with):
+@pytest.mark.parametrize("end", ["stored", "declined", "task finished"])
+def test_checkpoint_makes_room_for_the_next_only_when_it_is_over(desk_with, end):
     desk = desk_with(tolerable_failures=5)
     desk.start()
     desk.request()
-    desk.request()
-    assert desk.triggered(desk.decline(SINK, 1)) == [2]
+    if end == "stored":
+        desk.acknowledge_all(1)
+    assert desk.request() == []
+    if end == "stored":
+        effects = desk.stored(1)
+    else:
+        effects = desk.decline(SINK, 1) if end == "declined" else desk.finish(FIRST)
+    assert desk.triggered(effects) == [2]
 
 
 def test_an_attempt_begins_without_the_requests_of_the_last_one(desk):
@@ -241,12 +241,6 @@ def test_a_task_that_finishes_before_it_answers_ends_the_checkpoint_without_a_fa
         desk.acknowledge(task, 2)
     desk.stored(2)
     assert desk.store.latest.checkpoint_id == 2
-
-
-def test_a_checkpoint_that_a_finished_task_ended_makes_room_for_the_next(desk):
-    desk.request()
-    desk.request()
-    assert desk.triggered(desk.finish(FIRST)) == [2]
 
 
 def test_a_task_that_finishes_after_its_answer_changes_nothing(desk):

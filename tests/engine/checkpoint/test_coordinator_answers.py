@@ -7,6 +7,7 @@ import pytest
 from onceproof.engine.checkpoint.events import (
     CheckpointAborted,
     CheckpointCompleted,
+    CheckpointPlan,
     DiscardCheckpoint,
     DiscardHandle,
     StoreMetadata,
@@ -14,6 +15,7 @@ from onceproof.engine.checkpoint.events import (
 )
 from onceproof.engine.checkpoint.failure_counter import FAILOVER, SUBSUMED
 from onceproof.engine.checkpoint.metadata import StateHandle
+from onceproof.engine.checkpoint.pending import PendingCheckpoint
 from onceproof.engine.messages import (
     AcknowledgeCheckpoint,
     TaskId,
@@ -49,46 +51,56 @@ def test_metadata_is_written_when_the_last_task_has_acknowledged(desk):
     assert desk.store.latest is None, "nothing is complete before its metadata is durable"
 
 
-def test_a_repeated_acknowledgement_neither_counts_nor_loses_its_file(desk):
+def test_repeated_acknowledgement_neither_counts_nor_loses_its_file(desk):
     desk.request()
     desk.acknowledge(FIRST, 1)
-    assert desk.acknowledge(FIRST, 1) == []
+    assert desk.acknowledge(FIRST, 1, finished=True) == []
+    assert list(desk.coordinator.pending[1].missing) == [SECOND, SINK]
     assert desk.acknowledge(SINK, 1) == []
-    desk.acknowledge(SECOND, 1)
+    (store,) = desk.acknowledge(SECOND, 1)
+    assert not store.metadata.operators[0].subtasks[0].finished, "the first answer counts"
     assert desk.acknowledge(SECOND, 1) == []
+    desk.stored(1)
+    assert desk.acknowledge(FIRST, 1) == [], "a retained checkpoint uses the file"
 
 
-def test_a_repeated_acknowledgement_of_a_retained_checkpoint_keeps_its_file(desk):
+@pytest.mark.parametrize(
+    ("state", "task", "checkpoint_id", "attempt"),
+    [
+        ("pending", FIRST, 7, ""),
+        ("pending", FIRST, 1, "0.9"),
+        ("pending", TaskId(9, 0), 1, ""),
+        ("declined", FIRST, 1, ""),
+        ("complete", FIRST, 1, "0.9"),
+    ],
+)
+def test_acknowledgement_that_is_not_awaited_is_discarded(desk, state, task, checkpoint_id, attempt):
     desk.request()
-    desk.complete(1)
-    assert desk.acknowledge(FIRST, 1) == []
-    assert desk.acknowledge(FIRST, 1, attempt="0.9") == [DiscardHandle(desk.file(FIRST, 1))]
+    if state == "declined":
+        desk.decline(SECOND, 1)
+    elif state == "complete":
+        desk.complete(1)
+    assert desk.acknowledge(task, checkpoint_id, attempt) == [DiscardHandle(desk.file(task, checkpoint_id))]
+    if state == "pending":
+        assert list(desk.coordinator.pending[1].missing) == [FIRST, SECOND, SINK], "it does not count"
 
 
-def test_an_acknowledgement_for_a_checkpoint_that_is_not_pending_is_discarded(desk):
-    desk.request()
-    assert desk.acknowledge(FIRST, 7) == [DiscardHandle(desk.file(FIRST, 7))]
-    desk.decline(SECOND, 1)
-    assert desk.acknowledge(FIRST, 1) == [DiscardHandle(desk.file(FIRST, 1))]
-
-
-def test_an_acknowledgement_of_another_attempt_is_discarded_and_does_not_count(desk):
-    desk.request()
-    desk.acknowledge(FIRST, 1)
-    desk.acknowledge(SECOND, 1)
-    assert desk.acknowledge(SINK, 1, attempt="0.9") == [DiscardHandle(desk.file(SINK, 1))]
-    assert len(desk.acknowledge(SINK, 1)) == 1
-
-
-def test_an_acknowledgement_of_a_task_that_was_not_asked_is_discarded(desk):
-    desk.request()
-    stranger = TaskId(9, 0)
-    assert desk.acknowledge(stranger, 1) == [DiscardHandle(desk.file(stranger, 1))]
-
-
-def test_an_acknowledgement_without_a_file_leaves_nothing_to_discard(desk):
+def test_acknowledgement_without_a_file_leaves_nothing_to_discard(desk):
     message = AcknowledgeCheckpoint(desk.attempt, FIRST, 7, None, False)
     assert desk.handle(message) == []
+
+
+@pytest.mark.parametrize(
+    ("tasks", "finished", "message"),
+    [
+        ([FIRST], [], "checkpoint 3 lacks 1 answers"),
+        ([], [FIRST], "checkpoint 3 has no state of TaskId"),
+    ],
+)
+def test_metadata_without_all_answers_is_refused(desk, tasks, finished, message):
+    pending = PendingCheckpoint(3, 40, desk.attempt, tasks, finished)
+    with pytest.raises(AssertionError, match=message):
+        pending.metadata(CheckpointPlan(desk.attempt, desk.vertices, {}), "job", "words")
 
 
 # Completion.

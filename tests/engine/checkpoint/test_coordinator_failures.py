@@ -20,39 +20,34 @@ from onceproof.engine.messages import (
 FIRST, SECOND, SINK = TaskId(0, 0), TaskId(0, 1), TaskId(1, 0)
 
 
-def test_one_task_that_declines_ends_the_checkpoint_for_all(desk_with):
+@pytest.mark.parametrize(
+    ("end", "reason"), [("decline", "disk full"), ("expire", EXPIRED), ("not_stored", "disk full")]
+)
+def test_failed_checkpoint_is_aborted_for_all_tasks(desk_with, end, reason):
     desk = desk_with(tolerable_failures=1)
     desk.start()
     desk.request()
     desk.acknowledge(FIRST, 1)
-    effects = desk.decline(SECOND, 1)
-    assert effects[0] == CheckpointAborted(1, "disk full")
+    if end == "not_stored":
+        desk.acknowledge_all(1)
+        effects = desk.not_stored(1)
+    else:
+        effects = desk.decline(SECOND, 1) if end == "decline" else desk.expire(1)
+    assert effects[0] == CheckpointAborted(1, reason)
     assert effects[-1] == DiscardCheckpoint(1)
     assert desk.told(effects) == desk.everyone("aborted", 1)
+    assert desk.store.latest is None
     assert desk.decline(SINK, 1) == []
+    assert desk.expire(1) == []
 
 
-def test_a_decline_of_another_attempt_ends_nothing(desk):
+def test_decline_and_timer_of_another_attempt_end_nothing(desk):
     desk.request()
     assert desk.decline(SINK, 1, attempt="0.9") == []
-    assert list(desk.coordinator.pending) == [1]
-
-
-def test_a_checkpoint_that_takes_too_long_expires(desk_with):
-    desk = desk_with(tolerable_failures=1)
-    desk.start()
-    desk.request()
     assert desk.expire(1, attempt="0.9") == []
-    effects = desk.expire(1)
-    assert effects[0] == CheckpointAborted(1, EXPIRED)
-    assert desk.told(effects) == desk.everyone("aborted", 1)
-    assert desk.expire(1) == []
-
-
-def test_the_timer_of_a_completed_checkpoint_is_stale(desk):
-    desk.request()
+    assert list(desk.coordinator.pending) == [1]
     desk.complete(1)
-    assert desk.expire(1) == []
+    assert desk.expire(1) == [], "the timer of a completed checkpoint is stale"
 
 
 @pytest.mark.parametrize("end", ["expires", "is declined", "attempt ends"])
@@ -71,17 +66,6 @@ def test_while_metadata_is_being_written_nothing_ends_the_checkpoint(desk, end):
     assert not desk.coordinator.is_finalizing
     assert desk.store.latest.checkpoint_id == 1
     assert desk.told(effects) == ([] if end == "attempt ends" else desk.everyone("complete", 1))
-
-
-def test_metadata_that_could_not_be_written_is_a_failure(desk_with):
-    desk = desk_with(tolerable_failures=1)
-    desk.start()
-    desk.request()
-    desk.acknowledge_all(1)
-    effects = desk.not_stored(1)
-    assert effects[0] == CheckpointAborted(1, "disk full")
-    assert desk.told(effects) == desk.everyone("aborted", 1)
-    assert desk.store.latest is None
 
 
 def test_the_end_of_an_attempt_ends_what_is_pending_and_tells_nobody(desk_with):

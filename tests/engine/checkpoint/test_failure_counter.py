@@ -36,14 +36,15 @@ def test_completion_forgets_and_what_is_older_counts_no_more():
     assert failures(counter, 5) == [True], "that an older one completes says nothing new"
 
 
-@pytest.mark.parametrize("reason", sorted(UNCOUNTED))
-def test_what_something_else_has_ended_does_not_count(reason):
-    assert failures(FailureCounter(0), 1, reason=reason, by_task=True) == [False]
+COUNTED = (EXPIRED, "CHECKPOINT_DECLINED", "IO_EXCEPTION", "disk full")
 
 
-@pytest.mark.parametrize("reason", [EXPIRED, "CHECKPOINT_DECLINED", "IO_EXCEPTION", "disk full"])
-def test_what_speaks_against_the_job_counts(reason):
-    assert failures(FailureCounter(0), 1, reason=reason) == [True]
+@pytest.mark.parametrize(
+    ("reason", "counts"),
+    [*[(reason, False) for reason in sorted(UNCOUNTED)], *[(reason, True) for reason in COUNTED]],
+)
+def test_only_failures_of_a_task_or_the_storage_and_timeouts_count(reason, counts):
+    assert failures(FailureCounter(0), 1, reason=reason, by_task=not counts) == [counts]
 
 
 def test_savepoint_counts_only_where_a_task_declined_it():
