@@ -453,7 +453,7 @@ class CheckpointCoordinator(CheckpointTriggering):
                 f"checkpoint {checkpoint_id} is pending although no attempt runs"
             )
             assert not pending.finalizing or pending.is_fully_acknowledged, (
-                f"checkpoint {checkpoint_id} is finalized before everyone answered"
+                f"checkpoint {checkpoint_id} is finalized before all tasks answered"
             )
 
 

@@ -1,4 +1,4 @@
-"""The coordinator's desk: a job of two sources and a sink, its mail, and what is done about it."""
+"""The coordinator's bench: a job of two sources and a sink, its mail, and what is done about it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def vertex(index: int, name: str, parallelism: int, *operators: str) -> JobVerte
     return JobVertex(index, name, nodes, parallelism, 128, False, (), ())
 
 
-class Desk:
+class CoordinatorBench:
     """Hands the coordinator its events at ``now``, and validates it after each."""
 
     def __init__(self, completed: Sequence[int] = (), **settings: Any) -> None:
@@ -152,7 +152,7 @@ class Desk:
         """Whose metadata is to be written."""
         return [effect.metadata.checkpoint_id for effect in effects if isinstance(effect, StoreMetadata)]
 
-    def rings_at(self, effects: Sequence[CoordinatorEffect]) -> list[int]:
+    def timer_due_ms(self, effects: Sequence[CoordinatorEffect]) -> list[int]:
         """When the periodic timers that were started will ring."""
         return [
             effect.due_ms
@@ -160,8 +160,8 @@ class Desk:
             if isinstance(effect, StartTimer) and isinstance(effect.event, IntervalElapsed)
         ]
 
-    def told(self, effects: Sequence[CoordinatorEffect]) -> list[tuple[str, TaskId, int]]:
-        """Who was told what of which checkpoint."""
+    def sent(self, effects: Sequence[CoordinatorEffect]) -> list[tuple[str, TaskId, int]]:
+        """Return the messages sent to tasks: (verb, task, checkpoint id)."""
         verbs: dict[type, str] = {
             TriggerCheckpoint: "trigger",
             NotifyCheckpointComplete: "complete",
@@ -172,27 +172,27 @@ class Desk:
         return [(verbs[type(message)], message.task, message.checkpoint_id) for message in sent]
 
     def resolved(self, effects: Sequence[CoordinatorEffect]) -> list[tuple[int, int | str | None]]:
-        """Whose request came to what: the checkpoint, or why there is none."""
+        """Return the outcomes of requests: (number, checkpoint id or the reason why there is none)."""
         return [
             (effect.number, effect.checkpoint_id or effect.reason)
             for effect in effects
             if isinstance(effect, RequestResolved)
         ]
 
-    def everyone(self, verb: str, checkpoint_id: int) -> list[tuple[str, TaskId, int]]:
-        """That everyone was told it."""
+    def to_all_tasks(self, verb: str, checkpoint_id: int) -> list[tuple[str, TaskId, int]]:
+        """Return the messages of one verb to all tasks."""
         return [(verb, task, checkpoint_id) for task in TASKS]
 
 
 @pytest.fixture
-def desk_with() -> type[Desk]:
-    """Makes a desk with settings of its own; ``completed`` are the checkpoints found at the start."""
-    return Desk
+def bench_with() -> type[CoordinatorBench]:
+    """Return the bench's class: settings are keywords, ``completed`` the checkpoints found at the start."""
+    return CoordinatorBench
 
 
 @pytest.fixture
-def desk() -> Desk:
-    """A desk with an attempt that runs."""
-    desk = Desk()
-    desk.start()
-    return desk
+def bench() -> CoordinatorBench:
+    """Return a bench with an attempt that runs."""
+    bench = CoordinatorBench()
+    bench.start()
+    return bench

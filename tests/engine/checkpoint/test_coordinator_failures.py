@@ -23,116 +23,116 @@ FIRST, SECOND, SINK = TaskId(0, 0), TaskId(0, 1), TaskId(1, 0)
 @pytest.mark.parametrize(
     ("end", "reason"), [("decline", "disk full"), ("expire", EXPIRED), ("not_stored", "disk full")]
 )
-def test_failed_checkpoint_is_aborted_for_all_tasks(desk_with, end, reason):
-    desk = desk_with(tolerable_failures=1)
-    desk.start()
-    desk.request()
-    desk.acknowledge(FIRST, 1)
+def test_failed_checkpoint_is_aborted_for_all_tasks(bench_with, end, reason):
+    bench = bench_with(tolerable_failures=1)
+    bench.start()
+    bench.request()
+    bench.acknowledge(FIRST, 1)
     if end == "not_stored":
-        desk.acknowledge_all(1)
-        effects = desk.not_stored(1)
+        bench.acknowledge_all(1)
+        effects = bench.not_stored(1)
     else:
-        effects = desk.decline(SECOND, 1) if end == "decline" else desk.expire(1)
+        effects = bench.decline(SECOND, 1) if end == "decline" else bench.expire(1)
     assert effects[0] == CheckpointAborted(1, reason)
     assert effects[-1] == DiscardCheckpoint(1)
-    assert desk.told(effects) == desk.everyone("aborted", 1)
-    assert desk.store.latest is None
-    assert desk.decline(SINK, 1) == []
-    assert desk.expire(1) == []
+    assert bench.sent(effects) == bench.to_all_tasks("aborted", 1)
+    assert bench.store.latest is None
+    assert bench.decline(SINK, 1) == []
+    assert bench.expire(1) == []
 
 
-def test_decline_and_timer_of_another_attempt_end_nothing(desk):
-    desk.request()
-    assert desk.decline(SINK, 1, attempt="0.9") == []
-    assert desk.expire(1, attempt="0.9") == []
-    assert list(desk.coordinator.pending) == [1]
-    desk.complete(1)
-    assert desk.expire(1) == [], "the timer of a completed checkpoint is stale"
+def test_decline_and_timer_of_another_attempt_end_nothing(bench):
+    bench.request()
+    assert bench.decline(SINK, 1, attempt="0.9") == []
+    assert bench.expire(1, attempt="0.9") == []
+    assert list(bench.coordinator.pending) == [1]
+    bench.complete(1)
+    assert bench.expire(1) == [], "the timer of a completed checkpoint is stale"
 
 
 @pytest.mark.parametrize("end", ["expires", "is declined", "attempt ends"])
-def test_while_metadata_is_being_written_nothing_ends_the_checkpoint(desk, end):
-    desk.request()
-    desk.acknowledge_all(1)
-    assert desk.coordinator.is_finalizing
+def test_while_metadata_is_being_written_nothing_ends_the_checkpoint(bench, end):
+    bench.request()
+    bench.acknowledge_all(1)
+    assert bench.coordinator.is_finalizing
     if end == "expires":
-        assert desk.expire(1) == []
+        assert bench.expire(1) == []
     elif end == "is declined":
-        assert desk.decline(SINK, 1) == []
+        assert bench.decline(SINK, 1) == []
     else:
-        assert desk.end() == []
-    assert desk.coordinator.is_finalizing
-    effects = desk.stored(1)
-    assert not desk.coordinator.is_finalizing
-    assert desk.store.latest.checkpoint_id == 1
-    assert desk.told(effects) == ([] if end == "attempt ends" else desk.everyone("complete", 1))
+        assert bench.end() == []
+    assert bench.coordinator.is_finalizing
+    effects = bench.stored(1)
+    assert not bench.coordinator.is_finalizing
+    assert bench.store.latest.checkpoint_id == 1
+    assert bench.sent(effects) == ([] if end == "attempt ends" else bench.to_all_tasks("complete", 1))
 
 
-def test_the_end_of_an_attempt_ends_what_is_pending_and_tells_nobody(desk_with):
-    desk = desk_with(max_concurrent=3)
-    desk.start()
+def test_end_of_an_attempt_aborts_pending_checkpoints_without_notices(bench_with):
+    bench = bench_with(max_concurrent=3)
+    bench.start()
     for _ in range(3):
-        desk.request()
-    desk.acknowledge_all(2)
-    assert desk.end() == [
+        bench.request()
+    bench.acknowledge_all(2)
+    assert bench.end() == [
         CheckpointAborted(1, FAILOVER),
         DiscardCheckpoint(1),
         CheckpointAborted(3, FAILOVER),
         DiscardCheckpoint(3),
     ]
-    assert list(desk.coordinator.pending) == [2]
+    assert list(bench.coordinator.pending) == [2]
 
 
-def test_so_many_failures_in_a_row_are_tolerated(desk_with):
-    desk = desk_with(tolerable_failures=2)
-    desk.start()
+def test_so_many_failures_in_a_row_are_tolerated(bench_with):
+    bench = bench_with(tolerable_failures=2)
+    bench.start()
     for checkpoint_id, is_last in ((1, False), (2, False), (3, True), (4, False)):
-        desk.request()
-        effects = desk.decline(SINK, checkpoint_id)
+        bench.request()
+        effects = bench.decline(SINK, checkpoint_id)
         assert isinstance(effects[-1], TooManyFailures) == is_last, checkpoint_id
         if is_last:
             assert effects[-1].reason == "checkpoint 3 failed (disk full) and 2 failures are tolerated"
 
 
-def test_a_completed_checkpoint_forgives_the_failures_before_it(desk_with):
-    desk = desk_with(tolerable_failures=1)
-    desk.start()
-    desk.request()
-    desk.decline(SINK, 1)
-    desk.request()
-    desk.complete(2)
-    desk.request()
-    assert not isinstance(desk.decline(SINK, 3)[-1], TooManyFailures)
+def test_a_completed_checkpoint_forgives_the_failures_before_it(bench_with):
+    bench = bench_with(tolerable_failures=1)
+    bench.start()
+    bench.request()
+    bench.decline(SINK, 1)
+    bench.request()
+    bench.complete(2)
+    bench.request()
+    assert not isinstance(bench.decline(SINK, 3)[-1], TooManyFailures)
 
 
 @pytest.mark.parametrize(
     "reason", [DECLINED_SUBSUMED, DECLINED_ON_CANCELLATION_BARRIER, DECLINED_INPUT_END_OF_STREAM]
 )
-def test_a_decline_that_says_nothing_of_the_jobs_health_is_not_counted(desk, reason):
-    desk.request()
-    desk.request()
-    effects = desk.decline(SINK, 1, reason=reason)
-    assert desk.told(effects)[:3] == desk.everyone("aborted", 1)
-    assert desk.triggered(effects) == [2]
+def test_a_decline_that_says_nothing_of_the_jobs_health_is_not_counted(bench, reason):
+    bench.request()
+    bench.request()
+    effects = bench.decline(SINK, 1, reason=reason)
+    assert bench.sent(effects)[:3] == bench.to_all_tasks("aborted", 1)
+    assert bench.triggered(effects) == [2]
 
 
-def test_an_ended_attempt_or_task_is_no_failure_of_a_checkpoint(desk):
-    desk.request()
-    desk.end()
-    desk.start("1.2")
-    desk.request()
-    assert not any(isinstance(each, TooManyFailures) for each in desk.finish(FIRST))
+def test_an_ended_attempt_or_task_is_no_failure_of_a_checkpoint(bench):
+    bench.request()
+    bench.end()
+    bench.start("1.2")
+    bench.request()
+    assert not any(isinstance(each, TooManyFailures) for each in bench.finish(FIRST))
 
 
 # What the coordinator checks of itself.
 
 
-def test_broken_states_are_noticed(desk):
-    desk.request()
-    coordinator = desk.coordinator
+def test_broken_states_are_noticed(bench):
+    bench.request()
+    coordinator = bench.coordinator
     pending = coordinator.pending[1]
     pending.finalizing = True
-    with pytest.raises(AssertionError, match="finalized before everyone answered"):
+    with pytest.raises(AssertionError, match="finalized before all tasks answered"):
         coordinator.validate()
     pending.finalizing = False
     coordinator._next_id = 1
@@ -144,10 +144,10 @@ def test_broken_states_are_noticed(desk):
         coordinator.validate()
 
 
-def test_a_pending_checkpoint_older_than_the_latest_is_noticed(desk_with):
-    desk = desk_with(completed=(4,))
-    desk.start()
-    desk.request()
-    desk.coordinator.pending[4] = desk.coordinator.pending.pop(5)
+def test_a_pending_checkpoint_older_than_the_latest_is_noticed(bench_with):
+    bench = bench_with(completed=(4,))
+    bench.start()
+    bench.request()
+    bench.coordinator.pending[4] = bench.coordinator.pending.pop(5)
     with pytest.raises(AssertionError, match="4 is pending although 4 completed"):
-        desk.coordinator.validate()
+        bench.coordinator.validate()

@@ -1,4 +1,4 @@
-"""What somebody asks the coordinator for, and what he hears of it: queue, savepoints, scheduler, the end."""
+"""Requests to the coordinator and their outcome: queue, savepoints, scheduler, shutdown."""
 
 from __future__ import annotations
 
@@ -53,56 +53,56 @@ def messages(effects, kind):
 # Outcomes.
 
 
-def test_whoever_asked_hears_that_the_checkpoint_is_complete(desk):
-    assert desk.resolved(desk.request(number=5)) == []
-    assert desk.resolved(desk.acknowledge_all(1)) == [], "not before its metadata is durable"
-    assert desk.resolved(desk.stored(1)) == [(5, 1)]
+def test_request_resolves_when_the_checkpoint_is_complete(bench):
+    assert bench.resolved(bench.request(number=5)) == []
+    assert bench.resolved(bench.acknowledge_all(1)) == [], "not before its metadata is durable"
+    assert bench.resolved(bench.stored(1)) == [(5, 1)]
 
 
 @pytest.mark.parametrize("end", ["is declined", "expires", "cannot be stored", "task finishes"])
-def test_whoever_asked_hears_why_there_is_none(desk_with, end):
-    desk = desk_with(tolerable_failures=9)
-    desk.start()
-    desk.request(number=5)
+def test_request_resolves_with_the_reason_when_the_checkpoint_fails(bench_with, end):
+    bench = bench_with(tolerable_failures=9)
+    bench.start()
+    bench.request(number=5)
     if end == "is declined":
-        assert desk.resolved(desk.decline(SINK, 1)) == [(5, "disk full")]
+        assert bench.resolved(bench.decline(SINK, 1)) == [(5, "disk full")]
     elif end == "expires":
-        assert desk.resolved(desk.expire(1)) == [(5, EXPIRED)]
+        assert bench.resolved(bench.expire(1)) == [(5, EXPIRED)]
     elif end == "cannot be stored":
-        desk.acknowledge_all(1)
-        assert desk.resolved(desk.not_stored(1)) == [(5, "disk full")]
+        bench.acknowledge_all(1)
+        assert bench.resolved(bench.not_stored(1)) == [(5, "disk full")]
     else:
-        assert desk.resolved(desk.finish(FIRST)) == [(5, TASK_FINISHED)]
+        assert bench.resolved(bench.finish(FIRST)) == [(5, TASK_FINISHED)]
 
 
-def test_what_nobody_waits_for_is_told_to_nobody(desk):
-    desk.request()
-    assert desk.resolved(desk.complete(1)) == []
+def test_request_without_a_number_sends_no_reply(bench):
+    bench.request()
+    assert bench.resolved(bench.complete(1)) == []
 
 
-def test_more_requests_than_may_wait_are_refused(desk):
-    desk.request()
+def test_more_requests_than_may_wait_are_refused(bench):
+    bench.request()
     for _ in range(MAX_QUEUED):
-        desk.request()
-    assert desk.resolved(desk.request(number=8)) == [(8, TOO_MANY_REQUESTS)]
+        bench.request()
+    assert bench.resolved(bench.request(number=8)) == [(8, TOO_MANY_REQUESTS)]
 
 
-def test_full_queue_of_the_interval_makes_room_for_somebody(desk_with):
-    desk = desk_with(interval_ms=10)
-    desk.start()
+def test_full_queue_of_periodic_requests_makes_room_for_a_users_request(bench_with):
+    bench = bench_with(interval_ms=10)
+    bench.start()
     for now in range(10, 10 * MAX_QUEUED + 20, 10):
-        desk.elapse(now)
-    assert len(desk.coordinator._requests.queued) == MAX_QUEUED
-    assert desk.resolved(desk.request(number=8)) == []
-    assert desk.resolved(desk.complete(1)) == []
-    assert desk.resolved(desk.complete(2)) == [(8, 2)], "it was the first of all"
+        bench.elapse(now)
+    assert len(bench.coordinator._requests.queued) == MAX_QUEUED
+    assert bench.resolved(bench.request(number=8)) == []
+    assert bench.resolved(bench.complete(1)) == []
+    assert bench.resolved(bench.complete(2)) == [(8, 2)], "it was the first of all"
 
 
-def test_end_of_an_attempt_ends_what_waits(desk):
-    desk.request(number=1)
-    desk.request(number=2)
-    desk.handle(TriggerRequested(SAVEPOINT, 3))
-    assert desk.resolved(desk.end()) == [
+def test_end_of_an_attempt_ends_what_waits(bench):
+    bench.request(number=1)
+    bench.request(number=2)
+    bench.handle(TriggerRequested(SAVEPOINT, 3))
+    assert bench.resolved(bench.end()) == [
         (2, SUSPENDED),
         (1, "JOB_FAILOVER_REGION"),
         (3, "JOB_FAILOVER_REGION"),
@@ -112,214 +112,214 @@ def test_end_of_an_attempt_ends_what_waits(desk):
 # Notices.
 
 
-def test_notice_of_an_abort_names_what_would_be_restored_now(desk_with):
-    desk = desk_with(tolerable_failures=9)
-    desk.start()
+def test_notice_of_an_abort_names_what_would_be_restored_now(bench_with):
+    bench = bench_with(tolerable_failures=9)
+    bench.start()
     for checkpoint_id, latest_id in ((1, 0), (2, 0)):
-        desk.request()
-        effects = desk.decline(SINK, checkpoint_id)
-        told = messages(effects, NotifyCheckpointAborted)
-        assert {each.latest_completed_id for each in told} == {latest_id}
-    desk.request()
-    desk.complete(3)
-    desk.request()
-    told = messages(desk.decline(SINK, 4), NotifyCheckpointAborted)
-    assert {each.latest_completed_id for each in told} == {3}
+        bench.request()
+        effects = bench.decline(SINK, checkpoint_id)
+        notices = messages(effects, NotifyCheckpointAborted)
+        assert {each.latest_completed_id for each in notices} == {latest_id}
+    bench.request()
+    bench.complete(3)
+    bench.request()
+    notices = messages(bench.decline(SINK, 4), NotifyCheckpointAborted)
+    assert {each.latest_completed_id for each in notices} == {3}
 
 
-def test_notice_of_a_completion_names_what_was_dropped_for_it(desk_with):
-    desk = desk_with(num_retained=2)
-    desk.start()
+def test_notice_of_a_completion_names_what_was_dropped_for_it(bench_with):
+    bench = bench_with(num_retained=2)
+    bench.start()
     subsumed = []
     for checkpoint_id in (1, 2, 3, 4):
-        desk.request()
-        told = messages(desk.complete(checkpoint_id), NotifyCheckpointComplete)
-        subsumed.append({each.subsumed_id for each in told})
+        bench.request()
+        notices = messages(bench.complete(checkpoint_id), NotifyCheckpointComplete)
+        subsumed.append({each.subsumed_id for each in notices})
     assert subsumed == [{0}, {0}, {1}, {2}]
 
 
 # Savepoints.
 
 
-def test_savepoint_does_not_wait_for_its_turn_and_is_told_to_nobody(desk):
-    desk.request(number=1)
-    desk.request(number=2)
-    effects = desk.request(SAVEPOINT, 3)
-    assert desk.triggered(effects) == [2]
-    effects = desk.acknowledge_all(2)
+def test_savepoint_jumps_the_queue_and_notifies_no_task(bench):
+    bench.request(number=1)
+    bench.request(number=2)
+    effects = bench.request(SAVEPOINT, 3)
+    assert bench.triggered(effects) == [2]
+    effects = bench.acknowledge_all(2)
     [stored] = [effect for effect in effects if isinstance(effect, StoreMetadata)]
     assert stored.metadata.kind == SAVEPOINT
-    effects = desk.stored(2)
-    assert (desk.told(effects), desk.resolved(effects)) == ([], [(3, 2)])
+    effects = bench.stored(2)
+    assert (bench.sent(effects), bench.resolved(effects)) == ([], [(3, 2)])
     assert not any(isinstance(effect, CheckpointCompleted | DiscardCheckpoint) for effect in effects)
-    assert desk.store.latest is None, "nobody restores it by himself"
-    assert list(desk.coordinator.pending) == [1]
-    assert desk.resolved(desk.complete(1)) == [(1, 1)], "an older checkpoint goes on beside it"
+    assert bench.store.latest is None, "no failover restores a savepoint"
+    assert list(bench.coordinator.pending) == [1]
+    assert bench.resolved(bench.complete(1)) == [(1, 1)], "an older checkpoint goes on beside it"
 
 
-def test_savepoint_is_not_given_up_for_a_younger_checkpoint(desk_with):
-    desk = desk_with(max_concurrent=3)
-    desk.start()
-    desk.request(SAVEPOINT, 1)
-    desk.request(number=2)
-    assert desk.resolved(desk.complete(2)) == [(2, 2)]
-    assert desk.resolved(desk.complete(1)) == [(1, 1)]
-    assert desk.store.latest.checkpoint_id == 2
+def test_savepoint_is_not_given_up_for_a_younger_checkpoint(bench_with):
+    bench = bench_with(max_concurrent=3)
+    bench.start()
+    bench.request(SAVEPOINT, 1)
+    bench.request(number=2)
+    assert bench.resolved(bench.complete(2)) == [(2, 2)]
+    assert bench.resolved(bench.complete(1)) == [(1, 1)]
+    assert bench.store.latest.checkpoint_id == 2
 
 
-def test_savepoint_waits_where_barriers_overtake(desk_with):
-    desk = desk_with(unaligned=True)
-    desk.start()
-    desk.request()
-    assert desk.triggered(desk.request(SAVEPOINT)) == []
-    assert desk.triggered(desk.complete(1)) == [2]
+def test_savepoint_waits_where_barriers_overtake(bench_with):
+    bench = bench_with(unaligned=True)
+    bench.start()
+    bench.request()
+    assert bench.triggered(bench.request(SAVEPOINT)) == []
+    assert bench.triggered(bench.complete(1)) == [2]
 
 
-def test_pause_after_a_savepoint_counts_too(desk_with):
-    desk = desk_with(min_pause_ms=80)
-    desk.start()
-    desk.now = 50
-    desk.request(SAVEPOINT)
-    desk.complete(1)
-    effects = desk.elapse(100)
-    assert (desk.triggered(effects), desk.rings_at(effects)[-1]) == ([], 130)
+def test_pause_after_a_savepoint_counts_too(bench_with):
+    bench = bench_with(min_pause_ms=80)
+    bench.start()
+    bench.now = 50
+    bench.request(SAVEPOINT)
+    bench.complete(1)
+    effects = bench.elapse(100)
+    assert (bench.triggered(effects), bench.timer_due_ms(effects)[-1]) == ([], 130)
 
 
 @pytest.mark.parametrize("drains", [False, True])
-def test_synchronous_savepoint_says_so_ends_older_checkpoints_and_is_told_to_all(desk, drains):
-    desk.request(number=1)
-    effects = desk.handle(TriggerRequested(SYNC_SAVEPOINT, 2, drains))
+def test_synchronous_savepoint_aborts_older_checkpoints_and_notifies_all_tasks(bench, drains):
+    bench.request(number=1)
+    effects = bench.handle(TriggerRequested(SYNC_SAVEPOINT, 2, drains))
     assert messages(effects, TriggerCheckpoint) == [
         TriggerCheckpoint("1.1", task, 2, 0, SYNC_SAVEPOINT, drains) for task in (FIRST, SECOND)
     ]
-    effects = desk.complete(2)
-    assert desk.told(effects) == desk.everyone("aborted", 1) + desk.everyone("complete", 2)
-    assert desk.resolved(effects) == [(1, SUBSUMED), (2, 2)]
-    assert desk.store.latest is None
+    effects = bench.complete(2)
+    assert bench.sent(effects) == bench.to_all_tasks("aborted", 1) + bench.to_all_tasks("complete", 2)
+    assert bench.resolved(effects) == [(1, SUBSUMED), (2, 2)]
+    assert bench.store.latest is None
 
 
-def test_synchronous_savepoint_that_is_declined_fails_the_attempt(desk_with):
-    desk = desk_with(tolerable_failures=100)
-    desk.start()
-    desk.request(SYNC_SAVEPOINT)
-    assert isinstance(desk.decline(SINK, 1)[-1], TooManyFailures)
+def test_synchronous_savepoint_that_is_declined_fails_the_attempt(bench_with):
+    bench = bench_with(tolerable_failures=100)
+    bench.start()
+    bench.request(SYNC_SAVEPOINT)
+    assert isinstance(bench.decline(SINK, 1)[-1], TooManyFailures)
 
 
-def test_savepoint_that_expires_is_no_failure_of_the_job(desk):
-    desk.request(SAVEPOINT)
-    assert not any(isinstance(effect, TooManyFailures) for effect in desk.expire(1))
+def test_savepoint_that_expires_is_no_failure_of_the_job(bench):
+    bench.request(SAVEPOINT)
+    assert not any(isinstance(effect, TooManyFailures) for effect in bench.expire(1))
 
 
 # Answers that come too late.
 
 
-def test_answer_to_an_expired_checkpoint_is_told_and_its_file_deleted(desk_with):
-    desk = desk_with(tolerable_failures=100)
-    desk.start()
-    desk.request()
-    desk.expire(1)
-    late = [AnsweredTooLate(1, FIRST), DiscardHandle(desk.file(FIRST, 1))]
-    assert desk.acknowledge(FIRST, 1) == late
-    assert desk.coordinator.pending == {}
-    desk.request()
-    assert desk.acknowledge(FIRST, 1) == late, "nor does it count for the next one"
-    assert FIRST in desk.coordinator.pending[2].missing
-    desk.decline(SINK, 2)
-    assert desk.acknowledge(FIRST, 2) == [DiscardHandle(desk.file(FIRST, 2))], "that one had not expired"
+def test_answer_to_an_expired_checkpoint_is_reported_and_its_file_deleted(bench_with):
+    bench = bench_with(tolerable_failures=100)
+    bench.start()
+    bench.request()
+    bench.expire(1)
+    late = [AnsweredTooLate(1, FIRST), DiscardHandle(bench.file(FIRST, 1))]
+    assert bench.acknowledge(FIRST, 1) == late
+    assert bench.coordinator.pending == {}
+    bench.request()
+    assert bench.acknowledge(FIRST, 1) == late, "nor does it count for the next one"
+    assert FIRST in bench.coordinator.pending[2].missing
+    bench.decline(SINK, 2)
+    assert bench.acknowledge(FIRST, 2) == [DiscardHandle(bench.file(FIRST, 2))], "that one had not expired"
 
 
-def test_so_many_expired_checkpoints_are_remembered(desk_with):
-    desk = desk_with(tolerable_failures=100)
-    desk.start()
+def test_so_many_expired_checkpoints_are_remembered(bench_with):
+    bench = bench_with(tolerable_failures=100)
+    bench.start()
     for checkpoint_id in range(1, REMEMBERED_EXPIRED_CHECKPOINTS + 2):
-        desk.request()
-        desk.expire(checkpoint_id)
-    assert len(desk.acknowledge(FIRST, 1)) == 1
-    assert len(desk.acknowledge(FIRST, 2)) == 2
+        bench.request()
+        bench.expire(checkpoint_id)
+    assert len(bench.acknowledge(FIRST, 1)) == 1
+    assert len(bench.acknowledge(FIRST, 2)) == 2
 
 
 # The scheduler.
 
 
-def test_stopped_scheduler_gives_up_everything_and_takes_no_periodic_request(desk_with):
-    desk = desk_with()
-    desk.start()
-    desk.request(number=1)
-    desk.request(number=2)
-    effects = desk.handle(StopScheduler())
-    assert desk.resolved(effects) == [(2, SUSPENDED), (1, SUSPENDED)]
-    assert desk.told(effects) == desk.everyone("aborted", 1)
-    assert desk.elapse(100) == []
-    assert desk.resolved(desk.handle(PeriodicTriggerRequested(3))) == [(3, SCHEDULER_STOPPED)]
-    assert desk.triggered(desk.request()) == [2], "what somebody asks for is another thing"
+def test_stopped_scheduler_gives_up_everything_and_takes_no_periodic_request(bench_with):
+    bench = bench_with()
+    bench.start()
+    bench.request(number=1)
+    bench.request(number=2)
+    effects = bench.handle(StopScheduler())
+    assert bench.resolved(effects) == [(2, SUSPENDED), (1, SUSPENDED)]
+    assert bench.sent(effects) == bench.to_all_tasks("aborted", 1)
+    assert bench.elapse(100) == []
+    assert bench.resolved(bench.handle(PeriodicTriggerRequested(3))) == [(3, SCHEDULER_STOPPED)]
+    assert bench.triggered(bench.request()) == [2], "a user's request is served all the same"
 
 
-def test_scheduler_that_is_started_again_counts_from_then(desk):
-    desk.handle(StopScheduler())
-    desk.now = 130
-    assert desk.rings_at(desk.handle(StartScheduler())) == [230]
-    assert desk.elapse(200) == [], "the timer from before is stale"
-    assert desk.triggered(desk.elapse(230)) == [1]
-    effects = desk.handle(StartScheduler())
-    assert desk.told(effects) == desk.everyone("aborted", 1), "what was under way is given up"
+def test_scheduler_that_is_started_again_counts_from_then(bench):
+    bench.handle(StopScheduler())
+    bench.now = 130
+    assert bench.timer_due_ms(bench.handle(StartScheduler())) == [230]
+    assert bench.elapse(200) == [], "the timer from before is stale"
+    assert bench.triggered(bench.elapse(230)) == [1]
+    effects = bench.handle(StartScheduler())
+    assert bench.sent(effects) == bench.to_all_tasks("aborted", 1), "what was under way is given up"
 
 
-def test_periodic_request_of_somebody_heeds_the_pause(desk_with):
-    desk = desk_with(min_pause_ms=80)
-    desk.start()
-    desk.request()
-    desk.complete(1)
-    assert desk.resolved(desk.handle(PeriodicTriggerRequested(4))) == [(4, WITHIN_MIN_PAUSE)]
+def test_periodic_request_of_a_user_heeds_the_pause(bench_with):
+    bench = bench_with(min_pause_ms=80)
+    bench.start()
+    bench.request()
+    bench.complete(1)
+    assert bench.resolved(bench.handle(PeriodicTriggerRequested(4))) == [(4, WITHIN_MIN_PAUSE)]
 
 
-def test_without_an_interval_there_is_no_scheduler_to_start(desk_with):
-    desk = desk_with(interval_ms=None)
-    desk.start()
-    assert desk.handle(StartScheduler()) == []
-    assert desk.resolved(desk.handle(PeriodicTriggerRequested(1))) == [(1, SCHEDULER_STOPPED)]
+def test_without_an_interval_there_is_no_scheduler_to_start(bench_with):
+    bench = bench_with(interval_ms=None)
+    bench.start()
+    assert bench.handle(StartScheduler()) == []
+    assert bench.resolved(bench.handle(PeriodicTriggerRequested(1))) == [(1, SCHEDULER_STOPPED)]
 
 
 # Giving up.
 
 
-def test_what_is_pending_is_given_up_and_what_waits_begins(desk):
-    desk.request(number=1)
-    desk.request(number=2)
-    effects = desk.handle(AbortPending("somebody says so"))
-    assert desk.resolved(effects) == [(1, "somebody says so")]
-    assert desk.triggered(effects) == [2]
+def test_what_is_pending_is_given_up_and_what_waits_begins(bench):
+    bench.request(number=1)
+    bench.request(number=2)
+    effects = bench.handle(AbortPending("aborted on request"))
+    assert bench.resolved(effects) == [(1, "aborted on request")]
+    assert bench.triggered(effects) == [2]
     assert effects.index(DiscardCheckpoint(1)) < len(effects) - 1, "the next one begins after that"
 
 
-def test_checkpoint_whose_metadata_is_being_written_is_not_given_up(desk):
-    desk.request()
-    desk.acknowledge_all(1)
-    assert desk.handle(AbortPending("somebody says so")) == []
-    assert desk.told(desk.stored(1)) == desk.everyone("complete", 1)
+def test_checkpoint_whose_metadata_is_being_written_is_not_given_up(bench):
+    bench.request()
+    bench.acknowledge_all(1)
+    assert bench.handle(AbortPending("aborted on request")) == []
+    assert bench.sent(bench.stored(1)) == bench.to_all_tasks("complete", 1)
 
 
-def test_after_the_shutdown_nothing_is_taken_any_more(desk):
-    desk.request(number=1)
-    desk.request(number=2)
-    effects = desk.handle(Shutdown())
-    assert desk.resolved(effects) == [(2, SHUT_DOWN), (1, SHUT_DOWN)]
-    assert desk.told(effects) == desk.everyone("aborted", 1)
-    assert desk.resolved(desk.request(number=3)) == [(3, SHUT_DOWN)]
-    assert desk.elapse(100) == []
-    assert desk.acknowledge(FIRST, 1) == [DiscardHandle(desk.file(FIRST, 1))]
+def test_after_the_shutdown_nothing_is_taken_any_more(bench):
+    bench.request(number=1)
+    bench.request(number=2)
+    effects = bench.handle(Shutdown())
+    assert bench.resolved(effects) == [(2, SHUT_DOWN), (1, SHUT_DOWN)]
+    assert bench.sent(effects) == bench.to_all_tasks("aborted", 1)
+    assert bench.resolved(bench.request(number=3)) == [(3, SHUT_DOWN)]
+    assert bench.elapse(100) == []
+    assert bench.acknowledge(FIRST, 1) == [DiscardHandle(bench.file(FIRST, 1))]
 
 
-def test_request_that_waited_fails_if_it_cannot_begin_when_it_is_its_turn(desk):
-    desk.request()
-    desk.request(number=2)
+def test_request_that_waited_fails_if_it_cannot_begin_when_it_is_its_turn(bench):
+    bench.request()
+    bench.request(number=2)
     for task in (FIRST, SECOND, SINK):
-        desk.acknowledge(task, 1)
-        desk.finish(task)
-    assert desk.resolved(desk.stored(1)) == [(2, TASKS_NOT_RUNNING)]
+        bench.acknowledge(task, 1)
+        bench.finish(task)
+    assert bench.resolved(bench.stored(1)) == [(2, TASKS_NOT_RUNNING)]
 
 
-def test_options_decide_whether_checkpoints_go_on_after_a_task_has_finished(desk_with):
-    desk = desk_with(checkpoints_after_tasks_finish=False)
-    desk.start()
-    desk.finish(FIRST)
-    assert desk.resolved(desk.request(CHECKPOINT, 1)) == [(1, TASKS_NOT_RUNNING)]
+def test_options_decide_whether_checkpoints_go_on_after_a_task_has_finished(bench_with):
+    bench = bench_with(checkpoints_after_tasks_finish=False)
+    bench.start()
+    bench.finish(FIRST)
+    assert bench.resolved(bench.request(CHECKPOINT, 1)) == [(1, TASKS_NOT_RUNNING)]

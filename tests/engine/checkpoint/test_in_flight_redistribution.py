@@ -175,7 +175,7 @@ def test_metadata_lists_how_many_records_are_in_flight():
 
 
 @pytest.mark.parametrize("change", ["flip", "cut", "grow"])
-def test_a_damaged_part_with_records_in_flight_is_found_and_the_state_beside_it_is_still_read(change):
+def test_damaged_records_in_flight_are_found_and_the_state_is_still_read(change):
     stored = Stored(1, 1, {channel(INPUT, 0, 0): records("a")})
     (share,) = redistribute_in_flight(
         stored.metadata, [Edge("source", "target", 0, KEYED, 1, 1, MAX_PARALLELISM)]

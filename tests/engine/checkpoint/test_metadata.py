@@ -59,7 +59,7 @@ def test_file_of_a_chain_is_described_once():
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, len(ENCODED) - 1), st.integers(1, 255))
-def test_any_changed_byte_is_noticed_and_told_with_the_path(place, change):
+def test_any_changed_byte_is_noticed_and_reported_with_the_path(place, change):
     damaged = bytearray(ENCODED)
     damaged[place] ^= change
     with pytest.raises(DamagedFile, match=r"^jobs/1/chk-7/_metadata: "):

@@ -23,7 +23,7 @@ UPSTREAMS = {LEFT: (), RIGHT: (), FIRST: (LEFT,), SECOND: (RIGHT,), SINK: (FIRST
         ((LEFT, RIGHT, FIRST, SECOND), (SINK,), (SINK,)),
     ],
 )
-def test_whoever_has_no_running_task_before_it_is_triggered_itself(finished, triggered, answering):
+def test_task_without_a_running_upstream_is_triggered_itself(finished, triggered, answering):
     tasks = checkpoint_tasks(UPSTREAMS, finished)
     assert tasks is not None
     assert (tasks.triggered, tasks.answering) == (triggered, answering)

@@ -141,7 +141,7 @@ def test_odd_elements_of_several_states_do_not_pile_up_on_the_first_subtask():
     assert [list(share) for share in dealt] == [["a"], ["b"], ["c"]]
 
 
-def test_broadcast_copy_is_given_to_everyone_also_where_only_some_subtasks_reported():
+def test_broadcast_copy_goes_to_all_subtasks_also_where_only_some_reported():
     dealt = deal_out([("b", BROADCAST, [(0, 1), (1, 1)])], [0, 2], 3, 3)
     assert dealt[0]["b"] == (BROADCAST, [(0, (0,))])
     assert dealt[1]["b"] == (BROADCAST, [(1, (0,))])
@@ -197,7 +197,7 @@ def test_job_that_does_not_fit_the_checkpoint_is_refused(vertex, words):
     assert "checkpoint 1" in str(raised.value)
 
 
-def test_state_nobody_wants_is_left_out_where_that_is_allowed():
+def test_unclaimed_state_is_left_out_where_that_is_allowed():
     assignments = redistribute(Job(1).metadata, [("other", 1, 128, False)], allow_non_restored_state=True)
     assert list(assignments) == [("other", 0)]
 

@@ -20,7 +20,7 @@ def savepoint(requested_ms: int = 0, is_forced: bool = False) -> CheckpointReque
     return CheckpointRequest(requested_ms, SAVEPOINT, is_forced=is_forced)
 
 
-def test_savepoints_come_first_then_the_forced_then_what_somebody_asked_for_then_the_older():
+def test_savepoints_come_first_then_forced_then_requested_then_older_ones():
     turn = [
         CheckpointRequest(9, SYNC_SAVEPOINT, is_forced=True),
         savepoint(1),
@@ -71,7 +71,7 @@ def test_nothing_begins_while_more_than_may_be_pending_are_being_deleted():
     assert queue.next(0, 0, None, deleting=2) is not None
 
 
-def test_periodic_request_within_the_pause_is_dropped_and_told_how_long_it_lasts():
+def test_periodic_request_within_the_pause_is_dropped_with_the_time_left():
     queue = RequestQueue(max_concurrent=1, min_pause_ms=10)
     queue.submit(periodic())
     assert queue.next(104, 0, last_completion_ms=100) == TooEarly(periodic(), 6)
@@ -83,7 +83,7 @@ def test_periodic_request_within_the_pause_is_dropped_and_told_how_long_it_lasts
 @pytest.mark.parametrize(
     "request_", [manual(), savepoint(), CheckpointRequest(0, is_periodic=True, is_forced=True)]
 )
-def test_nobody_else_heeds_the_pause(request_):
+def test_other_requests_ignore_the_pause(request_):
     queue = RequestQueue(max_concurrent=1, min_pause_ms=10)
     queue.submit(request_)
     assert queue.next(100, 0, last_completion_ms=100) == request_
@@ -102,7 +102,7 @@ def test_full_queue_gives_up_a_periodic_request_before_it_refuses_another():
     assert queue.submit(manual(3)) == periodic(2)
     assert queue.submit(periodic(4)) == periodic(4), "it is the last itself"
     assert queue.submit(manual(5)) == periodic(1)
-    assert queue.submit(savepoint(6)) == savepoint(6), "nobody gives way any more"
+    assert queue.submit(savepoint(6)) == savepoint(6), "no request gives way any more"
     assert queue.queued == [manual(3), manual(5)]
 
 

@@ -55,29 +55,29 @@ def paths_in(effects):
 
 
 class Shares:
-    """A desk whose first task shares files."""
+    """A bench whose first task shares files."""
 
-    def __init__(self, desk_with, **settings):
-        self.desk = desk_with(**settings)
-        self.desk.start()
-        self.desk.elapse(100)
+    def __init__(self, bench_with, **settings):
+        self.bench = bench_with(**settings)
+        self.bench.start()
+        self.bench.elapse(100)
 
     def answered(self, checkpoint_id, *files):
         """All answer; the first with files."""
-        effects = self.desk.acknowledge(FIRST, checkpoint_id, files=files)
+        effects = self.bench.acknowledge(FIRST, checkpoint_id, files=files)
         for task in (SECOND, SINK):
-            effects += self.desk.acknowledge(task, checkpoint_id)
+            effects += self.bench.acknowledge(task, checkpoint_id)
         return effects
 
     def completed(self, checkpoint_id, *files):
         """It completes, and the next one is triggered."""
-        effects = self.answered(checkpoint_id, *files) + self.desk.stored(checkpoint_id)
-        return effects + self.desk.elapse(100 * (checkpoint_id + 1))
+        effects = self.answered(checkpoint_id, *files) + self.bench.stored(checkpoint_id)
+        return effects + self.bench.elapse(100 * (checkpoint_id + 1))
 
 
 @pytest.fixture
-def shares(desk_with):
-    return Shares(desk_with)
+def shares(bench_with):
+    return Shares(bench_with)
 
 
 def test_a_file_goes_when_the_last_checkpoint_that_used_it_is_subsumed(shares):
@@ -93,19 +93,19 @@ def test_metadata_name_a_known_file_by_its_path(shares):
 
 def test_an_aborted_checkpoint_leaves_what_the_one_before_uses(shares):
     shares.completed(1, uploaded("a"))
-    effects = shares.desk.acknowledge(FIRST, 2, files=[known("a"), uploaded("b")])
-    effects += shares.desk.decline(SINK, 2)
+    effects = shares.bench.acknowledge(FIRST, 2, files=[known("a"), uploaded("b")])
+    effects += shares.bench.decline(SINK, 2)
     assert any(isinstance(effect, CheckpointAborted) for effect in effects)
     assert deleted(effects) == []
-    shares.desk.elapse(300)
+    shares.bench.elapse(300)
     # What the aborted one has stored goes when a later one is complete; what others use stays.
     assert deleted(shares.completed(3, known("a"))) == ["shared/b"]
 
 
 def test_of_two_uploads_of_a_content_the_later_counts_until_one_is_complete(shares):
-    shares.desk.acknowledge(FIRST, 1, files=[uploaded("a", "chk-1.a")])
-    shares.desk.decline(SINK, 1)
-    shares.desk.elapse(200)
+    shares.bench.acknowledge(FIRST, 1, files=[uploaded("a", "chk-1.a")])
+    shares.bench.decline(SINK, 1)
+    shares.bench.elapse(200)
     effects = shares.answered(2, uploaded("a", "chk-2.a"))
     assert deleted(effects) == ["shared/chk-1.a"]
     assert paths_in(effects) == ["shared/chk-2.a"]
@@ -118,85 +118,85 @@ def test_what_is_stored_again_although_a_complete_checkpoint_has_it_is_deleted(s
     assert paths_in(effects) == ["shared/chk-1.a"]
 
 
-def test_a_pending_checkpoint_outlives_the_upload_that_a_later_one_supersedes(desk_with):
-    shares = Shares(desk_with, max_concurrent=2)
-    shares.desk.acknowledge(FIRST, 1, files=[uploaded("a", "chk-1.a")])
-    shares.desk.elapse(200)
-    assert deleted(shares.desk.acknowledge(FIRST, 2, files=[uploaded("a", "chk-2.a")])) == ["shared/chk-1.a"]
-    shares.desk.acknowledge(SECOND, 1)
-    assert paths_in(shares.desk.acknowledge(SINK, 1)) == ["shared/chk-2.a"]
+def test_a_pending_checkpoint_outlives_the_upload_that_a_later_one_supersedes(bench_with):
+    shares = Shares(bench_with, max_concurrent=2)
+    shares.bench.acknowledge(FIRST, 1, files=[uploaded("a", "chk-1.a")])
+    shares.bench.elapse(200)
+    assert deleted(shares.bench.acknowledge(FIRST, 2, files=[uploaded("a", "chk-2.a")])) == ["shared/chk-1.a"]
+    shares.bench.acknowledge(SECOND, 1)
+    assert paths_in(shares.bench.acknowledge(SINK, 1)) == ["shared/chk-2.a"]
 
 
-def test_what_a_complete_checkpoint_names_stays_though_one_under_way_has_used_it_since(desk_with):
-    shares = Shares(desk_with, max_concurrent=3)
+def test_file_of_a_complete_checkpoint_stays_though_a_pending_one_used_it_since(bench_with):
+    shares = Shares(bench_with, max_concurrent=3)
     for checkpoint_id in (2, 3):
-        shares.desk.elapse(100 * checkpoint_id)
-    shares.desk.acknowledge(FIRST, 1, files=[uploaded("a", "chk-1.a")])
-    shares.desk.acknowledge(FIRST, 2, files=[uploaded("a", "chk-2.a")])
-    shares.desk.acknowledge(SECOND, 1)
-    assert paths_in(shares.desk.acknowledge(SINK, 1)) == ["shared/chk-2.a"]
-    shares.desk.stored(1)
-    assert deleted(shares.desk.acknowledge(FIRST, 3, files=[uploaded("a", "chk-3.a")])) == ["shared/chk-3.a"]
+        shares.bench.elapse(100 * checkpoint_id)
+    shares.bench.acknowledge(FIRST, 1, files=[uploaded("a", "chk-1.a")])
+    shares.bench.acknowledge(FIRST, 2, files=[uploaded("a", "chk-2.a")])
+    shares.bench.acknowledge(SECOND, 1)
+    assert paths_in(shares.bench.acknowledge(SINK, 1)) == ["shared/chk-2.a"]
+    shares.bench.stored(1)
+    assert deleted(shares.bench.acknowledge(FIRST, 3, files=[uploaded("a", "chk-3.a")])) == ["shared/chk-3.a"]
 
 
 def test_a_late_answer_gives_up_its_uploads_and_nothing_that_others_use(shares):
     shares.completed(1, uploaded("a"))
-    shares.desk.expire(2)
-    effects = shares.desk.acknowledge(FIRST, 2, files=[known("a"), uploaded("b")])
+    shares.bench.expire(2)
+    effects = shares.bench.acknowledge(FIRST, 2, files=[known("a"), uploaded("b")])
     (discarded,) = [effect.handle for effect in effects if isinstance(effect, DiscardHandle)]
     assert discarded.paths == (discarded.path, "shared/b")
 
 
 def test_an_answer_that_comes_twice_does_not_bring_a_deleted_upload_back(shares):
-    shares.desk.acknowledge(FIRST, 1, files=[uploaded("a", "chk-1.a")])
-    shares.desk.decline(SINK, 1)
-    shares.desk.elapse(200)
-    shares.desk.acknowledge(FIRST, 2, files=[uploaded("a", "chk-2.a")])
+    shares.bench.acknowledge(FIRST, 1, files=[uploaded("a", "chk-1.a")])
+    shares.bench.decline(SINK, 1)
+    shares.bench.elapse(200)
+    shares.bench.acknowledge(FIRST, 2, files=[uploaded("a", "chk-2.a")])
     (discarded,) = [
         effect.handle
-        for effect in shares.desk.acknowledge(FIRST, 1, files=[uploaded("a", "chk-1.a")])
+        for effect in shares.bench.acknowledge(FIRST, 1, files=[uploaded("a", "chk-1.a")])
         if isinstance(effect, DiscardHandle)
     ]
     assert "shared/chk-1.a" in discarded.paths
-    shares.desk.acknowledge(SECOND, 2)
-    assert paths_in(shares.desk.acknowledge(SINK, 2)) == ["shared/chk-2.a"]
+    shares.bench.acknowledge(SECOND, 2)
+    assert paths_in(shares.bench.acknowledge(SINK, 2)) == ["shared/chk-2.a"]
 
 
 def test_an_answer_that_comes_late_and_twice_leaves_what_it_has_registered(shares):
     shares.completed(1, uploaded("a"))
     shares.completed(2, known("a"), uploaded("b"))
     # Of the attempt, but for a checkpoint that is subsumed: its own file is deleted, the shared one is used.
-    effects = shares.desk.acknowledge(FIRST, 1, files=[uploaded("a")])
+    effects = shares.bench.acknowledge(FIRST, 1, files=[uploaded("a")])
     (discarded,) = [effect.handle for effect in effects if isinstance(effect, DiscardHandle)]
     assert discarded.paths == (discarded.path,)
 
 
-def test_a_checkpoint_that_names_what_nobody_has_stored_fails(shares):
+def test_checkpoint_that_names_an_unstored_file_fails(shares):
     effects = shares.answered(1, known("nowhere"))
     (aborted,) = [effect for effect in effects if isinstance(effect, CheckpointAborted)]
     assert aborted.reason == "nowhere.sst, a file with the SHA-256 nowhere, is stored nowhere"
 
 
-def test_a_process_that_recovers_counts_what_the_retained_checkpoints_share(desk_with):
+def test_a_process_that_recovers_counts_what_the_retained_checkpoints_share(bench_with):
     def metadata(checkpoint_id, *files):
         handle = StateHandle(f"chk-{checkpoint_id}/x", 1, "", {}, files)
         operator = OperatorMetadata("op", "op", "op", 1, 128, (SubtaskState(handle, False),))
         return CheckpointMetadata(checkpoint_id, "job", "job", 0, "checkpoint", "1.1", (operator,))
 
-    desk = desk_with(num_retained=2)
+    bench = bench_with(num_retained=2)
     for checkpoint_id, files in ((3, [uploaded("a"), uploaded("b")]), (4, [uploaded("b")])):
-        desk.store.add(metadata(checkpoint_id, *files))
-    shares = Shares(desk_with, num_retained=2)
-    shares.desk = desk
-    desk.coordinator = CheckpointCoordinator("job", "words", desk.settings, desk.store)
-    desk.start("2.1")
-    desk.elapse(100)
+        bench.store.add(metadata(checkpoint_id, *files))
+    shares = Shares(bench_with, num_retained=2)
+    shares.bench = bench
+    bench.coordinator = CheckpointCoordinator("job", "words", bench.settings, bench.store)
+    bench.start("2.1")
+    bench.elapse(100)
     effects = shares.answered(5, known("b"), uploaded("c"))
     assert paths_in(effects) == ["shared/b", "shared/c"]
-    assert deleted(desk.stored(5)) == ["shared/a"]
+    assert deleted(bench.stored(5)) == ["shared/a"]
 
 
-def test_a_content_that_nobody_knows_cannot_be_named_without_a_path():
+def test_unknown_content_cannot_be_named_without_a_path():
     with pytest.raises(UnknownSharedFile, match="SHA-256 x is named but not stored"):
         SharedStateRegistry().register(1, "x", "")
 

@@ -1,4 +1,4 @@
-"""A job that somebody ends: with a savepoint, by cancelling it, and what may come between."""
+"""A job that a user ends: with a savepoint, by cancelling it, and what may come between."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ def test_a_job_finishes_when_all_have_heard_of_the_savepoint(job):
     assert job.finish(SINK)[-1] == JobFinished(stopped=True)
 
 
-def test_nobody_gets_a_checkpoint_while_the_job_ends(job):
+def test_no_checkpoint_begins_while_the_job_ends(job):
     stopping(job)
     assert job.handle(TriggerRequested(number=8)) == [RequestResolved(8, None, JOB_IS_ENDING)]
     assert job.handle(StopRequested(9)) == [RequestResolved(9, None, JOB_IS_ENDING)]
 
 
-def test_an_attempt_that_fails_after_the_savepoint_is_followed_by_one_that_only_commits(job):
+def test_attempt_that_fails_after_the_savepoint_is_followed_by_a_committing_one(job):
     savepoint = stopping(job)
     complete(job, savepoint)
     [timer] = of(job.fail(), StartRestartTimer)
@@ -84,7 +84,7 @@ def test_an_attempt_that_fails_after_the_savepoint_is_followed_by_one_that_only_
     assert effects[-1] == JobFinished(stopped=True)
 
 
-def test_a_task_that_never_hears_of_the_savepoint_is_replaced_after_a_while(job):
+def test_task_that_misses_the_savepoints_notification_is_replaced_after_a_while(job):
     effects = complete(job, stopping(job))
     [overdue] = [effect.event for effect in of(effects, StartRestartTimer)]
     assert isinstance(overdue, StopOverdue)
@@ -92,7 +92,7 @@ def test_a_task_that_never_hears_of_the_savepoint_is_replaced_after_a_while(job)
     assert job.run()[-1] == JobFinished(stopped=True)
 
 
-def test_a_savepoint_to_stop_with_that_fails_costs_an_attempt_since_tasks_have_stopped(job):
+def test_failed_stop_costs_an_attempt_since_tasks_have_stopped(job):
     savepoint = stopping(job)
     effects = job.handle(DeclineCheckpoint(job.attempt, SINK, savepoint, "a reason"))
     assert of(effects, RequestResolved) == [RequestResolved(7, None, "a reason")]

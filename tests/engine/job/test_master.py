@@ -1,4 +1,4 @@
-"""A job from attempt to attempt, with a real coordinator and nobody else."""
+"""A job from attempt to attempt, with a real coordinator and no tasks."""
 
 from __future__ import annotations
 
@@ -308,7 +308,7 @@ def test_the_job_does_not_finish_over_an_open_outcome(job):
     assert job.handle(MetadataStored(1))[-1] == JobFinished()
 
 
-def test_a_checkpoint_that_fails_when_every_task_has_finished_harms_nobody(job):
+def test_checkpoint_that_fails_after_every_task_finished_does_no_harm(job):
     job.finalize(1)
     job.finish(SOURCE)
     job.finish(SINK)

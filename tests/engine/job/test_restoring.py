@@ -88,7 +88,7 @@ def counted_checkpoint(graph):
 
 
 def restored_counts(graph, metadata, files):
-    """What the subtasks of the sum would hold, by subtask, at the max parallelism that they are told."""
+    """What the subtasks of the sum would hold, by subtask, at the max parallelism of the restore."""
     graph = fit_max_parallelism(graph, metadata)
     events = restore_events(graph, layout_of(graph), metadata, files.__getitem__)
     (vertex,) = [each for each in graph.vertices if any(node.uid == "count" for node in each.operators)]
@@ -154,7 +154,7 @@ def test_without_a_checkpoint_everything_starts_afresh():
     assert all(event.checkpoint_id is None and event.operators == {} for event in events.values())
 
 
-def test_an_operator_that_the_checkpoint_does_not_know_is_told_so():
+def test_operator_unknown_to_the_checkpoint_restores_as_new():
     """Unlike one that it knows, but whose subtask gets nothing."""
     metadata, files = counted_checkpoint(counting_job(1))
     graph = counting_job(2, another_source=True)

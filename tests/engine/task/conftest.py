@@ -139,7 +139,7 @@ class LetterReader(SplitReader):
 
 
 class LoggedQueue(deque[Element]):
-    """A channel to nobody, whose every element is also an entry in ``calls``."""
+    """A channel without a receiver; every element is also an entry in ``calls``."""
 
     def __init__(self, calls: list[tuple[Any, ...]]) -> None:
         super().__init__()

@@ -105,7 +105,7 @@ def test_a_source_reads_a_buffer_at_each_poll(bench):
 # Checkpoints.
 
 
-def test_a_checkpoint_is_prepared_from_the_head_announced_and_snapshotted_from_the_tail(bench):
+def test_checkpoint_is_prepared_head_first_and_snapshotted_tail_first(bench):
     head = bench.recorder("head", before_barrier=["last words"])
     middle = bench.recorder("middle", stateful=False)
     tail = bench.recorder("tail", before_barrier=["amen"])
@@ -161,7 +161,7 @@ def test_a_snapshot_that_is_late_for_its_aborted_checkpoint_is_discarded(bench):
     assert list(task.handle(SnapshotStored(5, "file"), 0)) == [DiscardSnapshot("file")]
 
 
-def test_a_snapshot_that_cannot_be_stored_declines_the_checkpoint_and_the_task_lives_on(bench):
+def test_snapshot_that_cannot_be_stored_declines_and_the_task_lives_on(bench):
     task = bench.task(bench.recorder("op"), channels=[0])
     bench.feed(task, 0, bench.barrier(5))
     assert list(task.handle(SnapshotFailed(5, "disk full"), 0)) == [bench.decline(5, "disk full")]

@@ -194,7 +194,7 @@ def test_a_task_that_finishes_while_it_aligns_lets_its_channels_go(bench):
 
 
 def test_a_snapshot_under_way_is_still_answered_by_a_finished_task(bench):
-    """The coordinator gives the checkpoint up when it hears of the end, and discards the file."""
+    """The coordinator aborts the checkpoint when the task finishes, and discards the file."""
     task = ended(bench)
     for checkpoint_id in (5, 6):
         task.handle(bench.trigger(checkpoint_id), 0)
@@ -225,7 +225,7 @@ def test_without_checkpointing_a_source_commits_once_and_finishes_at_its_end(ben
     task.validate()
 
 
-def test_without_checkpointing_a_task_commits_at_its_end_and_finishes_with_its_last_channel(bench):
+def test_without_checkpoints_a_task_commits_at_its_end(bench):
     task = bench.task(bench.recorder("op"), channels=[0, 0], checkpointing=False)
     assert bench.feed(task, 0, END_OF_DATA, END_OF_PARTITION) == []
     assert bench.calls == []

@@ -42,7 +42,7 @@ def test_a_message_of_another_attempt_is_dropped(bench, message):
     assert isinstance(store, StoreSnapshot)
 
 
-def test_every_operator_hears_of_a_completion_once(bench):
+def test_every_operator_is_notified_of_a_completion_once(bench):
     task = bench.task(bench.recorder("head"), bench.recorder("tail"), channels=[0])
     for checkpoint_id in (5, 5, 4, 7):
         assert list(task.handle(bench.complete(checkpoint_id), 0)) == []

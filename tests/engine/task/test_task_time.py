@@ -171,7 +171,7 @@ def test_task_asks_its_driver_for_the_earliest_time_only(bench):
     second.wake_at(30)
     assert bench.feed(task, 0, [("x", 1)]) == [StartTaskTimer(30)]
     second.wake_at(40)
-    assert bench.feed(task, 0, [("x", 1)]) == [], "at 30 everyone is asked"
+    assert bench.feed(task, 0, [("x", 1)]) == [], "at 30 all operators are called"
     first.wake_at(20)
     assert bench.feed(task, 0, [("x", 1)]) == [StartTaskTimer(20)]
     bench.take_calls()

@@ -68,7 +68,7 @@ def buffer(*values):
 # The handler.
 
 
-def test_the_first_barrier_starts_the_snapshot_and_the_last_one_completes_what_is_in_flight():
+def test_first_barrier_starts_the_snapshot_and_the_last_completes_in_flight():
     handler = UnalignedBarrierHandler(2)
     assert handler.handle(BarrierArrived(1, barrier(3)), 0) == [StartCheckpoint(barrier(3))]
     assert handler.blocked == [False, False]
