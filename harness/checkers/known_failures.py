@@ -14,24 +14,27 @@ The rules this module lives by:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Annotated, TypeAlias
+
+import msgspec
 
 from onceproof.harness.checkers.base import Signature
 
+Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
 
-@dataclass(frozen=True, slots=True)
-class KnownSignature:
+
+class KnownSignature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A listed failure of a family, with the reason for listing it."""
 
-    family: str
+    family: Text
     """The family's ``name``, as in outcomes."""
-    property: str
+    property: Text
     """The property, or the exception's type."""
-    anomaly: str
+    anomaly: Text
     """The anomaly, or the function that raised."""
-    since: str = ""
+    since: Text = ""
     """When the failure was first seen: a date or free text."""
-    why: str = ""
+    why: Text = ""
     """What is known about it, and who fixes it: free text."""
 
     def signature(self) -> Signature:

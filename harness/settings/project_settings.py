@@ -2,31 +2,33 @@
 
 The rules this module lives by:
 
-- Each setting is declared once, in ``Settings``: its name, its type, what it may be, and what it is for.
-- The nearest pyproject.toml that has the table holds, from the working directory upwards; paths in it are
-  meant from its folder. Where there is none, everything has its default.
-- What the command line names wins. `replay`, `shrink` and `explain` heed no settings at all: a command that a
-  report prints does the same wherever it is typed.
-- A setting that nobody knows, or that has a value it cannot have, is an error before anything is run: one
-  line that names the file, the key and the mend. All are checked, those too that the command line overrules.
-- Only the commands that heed settings import this; nothing is read before.
+- Each setting is declared once, in ``Settings``: its name, its type, its values, and what it is for.
+- The nearest pyproject.toml that has the table counts, from the working directory upwards. Its paths are
+  relative to its folder. Without such a file every setting has its default.
+- The command line overrides the settings. `replay`, `shrink` and `explain` read no settings: a command that a
+  report prints does the same in any folder.
+- An unknown setting or a wrong value is an error before anything runs: one line that names the file, the key
+  and the mend. All settings are checked, also those that the command line overrides.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Mapping
 from datetime import date
 from math import isfinite
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias, get_type_hints
+
+import msgspec
+from msgspec import Meta
 
 from onceproof.harness.checkers import CONTINUATIONS, PROPERTIES
 from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
-from onceproof.harness.checkers.known_failures import KnownSignature
+from onceproof.harness.checkers.known_failures import KnownSignature, Text
 from onceproof.harness.model.family import family_names, split_address
 from onceproof.harness.model.system import system_names
 
@@ -34,196 +36,128 @@ FILE: Final = "pyproject.toml"
 TABLE: Final = "tool.onceproof"
 
 NIGHTS: Final = 365
-"""Nights that are kept where nobody says otherwise."""
+"""Nights that the history keeps by default."""
 
-Check: TypeAlias = Callable[[Any, Path], Any]
-"""From what the file says, and the file's folder, to the setting's value; raises Unfit."""
-
-_KNOWN_FIELDS: Final = tuple(each.name for each in fields(KnownSignature))
-_KNOWN_NEEDED: Final = ("family", "property", "anomaly")
 _LONGEST_VALUE: Final = 60
+
+Whole: TypeAlias = Annotated[int, Meta(ge=1)]
+Seconds: TypeAlias = Annotated[float, Meta(ge=0)]
+Families: TypeAlias = Annotated[tuple[Text, ...], Meta(min_length=1)]
 
 
 class SettingsError(Exception):
     """Settings that cannot be used; the message is one line that names the file, the key and the mend."""
 
 
-class Unfit(ValueError):
-    """A value that a setting cannot have; the message says what it must be, or what it lacks."""
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The settings of a project; None leaves a setting to the default of the command."""
 
-    def __init__(self, said: str, place: str = "") -> None:
-        super().__init__(said)
+    families: Annotated[
+        Families | None,
+        Meta(
+            description=(
+                "families of `run`, `campaign` and `nightly`, by name or path; all built-in ones if not set"
+            ),
+        ),
+    ] = None
+    scenarios: Annotated[Whole | None, Meta(description="how many scenarios `run` and `campaign` make")] = (
+        None
+    )
+    max_time: Annotated[
+        Seconds | None,
+        Meta(description="for how many seconds `run` and `campaign` go on, and the campaign in `nightly`"),
+    ] = None
+    seed: Annotated[
+        int | None,
+        Meta(description="decides every scenario of `run` and `campaign`; each night draws one of its own"),
+    ] = None
+    system: Annotated[str | None, Meta(description="what stands trial in `run`")] = None
+    workers: Annotated[
+        Whole | None, Meta(description="processes of `run`; as many as processors if not set")
+    ] = None
+    shrink_time: Annotated[
+        Seconds | None,
+        Meta(
+            description="for how many seconds `run`, `campaign` and the tests of a family shrink each failure"
+        ),
+    ] = None
+    out: Annotated[
+        Path | None,
+        Meta(
+            description=(
+                "where the results of `nightly` go; `run` and `campaign` have folders of theirs below it"
+            )
+        ),
+    ] = None
+    history: Annotated[
+        Path | None,
+        Meta(description="where the history of nights is kept; `history` below `out` if not set"),
+    ] = None
+    nights: Annotated[Whole, Meta(description="how many nights the history keeps")] = NIGHTS
+    known: Annotated[
+        tuple[KnownSignature, ...],
+        Meta(description="failures that are known and fail no run: family, property, anomaly, since, why"),
+    ] = ()
+
+
+SETTINGS: Final[Mapping[str, str]] = {
+    name: hint.__metadata__[-1].description
+    for name, hint in get_type_hints(Settings, include_extras=True).items()
+}
+"""By the name of a setting, what it is for."""
+
+_ASKED: Final[Mapping[str, str]] = {
+    "families": "a list of families, by name or path",
+    "families[]": "the name or the path of a family",
+    "scenarios": "a whole number of 1 or more",
+    "max_time": "a number of seconds, 0 or more",
+    "seed": "a whole number",
+    "system": "a system",
+    "workers": "a whole number of 1 or more",
+    "shrink_time": "a number of seconds, 0 or more",
+    "out": "the path of a folder",
+    "history": "the path of a folder",
+    "nights": "a whole number of 1 or more",
+    "known": f"a list of tables, each begun by [[{TABLE}.known]]",
+    "known[]": "a table with family, property and anomaly",
+}
+"""By the place of a value, what it must be. The fields of a known signature are texts."""
+
+_MISTAKE: Final = re.compile(
+    r"Object contains unknown field `(?P<unknown>.*)`|Object missing required field `(?P<missing>.*)`|.*?",
+    re.DOTALL,
+)
+_PLACED: Final = re.compile(r"(?P<mistake>.*?)(?: - at `\$\.?(?P<place>.*)`)?", re.DOTALL)
+
+
+class _Unfit(ValueError):
+    """A value that a setting cannot have; the message says what is wrong, ``place`` where it stands."""
+
+    def __init__(self, message: str, place: str) -> None:
+        super().__init__(message)
         self.place = place
-        """Where below the key it stands: "[2].why"; empty for the key itself."""
-
-
-def _whole(least: int) -> Check:
-    def check(value: Any, folder: Path) -> int:
-        if type(value) is not int or value < least:
-            raise Unfit(f"must be a whole number of {least} or more, not {_shown(value)}")
-        return value
-
-    return check
-
-
-def _any_whole(value: Any, folder: Path) -> int:
-    if type(value) is not int:
-        raise Unfit(f"must be a whole number, not {_shown(value)}")
-    return value
-
-
-def _seconds(value: Any, folder: Path) -> float:
-    if type(value) not in (int, float) or not isfinite(value) or value < 0:
-        raise Unfit(f"must be a number of seconds, 0 or more, not {_shown(value)}")
-    return float(value)
-
-
-def _folder(value: Any, folder: Path) -> Path:
-    if not isinstance(value, str) or not value:
-        raise Unfit(f"must be the path of a folder, not {_shown(value)}")
-    return from_here(folder / value)
-
-
-def _system(value: Any, folder: Path) -> str:
-    if value not in system_names():
-        raise Unfit(f"must be a system, not {_shown(value)}; {_instead(value, system_names())}")
-    return str(value)
-
-
-def _families(value: Any, folder: Path) -> tuple[str, ...]:
-    if not isinstance(value, list) or not value:
-        raise Unfit(f"must be a list of families, by name or path, not {_shown(value)}")
-    return tuple(_family(each, f"[{number}]", folder) for number, each in enumerate(value))
-
-
-def _family(value: Any, place: str, folder: Path) -> str:
-    if not isinstance(value, str) or not value:
-        raise Unfit(f"must be the name or the path of a family, not {_shown(value)}", place)
-    file, attribute = split_address(value)
-    if file is not None:
-        path = from_here(folder / file)
-        if not path.is_file():
-            raise Unfit(f"there is no file {value!r} beside {FILE}", place)
-        return f"{path}:{attribute}" if attribute else str(path)
-    if value not in family_names():
-        raise Unfit(f"unknown family {value!r}; {_instead(value, family_names())}", place)
-    return value
-
-
-def _known(value: Any, folder: Path) -> tuple[KnownSignature, ...]:
-    if not isinstance(value, list):
-        raise Unfit(f"must be a list of tables, each begun by [[{TABLE}.known]]")
-    entries: dict[tuple[str, str, str], KnownSignature] = {}
-    for number, entry in enumerate(value):
-        place = f"[{number}]"
-        known = _known_signature(entry, place)
-        if entries.setdefault((known.family, *known.signature()), known) is not known:
-            raise Unfit("is listed already; remove one of the two", place)
-    return tuple(entries.values())
-
-
-def _known_signature(entry: Any, place: str) -> KnownSignature:
-    if not isinstance(entry, dict):
-        raise Unfit(f"must be a table with family, property and anomaly, not {_shown(entry)}", place)
-    texts: dict[str, str] = {}
-    for name, value in entry.items():
-        if name not in _KNOWN_FIELDS:
-            raise Unfit(f"unknown; {_instead(name, _KNOWN_FIELDS)}", f"{place}.{name}")
-        text = value.isoformat() if isinstance(value, date) else value
-        if not isinstance(text, str) or not text:
-            raise Unfit(f"must be a text, not {_shown(value)}", f"{place}.{name}")
-        texts[name] = text
-    for name in _KNOWN_NEEDED:
-        if name not in texts:
-            raise Unfit(f"lacks {name!r}; a known signature has family, property and anomaly", place)
-    properties = (*PROPERTIES, *CONTINUATIONS, DETERMINISM)
-    # It may be the type of an exception as well, and those have capitals.
-    if texts["property"].islower() and texts["property"] not in properties:
-        said = f"unknown property {texts['property']!r}; {_instead(texts['property'], properties)}"
-        raise Unfit(said, f"{place}.property")
-    return KnownSignature(**texts)
-
-
-def _about(check: Check, doc: str) -> dict[str, Any]:
-    return {"check": check, "doc": doc}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What a project has set; None where it leaves a setting to the command's default."""
-
-    families: tuple[str, ...] | None = field(
-        default=None,
-        metadata=_about(
-            _families,
-            "families of `run`, `campaign` and `nightly`, by name or path; all built-in ones if not set",
-        ),
-    )
-    scenarios: int | None = field(
-        default=None, metadata=_about(_whole(1), "how many scenarios `run` and `campaign` make")
-    )
-    max_time: float | None = field(
-        default=None,
-        metadata=_about(
-            _seconds, "for how many seconds `run` and `campaign` go on, and the campaign in `nightly`"
-        ),
-    )
-    seed: int | None = field(
-        default=None,
-        metadata=_about(
-            _any_whole, "decides every scenario of `run` and `campaign`; each night draws one of its own"
-        ),
-    )
-    system: str | None = field(default=None, metadata=_about(_system, "what stands trial in `run`"))
-    workers: int | None = field(
-        default=None, metadata=_about(_whole(1), "processes of `run`; as many as processors if not set")
-    )
-    shrink_time: float | None = field(
-        default=None,
-        metadata=_about(
-            _seconds, "for how many seconds `run`, `campaign` and the tests of a family shrink each failure"
-        ),
-    )
-    out: Path | None = field(
-        default=None,
-        metadata=_about(
-            _folder, "where the results of `nightly` go; `run` and `campaign` have folders of theirs below it"
-        ),
-    )
-    history: Path | None = field(
-        default=None,
-        metadata=_about(_folder, "where the history of nights is kept; `history` below `out` if not set"),
-    )
-    nights: int = field(default=NIGHTS, metadata=_about(_whole(1), "how many nights the history keeps"))
-    known: tuple[KnownSignature, ...] = field(
-        default=(),
-        metadata=_about(
-            _known, "failures that are known and fail no run: family, property, anomaly, since, why"
-        ),
-    )
-
-
-SETTINGS: Final = fields(Settings)
-"""The settings; what one is for stands in its ``metadata["doc"]``."""
 
 
 def load_settings(folder: Path | None = None) -> Settings:
-    """Return the settings that hold in a folder, or in the working directory; raises SettingsError."""
+    """Return the settings for a folder, by default the working directory. Raises SettingsError."""
     start = (folder or Path()).resolve()
     for place in (start, *start.parents):
         file = place / FILE
         if file.is_file() and (table := _table(file)) is not None:
-            return _settings_of(table, file)
+            try:
+                return _settings_of(table, file.parent)
+            except _Unfit as unfit:
+                raise SettingsError(f"{from_here(file)}: {TABLE}.{unfit.place}: {unfit}") from None
     return Settings()
 
 
 def from_here(path: Path) -> Path:
-    """Return a path as it is typed from the working directory."""
+    """Return a path relative to the working directory."""
     return Path(os.path.relpath(path))
 
 
 def _table(file: Path) -> dict[str, Any] | None:
-    """Return the table in a file; None where it has none."""
+    """Return the table in a file; None if it has none."""
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -237,21 +171,96 @@ def _table(file: Path) -> dict[str, Any] | None:
     return table
 
 
-def _settings_of(table: dict[str, Any], file: Path) -> Settings:
-    declared = {each.name: each for each in SETTINGS}
-    values: dict[str, Any] = {}
-    for name, value in table.items():
-        where = f"{from_here(file)}: {TABLE}.{name}"
-        if name not in declared:
-            raise SettingsError(f"{where}: unknown setting; {_instead(name, tuple(declared))}")
-        try:
-            values[name] = declared[name].metadata["check"](value, file.parent)
-        except Unfit as unfit:
-            raise SettingsError(f"{where}{unfit.place}: {unfit}") from None
-    return Settings(**values)
+def _settings_of(table: dict[str, Any], folder: Path) -> Settings:
+    """Return the settings in a table; paths are relative to ``folder``. Raises _Unfit."""
+    table = _with_texts_for_dates(table)
+    try:
+        settings = msgspec.convert(table, Settings, dec_hook=_path)
+    except msgspec.ValidationError as error:
+        raise _unfit(table, str(error)) from None
+    for name in ("max_time", "shrink_time"):
+        if not isfinite(getattr(settings, name) or 0.0):
+            raise _Unfit(f"must be {_ASKED[name]}, not {_shown(table[name])}", name)
+    if settings.system is not None and settings.system not in system_names():
+        hint = _instead(settings.system, system_names())
+        raise _Unfit(f"must be a system, not {_shown(settings.system)}; {hint}", "system")
+    _check_known(settings.known)
+    families = settings.families
+    if families is not None:
+        families = tuple([_family(name, f"families[{place}]", folder) for place, name in enumerate(families)])
+    return msgspec.structs.replace(
+        settings,
+        families=families,
+        out=None if settings.out is None else from_here(folder / settings.out),
+        history=None if settings.history is None else from_here(folder / settings.history),
+    )
 
 
-def _instead(value: object, possible: Sequence[str]) -> str:
+def _path(kind: type, value: Any) -> Path:
+    if not isinstance(value, str) or not value:
+        raise ValueError("not a path")
+    return Path(value)
+
+
+def _with_texts_for_dates(value: Any) -> Any:
+    """Return a table in which TOML's dates are texts."""
+    if isinstance(value, dict):
+        return {name: _with_texts_for_dates(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_with_texts_for_dates(each) for each in value]
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _unfit(table: dict[str, Any], message: str) -> _Unfit:
+    """Return msgspec's error about a table in the words of the settings."""
+    placed = _PLACED.fullmatch(message)
+    mistake = _MISTAKE.fullmatch(placed["mistake"]) if placed else None
+    assert placed is not None
+    assert mistake is not None
+    place = placed["place"] or ""
+    if unknown := mistake["unknown"]:
+        if not place:
+            return _Unfit(f"unknown setting; {_instead(unknown, SETTINGS)}", unknown)
+        return _Unfit(f"unknown; {_instead(unknown, KnownSignature.__struct_fields__)}", f"{place}.{unknown}")
+    if missing := mistake["missing"]:
+        return _Unfit(f"lacks {missing!r}; a known signature has family, property and anomaly", place)
+    value: Any = table
+    for step in re.findall(r"\w+", place):
+        value = value[int(step)] if isinstance(value, list) else value[step]
+    asked = _ASKED.get(re.sub(r"\[\d+\]", "[]", place), "a text")
+    return _Unfit(f"must be {asked}, not {_shown(value)}", place)
+
+
+def _family(address: str, place: str, folder: Path) -> str:
+    """Return the address of a family as the working directory has it. Raises _Unfit."""
+    file, attribute = split_address(address)
+    if file is None:
+        if address not in family_names():
+            raise _Unfit(f"unknown family {address!r}; {_instead(address, family_names())}", place)
+        return address
+    path = from_here(folder / file)
+    if not path.is_file():
+        raise _Unfit(f"there is no file {address!r} beside {FILE}", place)
+    return f"{path}:{attribute}" if attribute else str(path)
+
+
+def _check_known(known: Iterable[KnownSignature]) -> None:
+    """Raise _Unfit for an unknown property and for a signature that is listed twice."""
+    properties = (*PROPERTIES, *CONTINUATIONS, DETERMINISM)
+    listed = set()
+    for number, entry in enumerate(known):
+        # The type of an exception may stand here as well, and types have capitals.
+        if entry.property.islower() and entry.property not in properties:
+            hint = _instead(entry.property, properties)
+            raise _Unfit(f"unknown property {entry.property!r}; {hint}", f"known[{number}].property")
+        key = (entry.family, *entry.signature())
+        if key in listed:
+            raise _Unfit("is listed already; remove one of the two", f"known[{number}]")
+        listed.add(key)
+
+
+def _instead(value: object, possible: Iterable[str]) -> str:
+    possible = list(possible)
     near = difflib.get_close_matches(str(value), possible, n=1)
     return f"did you mean {near[0]}?" if near else f"there are {', '.join(possible)}"
 

@@ -10,10 +10,12 @@ import re
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Final
+
+import msgspec
 
 from onceproof.harness.model.exit_codes import USAGE, exit_code_of, line_of
 from onceproof.harness.model.family import Family, source_file
@@ -107,7 +109,7 @@ def run_in_process(family: FamilyLike, system: str, asked: range | Path, item: I
     try:
         settings = load_settings(item.root)
         if item.shrink_time is not None:
-            settings = replace(settings, shrink_time=item.shrink_time)
+            settings = msgspec.structs.replace(settings, shrink_time=item.shrink_time)
         found = find_family(family, item.module, item.folders)
         folders = needed_python_path(found, item.context.path_at_start)
         on_trial = item.systems.find(system, folders)
