@@ -1,17 +1,17 @@
-"""The retelling of a job whose tasks are made anew for each epoch, in workers that come and go.
+"""Builds the history of a job on Spark from the event logs of its drivers and workers.
 
 The rules this module lives by:
 
-- The attempts that workers know are those of single tasks in single epochs. A history knows attempts of the
-  job; so a snapshot or a transaction counts for the attempt of the job in which its worker began.
-- What a worker wrote that was killed before it came to its end counts for nobody: where it is found in a
-  complete checkpoint, its own attempt stands there as the writer, with a word that none of the job's has.
-- Attempts of workers and of the job are numbered alike, so each tells its failures in events of its own kind.
-- When a worker dies, Spark gives its task to another one. The job goes on in the same attempt: it has come
-  back when the task begins again and rows become visible afterwards.
-- A write is torn by the death of the writer: of a worker, or of the driver where it is metadata. From a write
-  that failed the job comes back with a later epoch, though nobody has died.
-- A worker knows what it has read itself; what the others have read is known from their snapshots.
+- A worker knows the attempt of one task in one epoch; a history has attempts of the job. A snapshot or a
+  transaction belongs to the job attempt in which its worker started.
+- The output of a worker that was killed before its end belongs to no attempt. If a complete checkpoint
+  contains it, the writer in the history is the worker's own attempt, marked as killed.
+- Attempts of workers and of the job have the same form, so failures of workers are events of another kind.
+- After the death of a worker, Spark runs its task in another one, in the same job attempt. The job has
+  recovered when the task has started again and new rows are visible.
+- A torn write is the death of its writer: a worker, or the driver for metadata. After a failed write the job
+  recovers with a later epoch, although no process died.
+- A worker knows its own read position; those of other sources come from their snapshots.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from onceproof.harness.systems.process.visible_outputs import ReadRows
 from onceproof.harness.systems.recording.history_builder import Retelling
 
 TORN_METADATA: Final = ("tear_write", "metadata_written")
-"""The writer dies in the middle of it, and that is the driver."""
+"""This fault kills the driver, which writes the metadata."""
 
 _DEATHS_OF_TASKS: Final = ("kill_task", "kill_all", "tear_write", "fail_write")
 
 
 class EpochRetelling(Retelling):
-    """Turns the events of a driver and its workers, one driver after another, into one history."""
+    """Builds one history from the events of successive drivers and their workers."""
 
     def __init__(
         self,
@@ -46,14 +46,14 @@ class EpochRetelling(Retelling):
         self._attempts: dict[str, str] = {}
         self._killed: set[str] = set()
         self._reached = dict.fromkeys(lengths, 0)
-        """By split, how far the current attempt has read for certain."""
+        """By split, the position up to which the current attempt has read, according to snapshots."""
 
     def attempt_of(self, writer: str) -> str:
-        """The attempt of the job for which a worker wrote, unless it was killed before its end."""
+        """Return the job attempt of a worker's attempt; that of a killed worker is marked instead."""
         return f"{writer}, killed" if writer in self._killed else self._attempts.get(writer, writer)
 
     def position(self, read: dict[str, int]) -> int | None:
-        """How many records had been read by all."""
+        """Return the number of records that all sources had read."""
         return sum({**self._reached, **read}.values())
 
     def is_death(self, kind: str) -> bool:
@@ -66,7 +66,7 @@ class EpochRetelling(Retelling):
         self._reached = {split: cut.get(split, 0) for split in self._lengths}
 
     def _subtask_started(self, event: dict[str, Any]) -> None:
-        """A task begins in a worker; for one that was killed before, this is its recovery."""
+        """Record the job attempt of a worker, and the recovery of a task that was killed before."""
         self._attempts[event["attempt"]] = self._attempt
         for recovery, _, read in self._waiting:
             if recovery.parallelism_after or recovery.kind not in _DEATHS_OF_TASKS:
@@ -83,15 +83,15 @@ class EpochRetelling(Retelling):
         kills_driver = fault.kind == "kill_process" or (fault.kind, fault.point) == TORN_METADATA
         self.death_was_planned |= kills_driver
         if kills_driver:
-            # All that was read since the last checkpoint is read again, not only what the witness had read.
+            # The job reads again what all sources had read, not only the process that logged the fault.
             event = {**event, "read": {**self._reached, **event["read"]}}
         super()._fault_struck(event)
 
     def _zombie_released(self, event: dict[str, Any]) -> None:
-        """It was counted among the dead when it was stopped; whatever it does now, the files will show."""
+        """Ignore the event: the task was recorded as dead when it was stopped; the files show its writes."""
 
     def _subtask_failed(self, event: dict[str, Any]) -> None:
-        """Its own attempt may be called as one of the job's, in which the driver fails."""
+        """Record the failure in the job attempt of the worker; mark a killed worker."""
         writer = event["attempt"]
         self._task_failed({**event, "attempt": self._attempts.get(writer, writer)})
         if event["injected"]:

@@ -1,4 +1,4 @@
-"""A subtask on Spark under observation, in its worker: it tells what it does, and dies where it is told to.
+"""The engine's subtask in a Spark worker, with an event log and a fault board.
 
 The rules this module lives by:
 
@@ -49,14 +49,14 @@ def assembly_of(spec: Spec, board: FaultBoard) -> Assembly:
 
 @dataclass(frozen=True)
 class JobRecipe:
-    """Builds a job in a worker."""
+    """Builds the job graph in a worker; Spark ships it there."""
 
     spec: Spec
     parallelism: int
     board: FaultBoard
 
     def __call__(self) -> JobGraph:
-        """The graph, with ends that tell into the log of this process."""
+        """Return the graph, with sources and sinks that write to the event log of this process."""
         return assembly_of(self.spec, self.board).graph(self.parallelism)
 
 
@@ -106,7 +106,7 @@ class FaultyStorage(LocalCheckpointStorage):
 
 
 class ObservedSubtask(SubtaskRun):
-    """One subtask in one epoch, telling its events."""
+    """One subtask in one epoch, which logs its events."""
 
     def __init__(self, deployment: Deployment, epoch: Epoch, task_id: TaskId, spark_attempt: int) -> None:
         super().__init__(deployment, epoch, task_id, spark_attempt)
@@ -117,7 +117,7 @@ class ObservedSubtask(SubtaskRun):
         self.storage = MountedStorage(seen, deployment.storage.mounts)
 
     def run(self, arrived: Iterable[Parcel]) -> Iterator[Parcel]:
-        """As every subtask, and it can be killed for as long."""
+        """Run the epoch; the subtask is registered on the board as a possible victim meanwhile."""
         restored = self.epoch.restores[self.task_id].checkpoint_id
         with self._board.living(self.name, self.attempt):
             self._board.log.say(
@@ -126,14 +126,14 @@ class ObservedSubtask(SubtaskRun):
             yield from super().run(arrived)
 
     def opened(self, task: Task) -> None:
-        """From here on it is known how far a source has read."""
+        """Open the task; let the board read the position of a source."""
         super().opened(task)
         head = task.operators[0]
         if isinstance(head, SourceOperator):
             self._board.reading = partial(records_read, head)
 
     def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
-        """Tell what the snapshot covers, before it can be stored."""
+        """Log the cut of the snapshot before it can be stored."""
         super().snapshot_taken(task, effect)
         say_snapshot(self._board.log, task, effect)
 
@@ -145,12 +145,12 @@ class ObservedSubtask(SubtaskRun):
         try:
             yield from super()._live(parcels)
         except (BrokenChannel, EpochIsOver, UpstreamFailed):
-            # Where a shuffle cannot be fetched Java cuts off what it hands on, and then fails the task: only
-            # if the driver is told of it was it a mistake.
+            # If a shuffle cannot be fetched, Java truncates the input and then fails the task. It is an error
+            # of the engine only if the driver gets it as a result.
             raise
         except Exception as error:
             if is_injected(error):
-                # Of a sink that writes here. Spark runs the task again.
+                # A sink in this worker raised an injected error. Spark runs the task again.
                 say_failed(
                     self._board.log, self.name, self.attempt, f"{error}", True, event_log.SUBTASK_FAILED
                 )

@@ -1,16 +1,16 @@
-"""The driver under trial: ``python -m ...spark_child FOLDER MUTANT MUTANT_FILE MASTER``.
+"""The program of a driver under test: ``python -m ...spark_child FOLDER MUTANT MUTANT_FILE MASTER``.
 
 The rules this module lives by:
 
-- It starts Spark once and then runs one job after another, each by a specification whose path comes as a line
-  on the standard input. It answers with a line when it is ready, and when a job has ended; all that anybody
-  prints goes to the standard error.
-- Each job is one incarnation, told everything by its specification and its checkpoint directory. The process
-  may be killed at any instruction, and takes all that it knows with it.
-- Whatever ends a job other than a kill is told in the log before it ends.
-- It ends when its standard input does, or when Spark has gone, and leaves nothing of its folder. Where its
-  Java was killed it says nothing more, and its exit code tells: the next driver goes on.
-- The bug to plant is planted here, and in the process from which all workers are forked.
+- The process starts Spark once and runs one job after another. Each line of the standard input is the path of
+  a specification. The process writes a line when it is ready and after each job; all other output goes to the
+  standard error.
+- Each job is one incarnation. Its specification and its checkpoint directory are its only input, because the
+  process may be killed at any instruction.
+- A job that ends other than by a kill logs the reason first.
+- The process ends when its standard input ends or when Spark has stopped, and deletes its folder. If its Java
+  was killed, only its exit code says so; the next driver continues.
+- A planted bug is applied here and in the daemon from which Spark forks the workers.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from onceproof.harness.systems.spark.spark_daemon import DAEMON, planted, variab
 from onceproof.harness.systems.spark.standalone_cluster import SETTINGS, start_standalone
 
 SECONDS_BETWEEN_LOOKS: Final = 0.005
-"""For faults that strike at times of their own."""
+"""Polling interval for faults with a delay."""
 
 
 def run(spec: Spec, board: FaultBoard, context: SparkContext) -> int:
-    """Go on with the job until it has ended; the exit code that a process for it alone would have."""
+    """Run the job until it has ended; return 0 if it finished, 1 if it failed."""
     board.begin()
     graph = assembly_of(spec, board).graph(spec.parallelism)
     storage = MountedStorage(FaultyStorage(spark_storage(graph).root, board, COORDINATOR))
@@ -62,7 +62,7 @@ def run(spec: Spec, board: FaultBoard, context: SparkContext) -> int:
 
 
 def claimed(storage: RecoverableStorage, retained: int) -> Recovered:
-    """Claim the job; who cannot, for the disk refuses by a fault, is started again by whoever watches."""
+    """Claim the job and recover its checkpoints; retry while an injected fault refuses writes."""
     while True:
         try:
             return recover(storage, retained)
@@ -71,13 +71,13 @@ def claimed(storage: RecoverableStorage, retained: int) -> Recovered:
 
 
 def strike_late(board: FaultBoard, over: threading.Event) -> None:
-    """Let faults strike at times of their own, until the job is over."""
+    """Trigger faults with a delay when they are due, until the job is over."""
     while not over.wait(SECONDS_BETWEEN_LOOKS):
         board.strike_late()
 
 
 def serve(path: str, context: SparkContext) -> int:
-    """Do what the specification in a file says."""
+    """Run the job of a specification file; return its exit code, 2 if the file cannot be read."""
     try:
         spec = read_spec(path)
         log = EventLog(spec.events)
@@ -104,11 +104,11 @@ def serve(path: str, context: SparkContext) -> int:
 
 
 def main(folder: str, mutant: str, mutant_file: str, master: str) -> int:
-    """Serve until the standard input ends."""
+    """Run jobs until the standard input ends; return the exit code of the process."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     configuration = {"spark.python.daemon.module": DAEMON}
-    # Executors that are processes of their own look for modules where they are told to, and nowhere else.
+    # Separate executor processes import modules only from the given python path.
     python_path = [Path(each) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
     for name, value in variables(mutant, mutant_file).items():
         configuration[f"spark.executorEnv.{name}"] = value

@@ -1,16 +1,16 @@
-"""The engine on Spark on trial: a driver, its Java and its workers, real files, real SIGKILLs.
+"""The engine on Spark as a system under test: drivers, their Java and workers, real files, real SIGKILLs.
 
 The rules this module lives by:
 
-- A driver is one incarnation (`incarnations.py` says what follows from that), and serves many scenarios until
-  it is killed. The next one is started beforehand where a scenario is going to need it: it takes seconds.
-- A kill of a task is the death of the Python worker in which it runs, of all tasks that of all such workers;
-  Spark gives their tasks to others, and the job goes on in the same attempt. A kill of the process is that of
-  the driver; nothing that it had started outlives it.
-- Tasks live for an epoch, the records between two barriers, so some faults do not exist there (``MISSING``).
-  They are counted as not applicable.
-- Of a scenario's schedule, steps and time-outs nothing is left, and a checkpoint interval in steps becomes
-  one in records, as on the local runtime.
+- A driver process is one incarnation (`incarnations.py`). It runs many scenarios until it is killed. If a
+  scenario will kill it, the next driver starts beforehand, because a start takes seconds.
+- A kill of a task kills the Python worker that runs it; a kill of all tasks kills all such workers. Spark
+  runs their tasks in other workers, and the job continues in the same attempt. A kill of the process kills
+  the driver with all its child processes.
+- Tasks live for one epoch, the records between two barriers, so some faults cannot occur (``MISSING``). They
+  are counted as inapplicable.
+- The schedule, steps and time-outs of a scenario do not apply. A checkpoint interval in steps is converted to
+  records, as on the local runtime.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ DRIVER_POINTS: Final[tuple[Point, ...]] = (
     "committing",
     "committed",
 )
-"""Points that only the driver passes, between two epochs: no worker runs a task there."""
+"""Points that only the driver passes, between two epochs, when no worker runs a task."""
 WORKER_POINTS: Final[tuple[Point, ...]] = (
     "barrier_received",
     "aligned",
@@ -92,12 +92,12 @@ WORKER_POINTS: Final[tuple[Point, ...]] = (
 
 LOCAL_MEANS: Final[frozenset[Means]] = frozenset({"java", "zombie", "shuffle", "full", "read_only"})
 CLUSTER_MEANS: Final[frozenset[Means]] = LOCAL_MEANS | {"executor"}
-"""Where tasks run in the driver's own Java, no executor dies without it."""
+"""In local mode tasks run in the driver's own Java, so there is no executor to kill."""
 STANDALONE_MEANS: Final[frozenset[Means]] = CLUSTER_MEANS | {"slow"}
-"""Spark runs a slow task a second time, but only on another host."""
+"""Spark runs a slow task a second time only on another host."""
 UNFENCED: Final[frozenset[Means]] = frozenset({"zombie", "slow"})
-"""Two run the same task, and the later one writes what is old by then. Nothing keeps it from a table by key,
-which has no transactions, so such a table is right in the end only where a zombie writes no more."""
+"""With these means two workers run the same task, and the later one writes old rows. A table by key has no
+transactions that fence such writes, so families with a table do not get these means."""
 
 ABORTED: Final[Point] = "aborted"
 MISSING: Final[frozenset[tuple[FaultKind, Point]]] = frozenset(
@@ -119,11 +119,11 @@ class SparkSystem:
 
     name: str = NAME
     master: str = LOCAL_MASTER
-    """Where the driver's session runs its tasks."""
+    """Spark master of the driver's session."""
     capabilities = CAPABILITIES
     missing = MISSING
     means: frozenset[Means] = LOCAL_MEANS
-    """By which a fault can come about here, besides the plain way."""
+    """Means of faults that this system supports, besides the plain one."""
 
     def __init__(
         self,
@@ -133,17 +133,17 @@ class SparkSystem:
         process_seconds: float = LONGEST_PROCESS_SECONDS,
         drivers: Drivers | None = None,
     ) -> None:
-        # What is missing, or named wrongly, is told here and not by each driver.
+        # A missing Java or an unknown mutant is an error here, not in each driver.
         find_java(os.environ)
         if mutant:
             find_mutant(mutant, mutant_file or None)
         self.drivers = drivers or spark_drivers(mutant, mutant_file, self.master)
-        """Of this system alone, or shared with others that plant the same bug, or none."""
+        """The drivers of this system, or of several systems with the same planted bug."""
         self._folder = folder
         self._process_seconds = process_seconds
 
     def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
-        """One run in folders of its own; there is no trace to be had."""
+        """Run a scenario in new folders, and return its history; there is no trace."""
         with trial_folder(self._folder) as folder:
             faults, left = applicable(scenario.faults, CAPABILITIES, MISSING)
             means = self.means - UNFENCED if options_of(family).table_keys else self.means
@@ -159,16 +159,16 @@ class SparkSystem:
         return history
 
     def prepared(self, scenario: Scenario) -> Scenario:
-        """The scenario as it is run: by its seed, some of its faults come about by other means."""
+        """Return the scenario as it runs: its seed decides which faults get other means."""
         return with_means(scenario, self.means)
 
     def close(self) -> None:
-        """End the drivers that are left; a run afterwards starts another one."""
+        """End all idle drivers; a later run starts new ones."""
         self.drivers.close()
 
 
 class SparkClusterSystem(SparkSystem):
-    """The same with executors that are processes of their own, each a Java with its own workers."""
+    """The engine on Spark with executors in separate processes, each a Java with its own workers."""
 
     name = CLUSTER_NAME
     master = CLUSTER_MASTER
@@ -176,7 +176,7 @@ class SparkClusterSystem(SparkSystem):
 
 
 class SparkStandaloneSystem(SparkSystem):
-    """The same on a standalone master with a worker on each of two hosts, where slow tasks are run twice."""
+    """The engine on a standalone Spark cluster of two hosts, whose speculation runs slow tasks twice."""
 
     name = STANDALONE_NAME
     master = STANDALONE_MASTER
@@ -184,20 +184,20 @@ class SparkStandaloneSystem(SparkSystem):
 
 
 def spark_drivers(mutant: str = "", mutant_file: str = "", master: str = LOCAL_MASTER) -> Drivers:
-    """Drivers of the engine on Spark, with a planted bug or none."""
+    """Return a pool of drivers of the engine on Spark, with a planted bug or none."""
     return Drivers(lambda: Driver(CHILD, mutant, mutant_file, master))
 
 
 @dataclass(slots=True)
 class SparkRun(DriverRun):
-    """One job on Spark."""
+    """The run of one job on Spark."""
 
     deaths: ClassVar[frozenset[int]] = frozenset({-signal.SIGKILL, JAVA_DIED})
 
     process_seconds: float = field(default=LONGEST_PROCESS_SECONDS, kw_only=True)
 
     def retelling(self) -> Retelling:
-        """Who knows of workers."""
+        """Return the history builder for drivers and workers."""
         spec = self.spec
         output = Path(spec.output)
         return EpochRetelling(

@@ -1,16 +1,16 @@
-"""What Structured Streaming can take of a scenario's faults, and where they strike in it.
+"""Maps the faults of a scenario to points of a Structured Streaming query.
 
 The rules this module lives by:
 
-- A micro-batch is the epoch of a query: the offsets of its end are written before it is run, and from then on
-  no other records can be in it. So batch n is the checkpoint n + 1, complete when its offsets are there.
-- Faults are planned for the engine and strike here where the same thing is under way: a barrier passes when
-  the records of a batch are read, a snapshot is stored when its rows leave the workers (``PLACES``).
-- What has no place is counted as not applicable: messages, since the driver asks and waits; and the files of
-  the state store, which Java writes.
-- After a kill with a rescale the query goes on with another number of partitions, once the batch that was
-  under way is over (`structured_rescale.py`).
-- Batches are dear, half a second each, so a scenario has a few of them, and faults wait for passes that come.
+- A micro-batch corresponds to an epoch: Spark writes the offsets of its end before it runs, and they fix its
+  records. Batch n is checkpoint n + 1, complete when its offsets are written.
+- Scenarios plan faults for the engine. Here a fault strikes at the corresponding step of a query: a barrier
+  corresponds to reading the records of a batch, a snapshot to the rows leaving a worker (``PLACES``).
+- Faults without such a step are counted as inapplicable: faults of messages, because the driver waits for
+  each answer, and of the files of the state store, which Java writes.
+- After a kill with a rescale the query restarts with another number of partitions, after the running batch
+  (`query_rescale.py`).
+- A batch takes half a second, so a scenario has few batches, and faults wait for a pass that occurs.
 """
 
 from __future__ import annotations
@@ -53,16 +53,17 @@ PLACES: Final[dict[Point, Point]] = {
     "committed": "committed",
     "notified": "notified",
 }
-"""Where a fault that is planned for a point strikes.
+"""The point of a query for each point of the protocol.
 
-restoring: a query is about to start. triggered: the source is asked for the end of the next batch. element:
-a worker reads a record. pre_committed: a worker has read its records, or has its rows, and nobody else knows.
-committing and committed: before and after the sink has made the rows of a batch visible, when Spark has not
-noted it yet. notified: the source is told that a batch is over, between two batches.
+restoring: a query is about to start. triggered: Spark asks the source for the end of the next batch. element:
+a worker reads a record. pre_committed: a worker has read its records or made its rows, and the driver does
+not know it yet. committing and committed: before and after the sink makes the rows of a batch visible, when
+Spark has not committed the batch yet. notified: Spark reports a finished batch to the source, between two
+batches.
 """
 
 WORKER_POINTS: Final[frozenset[Point]] = frozenset({"element", "pre_committed"})
-"""Points at which Spark gives the work of a dead worker to another one, and the query goes on."""
+"""Points in workers: after a kill Spark runs the task in another worker, and the query continues."""
 
 MISSING: Final[frozenset[tuple[FaultKind, Point]]] = frozenset(
     {
@@ -79,12 +80,12 @@ LEAST_BATCHES: Final = 2
 MOST_BATCHES: Final = 4
 MOST_PARTITIONS: Final = 2
 MOST_PARTITIONS_AFTER: Final = 3
-"""A rescale may ask for so many."""
+"""Largest number of partitions of a rescale."""
 LONGEST_AFTER: Final = 3
 
 
 def prepared(scenario: Scenario) -> Scenario:
-    """Return the scenario as it is run: doing this again changes nothing."""
+    """Return the scenario as it runs, with its faults at points of a query. The function is idempotent."""
     records = scenario.record_count()
     shortest, longest = (max(1, -(-records // batches)) for batches in (MOST_BATCHES, LEAST_BATCHES))
     asked = scenario.checkpoint_interval_ms // STEPS_PER_RECORD
@@ -102,7 +103,7 @@ def prepared(scenario: Scenario) -> Scenario:
 
 
 def _placed(fault: Fault, records: int, batches: int) -> Fault:
-    """Return a fault at its place; one that has none stays as it is, for others to count."""
+    """Return a fault at its point in a query; an inapplicable fault is returned unchanged."""
     place = PLACES.get(fault.point)
     row = FAULTS[fault.kind]
     if row.needs not in CAPABILITIES or place is None or place not in row.points:
@@ -110,23 +111,23 @@ def _placed(fault: Fault, records: int, batches: int) -> Fault:
     return replace(
         fault,
         point=place,
-        # A query has other tasks than the job of the engine.
+        # The tasks of a query differ from those of the engine's job.
         task=ANY_TASK,
         checkpoint=min(fault.checkpoint, batches) if place in ("committing", "committed") else 0,
         occurrence=_occurrence(fault, place, records, batches),
-        # Steps of the simulation are small; here the next point may be far, and what was aimed at over.
+        # Steps of the simulation are short. Here the next point may come after the aimed situation.
         after=min(fault.after, LONGEST_AFTER) if place in WORKER_POINTS else 0,
         rescale_to=min(fault.rescale_to, MOST_PARTITIONS_AFTER),
-        # A death is by SIGKILL here.
+        # Every kill is a SIGKILL here.
         means="",
     )
 
 
 def _occurrence(fault: Fault, place: Point, records: int, batches: int) -> int:
-    """Return which pass it waits for: one that comes, though most places are passed less often here."""
+    """Return the number of the pass at which a fault strikes, limited to passes that occur in a query."""
     if place == "element":
         return min(fault.occurrence, max(1, records - 1))
     if place == "restoring" or (place in ("committing", "committed") and fault.checkpoint):
         return 1
-    # The source is not told that the last batch is over.
+    # Spark does not report the last batch to the source.
     return min(fault.occurrence, max(1, batches - 1))

@@ -1,11 +1,12 @@
-"""What a family's Structured Streaming version is given, and how the query that it returns is started.
+"""Starts the Structured Streaming query of a family, with the source and sinks of the harness.
 
 The rules this module lives by:
 
-- A family takes part with one option, the function ``streaming_query(records, io)``. It gets the records as a
-  streaming DataFrame and returns rows: a DataFrame for the sink of the harness, or what one of the sinks of
-  ``io`` makes of one. So a family in ``scenarios`` need not import Spark, and a user's file may.
-- Whatever the sink, the query is started in one way, with a checkpoint location, until the input is consumed.
+- A family takes part with the option ``streaming_query(records, io)``. The function gets the records as a
+  streaming DataFrame. It returns a DataFrame for the harness's sink, or the result of a sink of ``io``. So a
+  family in ``scenarios`` need not import Spark.
+- Every query starts with a checkpoint location and the trigger availableNow, and runs until the input is
+  consumed.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ Mode: TypeAlias = Literal["append", "update", "complete"]
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
-    """Rows, and where they go."""
+class SinkChoice:
+    """The rows of a query and their sink."""
 
     rows: DataFrame
     store: Store | None = None
-    """What foreachBatch calls; None: Spark's own file sink."""
+    """The function for foreachBatch; None: Spark's file sink."""
     mode: Mode = "append"
 
 
 class StreamIO:
-    """The ends of a query, and the ways of Spark to keep state."""
+    """The sinks for a family's query, and Spark's APIs for keyed state."""
 
     transform_with_state = staticmethod(structured_state.transform_with_state)
     transform_with_state_in_pandas = staticmethod(structured_state.transform_with_state_in_pandas)
@@ -50,22 +51,22 @@ class StreamIO:
 
     def __init__(self, spec: Spec) -> None:
         self.parallelism = spec.parallelism
-        """How many partitions keyed state has."""
+        """Number of partitions of keyed state."""
         self.parameters: Mapping[str, Parameter] = spec.parameters
         self.output = Path(spec.output)
-        """The folder that readers look at: each line of its files is a row, but for those that are hidden."""
+        """The output folder: each line of its visible files is a row."""
 
-    def files(self, rows: DataFrame) -> Ending:
+    def files(self, rows: DataFrame) -> SinkChoice:
         """Write rows with Spark's file sink, which is exactly-once by its log."""
-        return Ending(rows)
+        return SinkChoice(rows)
 
-    def for_each_batch(self, rows: DataFrame, store: Store, mode: Mode = "append") -> Ending:
+    def for_each_batch(self, rows: DataFrame, store: Store, mode: Mode = "append") -> SinkChoice:
         """Have ``store(batch, batch_id)`` write the rows of each batch into ``output``."""
-        return Ending(rows, store, mode)
+        return SinkChoice(rows, store, mode)
 
-    def table(self, rows: DataFrame, keys: int) -> Ending:
-        """Write rows by their first ``keys`` columns, as a family with the option ``table_keys`` does."""
-        return Ending(rows, partial(_into_table, self.output, keys), "update")
+    def table(self, rows: DataFrame, keys: int) -> SinkChoice:
+        """Upsert rows by their first ``keys`` columns, for a family with the option ``table_keys``."""
+        return SinkChoice(rows, partial(_into_table, self.output, keys), "update")
 
 
 def _into_table(output: Path, keys: int, rows: DataFrame, batch: int) -> None:
@@ -73,7 +74,7 @@ def _into_table(output: Path, keys: int, rows: DataFrame, batch: int) -> None:
 
 
 def check_streaming_query(family: Family) -> None:
-    """Raise FamilyError where a family has no version for Structured Streaming."""
+    """Raise FamilyError if a family has no query for Structured Streaming."""
     _streaming_query_of(family)
 
 
@@ -81,7 +82,7 @@ def _streaming_query_of(family: Family) -> Callable[[Any, Any], Any]:
     streaming_query = options_of(family).streaming_query
     if streaming_query is None:
         raise FamilyError(
-            f"family {family.name!r} has no version for Structured Streaming: give it a function"
+            f"family {family.name!r} has no query for Structured Streaming: give it a function"
             " streaming_query(records, io) and options = FamilyOptions(streaming_query=streaming_query)"
         )
     return streaming_query
@@ -92,18 +93,21 @@ def start(
 ) -> StreamingQuery:
     """Start the query of a family over the checkpoint location of a job."""
     streaming_query = _streaming_query_of(family)
-    ends = {SPEC: path, DRIVER_PROCESS: str(os.getpid())}
-    # Kept in the checkpoint location from the first batch on.
+    options = {SPEC: path, DRIVER_PROCESS: str(os.getpid())}
+    # Spark stores this setting in the checkpoint location with the first batch.
     session.conf.set("spark.sql.shuffle.partitions", str(spec.parallelism))
     records = (
-        session.readStream.format(RECORDS).schema(f"{COLUMNS}, {family.record_schema}").options(**ends).load()
+        session.readStream.format(RECORDS)
+        .schema(f"{COLUMNS}, {family.record_schema}")
+        .options(**options)
+        .load()
     )
     query = streaming_query(records, StreamIO(spec))
-    ending = Ending(query, None) if isinstance(query, DataFrame) else query
-    writer = ending.rows.writeStream.outputMode(ending.mode).trigger(availableNow=True)
+    choice = SinkChoice(query, None) if isinstance(query, DataFrame) else query
+    writer = choice.rows.writeStream.outputMode(choice.mode).trigger(availableNow=True)
     writer = writer.option("checkpointLocation", spec.checkpoints)
     if isinstance(query, DataFrame):
-        return writer.format(ROWS).options(**ends).start()
-    if ending.store is None:
+        return writer.format(ROWS).options(**options).start()
+    if choice.store is None:
         return writer.format("json").option("ignoreNullFields", "false").start(spec.output)
-    return writer.foreachBatch(storing(spec, board, ending.store)).start()
+    return writer.foreachBatch(storing(spec, board, choice.store)).start()

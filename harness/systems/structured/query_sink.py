@@ -1,13 +1,13 @@
-"""Where the rows of a query under trial go, and what is told of it: each batch is committed by its number.
+"""The sinks of a query under test, with their events: each batch is committed by its number.
 
 The rules this module lives by:
 
-- That a batch is planned is told with the cut that Spark has written for it, before anything of it is made
-  visible; what became visible is told once the sink has done its part, and Spark notes the batch after that.
-- The harness's own sink is exactly-once by the number of the batch: the rows come to the driver with the
-  messages of the writers, and stand in a file that is named for the batch and published whole, once.
-- A sink of the user's is a function of a batch and its number, as foreachBatch calls it. What it does nobody
-  knows but the reader of its output, who looks before it and after it.
+- Before the sink makes a batch visible, it logs the batch with the cut in its offset file. Afterwards it logs
+  the new rows; then Spark commits the batch.
+- The harness's own sink is exactly-once by the number of the batch: the writers' messages carry the rows to
+  the driver, which publishes them once, in a file named after the batch.
+- A user's sink is a function of a batch and its number, called by foreachBatch. The output folder is read
+  before and after the call to find its effect.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from onceproof.harness.systems.structured.query_output import TABLE, batch_ends,
 from onceproof.harness.systems.structured.query_source import DRIVER_PROCESS, SPEC
 
 Store: TypeAlias = Callable[[DataFrame, int], None]
-"""What a user's sink does with a batch, by its number."""
+"""A user's sink: a function of the rows of a batch and its number."""
 
 ROWS: Final = "onceproof_rows"
 TASK: Final = "sink"
@@ -42,33 +42,33 @@ WRITTEN: Final = "table_written"
 
 @dataclass(frozen=True)
 class Message(WriterCommitMessage):
-    """What a writer hands to the commit: its rows, as lines."""
+    """The rows of one partition as lines of JSON, sent from a writer to the commit."""
 
     lines: tuple[bytes, ...]
 
 
 class RowSink(DataSource):
-    """The data sink, by its options: the specification of the job, and the process id of the driver."""
+    """The data sink. Its options are the job's specification and the process id of the driver."""
 
     @classmethod
     def name(cls) -> str:
-        """As in ``format``."""
+        """Return the name of the format."""
         return ROWS
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> RowWriter:  # noqa: N802 (the name is Spark's)
-        """A writer of rows."""
+        """Return the writer."""
         return RowWriter(self.options[SPEC], int(self.options[DRIVER_PROCESS]))
 
 
 class RowWriter(DataSourceStreamWriter):
-    """Writes rows in workers, and commits them in the driver's name. It travels to both."""
+    """Writes rows in workers, and commits them for the driver. Spark ships it to both processes."""
 
     def __init__(self, path: str, driver: int) -> None:
         self._path = path
         self._driver = driver
 
     def write(self, iterator: Iterator[Row]) -> Message:
-        """Take the rows of one partition."""
+        """Return the rows of one partition as a message for the commit."""
         lines = tuple([msgspec.json.encode(tuple(row)) for row in iterator])
         _, board = board_of(self._path, self._driver)
         context = TaskContext.get()
@@ -77,13 +77,13 @@ class RowWriter(DataSourceStreamWriter):
         return Message(lines)
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803
-        """Publish the rows of a batch, unless they are."""
+        """Publish the rows of a batch, unless they are already published."""
         spec, board = board_of(self._path, self._driver)
         lines = [line for message in messages if message is not None for line in message.lines]
         commit(spec, board, batchId, lambda: publish(Path(spec.output), batchId, lines))
 
     def abort(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803
-        """Nothing is there to be taken back."""
+        """Do nothing: no row is visible before the commit."""
 
 
 def commit(spec: Spec, board: StructuredBoard, batch: int, act: Callable[[], object]) -> None:
@@ -118,7 +118,7 @@ def storing(spec: Spec, board: StructuredBoard, store: Store) -> Store:
 
 
 def publish(output: Path, batch: int, lines: Iterable[bytes]) -> None:
-    """Make the rows of a batch visible, all at once, and once."""
+    """Make the rows of a batch visible atomically, at most once."""
     hidden, visible = output / f".batch-{batch}.jsonl", output / f"batch-{batch}.jsonl"
     if visible.exists():
         return
@@ -127,7 +127,7 @@ def publish(output: Path, batch: int, lines: Iterable[bytes]) -> None:
 
 
 def upsert(output: Path, rows: Iterable[Sequence[Any]], keys: int) -> None:
-    """Write rows by their first columns into a table that is replaced as a whole."""
+    """Upsert rows by their first ``keys`` columns into a table file, which is replaced atomically."""
     hidden, visible = output / f".{TABLE}", output / TABLE
     table = {row[:keys]: row for row in rows_in([visible] if visible.exists() else [])}
     table.update({tuple(row)[:keys]: tuple(row) for row in rows})

@@ -1,10 +1,10 @@
-"""The source of a query under trial: it replays the records of a scenario, a few in each batch.
+"""The source of a query under test: it reads the records of a scenario, a few in each batch.
 
 The rules this module lives by:
 
-- An offset says of each split how many records come before it, as a cut of the input does. Spark keeps it and
-  hands it back; what a batch holds follows from its two offsets and the records alone.
-- A batch takes the records of the splits in turn, so that each has something of every split that is not over.
+- An offset is the number of records read from each split, like a cut of the input. Spark stores it; the
+  records of a batch follow from its two offsets alone.
+- A batch takes records from the splits in turn, so that it contains records of every unfinished split.
 - Each record is a row: split, offset, timestamp, and the columns of the family's ``record_schema``.
 """
 
@@ -29,7 +29,7 @@ TASK: Final = "source"
 
 
 class Slice(InputPartition):
-    """What one task reads: of each split from one record to another."""
+    """The input of one task: a range of records for each split."""
 
     def __init__(self, number: int, ranges: dict[str, tuple[int, int]]) -> None:
         super().__init__(number)
@@ -38,39 +38,39 @@ class Slice(InputPartition):
 
 
 class RecordSource(DataSource):
-    """The data source, by its options: the specification of the job, and the process id of the driver."""
+    """The data source. Its options are the job's specification and the process id of the driver."""
 
     @classmethod
     def name(cls) -> str:
-        """As in ``format``."""
+        """Return the name of the format."""
         return RECORDS
 
     def streamReader(self, schema: StructType) -> RecordReader:  # noqa: N802 (the name is Spark's)
-        """A reader of the records."""
+        """Return the reader."""
         return RecordReader(self.options[SPEC], int(self.options[DRIVER_PROCESS]))
 
 
 class RecordReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads the records of a scenario. It travels to the workers."""
+    """Reads the records of a scenario. Spark ships it to the workers."""
 
     def __init__(self, path: str, driver: int) -> None:
         self._path = path
         self._driver = driver
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        """Nothing has been read."""
+        """Return the offset before the first record."""
         return dict.fromkeys(self._records(), 0)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """All that there will ever be is there."""
+        """Do nothing: all records are available from the start."""
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """The records of a batch."""
+        """Return the number of records per batch."""
         spec, _ = board_of(self._path, self._driver)
         return ReadMaxRows(spec.interval_records)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
-        """The end of the batch that begins at an offset."""
+        """Return the end of the batch that starts at an offset; stop the query here if it must rescale."""
         _, board = board_of(self._path, self._driver)
         lengths = {split: len(records) for split, records in self._records().items()}
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else sum(lengths.values())
@@ -81,7 +81,7 @@ class RecordReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[Slice]:
-        """What each task reads of a batch."""
+        """Return the slices of a batch, one per task."""
         spec, _ = board_of(self._path, self._driver)
         ranges = {split: (start[split], end[split]) for split in end if start[split] < end[split]}
         tasks = min(len(ranges), spec.source_parallelism or spec.parallelism)
@@ -91,7 +91,7 @@ class RecordReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        """Give the records of a slice."""
+        """Yield the records of a slice."""
         assert isinstance(partition, Slice)
         _, board = board_of(self._path, self._driver)
         records = self._records()
@@ -101,11 +101,11 @@ class RecordReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 timestamp, value = records[split][offset]
                 columns = value if isinstance(value, tuple) else (value,)
                 yield (split, offset, timestamp, *columns)
-        # Whatever the sink: a worker has done its part, and the driver does not know it.
+        # The worker has finished its part, and the driver does not know it yet.
         board("pre_committed", f"{TASK}-{partition.number}", 0)
 
     def commit(self, end: dict[str, int]) -> None:
-        """A batch is over."""
+        """Pass the point `notified`: Spark reports that a batch is finished."""
         _, board = board_of(self._path, self._driver)
         board("notified", TASK, 0)
 
@@ -115,7 +115,7 @@ class RecordReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def next_offset(start: Mapping[str, int], lengths: Mapping[str, int], rows: int) -> dict[str, int]:
-    """Return the offset after so many more records, taken of the splits in turn."""
+    """Return the offset ``rows`` records after ``start``, taken from the splits in turn."""
     end = dict(start)
     while rows and any(end[split] < lengths[split] for split in end):
         for split in end:

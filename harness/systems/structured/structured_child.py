@@ -1,14 +1,13 @@
-"""The driver under trial: ``python -m onceproof.harness.systems.structured.structured_child FOLDER``.
+"""The program of a driver under test: ``python -m ...structured.structured_child FOLDER``.
 
 The rules this module lives by:
 
-- It starts Spark once and then runs one query after another, each by a specification whose path comes as a
-  line on the standard input, and answers as `spark_child.py` does.
-- Each query is one incarnation over its checkpoint location. Where it fails in an attempt in which a fault
-  has struck it is started again from there, as an operator would, with another number of partitions where
-  that was asked for; where it fails by itself the run is over.
-- Whatever ends a query other than a kill is told in the log before it ends.
-- A user's file goes to the workers by value, and so do the modules beside it: they have not that folder.
+- The process starts Spark once and runs one query after another, with the protocol of `spark_child.py`.
+- Each query is one incarnation with its checkpoint location. If it fails after a fault struck, the process
+  restarts it from there, as an operator would, with another number of partitions if the fault asked for it.
+  If it fails without a fault, the run is over.
+- A query that ends other than by a kill logs the reason first.
+- Spark pickles a user's modules by value, because the workers cannot import from the user's folder.
 """
 
 from __future__ import annotations
@@ -44,9 +43,9 @@ SETTINGS: Final = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
-    # Timers and watermarks would otherwise ask for batches without end.
+    # Otherwise timers and watermarks start batches without end.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    # What a dead task of this process holds is given up soon.
+    # The lock of a dead task is released soon.
     "spark.sql.streaming.stateStore.rocksdb.lockAcquireTimeoutMs": "5000",
 }
 
@@ -106,7 +105,7 @@ def _stop_all(session: SparkSession) -> None:
 
 
 def _by_value(family: Family) -> None:
-    """Have workers get a user's modules with the functions that they call."""
+    """Register the modules in a user's folder to be pickled by value."""
     file = source_file(family)
     if file is None or Path(file).is_relative_to(scenarios.__path__[0]):
         return
@@ -118,7 +117,7 @@ def _by_value(family: Family) -> None:
 
 
 def serve(path: str, session: SparkSession) -> int:
-    """Do what the specification in a file says."""
+    """Run the query of a specification file; return its exit code, 2 if the file cannot be read."""
     try:
         spec = read_spec(path)
         log = EventLog(spec.events)
@@ -133,7 +132,7 @@ def serve(path: str, session: SparkSession) -> int:
 
 
 def main(folder: str) -> int:
-    """Serve until the standard input ends."""
+    """Run queries until the standard input ends; return the exit code of the process."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     try:

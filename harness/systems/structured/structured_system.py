@@ -1,12 +1,12 @@
-"""Spark's Structured Streaming on trial: a family's own query, real checkpoint locations, real SIGKILLs.
+"""Spark's Structured Streaming as a system under test: a family's query, real checkpoints, real SIGKILLs.
 
 The rules this module lives by:
 
-- A driver is one incarnation (`incarnations.py`), and serves many scenarios until it is killed; the next one
-  is started beforehand where a scenario is going to need it, because it takes seconds.
-- What is judged is Spark, the query and its sink; of the engine nothing runs. `structured_points.py` says
-  what becomes of a scenario's faults, `structured_retelling.py` what a checkpoint and a transaction are here.
-- A family without ``streaming_query`` cannot be run, and says so before a driver is started.
+- A driver process is one incarnation (`incarnations.py`). It runs many scenarios until it is killed. If a
+  scenario will kill it, the next driver starts beforehand, because a start takes seconds.
+- The run tests Spark, the query and its sink; the engine is not involved. `query_fault_points.py` maps the
+  faults, `query_history_builder.py` defines checkpoints and transactions.
+- A family without ``streaming_query`` is refused before a driver starts.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ class StructuredStreamingSystem:
     missing = MISSING
 
     def __init__(self, folder: Path | None = None, process_seconds: float = LONGEST_PROCESS_SECONDS) -> None:
-        # What is missing is told here and not by each driver.
+        # A missing Java is an error here, not in each driver.
         find_java(os.environ)
         self._drivers = Drivers(lambda: Driver(CHILD))
         self._folder = folder
         self._process_seconds = process_seconds
 
     def prepared(self, scenario: Scenario) -> Scenario:
-        """Return the scenario as it is run: its faults at their places in a query."""
+        """Return the scenario as it runs, with its faults at points of a query."""
         return prepared(scenario)
 
     def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
-        """One run in folders of its own; there is no trace to be had."""
+        """Run a scenario in new folders, and return its history; there is no trace."""
         check_streaming_query(family)
         with trial_folder(self._folder) as folder:
             faults, left = applicable(scenario.faults, CAPABILITIES, MISSING)
@@ -73,23 +73,23 @@ class StructuredStreamingSystem:
                 table_keys=options_of(family).table_keys,
             )
             history = run.run()
-        # Beside what the run itself has found.
+        # The run itself may have added refused rescales.
         history.statistics.not_applicable.update(left)
         return history
 
     def close(self) -> None:
-        """End the drivers that are left; a run afterwards starts another one."""
+        """End all idle drivers; a later run starts new ones."""
         self._drivers.close()
 
 
 @dataclass(slots=True)
 class StructuredRun(DriverRun):
-    """One query, from its first driver to the end of its input."""
+    """The run of one query, from its first driver to the end of its input."""
 
     table_keys: int = field(default=0, kw_only=True)
 
     def retelling(self) -> Retelling:
-        """Who knows of batches."""
+        """Return the history builder for batches."""
         return StructuredRetelling(self.spec, self.lengths, self.table_keys)
 
     def points_on(self, board: Path) -> Mapping[str, int]:

@@ -149,7 +149,7 @@ def test_an_aggregation_may_write_rows_of_a_table_again(system):
 
 
 def test_a_family_without_a_query_is_told_in_a_line(system):
-    with pytest.raises(FamilyError, match="'tickets' has no version for Structured Streaming: give it"):
+    with pytest.raises(FamilyError, match="'tickets' has no query for Structured Streaming: give it"):
         system.run(load_family("tickets"), with_faults(load_family("tickets"), 6))
 
 
