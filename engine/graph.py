@@ -1,20 +1,21 @@
-"""The job graph: which operators run in which vertices, in how many subtasks, how records get between them.
+"""The job graph: the vertices with their operators and parallelism, and the edges between them.
 
 The rules this module lives by:
 
-- Everything here is a description. A partitioner says how records are spread, the task carries it out; an
-  operator node says how to make an operator, each subtask of each attempt makes its own.
-- The translation from the user's nodes is a pure function of the order in which they were made: same
-  program, same vertices, same operator ids, in any process. Nodes can only refer to nodes made before them,
-  so the order of making is a topological order and no search is needed.
-- It is cheap (tens of microseconds for a small job), because a simulation builds a graph for each scenario.
+- The graph is an immutable description. A partitioner describes how records are distributed, and the task
+  does it; an operator node makes an operator for each subtask of each attempt.
+- The translation from the user's nodes is a pure function of their order of creation: the same program has
+  the same vertices and operator ids in any process. A node refers only to earlier nodes, so the order of
+  creation is a topological order.
+- It takes tens of microseconds for a small job, because the simulation builds a graph for each scenario.
 - Operators are chained into one vertex over a forward edge of equal parallelism. A chain is a line, head
-  first: an operator whose output has several consumers ends its chain (Flink would grow a tree there), and so
-  does one with a side output that is read.
-- The names of vertices are unique in a graph, because faults, lanes of a diagram and messages name tasks. A
-  second vertex `Map` is called `Map (2)`.
-- Snapshots are matched to operators by operator id. It is derived from the uid; without a uid from the place
-  in the topology, so that any change of the job before it loses the state. Give stateful operators a uid.
+  first: an operator whose output has several consumers ends its chain (Flink would branch it), and so does
+  one with a side output that is read.
+- The names of vertices are unique in a graph, because faults, diagrams and messages name tasks. A second
+  vertex `Map` is called `Map (2)`.
+- Snapshots are matched to operators by operator id. It is derived from the uid or, without one, from the
+  position in the topology, so that a change of the job upstream loses the state. Give stateful operators a
+  uid.
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ if TYPE_CHECKING:
 
 
 AUTO_WATERMARK_INTERVAL_MS: Final = 200
-"""Flink's default."""
+"""Flink's default of pipeline.auto-watermark-interval."""
 
 
 class InvalidJob(ValueError):
-    """The job as described cannot run; one line that names the operator and the mend."""
+    """The job cannot run as described. The message is one line with the operator and the mend."""
 
 
 class PartitionerKind(Enum):
-    """How an edge picks the channel of a record."""
+    """How an edge chooses the channel of a record (Flink: StreamPartitioner)."""
 
     FORWARD = "forward"
     HASH = "hash"
@@ -55,7 +56,7 @@ class PartitionerKind(Enum):
 
 
 class Partitioner(Struct, frozen=True):
-    """A kind, and for HASH what the key is and how it is hashed."""
+    """A kind and, for HASH, the key selector and the key type, which decides the hash."""
 
     kind: PartitionerKind
     key_selector: Callable[[Any], Any] | None = None
@@ -70,7 +71,7 @@ GLOBAL: Final = Partitioner(PartitionerKind.GLOBAL)
 
 
 class OperatorNode(Struct, frozen=True):
-    """One operator of a chain. ``create`` makes a new one, with its own copy of the user's function."""
+    """One operator of a chain. ``create`` returns a new operator with its own copy of the user's function."""
 
     operator_id: str
     uid: str | None
@@ -79,11 +80,11 @@ class OperatorNode(Struct, frozen=True):
 
 
 class JobEdge(Struct, frozen=True):
-    """From the tail of vertex ``source`` to the head of vertex ``target``, both indexes in the graph.
+    """An edge from the tail of vertex ``source`` to the head of vertex ``target``, both indexes in the graph.
 
-    ``input_index`` is the edge's place in ``target.inputs``, ``output_index`` in ``source.outputs``.
-    ``side_output`` is the id of the side output that it carries, None where it carries the main one;
-    ``input_number`` says to which input of its operator it leads: 1 for the second of connected streams.
+    ``input_index`` is the edge's index in ``target.inputs``, ``output_index`` that in ``source.outputs``.
+    ``side_output`` is the id of the side output that it carries, None for the main output. ``input_number``
+    is the input of the target operator: 1 for the second of two connected streams.
     """
 
     source: int
@@ -96,7 +97,7 @@ class JobEdge(Struct, frozen=True):
 
 
 class JobVertex(Struct, frozen=True):
-    """A chain of operators that runs as one task, in ``parallelism`` subtasks."""
+    """A chain of operators that runs as one task in ``parallelism`` subtasks (Flink: JobVertex)."""
 
     index: int
     name: str
@@ -107,11 +108,11 @@ class JobVertex(Struct, frozen=True):
     inputs: tuple[JobEdge, ...]
     outputs: tuple[JobEdge, ...]
     auto_watermark_interval_ms: int = AUTO_WATERMARK_INTERVAL_MS
-    """How often a generator within it is asked for a watermark; 0: never."""
+    """The interval of periodic watermarks; 0: never."""
 
 
 class JobGraph(Struct, frozen=True):
-    """A job, ready to be run by any runtime; ``vertices`` are in topological order."""
+    """A job that any runtime can run; ``vertices`` are in topological order (Flink: JobGraph)."""
 
     name: str
     job_id: str
@@ -123,7 +124,7 @@ _FORWARD_KIND: Final = PartitionerKind.FORWARD
 
 
 class ChainingStrategy(Enum):
-    """May an operator be chained to its neighbours, or only to those after it (HEAD), or not at all."""
+    """Whether an operator may be chained to its neighbours, only to later ones (HEAD), or never."""
 
     ALWAYS = "always"
     HEAD = "head"
@@ -132,13 +133,13 @@ class ChainingStrategy(Enum):
 
 _ALWAYS: Final = ChainingStrategy.ALWAYS
 _NEVER: Final = ChainingStrategy.NEVER
-"""Names of their own: reading a member off its enumeration costs more than a function call."""
+"""Bound once: reading a member off its enumeration costs more than a function call."""
 
 
 class Upstream(NamedTuple):
-    """Where an operator's records come from.
+    """An input of an operator.
 
-    No partitioner means forward where the parallelism is equal, else rebalance. ``side_output`` and
+    ``partitioner`` None means forward if the parallelism is equal, else rebalance. ``side_output`` and
     ``input_number`` are those of JobEdge.
     """
 
@@ -149,7 +150,7 @@ class Upstream(NamedTuple):
 
 
 class StreamNode(Struct, eq=False):
-    """One operator as the user described it; its settings may change until the graph is built."""
+    """One operator of the user's program; its settings may change until the graph is built."""
 
     number: int
     name: str
@@ -160,12 +161,12 @@ class StreamNode(Struct, eq=False):
     max_parallelism: int | None = None
     chaining: ChainingStrategy = ChainingStrategy.ALWAYS
     parallelism_is_fixed: bool = False
-    """The operator is correct with one subtask only."""
+    """Whether the operator is correct only with one subtask."""
 
 
 @lru_cache(maxsize=1024)
 def job_id(job_name: str) -> str:
-    """Where a job's checkpoints lie: from its name alone, so that a restarted process finds its own."""
+    """Return the job's id, derived from its name only, so that a restarted process finds its checkpoints."""
     return hashlib.sha256(b"job\0" + job_name.encode()).hexdigest()[:32]
 
 
@@ -180,14 +181,14 @@ def _id_of_place(place: str) -> str:
 
 
 def check_parallelism(parallelism: object, subject: str) -> int:
-    """Returns the parallelism if it is one, else says whose it was."""
+    """Return the parallelism; raise InvalidJob naming ``subject`` if it is not a positive whole number."""
     if type(parallelism) is not int or parallelism < 1:
         raise InvalidJob(f"parallelism of {subject} is {parallelism!r}: give a whole number of at least 1")
     return parallelism
 
 
 def check_max_parallelism(max_parallelism: object, subject: str) -> int:
-    """Returns the max parallelism if it is one, else says whose it was."""
+    """Return the max parallelism; raise InvalidJob naming ``subject`` if it is not in the allowed range."""
     if type(max_parallelism) is not int or not 1 <= max_parallelism <= MAX_PARALLELISM_LIMIT:
         raise InvalidJob(
             f"max parallelism of {subject} is {max_parallelism!r}:"
@@ -206,7 +207,10 @@ def build_job_graph(
     chaining: bool = True,
     auto_watermark_interval_ms: int = AUTO_WATERMARK_INTERVAL_MS,
 ) -> JobGraph:
-    """Translate nodes and all that they read from; the keyword arguments are the job's defaults."""
+    """Translate nodes and all their upstream nodes into a job graph.
+
+    The keyword arguments are the job's defaults. Raises InvalidJob.
+    """
     nodes = _with_upstreams(nodes)
     if not nodes:
         raise InvalidJob(f"job {name!r} has no operators: add a source and a sink before executing it")
@@ -249,7 +253,7 @@ def build_job_graph(
 
 
 def _with_upstreams(nodes: Sequence[StreamNode]) -> list[StreamNode]:
-    """The nodes and their transitive inputs in the order of their making."""
+    """Return the nodes and all their upstream nodes in the order of creation."""
     found = {node.number: node for node in nodes}
     waiting = list(nodes)
     while waiting:
@@ -262,7 +266,7 @@ def _with_upstreams(nodes: Sequence[StreamNode]) -> list[StreamNode]:
 
 
 def _operator_ids(job_name: str, nodes: Sequence[StreamNode]) -> list[str]:
-    """One id for each node; two nodes under one uid would overwrite each other's state."""
+    """Return an operator id for each node; raise InvalidJob if two nodes have one uid and so one state."""
     ids: list[str] = []
     owner: dict[str, str] = {}
     id_of: dict[int, str] = {}
@@ -291,7 +295,7 @@ def _chains(
     maxima: list[int | None],
     chaining: bool,
 ) -> tuple[list[list[int]], list[int]]:
-    """The positions of the nodes of each vertex, head first, and the vertex of each position."""
+    """Return the positions of the nodes of each vertex, head first, and the vertex of each position."""
     consumers = [0] * len(nodes)
     for node in nodes:
         for read in node.inputs:
@@ -326,7 +330,7 @@ def _edges(
     chains: list[list[int]],
     vertex_of: list[int],
 ) -> tuple[list[list[JobEdge]], list[list[JobEdge]]]:
-    """The edges into and out of each vertex."""
+    """Return the edges into and out of each vertex."""
     incoming: list[list[JobEdge]] = [[] for _ in chains]
     outgoing: list[list[JobEdge]] = [[] for _ in chains]
     for target, chain in enumerate(chains):

@@ -185,7 +185,7 @@ def canonical_forms() -> Callable[[Any, Any], tuple[Any, Any]]:
 
 
 class Reporter:
-    """Gathers what came out and tells it: here, or on the controller of pytest-xdist."""
+    """Collects the results and prints them, here or on the controller of pytest-xdist."""
 
     def __init__(self, results: Results, json_path: str | None) -> None:
         self.results = results

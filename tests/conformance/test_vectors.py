@@ -1,4 +1,4 @@
-"""Each recorded fact that the engine can be asked about."""
+"""Runs every conformance vector that has an adapter."""
 
 
 def test_engine_answers_as_flink_did(vector, adapters, canonical_forms):

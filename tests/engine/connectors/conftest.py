@@ -24,7 +24,7 @@ from onceproof.engine.state.stored import EncodedList
 
 
 class SinkJob:
-    """All subtasks of one sink, over attempts. ``states`` of a checkpoint go through their stored form."""
+    """All subtasks of one sink over several attempts; checkpointed ``states`` are encoded and decoded."""
 
     def __init__(self, create_function: Callable[[], Any]) -> None:
         self.create_function = create_function
@@ -45,7 +45,7 @@ class SinkJob:
         attempt: str | None = None,
         settled: bool = False,
     ) -> Any:
-        """Begin an attempt; the functions of a former one are left as a crash would leave them."""
+        """Begin an attempt; the functions of the previous one stay as a crash would leave them."""
         self._make(parallelism, restored, attempt)
         for function, store in zip(self.functions, self.stores, strict=True):
             if hasattr(function, "initialize_state"):
@@ -54,7 +54,7 @@ class SinkJob:
         return self.functions[0]
 
     def settle(self, restored: int | None, parallelism: int = 1) -> None:
-        """Do what a driver does that commits in the place of its tasks."""
+        """Commit as a driver does in place of its tasks."""
         self._make(parallelism, restored, "driver")
         for function, store in zip(self.functions, self.stores, strict=True):
             function.settle(FunctionInitializationContext(restored, store))
@@ -94,7 +94,7 @@ class SinkJob:
         self.checkpoints[checkpoint_id] = states
 
     def notify(self, checkpoint_id: int) -> None:
-        """Tell every subtask that the checkpoint is complete."""
+        """Notify every subtask that the checkpoint is complete."""
         for function in self.functions:
             function.notify_checkpoint_complete(checkpoint_id)
 
@@ -117,5 +117,5 @@ class SinkJob:
 
 @pytest.fixture
 def sink_job() -> type[SinkJob]:
-    """The class, because each test has its own sink."""
+    """Return the class, because each test has its own sink."""
     return SinkJob

@@ -1,4 +1,4 @@
-"""The sinks that give rows back to the program and to the terminal."""
+"""The sinks that return rows to the program and print them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The source in memory, and that a reader can be resumed anywhere."""
+"""The source in memory: a reader resumes at any position."""
 
 from __future__ import annotations
 

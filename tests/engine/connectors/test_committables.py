@@ -1,4 +1,4 @@
-"""Committables by checkpoint; what Flink's own classes answered is in the conformance vectors."""
+"""Committables by checkpoint; the answers of Flink's classes are in the conformance vectors."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from onceproof.engine.protocol_points import COMMITTED, COMMITTING, PRE_COMMITTE
 
 
 class Outside:
-    """Batches by name; those that are committed can be read."""
+    """An external system with batches by name; committed ones can be read."""
 
     def __init__(self):
         self.batches = {}
@@ -175,7 +175,7 @@ def test_each_committable_is_committed_by_one_subtask_at_any_parallelism(job, ou
 
 @pytest.mark.parametrize("final", [2, 3])
 def test_rows_after_the_last_barrier_commit_once_with_the_final_checkpoint(job, outside, final):
-    """Whatever its number is: one between may have been aborted."""
+    """The final checkpoint may have any id, because checkpoints in between may have been aborted."""
     job.start()
     write(job, "a")
     job.snapshot(1)
@@ -290,14 +290,14 @@ def test_writer_without_committer_restores_its_state(sink_job):
 
 
 class Point:
-    """A committable that is no plain data."""
+    """A committable that is not plain data."""
 
     def __init__(self, name):
         self.name = name
 
 
 class PointType:
-    """What the sink needs of a type."""
+    """The part of a type that the sink needs."""
 
     def encode(self, value):
         return Types.STRING().encode(value.name)

@@ -1,4 +1,4 @@
-"""What encoders write, read back by the libraries that others would read it with."""
+"""The output of encoders, read back by common libraries."""
 
 from __future__ import annotations
 

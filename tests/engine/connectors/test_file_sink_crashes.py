@@ -26,11 +26,11 @@ CALLS = ("open", "write", "fsync", "close", "rename", "unlink", "stat", "listdir
 
 
 class Died(BaseException):
-    """The process is gone at this instruction."""
+    """The process dies at this instruction."""
 
 
 class DyingSystem:
-    """Stands in for the module os: dies before or after the n-th call, then makes no call any more."""
+    """Replaces the module os: dies before or after the n-th call, and makes no calls after that."""
 
     def __init__(self, dies_at: int, after: bool) -> None:
         self.calls = 0
@@ -71,7 +71,7 @@ class Run:
         self.next_id = 1
 
     def attempt(self, parallelism: int, system: DyingSystem) -> bool:
-        """Go on from the latest completed checkpoint; whether the end was reached."""
+        """Restore the latest completed checkpoint, and return whether the job reached its end."""
         self.monkeypatch.setattr(file_sink, "os", system)
         job = self.job
         try:

@@ -1,4 +1,4 @@
-"""What the file sources read, and what they say about files that are wrong."""
+"""The file sources: the records that they read, and their errors for wrong files."""
 
 from __future__ import annotations
 

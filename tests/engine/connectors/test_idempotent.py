@@ -1,4 +1,4 @@
-"""Sinks that write by key: nothing is acknowledged that only a buffer has; repeating changes nothing."""
+"""Idempotent sinks: the buffer is written before each snapshot, and repeated writes change nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onceproof.engine.runtime.job_result import JobExecutionFailed
 
 
 class Table(UpsertSinkFunction):
-    """Writes into a dict, and notes each writing."""
+    """Writes into a dict, and records each write."""
 
     def __init__(self, rows, writings, buffered_keys=3):
         super().__init__(buffered_keys)

@@ -1,4 +1,4 @@
-"""The two-phase-commit base class beyond what the vectors of Flink record."""
+"""The two-phase commit base class, in cases that the conformance vectors do not cover."""
 
 from __future__ import annotations
 

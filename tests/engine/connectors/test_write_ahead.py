@@ -1,4 +1,4 @@
-"""Write-ahead sinks beyond what the vectors of Flink record: rescaling, crashes, the end of the input."""
+"""Write-ahead sinks in cases that the vectors do not cover: rescaling, crashes, the end of the input."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from onceproof.engine.types import Types
 
 
 class Died(BaseException):
-    """The process is gone."""
+    """The process dies here."""
 
 
 class Target(CheckpointCommitter):
-    """Takes rows, and remembers batches apart from them; it can tell a batch that it has already."""
+    """A target that records batches separately from rows, and can recognise a batch that it has."""
 
     def __init__(self):
         self.rows = []

@@ -18,7 +18,7 @@ MAX_PARALLELISM = 8
 
 
 class Behind:
-    """What an operator sends down the chain of itself: values, watermarks, "idle" and "active"."""
+    """Records what an operator sends to its downstream: values, watermarks, "idle" and "active"."""
 
     def __init__(self) -> None:
         self.elements: list[Any] = []
@@ -39,7 +39,7 @@ class Behind:
 
 
 class Bench:
-    """Opens operators, and carries their state from one set of subtasks to another through encoded files."""
+    """Opens operators, and restores their state into other subtasks through encoded files."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -79,13 +79,13 @@ class Bench:
         return operator
 
     def open_all(self, make: Callable[[], Operator], parallelism: int) -> list[Any]:
-        """A fresh start of every subtask."""
+        """Open every subtask at a fresh start."""
         return [self.open(make(), subtask=subtask, parallelism=parallelism) for subtask in range(parallelism)]
 
     def restore_all(
         self, operators: Sequence[Operator], make: Callable[[], Operator], parallelism: int
     ) -> list[Any]:
-        """Checkpoint 7 of ``operators``, restored into new subtasks."""
+        """Take checkpoint 7 of ``operators``, and restore it into new subtasks."""
         files: dict[str, bytes] = {}
         subtasks = []
         for subtask, operator in enumerate(operators):
@@ -114,7 +114,7 @@ class Bench:
         return restored
 
     def process(self, operator: Operator, *values: Any, timestamps: bool = False) -> list[Any]:
-        """The values that follow from ``values``, or whole records where each value is one."""
+        """Process values (or records, if each is one) and return the emitted values."""
         if timestamps:
             return operator.process_batch(list(values), 0)
         return [value for value, _ in operator.process_batch([(value, None) for value in values], 0)]

@@ -1,4 +1,4 @@
-"""A stream beside a broadcast one: who may write which state, and that all subtasks have the same copy."""
+"""Broadcast process functions: which side may write state, and equal copies in all subtasks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Judge(BroadcastProcessFunction):
 
 
 class Writing(BroadcastProcessFunction):
-    """Does with the state of the other side what only the broadcast side may."""
+    """Writes broadcast state from the side that may only read it."""
 
     def process_element(self, value, ctx):
         getattr(ctx.get_broadcast_state(RULES), value)()
@@ -93,7 +93,7 @@ class Reset(KeyedStateFunction):
 
 
 class Alarms(KeyedBroadcastProcessFunction):
-    """A timer for each value, which tells the rules of the moment it fires."""
+    """Registers a timer for each value, which emits the rules at the time it fires."""
 
     def process_element(self, value, ctx):
         ctx.timer_service().register_event_time_timer(value[1])

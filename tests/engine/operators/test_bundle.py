@@ -1,4 +1,4 @@
-"""Bundles: what ends one, what then goes on, and what of it is in a snapshot."""
+"""Bundles: what ends one, what it emits then, and what a snapshot has of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onceproof.engine.types import Types
 
 
 class Letters(AggregateFunction):
-    """Collects in place, so that what is shared shows."""
+    """Collects in place, so that a shared accumulator becomes visible."""
 
     def create_accumulator(self):
         return []

@@ -30,7 +30,7 @@ RULES = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
 
 
 class Buffering(CheckpointedFunction):
-    """Keeps all that it is given, in a list of each kind and as raw partitions; rules are set by ``=``."""
+    """Keeps its values in a list of each kind and as raw partitions; ``=`` sets a rule."""
 
     def initialize_state(self, context):
         self.was_restored = (context.is_restored(), context.get_restored_checkpoint_id())
@@ -116,7 +116,7 @@ def test_function_without_state_knows_that_the_job_was_restored(bench):
     then=st.lists(st.integers(1, 4), max_size=3),
 )
 def test_operator_state_that_was_rescaled_on_the_way_is_complete(bench, values, first, then):
-    """From p over any others back to p: lists lose and double nothing, maps are the same everywhere."""
+    """After any rescales and back, lists lose and duplicate nothing, and maps are equal everywhere."""
     operators = bench.open_all(MAKE["map"], first)
     for place, value in enumerate(values):
         bench.process(operators[place % first], value)
@@ -175,7 +175,7 @@ class RawPerKey(KeyedProcessFunction, CheckpointedFunction):
     )
 )
 def test_raw_keyed_state_goes_with_its_key_group(bench, rounds):
-    """However it is rescaled on the way, raw state counts what managed state counts."""
+    """Over any rescales, raw state counts the same as managed state."""
     make = lambda: KeyedProcessOperator(RawPerKey(), lambda value: value, Types.STRING())  # noqa: E731
     operators = bench.open_all(make, 1)
     expected = {}
@@ -192,7 +192,7 @@ def test_raw_keyed_state_goes_with_its_key_group(bench, rounds):
 
 class NotWrittenAgain(BufferingMap):
     def snapshot_state(self, context):
-        """It writes no raw state."""
+        """Writes no raw state."""
 
 
 def test_raw_state_that_is_not_written_again_is_gone(bench):

@@ -1,4 +1,4 @@
-"""The interval join against a model that looks through all records, and how long it keeps them."""
+"""The interval join against a model that searches all records, and how long records are kept."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def join(lower, upper, function=Pair, late=(None, None)):
 
 
 def pairs(operator, side, *records):
-    """What follows from (number, timestamp) of the key "a"."""
+    """Process (number, timestamp) records of the key "a", and return the results."""
     return operator.process_batch([(("a", number), timestamp) for number, timestamp in records], side)
 
 
 def waiting(operator):
-    """By side, the timestamps that are kept for the key "a"."""
+    """Return the timestamps kept for the key "a", by side."""
     operator._backend.current_key = "a"
     return [sorted(buffer.keys()) for buffer in operator._buffers]
 
@@ -118,7 +118,7 @@ def test_without_a_side_output_late_records_are_counted(bench):
 
 
 class Model:
-    """Keeps all that was not late, and forgets it when the watermark says so."""
+    """Keeps all records that were not late until the watermark has passed them."""
 
     def __init__(self, lower, upper):
         self.lower, self.upper = lower, upper

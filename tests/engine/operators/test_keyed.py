@@ -17,7 +17,7 @@ WORDS = [f"word {number % 11}" for number in range(100)]
 
 
 class Count(KeyedProcessFunction):
-    """A running count, and all that the context knows."""
+    """Emits a running count, and all values of the context."""
 
     def open(self, runtime_context):
         self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))

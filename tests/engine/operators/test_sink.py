@@ -10,7 +10,7 @@ from onceproof.engine.state.descriptors import ListStateDescriptor
 
 
 class Collecting(SinkFunction):
-    """Takes values one by one, with all that the context knows."""
+    """Takes values one by one, with all values of the context."""
 
     def __init__(self):
         self.taken = []
@@ -20,16 +20,16 @@ class Collecting(SinkFunction):
 
 
 class Batched(Collecting):
-    """Takes buffers, if it likes them."""
+    """Takes whole buffers if ``accepts`` is set."""
 
-    def __init__(self, likes=True):
+    def __init__(self, accepts=True):
         super().__init__()
-        self.likes = likes
+        self.accepts = accepts
 
     def invoke_batch(self, values):
-        if self.likes:
+        if self.accepts:
             self.taken.append(list(values))
-        return self.likes
+        return self.accepts
 
 
 class Remembering(SinkFunction, CheckpointedFunction, CheckpointListener):
@@ -83,7 +83,7 @@ def test_function_with_invoke_batch_gets_a_whole_buffer(bench):
 
 
 def test_values_refused_by_invoke_batch_are_invoked_one_by_one(bench):
-    function = Batched(likes=False)
+    function = Batched(accepts=False)
     operator = bench.open(SinkOperator(function))
     operator.process_batch([("a", 1), ("b", 2)], 0)
     assert [value for value, _, _ in function.taken] == ["a", "b"]

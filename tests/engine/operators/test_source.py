@@ -1,4 +1,4 @@
-"""The source operator: who reads which split, in turn, and from where after a restore."""
+"""The source operator: which subtask reads which split, in turn, and the positions after a restore."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_snapshot_does_not_see_later_reads(bench):
 
 
 def test_a_restored_subtask_that_was_dealt_nothing_reads_nothing(bench):
-    """All splits went to others, or had been read out by subtasks that finished."""
+    """A subtask without splits: others own them, or finished subtasks had exhausted them."""
     operator = bench.open(SourceOperator(source_of(a="123")), restored=7, lists={})
     assert operator.poll(1) == []
 

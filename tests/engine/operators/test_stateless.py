@@ -1,4 +1,4 @@
-"""Map, filter, flat-map, process: what goes in, what comes out, with which timestamp."""
+"""Map, filter, flat-map and process: inputs, outputs and their timestamps."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Alarms(KeyedProcessFunction):
 
 
 class Asking(KeyedProcessFunction):
-    """Says what time it is."""
+    """Emits the current times."""
 
     def process_element(self, value, ctx):
         service = ctx.timer_service()

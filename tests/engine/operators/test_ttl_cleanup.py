@@ -1,4 +1,4 @@
-"""Operators on keyed streams give the cleanup that runs for every record its turns."""
+"""Operators on keyed streams run the TTL cleanup for every record."""
 
 from onceproof.engine.durations import Time
 from onceproof.engine.functions import KeyedProcessFunction

@@ -1,4 +1,4 @@
-"""The window operator: with a model of it, and what the recorded facts about Flink leave out."""
+"""The window operator, in cases that the conformance vectors do not cover."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Sum(AggregateFunction):
 
 
 class Tell(ProcessWindowFunction):
-    """Says which window of which key it is, and what it is given."""
+    """Emits the window, the key and the elements."""
 
     def process(self, key, context, elements):
         window = context.window()
@@ -92,7 +92,7 @@ def values(records):
 
 
 def tables(tested):
-    """All that is kept, by state."""
+    """Return all entries of each state."""
     return [list(registered.table) for registered in tested._keyed._registered.values()]
 
 
@@ -150,7 +150,7 @@ def test_both_functions_are_opened_and_closed(bench):
 
 
 class Memory(ProcessWindowFunction):
-    """Keeps how often a window was worked out, and how often any of its key."""
+    """Counts how often a window fired, and how often any window of its key."""
 
     window_state = ValueStateDescriptor("of the window", Types.LONG())
     key_state = ListStateDescriptor("of the key", Types.LONG())
@@ -319,7 +319,7 @@ def test_a_continuous_trigger_of_processing_time_fires_at_multiples_of_its_inter
 
 
 class AtTwoTimes(Trigger):
-    """Works a window out at its middle and at its end, and keeps whether it has."""
+    """Fires a window at its middle and at its end, and keeps whether it has."""
 
     done = ValueStateDescriptor("done", Types.BOOLEAN())
 
@@ -387,7 +387,7 @@ def test_evicted_records_stay_evicted_after_a_restore(bench):
 
 
 class Backwards(EventTimeSessionWindows):
-    """Merges everything into a window that is over."""
+    """Merges all windows into one whose cleanup time has passed."""
 
     def merge_windows(self, windows, callback):
         windows = list(windows)

@@ -1,4 +1,4 @@
-"""The window operator against a model that keeps everything and looks through it each time."""
+"""The window operator against a model that keeps all records and searches them each time."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Total(AggregateFunction):
 
 
 class EmitWindow(ProcessWindowFunction):
-    """Key, window, and the sum of what it is given: pairs, or one number."""
+    """Emits the key, the window, and the sum of its elements: pairs, or one number."""
 
     def process(self, key, context, elements):
         window = context.window()
@@ -57,7 +57,7 @@ FOLDS = {"list": None, "reduce": CallableReduce(lambda a, b: (a[0], a[1] + b[1])
 
 
 class Model:
-    """Windows worked out in the simplest way: everything is kept, and looked through each time."""
+    """The simplest implementation of windows: all records are kept, and searched each time."""
 
     def __init__(self, assigner, lateness):
         self.assigner = assigner

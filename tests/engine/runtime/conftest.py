@@ -1,4 +1,4 @@
-"""What the tests of the local runtime share: a word count, and the ways to run and to stop it."""
+"""Fixtures of the tests of the local runtime: a word count, and the ways to run and to stop it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Count(KeyedProcessFunction):
 
 
 class PowerCut(BaseException):
-    """What no ``except Exception`` survives."""
+    """The death of the process; it is no Exception, so that no ``except Exception`` catches it."""
 
 
 class Job:
@@ -101,7 +101,7 @@ class Job:
         return sorted(path.name for path in self.directory.iterdir()), self.hidden()
 
     def files(self, folder=None):
-        """Names and contents, but for who came last; of the checkpoints if no folder is given."""
+        """Return file names and contents without incarnation markers; of the checkpoints by default."""
         folder = folder or self.directory
         return {
             str(path.relative_to(folder)): path.read_bytes()
@@ -110,12 +110,12 @@ class Job:
         }
 
     def execution(self, graph, storage, probe=no_probe):
-        """A run over a storage of the test's own."""
+        """Return a run over a storage of the test."""
         return LocalExecution(graph, storage, recover(storage, graph.settings.num_retained), probe)
 
     @staticmethod
     def raising(point, error, occurrence=1):
-        """A probe that raises the n-th time that a point is passed."""
+        """Return a probe that raises at the n-th pass of a point."""
         passes = 0
 
         def probe(passed, task, checkpoint_id):
@@ -128,7 +128,7 @@ class Job:
         return probe
 
     def stopped(self, point, occurrence=1, **options):
-        """Run into a power cut."""
+        """Run the job until a simulated power cut."""
         with pytest.raises(PowerCut):
             execute(self.graph(**options), self.raising(point, PowerCut(), occurrence))
 

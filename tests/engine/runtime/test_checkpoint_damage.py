@@ -187,7 +187,7 @@ def in_flight(tmp_path_factory):
 
 
 def damaged_files(files, checkpoint):
-    """By path, what is wrong with the files of a checkpoint."""
+    """Return what is wrong with the files of a checkpoint, by path."""
     storage = storage_with(files)
     path = f"{checkpoint}/_metadata"
     try:

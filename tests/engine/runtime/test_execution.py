@@ -1,4 +1,4 @@
-"""What every driver does alike, shown on the smallest driver there can be."""
+"""The behaviour that all drivers share, tested with a minimal driver."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SETTINGS = CheckpointSettings(interval_ms=10, restarts=FixedDelayRestarts(1, 5))
 
 
 class Driver(Execution):
-    """Everything at once, messages in order; timers ring when the test says so."""
+    """Executes effects at once and messages in order; the test fires the timers."""
 
     def __init__(self, graph, checkpoints=()):
         self.points = []
@@ -103,7 +103,7 @@ class Driver(Execution):
                 self.task_event(self.tasks[message.task], message)
 
     def turn(self):
-        """Every task reads what it can."""
+        """Let every task read all its input."""
         self.deliver_mail()
         for task in list(self.tasks.values()):
             if task.is_source and task.state is TaskState.RUNNING:
@@ -114,7 +114,7 @@ class Driver(Execution):
         self.deliver_mail()
 
     def ring(self):
-        """The timer that was started last."""
+        """Fire the timer that was started last."""
         effect = self.timers.pop()
         self.clock = effect.due_ms
         self.master_event(effect.event)
@@ -244,7 +244,7 @@ def test_discarded_checkpoint_is_deleted(driver_of):
 
 
 def claimed_by_another(driver):
-    """Another process has found the job and taken it over."""
+    """Let another process take the job over."""
     driver.storage.create_exclusive(f"{INCARNATION}2")
     driver.storage.delete(f"{INCARNATION}1")
 

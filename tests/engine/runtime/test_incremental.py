@@ -1,4 +1,4 @@
-"""Incremental checkpoints of databases on the local runtime: what is stored, restored, rescaled, and left."""
+"""Incremental checkpoints of databases on the local runtime: stored, restored, rescaled and deleted files."""
 
 from __future__ import annotations
 

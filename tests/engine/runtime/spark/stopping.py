@@ -28,7 +28,7 @@ SPECULATION = {
 
 
 class StopOnce:
-    """The probe: stops the first process that passes the point, and tells what that one passes later."""
+    """The probe: stops the first process at the point, and records the points that it passes later."""
 
     def __init__(self, folder: Path, point: str) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""The driver of epochs: what it takes, what it commits, what it collects, how it restarts."""
+"""The driver of epochs: which results it accepts, what it commits and deletes, how it restarts."""
 
 from __future__ import annotations
 

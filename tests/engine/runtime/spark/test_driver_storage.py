@@ -1,4 +1,4 @@
-"""The driver of epochs and its world: writes that fail, time-outs, damaged files, other graphs."""
+"""The driver of epochs with failing writes, timeouts, damaged files and changed graphs."""
 
 from __future__ import annotations
 

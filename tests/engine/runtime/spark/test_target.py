@@ -1,4 +1,4 @@
-"""``execute`` on Spark: as a user's program has it, and what it says where it cannot."""
+"""``execute`` on Spark from a user's program, and its errors."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def generate(random):
 
 
 class Visits(KeyedProcessFunction):
-    """Tells each visit with its number, and when an hour is over how many it had."""
+    """Emits each visit with its number, and the count of each hour when it is over."""
 
     def open(self, runtime_context):
         self.visits = runtime_context.get_state(ValueStateDescriptor("visits", Types.LONG()))
