@@ -45,13 +45,13 @@ ROCKSDB_LOCAL_DIRECTORY: Final[ConfigOption[str | None]] = ConfigOption(
     "state.backend.rocksdb.localdir",
     None,
     parse_text,
-    "Where the databases of running tasks lie; unset: the system's folder for temporary files.",
+    "Folder of the databases of running tasks; unset: the system's folder for temporary files.",
 )
 ROCKSDB_BLOCK_CACHE: Final[ConfigOption[int]] = ConfigOption(
     "state.backend.rocksdb.block.cache-size",
     64 << 20,
     parse_memory_bytes,
-    "Memory for what was read from databases, shared by all of a process; Flink's default is 8 mb for each.",
+    "Memory of the block cache, shared by all databases of a process; Flink's default is 8 mb for each.",
 )
 ROCKSDB_WRITE_BUFFER: Final[ConfigOption[int]] = ConfigOption(
     "state.backend.rocksdb.writebuffer.size",
@@ -63,14 +63,14 @@ ROCKSDB_WRITE_BUFFERS: Final[ConfigOption[int]] = ConfigOption(
     "state.backend.rocksdb.writebuffer.count",
     2,
     at_least(2),
-    "How many such buffers a database may have.",
+    "How many write buffers a database may have.",
 )
 ROCKSDB_COMPACTION: Final[ConfigOption[str]] = ConfigOption(
     "state.backend.rocksdb.compaction.style",
     UNIVERSAL,
     one_of({UNIVERSAL: UNIVERSAL, LEVEL: LEVEL}),
-    "How a database puts its files together: universal rewrites files of like age, so that an incremental"
-    " checkpoint stores little more than what has changed; level, Flink's default, takes less disk.",
+    "How a database merges its files: universal merges files of similar age, so that an incremental"
+    " checkpoint stores little more than the changes; level, Flink's default, takes less disk.",
 )
 
 STATE_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (

@@ -41,7 +41,7 @@ CHECKPOINT_INTERVAL_RECORDS: Final[ConfigOption[int | None]] = ConfigOption(
     "execution.checkpointing.interval-records",
     None,
     at_least(1),
-    "Ours: trigger a checkpoint whenever the sources together have read so many records more.",
+    "Ours: trigger a checkpoint each time the sources together have read this number of records.",
 )
 CHECKPOINT_MODE: Final[ConfigOption[str]] = ConfigOption(
     "execution.checkpointing.mode",
@@ -91,7 +91,7 @@ CHECKPOINT_RETENTION: Final[ConfigOption[str | None]] = ConfigOption(
     "execution.checkpointing.externalized-checkpoint-retention",
     None,
     one_of({word: word for word in (NO_EXTERNALIZED, DELETE_ON_CANCELLATION, RETAIN_ON_CANCELLATION)}),
-    "Whether checkpoints stay when the job ends otherwise than by finishing; unset: when it fails.",
+    "Whether checkpoints stay when the job is cancelled or fails; unset: only when it fails.",
 )
 CHECKPOINT_UNALIGNED: Final[ConfigOption[bool]] = ConfigOption(
     "execution.checkpointing.unaligned.enabled",
@@ -104,41 +104,41 @@ CHECKPOINT_FORCE_UNALIGNED: Final[ConfigOption[bool]] = ConfigOption(
     "execution.checkpointing.unaligned.forced",
     False,
     parse_boolean,
-    "Whether iterations and custom partitioners allow them, too; neither exists here.",
+    "Whether unaligned checkpoints include iterations and custom partitioners; this engine has neither.",
 )
 CHECKPOINT_ALIGNED_TIMEOUT: Final[ConfigOption[int]] = ConfigOption(
     "execution.checkpointing.aligned-checkpoint-timeout",
     0,
     parse_duration_ms,
-    "How long an unaligned checkpoint may try to be an aligned one; 0: not at all.",
+    "How long an unaligned checkpoint stays aligned before its barriers overtake; 0: not at all.",
     ("execution.checkpointing.alignment-timeout",),
 )
 CHECKPOINT_INCREMENTAL: Final[ConfigOption[bool]] = ConfigOption(
     "execution.checkpointing.incremental",
     False,
     parse_boolean,
-    "Whether a checkpoint of rocksdb stores only what has changed since the one before; those of hashmap hold"
-    " everything.",
+    "Whether a checkpoint of rocksdb stores only the files that are new since the previous one; a checkpoint"
+    " of hashmap is always full.",
     ("state.backend.incremental",),
 )
 CHECKPOINTS_AFTER_TASKS_FINISH: Final[ConfigOption[bool]] = ConfigOption(
     "execution.checkpointing.checkpoints-after-tasks-finish",
     True,
     parse_on_for_now,
-    "Whether checkpoints go on when some tasks have finished.",
+    "Whether checkpoints continue after some tasks have finished.",
     ("execution.checkpointing.checkpoints-after-tasks-finish.enabled",),
 )
 DEFAULT_PARALLELISM: Final[ConfigOption[int]] = ConfigOption(
     "parallelism.default",
     1,
     at_least(1),
-    "Number of subtasks of each operator that says nothing else.",
+    "Number of subtasks of each operator that sets no parallelism.",
 )
 MAX_PARALLELISM: Final[ConfigOption[int]] = ConfigOption(
     "pipeline.max-parallelism",
     -1,
     parse_max_parallelism,
-    "Number of key groups of each operator that says nothing else; -1: derived from its parallelism.",
+    "Number of key groups of each operator that sets no max parallelism; -1: derived from its parallelism.",
 )
 JOB_NAME: Final[ConfigOption[str | None]] = ConfigOption(
     "pipeline.name",
@@ -159,44 +159,44 @@ SPARK_MASTER: Final[ConfigOption[str | None]] = ConfigOption(
     "execution.spark.master",
     None,
     parse_text,
-    "Ours: the master of Spark; unset: of the one that this process runs, or else all cores of this machine.",
+    "Ours: the master of Spark; unset: the Spark of this process if it runs one, else all cores here.",
 )
 OPERATOR_CHAINING: Final[ConfigOption[bool]] = ConfigOption(
     "pipeline.operator-chaining.enabled",
     True,
     parse_boolean,
-    "Whether operators that can share a task do.",
+    "Whether operators are chained into one task where possible.",
     ("pipeline.operator-chaining",),
 )
 AUTO_WATERMARK_INTERVAL: Final[ConfigOption[int]] = ConfigOption(
     "pipeline.auto-watermark-interval",
     200,
     parse_duration_ms,
-    "How often watermark generators are asked for a watermark; 0: only when records go by.",
+    "Interval of periodic watermarks; 0: generators emit them only for records.",
 )
 SINK_COMMITTER_RETRIES: Final[ConfigOption[int]] = ConfigOption(
     "sink.committer.retries",
     10,
     at_least(0),
-    "How often a commit that a committer puts off is tried again before it fails.",
+    "How often a committer may retry a commit before it fails.",
 )
 BUFFER_RECORDS: Final[ConfigOption[int]] = ConfigOption(
     "pipeline.buffer-records",
     1000,
     at_least(1),
-    "Ours: how many records a buffer holds; 1 is slow, several thousand are slow too.",
+    "Ours: how many records a buffer holds; 1 is slow, and so are several thousand.",
 )
 CHANNEL_BUFFERS: Final[ConfigOption[int]] = ConfigOption(
     "pipeline.channel-buffers",
     8,
     at_least(1),
-    "Ours: how many buffers wait in a channel before its sender must pause.",
+    "Ours: how many buffers a channel queues before its sender must wait.",
 )
 ALLOW_PICKLED_STATE: Final[ConfigOption[bool]] = ConfigOption(
     "pipeline.allow-pickled-state",
     False,
     parse_boolean,
-    "Ours: whether a restore may read pickled state, which runs whatever code the checkpoint names.",
+    "Ours: whether a restore may read pickled state, which can run any code that the checkpoint names.",
 )
 
 OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (

@@ -41,7 +41,7 @@ FIXED_DELAY_ATTEMPTS: Final[ConfigOption[int]] = ConfigOption(
     "restart-strategy.fixed-delay.attempts",
     1,
     at_least(0),
-    "How many restarts in the life of the job.",
+    "How many restarts the job may have.",
 )
 FIXED_DELAY_DELAY: Final[ConfigOption[int]] = ConfigOption(
     "restart-strategy.fixed-delay.delay",
@@ -71,37 +71,37 @@ EXPONENTIAL_DELAY_INITIAL_BACKOFF: Final[ConfigOption[int]] = ConfigOption(
     "restart-strategy.exponential-delay.initial-backoff",
     1000,
     parse_positive_duration_ms,
-    "How long to wait before the first restart, and before the first one after a quiet time.",
+    "The delay before the first restart, and before the first one after a reset.",
 )
 EXPONENTIAL_DELAY_MAX_BACKOFF: Final[ConfigOption[int]] = ConfigOption(
     "restart-strategy.exponential-delay.max-backoff",
     60_000,
     parse_positive_duration_ms,
-    "The longest wait before a restart.",
+    "The longest delay before a restart.",
 )
 EXPONENTIAL_DELAY_MULTIPLIER: Final[ConfigOption[float]] = ConfigOption(
     "restart-strategy.exponential-delay.backoff-multiplier",
     1.5,
     above(1),
-    "How many times as long each wait is as the one before.",
+    "The factor by which each delay is longer than the previous one.",
 )
 EXPONENTIAL_DELAY_RESET_THRESHOLD: Final[ConfigOption[int]] = ConfigOption(
     "restart-strategy.exponential-delay.reset-backoff-threshold",
     3_600_000,
     parse_positive_duration_ms,
-    "After how long without a failure waits begin short again, and restarts are counted anew.",
+    "The time without a failure after which the delay and the number of restarts are reset.",
 )
 EXPONENTIAL_DELAY_JITTER: Final[ConfigOption[float]] = ConfigOption(
     "restart-strategy.exponential-delay.jitter-factor",
     0.1,
     between(0, 1),
-    "Which part of a wait is added to or taken from it at random, so that jobs do not restart together.",
+    "The part of a delay that is randomly added or subtracted, so that jobs do not restart together.",
 )
 EXPONENTIAL_DELAY_ATTEMPTS: Final[ConfigOption[int]] = ConfigOption(
     "restart-strategy.exponential-delay.attempts-before-reset-backoff",
     UNLIMITED_RESTARTS,
     at_least(1),
-    "How many restarts in a row, without a quiet time, before the job fails for good.",
+    "How many restarts the job may have without a reset in between.",
 )
 
 OPTIONS_OF_STRATEGY: Final = {

@@ -92,7 +92,7 @@ class Execution(JobDriver):
         """
 
     def task_killed(self, task: Task, cause: str) -> None:
-        """Called when a task has been killed, before the job master hears of it."""
+        """Called when a task has been killed, before the failure is reported to the job master."""
 
     # The same for all drivers.
 

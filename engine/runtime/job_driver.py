@@ -226,7 +226,7 @@ class JobDriver(ABC):
             raise Superseded(TAKEN_OVER.format(self.graph.name))
 
     def next_starting_point(self, metadata: CheckpointMetadata) -> StartingPoint | None:
-        """Return what the job begins from once this checkpoint is complete; None where that does not change.
+        """Return the job's new starting point once this checkpoint is complete; None: it stays.
 
         The open requests know it. A driver that takes requests in another way overrides this.
         """

@@ -156,7 +156,7 @@ def _count(key: tuple[int], parts: Iterator[pd.DataFrame], state: Any) -> Iterat
 
 
 def train(java: JavaInstallation) -> None:
-    """Make the archive for a Java and the installed Spark; where it cannot be made, that is said."""
+    """Make the archive for a Java and the installed Spark; print one line if that fails."""
     print("set-up: Java writes down Spark's classes, for quicker starts; it takes a minute", file=sys.stderr)
     try:
         make_archive(java)

@@ -1,4 +1,4 @@
-"""Has the archive of Spark's classes made where there is none: the program that `make setup` runs."""
+"""The program that `make setup` runs to make the class data archive of Spark."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onceproof.engine.runtime.spark_class_archive import archive_for
 
 
 def main() -> int:
-    """Make the archive unless there is one for the installed Java and Spark."""
+    """Make the archive if there is none for the installed Java and Spark."""
     java = find_java(os.environ)
     if not archive_for(java).exists():
         # Importing Spark takes a second, which a set-up with nothing to do does not spend.

@@ -255,7 +255,8 @@ class StateTtlConfig:
             """Let the RocksDB backend check entries in the background and remove the expired ones.
 
             Args:
-                query_time_after_num_entries: after so many accesses as many entries are checked, at least 1.
+                query_time_after_num_entries: after this number of accesses, as many entries are checked; at
+                    least 1.
                 periodic_compaction_time: accepted for PyFlink's sake, without effect.
 
             Raises:
