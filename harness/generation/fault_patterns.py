@@ -1,16 +1,16 @@
-"""The faults of a scenario, drawn as small plots rather than one by one.
+"""Fault patterns: sequences of faults that break real engines, from which the faults of a scenario are drawn.
 
 The rules this module lives by:
 
-- Faults that are strewn at random mostly miss: a protocol breaks in the few steps around a checkpoint, and
-  often only if two things go wrong in the right order. So most faults come as plots: an acknowledgement held
-  back until a restarted process takes the same checkpoint again, a notification lost and then a kill, a kill
-  while another kill is being recovered from. A share stays strewn at random, for what nobody thought of.
-- Swarm: a scenario first draws which kinds it may use at all. One that may use everything seldom gets to the
-  states that lie behind the absence of something.
-- Nothing is drawn that the fault table does not list, and the random share reaches every point of every row:
-  coverage counts on both.
-- Kills aim at early checkpoints, because only input that is still to come shows what a recovery got wrong.
+- Uniformly random faults mostly have no effect: a protocol breaks in the few steps around a checkpoint, and
+  often only if two faults come in the right order. So most faults are drawn as patterns: an acknowledgement
+  delayed until a restarted process takes the same checkpoint again, a lost notification followed by a kill, a
+  kill during a recovery. A part stays uniformly random, for sequences that no pattern covers.
+- Swarm testing: a scenario first draws which fault kinds it may use, because some states are reached only
+  without certain faults.
+- Only faults of the fault table are drawn, and the uniform part reaches every point of every row; the
+  property coverage relies on both.
+- Kills aim at early checkpoints, because only later input shows an error of the recovery.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HIGHEST_PARALLELISM: Final = 4
 _SINK_POINTS: Final = frozenset({"pre_committed", "committing", "committed", "aborted"})
 _RECOVERY_POINTS: Final[tuple[Point, ...]] = ("restoring", "restored", "aborted", "committing")
 
-# Where a kill hurts: after the point of no return and before everyone knows of it, weighs most.
+# Weights of kills: the most between the completion of a checkpoint and the last commit.
 _CHECKPOINT_POINTS: Final[tuple[tuple[Point, int], ...]] = (
     ("completed", 6),
     ("committing", 6),
@@ -47,31 +47,31 @@ _CHECKPOINT_POINTS: Final[tuple[tuple[Point, int], ...]] = (
 
 
 @dataclass(slots=True)
-class Stage:
-    """What the plots play on: the size of the job and what can be expected of its run."""
+class JobOutline:
+    """The size of a job and estimates of its run, from which patterns draw tasks, checkpoints and delays."""
 
     tasks: tuple[str, ...]
-    """All subtasks that exist at the start."""
+    """All subtasks at the start."""
     sinks: tuple[str, ...]
     records: int
     checkpoints: int
-    """How many will complete, roughly."""
+    """About how many checkpoints will complete."""
     checkpoint_steps: int
-    """Steps of one checkpoint, roughly, apart from the data between them."""
+    """About how many steps a checkpoint takes, apart from the data in between."""
     interval: int
     restart_delay: int
     short_timeout: int
-    """When a checkpoint expires, where time is short; in most scenarios it is ample."""
+    """The steps after which a checkpoint expires, in scenarios with a short timeout."""
     max_parallelism: int
     kinds: frozenset[FaultKind] = frozenset()
     rescales: bool = False
 
 
-Plot: TypeAlias = Callable[[Chance, Stage], list[Fault]]
+Pattern: TypeAlias = Callable[[Chance, JobOutline], list[Fault]]
 
 
 def draw_kinds(chance: Chance) -> frozenset[FaultKind]:
-    """Draw which kinds of fault a scenario may use."""
+    """Draw which fault kinds a scenario may use."""
     allowed = set()
     for kind in FAULT_KINDS:
         share = 0.7 if FAULTS[kind].is_kill else 0.5
@@ -80,23 +80,23 @@ def draw_kinds(chance: Chance) -> frozenset[FaultKind]:
     return frozenset(allowed)
 
 
-def draw_faults(chance: Chance, stage: Stage) -> tuple[Fault, ...]:
-    """Draw the plots of a scenario and return their faults, as far as its kinds allow them."""
-    count = chance.weighted(_PLOT_COUNTS)
+def draw_faults(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
+    """Draw patterns and return their faults of the allowed kinds, MOST_FAULTS at the most."""
+    count = chance.weighted(_PATTERN_COUNTS)
     faults: list[Fault] = []
     for _ in range(count):
-        plot = chance.weighted(_PLOTS)
-        faults += [fault for fault in plot(chance, stage) if fault.kind in stage.kinds]
+        pattern = chance.weighted(_PATTERNS)
+        faults += [fault for fault in pattern(chance, stage) if fault.kind in stage.kinds]
     if count and not faults:
-        # All of what was plotted is forbidden here: a plain kill does more than an undisturbed run.
+        # No fault of the patterns is allowed: a kill tests more than an undisturbed run.
         faults += [fault for fault in _kill_around_a_checkpoint(chance, stage) if fault.kind in stage.kinds]
     return tuple(faults[:MOST_FAULTS])
 
 
 def _kill(
-    chance: Chance, stage: Stage, point: Point, checkpoint: int, task: str = ANY_TASK, soon: int = 0
+    chance: Chance, stage: JobOutline, point: Point, checkpoint: int, task: str = ANY_TASK, soon: int = 0
 ) -> Fault:
-    """Return a kill at the point or some steps after it, at least ``soon``, perhaps with a rescale."""
+    """Return a kill at the point or some steps after it, at least ``soon``, in some cases with a rescale."""
     kinds = [kind for kind in _KILL_ORDER if kind in stage.kinds and point in FAULTS[kind].points]
     kind = chance.choice(kinds) if kinds else "kill_all"
     rescale_to = 0
@@ -115,8 +115,8 @@ def _kill(
     )
 
 
-def _occurrence(chance: Chance, stage: Stage, point: Point, task: str, checkpoint: int) -> int:
-    """Return which of the passes to strike at: with one task and one checkpoint there is only one."""
+def _occurrence(chance: Chance, stage: JobOutline, point: Point, task: str, checkpoint: int) -> int:
+    """Return at which passage of the point the fault fires, counted from 1."""
     if point == "element":
         return chance.integer(1, 1 + 2 * stage.records // (1 if task == ANY_TASK else 3))
     passing = 1
@@ -127,36 +127,37 @@ def _occurrence(chance: Chance, stage: Stage, point: Point, task: str, checkpoin
     return chance.integer(1, passing)
 
 
-def _checkpoint(chance: Chance, stage: Stage) -> int:
-    """Return the id of a checkpoint, more often an early one."""
+def _checkpoint(chance: Chance, stage: JobOutline) -> int:
+    """Return the id of a checkpoint; early ones are more likely."""
     return 1 + int(chance.unit() * chance.unit() * max(1, stage.checkpoints))
 
 
-def _task(chance: Chance, stage: Stage, point: Point) -> str:
+def _task(chance: Chance, stage: JobOutline, point: Point) -> str:
     """Return any task, or one that passes the point."""
     if point in COORDINATOR_POINTS or chance.chance(0.6):
         return ANY_TASK
     return chance.choice(stage.sinks if point in _SINK_POINTS else stage.tasks)
 
 
-def _kill_around_a_checkpoint(chance: Chance, stage: Stage) -> list[Fault]:
+def _kill_around_a_checkpoint(chance: Chance, stage: JobOutline) -> list[Fault]:
     point = chance.weighted(_CHECKPOINT_POINTS)
     return [_kill(chance, stage, point, _checkpoint(chance, stage), _task(chance, stage, point))]
 
 
-def _kill_twice(chance: Chance, stage: Stage) -> list[Fault]:
-    """The second kill comes while the first is recovered from, or at the same checkpoint done again."""
+def _kill_twice(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """A second kill during the recovery from the first, or at the repeated checkpoint."""
     first = _kill_around_a_checkpoint(chance, stage)
     point = chance.choice(_RECOVERY_POINTS) if chance.chance(0.6) else chance.weighted(_CHECKPOINT_POINTS)
     checkpoint = 0 if point in _RECOVERY_POINTS else first[0].checkpoint + chance.integer(0, 1)
     return [*first, _kill(chance, stage, point, checkpoint)]
 
 
-def _message_outlives_its_attempt(chance: Chance, stage: Stage) -> list[Fault]:
-    """A message of a checkpoint arrives when a new process takes the checkpoint of the same id.
+def _message_outlives_its_attempt(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """A message of a checkpoint arrives when a new process takes a checkpoint with the same id.
 
-    Only a new process uses an id again, and only if the checkpoint had not completed: so the kill comes a
-    few steps after the message was sent. The second kill restores what the message may have spoilt.
+    Only a new process reuses an id, and only if the checkpoint had not completed; so the kill comes a few
+    steps after the message was sent. A second kill restores the checkpoint that the message may have
+    corrupted.
     """
     point: Point = chance.weighted((("acknowledged", 6), ("notified", 2), ("triggered", 2)))
     checkpoint = _checkpoint(chance, stage)
@@ -174,8 +175,8 @@ def _message_outlives_its_attempt(chance: Chance, stage: Stage) -> list[Fault]:
     return faults
 
 
-def _notification_goes_astray(chance: Chance, stage: Stage) -> list[Fault]:
-    """What was not committed must be committed by a later notification or by the restore after a kill."""
+def _notification_lost_or_delayed(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """Sinks that miss a notification must commit at a later one, or at the restore after a kill."""
     checkpoint = _checkpoint(chance, stage)
     kinds = [kind for kind in _MESSAGE_ORDER if kind in stage.kinds] or _MESSAGE_ORDER[:1]
     faults = []
@@ -190,8 +191,8 @@ def _notification_goes_astray(chance: Chance, stage: Stage) -> list[Fault]:
     return [*faults, _kill(chance, stage, point, later)]
 
 
-def _trigger_goes_astray(chance: Chance, stage: Stage) -> list[Fault]:
-    """Some sources begin a checkpoint and others do not, so the next one meets it half aligned."""
+def _trigger_lost_or_delayed(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """Only some sources start a checkpoint, so the next one arrives during its alignment."""
     checkpoint = _checkpoint(chance, stage)
     nth = chance.integer(1, 3)
     if chance.chance(0.6):
@@ -204,8 +205,8 @@ def _trigger_goes_astray(chance: Chance, stage: Stage) -> list[Fault]:
     return faults
 
 
-def _storage_fails(chance: Chance, stage: Stage) -> list[Fault]:
-    """A write fails, is torn or is late, and often someone dies before the answer came."""
+def _storage_fails(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """A write fails, is torn or is late, in many cases followed by a kill before its answer."""
     point: Point = "snapshotted" if chance.chance(0.5) else "metadata_written"
     checkpoint = _checkpoint(chance, stage) + chance.integer(0, 1)
     kind: FaultKind = chance.weighted((("fail_write", 2), ("tear_write", 2), ("late_write", 3)))
@@ -215,21 +216,21 @@ def _storage_fails(chance: Chance, stage: Stage) -> list[Fault]:
     faults = [Fault(kind, point, task, checkpoint, nth, 0, delay)]
     if chance.chance(0.6):
         if point == "metadata_written" and kind != "late_write":
-            # What failed does not pass its point; the next checkpoint begins soon, before anything is mended.
+            # A failed write does not pass its point, so the kill waits for the next trigger.
             faults.append(_kill(chance, stage, "triggered", checkpoint + 1))
         else:
             faults.append(_kill(chance, stage, point, checkpoint, task, soon=1))
     return faults
 
 
-def _commit_answers_with_an_error(chance: Chance, stage: Stage) -> list[Fault]:
-    """A commit fails, or takes place and is reported as failed; it will be repeated, perhaps after a kill.
+def _commit_answers_with_an_error(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """A commit fails, or succeeds and is reported as failed; the sink repeats it, in some cases after a kill.
 
-    The outside, which answers so, knows nothing of checkpoints.
+    The external system does not know checkpoints, so the fault names none.
     """
     kind: FaultKind = "fail_commit" if chance.chance(0.5) else "commit_error_after_success"
     if chance.chance(0.4):
-        # The one that fails is the restore's, which commits what the dead attempt did not come to.
+        # The failing commit is one of the restore, which commits what the dead attempt did not.
         checkpoint = _checkpoint(chance, stage)
         nth = (checkpoint - 1) * len(stage.sinks) + chance.integer(1, len(stage.sinks))
         return [
@@ -244,17 +245,17 @@ def _commit_answers_with_an_error(chance: Chance, stage: Stage) -> list[Fault]:
     return faults
 
 
-def _kill_at_the_end(chance: Chance, stage: Stage) -> list[Fault]:
-    """The last checkpoint is the one that no later one can repair."""
+def _kill_at_the_end(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """A kill around the last checkpoint, whose errors no later one can repair."""
     return [
         _kill(chance, stage, "end_of_data", 0, ANY_TASK, soon=chance.integer(0, 2 * stage.checkpoint_steps))
     ]
 
 
-def _kill_while_metadata_is_written(chance: Chance, stage: Stage) -> list[Fault]:
-    """Between the last acknowledgement and the metadata nothing is decided; a second death asks what was.
+def _kill_while_metadata_is_written(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """A kill between the last acknowledgement and the metadata, and a second one in the next attempt.
 
-    The first may leave a write behind that lands in the time of a later attempt, or none at all.
+    The write of the first attempt may succeed during a later attempt, or never.
     """
     checkpoint = chance.integer(1, stage.checkpoints + 2)
     kill = chance.choice(_KILL_ORDER)
@@ -266,8 +267,8 @@ def _kill_while_metadata_is_written(chance: Chance, stage: Stage) -> list[Fault]
     return faults
 
 
-def _master_dies_over_metadata(chance: Chance, stage: Stage) -> list[Fault]:
-    """What it was writing may come when another runs the job, and a third one asks what is complete."""
+def _master_dies_over_metadata(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """The job master dies while metadata is written; the write may succeed under the next master."""
     checkpoint = _checkpoint(chance, stage)
     faults = [
         Fault("kill_master", "acknowledged", ANY_TASK, checkpoint, len(stage.tasks), chance.integer(1, 6))
@@ -280,15 +281,15 @@ def _master_dies_over_metadata(chance: Chance, stage: Stage) -> list[Fault]:
     return faults
 
 
-def _soon(chance: Chance, stage: Stage, point: Point) -> int:
-    """Return a pass of the point by the second attempt, or a little later."""
+def _soon(chance: Chance, stage: JobOutline, point: Point) -> int:
+    """Return an early passage of the point in the second attempt."""
     if point == "restored":
         return len(stage.tasks) + chance.integer(1, len(stage.tasks))
     return 1 if point == "triggered" else chance.integer(1, 2 * len(stage.tasks))
 
 
-def _acknowledgement_comes_twice(chance: Chance, stage: Stage) -> list[Fault]:
-    """The second copy comes while others are awaited, or when the checkpoint is complete and needed."""
+def _acknowledgement_comes_twice(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """A duplicated acknowledgement, whose copy arrives before or after the checkpoint completes."""
     checkpoint = _checkpoint(chance, stage)
     nth = _occurrence(chance, stage, "acknowledged", ANY_TASK, checkpoint)
     delay = chance.integer(0, 2 * stage.checkpoint_steps)
@@ -296,38 +297,40 @@ def _acknowledgement_comes_twice(chance: Chance, stage: Stage) -> list[Fault]:
     return [twice, _kill(chance, stage, "completed", checkpoint, soon=chance.integer(0, delay))]
 
 
-def _acknowledgement_comes_too_late(chance: Chance, stage: Stage) -> list[Fault]:
-    """Nobody waits for it any more, and what it names is gone; a kill asks what was made of it."""
+def _acknowledgement_comes_too_late(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """An acknowledgement after the checkpoint expired and its files were deleted, and then a kill."""
     checkpoint = _checkpoint(chance, stage)
     nth = _occurrence(chance, stage, "acknowledged", ANY_TASK, checkpoint)
-    # Time runs from the trigger, which is earlier; and the next checkpoint must not be complete yet.
+    # The timeout counts from the trigger, and the next checkpoint must not have completed yet.
     delay = stage.short_timeout + chance.integer(0, stage.checkpoint_steps // 8)
     late = Fault("delay_message", "acknowledged", ANY_TASK, checkpoint, nth, 0, delay)
     return [late, _kill(chance, stage, "completed", checkpoint)]
 
 
-def _end_is_not_heard_by_all(chance: Chance, stage: Stage) -> list[Fault]:
-    """Some tasks finish, others do not hear that they may: their checkpoints go on among finished tasks."""
+def _final_notification_lost(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """Some tasks miss the final notification and keep taking checkpoints, while others have finished."""
     last = stage.checkpoints + chance.integer(0, 3)
     before = [task for task in stage.tasks if task not in stage.sinks]
     half = len(before) // 2
     if half and chance.chance(0.8):
-        # Tasks come in the order of the job: a source, as a rule, and one that it feeds.
-        deaf = [chance.choice(before[:half]), chance.choice(before[half:])]
+        # Tasks are in the order of the job: mostly a source and a task downstream of it.
+        unnotified = [chance.choice(before[:half]), chance.choice(before[half:])]
     else:
-        deaf = chance.sample(stage.tasks, 2)
+        unnotified = chance.sample(stage.tasks, 2)
     checkpoints = range(last, last + 3)
     return [
-        Fault("lose_message", "notified", task, checkpoint) for checkpoint in checkpoints for task in deaf
+        Fault("lose_message", "notified", task, checkpoint)
+        for checkpoint in checkpoints
+        for task in unnotified
     ]
 
 
-def _kill_between_checkpoints(chance: Chance, stage: Stage) -> list[Fault]:
+def _kill_between_checkpoints(chance: Chance, stage: JobOutline) -> list[Fault]:
     return [_kill(chance, stage, "element", 0, _task(chance, stage, "element"))]
 
 
-def _anything(chance: Chance, stage: Stage) -> list[Fault]:
-    """Any kind at any of its points: this reaches every point of every row."""
+def _anything(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """A uniformly drawn kind at any of its points."""
     kind = chance.choice(FAULT_KINDS)
     row = FAULTS[kind]
     point = chance.choice(row.points)
@@ -345,20 +348,20 @@ def _anything(chance: Chance, stage: Stage) -> list[Fault]:
 _KILL_ORDER: Final = tuple(row.kind for row in FAULTS.values() if row.is_kill)
 _MESSAGE_ORDER: Final = tuple(row.kind for row in FAULTS.values() if row.strikes == "message")
 
-_PLOT_COUNTS: Final = ((0, 1), (1, 6), (2, 5), (3, 2))
+_PATTERN_COUNTS: Final = ((0, 1), (1, 6), (2, 5), (3, 2))
 _AFTER: Final = ((0, 4), (3, 3), (12, 3), (40, 2))
-_PLOTS: Final[tuple[tuple[Plot, int], ...]] = (
+_PATTERNS: Final[tuple[tuple[Pattern, int], ...]] = (
     (_kill_around_a_checkpoint, 6),
     (_message_outlives_its_attempt, 4),
     (_kill_twice, 3),
-    (_notification_goes_astray, 3),
+    (_notification_lost_or_delayed, 3),
     (_anything, 3),
     (_storage_fails, 3),
-    (_trigger_goes_astray, 2),
+    (_trigger_lost_or_delayed, 2),
     (_commit_answers_with_an_error, 2),
     (_kill_while_metadata_is_written, 2),
     (_master_dies_over_metadata, 2),
-    (_end_is_not_heard_by_all, 2),
+    (_final_notification_lost, 2),
     (_acknowledgement_comes_twice, 1),
     (_acknowledgement_comes_too_late, 1),
     (_kill_between_checkpoints, 1),

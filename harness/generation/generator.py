@@ -1,16 +1,16 @@
-"""From a seed to a scenario: everything that a case needs is drawn here, and only here.
+"""The generator: it draws a whole scenario from a seed.
 
 The rules this module lives by:
 
-- ``generate(family, seed)`` is pure: the seed, the family's version and ours decide the scenario to the last
-  bit, on any machine, in any Python. Golden hashes in the tests pin it.
-- The sizes follow what finds bugs: several checkpoints complete, failures leave enough input behind them, and
-  every corner that once hid a bug (one key, an empty split, a channel of one buffer, a subtask without a
-  split) has a share of its own.
-- A sound engine must pass every scenario that is drawn. So a checkpoint may run out of time by the schedule
-  alone only where checkpoints are allowed to fail; where the first failure restarts the job, time is ample.
-- Half of the schedules are uniform, since these find more, four in ten are priorities, since these reach what
-  needs one party to be slow for long, and the rest is fair: bugs that need no luck shrink at once.
+- ``generate(family, seed)`` is pure: the seed, the family's version and GENERATION decide the scenario, on
+  any machine and in any Python. Golden hashes in the tests pin it.
+- The sizes are those that find bugs: several checkpoints complete, input remains after failures, and corner
+  cases that once hid a bug (one key, an empty split, a channel of one buffer, a subtask without a split) are
+  drawn with a fixed probability.
+- A correct engine passes every generated scenario. So a checkpoint may expire because of the schedule alone
+  only in scenarios that tolerate failed checkpoints; in the others the timeout is ample.
+- Half of the schedules are uniform, which find most bugs; four in ten are priorities, which find bugs that
+  need one actor to be slow for long; the rest are fair, whose failures shrink fastest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ from typing import Final
 
 from msgspec import UNSET, UnsetType
 
-from onceproof.harness.generation.fault_patterns import HIGHEST_PARALLELISM, Stage, draw_faults, draw_kinds
+from onceproof.harness.generation.fault_patterns import (
+    HIGHEST_PARALLELISM,
+    JobOutline,
+    draw_faults,
+    draw_kinds,
+)
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Family, Role, Workload, options_of
 from onceproof.harness.model.faults import FAULTS, Point
@@ -93,7 +98,7 @@ def generate(family: Family, seed: int) -> Scenario:
     tasks, sinks = _subtasks(family, source or parallelism, parallelism, sink or parallelism)
     mode = draw_mode(chance, family)
     short = _short_timeout(chance, mode, 4, steps)
-    stage = Stage(
+    stage = JobOutline(
         tasks=tasks,
         sinks=sinks,
         records=records,
@@ -144,7 +149,7 @@ def generate(family: Family, seed: int) -> Scenario:
 
 
 def draw_operations(
-    chance: Chance, stage: Stage, family: Family, *, may_stop: bool
+    chance: Chance, stage: JobOutline, family: Family, *, may_stop: bool
 ) -> tuple[Operation, ...] | UnsetType:
     """Draw what is asked of the job: savepoints, and that it stops with one.
 
@@ -160,7 +165,7 @@ def draw_operations(
     return tuple([_operation(chance, stage, kind, options_of(family).any_backend) for kind in kinds])
 
 
-def _operation(chance: Chance, stage: Stage, kind: OperationKind, any_backend: bool) -> Operation:
+def _operation(chance: Chance, stage: JobOutline, kind: OperationKind, any_backend: bool) -> Operation:
     point = chance.weighted(ASKED_AT)
     checkpoint, occurrence = 1 + int(chance.unit() * stage.checkpoints), 1
     if point == "element":

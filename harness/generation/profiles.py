@@ -1,14 +1,14 @@
-"""The profiles dev, ci and nightly: how much property tests try, and which seed their scenarios come from.
+"""The profiles dev, ci and nightly: the number of examples and the seed of property tests.
 
 The rules this module lives by:
 
-- ONCEPROOF_PROFILE names the profile. Where it is not set the profile is ci on a CI server, which sets CI,
-  and dev elsewhere.
-- dev and ci try the same each time: what is red stays red until it is mended. A night draws a seed of its
-  own, tells it, and does the same again when ONCEPROOF_SEED holds that seed.
-- A seed that is drawn is put into the environment: the workers of pytest-xdist and every other child inherit
-  it, so all of them work on one night.
-- Nothing dear is imported: the pytest plugin asks here whenever pytest starts, also where nobody uses it.
+- ONCEPROOF_PROFILE names the profile. If it is not set, the profile is ci on a CI server (CI is set), else
+  dev.
+- dev and ci run the same scenarios each time, so a failing test keeps failing until it is fixed. nightly
+  draws a new seed and prints it; with ONCEPROOF_SEED set to that seed it runs the same scenarios again.
+- A drawn seed is put into the environment, so the workers of pytest-xdist and other child processes inherit
+  it.
+- This module imports nothing slow, because the pytest plugin imports it at every start of pytest.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NOT_CI: Final = ("", "0", "false")
 
 
 class ProfileError(ValueError):
-    """The environment names no profile or no seed; the message is one line."""
+    """The environment has an unknown profile or a wrong seed; the message is one line."""
 
 
 def chosen_profile(environment: MutableMapping[str, str] = os.environ) -> str:
@@ -54,7 +54,7 @@ def given_seed(environment: MutableMapping[str, str] = os.environ) -> int | None
 
 
 def new_seed() -> int:
-    """Return a seed that nobody has used yet, short enough to be typed."""
+    """Return a random seed that is short enough to be typed."""
     return int.from_bytes(os.urandom(4))
 
 

@@ -2,19 +2,19 @@
 
 The rules this module lives by:
 
-- Two strategies for the same value. ``generated`` draws one number, the seed of a scenario: by far the
-  fastest, and it meets the plots of the generator. ``structured`` draws records, faults and schedule one by
-  one, so that Hypothesis itself searches among them, and meets what the generator never thought of.
-- Never is a step of the schedule drawn from Hypothesis: a run takes hundreds, and its buffer holds 8,192
-  draws. Sizes are drawn before what they are the sizes of, because lists are short otherwise.
-- Hypothesis does not shrink here: harness.shrinking takes a second for what takes Hypothesis a minute. The
-  failing scenario is shown as JSON, which replays.
-- The profile is loaded by name (``harness.generation.profiles``). Left alone, Hypothesis notices CI and draws
-  the same examples each night. Settings take what they do not name from the profile of the moment at which
-  they are made, so a profile is loaded before the first test module is imported: in conftest.py.
-- Shard i of a property test has a seed of its own, so that pytest-xdist's workers never do the same work, and
-  so that a run can be repeated with another number of workers. The profile is a part of it: what ci tries is
-  something else than what somebody has tried before at a desk.
+- There are two strategies. ``generated`` draws only the seed of a scenario: it is by far the fastest, and
+  uses the fault patterns of the generator. ``structured`` draws records, faults and schedule one by one, so
+  that Hypothesis searches among them and finds combinations that the generator does not draw.
+- Steps of the schedule are not drawn from Hypothesis: a run has hundreds, and its buffer holds 8,192 draws.
+  Sizes are drawn before the lists themselves, because Hypothesis prefers short lists.
+- Hypothesis does not shrink: harness.shrinking takes a second for what takes Hypothesis a minute. The failing
+  scenario is shown as JSON, which can be replayed.
+- The profile is loaded by name (``harness.generation.profiles``), because Hypothesis by itself loads its own
+  profile on CI, with the same examples each night. Settings inherit from the profile that is loaded when they
+  are created, so conftest.py loads it before the first test module is imported.
+- Each shard of a property test has its own seed, so that the workers of pytest-xdist do different work and a
+  run can be repeated with another number of workers. The seed depends on the profile, so ci and dev try
+  different examples.
 """
 
 from __future__ import annotations
@@ -51,22 +51,23 @@ SHARDS: Final = 4
 
 
 def register_profiles() -> str:
-    """Register our profiles, load the one that the environment asks for, and return its name.
+    """Register the profiles, load the one that the environment names, and return its name.
 
-    ProfileError where the environment names none. A night's new seed is told on stderr, unless the pytest
-    plugin has drawn and told it already.
+    A new seed of the profile nightly is printed on stderr, unless the pytest plugin has printed it already.
+
+    :raises ProfileError: the environment names an unknown profile or a wrong seed
     """
     chosen = chosen_profile()
     if chosen == NIGHTLY and given_seed() is None:
         print(f"onceproof: profile {chosen}, {SEED_VARIABLE}={settled_seed(chosen)}", file=sys.stderr)
-    # Not what is loaded: where Hypothesis has noticed CI, that is its own profile for it.
+    # The default profile, because on CI Hypothesis has loaded its own CI profile.
     parent = settings.get_profile("default")
     for name, examples in PROFILES.items():
         settings.register_profile(
             name,
             parent,
             max_examples=examples,
-            # How long an example takes says more of the machine than of the engine.
+            # The duration of an example depends on the machine more than on the engine.
             deadline=None,
             derandomize=False,
             database=None,
@@ -77,7 +78,7 @@ def register_profiles() -> str:
 
 
 def shard_seed(family: str, shard: int, campaign_seed: int | None = None, profile: str | None = None) -> int:
-    """Return the seed of a shard: under the loaded profile and its seed, where none is given."""
+    """Return the seed of a shard; without arguments, of the loaded profile and its seed."""
     profile = profile or settings.get_current_profile_name()
     if campaign_seed is None:
         campaign_seed = settled_seed(profile)
@@ -85,15 +86,17 @@ def shard_seed(family: str, shard: int, campaign_seed: int | None = None, profil
 
 
 def in_shard(family: str, shard: int, examples: int | None = None) -> Callable[[Test], Test]:
-    """Return a decorator that gives a property test the seed of a shard, and its part of the examples.
+    """Return a decorator that sets the seed and the number of examples of one shard of a property test.
 
-    ``examples`` are those of all shards; the profile's, if none are given. It stands above ``given``.
+    It is placed above ``given``.
+
+    :param examples: the examples of all shards together; None for those of the profile
     """
     loaded = settings.get_profile(settings.get_current_profile_name())
     of_all = loaded.max_examples if examples is None else examples
     sharded = settings(
         max_examples=max(1, of_all // SHARDS),
-        # The harness shrinks.
+        # Hypothesis does not shrink; the harness does.
         phases=(Phase.explicit, Phase.generate),
     )
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from onceproof.harness.generation.fault_patterns import Stage, draw_faults
+from onceproof.harness.generation.fault_patterns import JobOutline, draw_faults
 from onceproof.harness.generation.generator import draw_priorities
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULT_KINDS, FAULTS
@@ -108,9 +108,9 @@ def _values(scenario: Scenario, first_of: dict[str, str]) -> dict[str, list[Reco
     return {first: each[:MOST_VALUES] for first, each in values.items()}
 
 
-def _stage(scenario: Scenario, parallelism: Parallelism, records: int, interval: int) -> Stage:
+def _stage(scenario: Scenario, parallelism: Parallelism, records: int, interval: int) -> JobOutline:
     """Return the stage of a small job; whose subtasks have what names is not known here and not needed."""
-    return Stage(
+    return JobOutline(
         tasks=(ANY_TASK,) * sum(parallelism),
         sinks=(ANY_TASK,) * parallelism.sink,
         records=records,

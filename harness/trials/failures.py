@@ -1,4 +1,4 @@
-"""What is made of each way in which a run failed: a small scenario, its explanation, and files to keep.
+"""The failure cases of a run: for each family and signature a shrunk scenario, its explanation, and files.
 
 The rules this module lives by:
 
@@ -106,10 +106,13 @@ def examine_failures(
     original_of: Callable[[Group], Scenario] | None = None,
     limit_seconds: float | None = None,
 ) -> list[FailureCase]:
-    """Shrink, explain and write down each way in which a run failed, new ones first.
+    """Shrink, explain and write the first failure of each family and signature, new ones first.
 
-    ``progress`` is told what is shrunk; ``original_of`` gives the scenario that was found where it does not
-    come from a seed; ``limit_seconds`` is for how long each of them is shrunk, if somebody has said.
+    :param folder: the folder of the results; scenarios go into its subfolder FOLDER
+    :param progress: called with one line before each shrink and each slow run
+    :param known: the listed failures
+    :param original_of: returns the failing scenario of a group; None if it follows from the seed
+    :param limit_seconds: for how long to shrink each failure; None for the system's default
     """
     system = result.system
     listed = [
@@ -123,7 +126,7 @@ def examine_failures(
         for number, (entry, group) in enumerate(sorted(listed, key=lambda each: each[0] is not None)):
             text = f"shrinking {group.first.family}: {', '.join(group.signature)}"
             progress(text)
-            # Who has interrupted a run does not wait for its failures to be shrunk.
+            # After an interrupt failures are not shrunk, because the user wants the command to end.
             shrinks = number < most and not result.interrupted
             original = original_of(group) if original_of else _of_seed(result, group)
             family = result.family(group.first.family)
@@ -138,7 +141,7 @@ def examine_failures(
 
 
 def _of_seed(result: RunResult, group: Group) -> Scenario:
-    """Return the scenario that was found, as it was run."""
+    """Return the first failing scenario of a group, as the system ran it."""
     seed = group.first.seed
     assert seed is not None
     return as_run(result.system, scenario_of(result.family(group.first.family), seed))
@@ -154,7 +157,7 @@ def store_failure(
     group: Group,
     known: KnownSignature | None = None,
 ) -> FailureCase:
-    """Write down a failure that was looked into; ``asked`` is how the command line names the family."""
+    """Write the scenarios of an examined failure; ``asked`` is the family's name or path as given."""
     shrunk, trial = examined.shrunk, examined.trial
     seed = original.seed
     paths = failure_paths(folder, family.name, group.signature)
@@ -188,15 +191,15 @@ def store_failure(
 
 
 def _sentence_of(outcome: Outcome) -> str:
-    """Return what was wrong in a run of which nothing but its outcome is left."""
+    """Return the sentence for a run of which only the outcome is known."""
     broken, anomaly, where, witness = outcome.violations[0]
     return sentence_of(Violation(broken, anomaly, where, msgspec.json.decode(witness)))
 
 
 def failure_paths(folder: Path, family: str, signature: Signature) -> tuple[Path, Path]:
-    """Return where the small scenario of a failure is kept, and where the one that was found."""
+    """Return the files of the shrunk scenario of a failure and of the original one."""
     digest = blake2b("\n".join((family, *signature)).encode(), digest_size=3).hexdigest()
-    # A family's name is anybody's choice, a file's is not.
+    # A family's name may have characters that file names must not have.
     stem = f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', family)}-{digest}"
     return folder / FOLDER / f"{stem}.json", folder / FOLDER / f"{stem}.original.json"
 

@@ -1,17 +1,17 @@
-"""Measuring mutants: which planted bugs the harness reaches and kills, how soon, and how small it makes them.
+"""Mutant trials: which planted bugs the harness reaches and kills, after how many scenarios, and how small.
 
 The rules this module lives by:
 
-- A mutant is killed by a scenario that fails with it and passes without it. What fails either way is a bug of
-  the engine as it is, not a proof of anything about the mutant.
-- The scenarios are those of a run with the same seed over the same families, or over those of them whose jobs
-  have what the mutant breaks: what kills it here would have killed it there.
-- A mutant that nobody reached was not survived: the two are told apart, because the first asks for other
-  scenarios and the second for better checkers.
-- Shrinking, too, compares with the sound engine: of a failure that a smaller scenario has anyhow, nothing is
-  learnt about the mutant.
-- A mutated engine may run for ever within one step, where no step budget sees it: after some seconds a run is
-  stopped, and counts as a failure.
+- A mutant is killed by a scenario that fails with it and passes without it. A scenario that fails in both
+  cases shows a bug of the engine itself.
+- The scenarios are those of a run with the same seed over the same families, or over the families that the
+  mutant names.
+- A mutant that was never reached is distinguished from one that survived: the first needs other scenarios,
+  the second better checkers.
+- The shrinker compares with the unmutated engine too: a candidate that fails without the mutant does not
+  count.
+- A mutated engine may loop for ever within one step, which no step budget ends: after some seconds the run is
+  stopped and counts as a failure.
 """
 
 from __future__ import annotations
@@ -165,7 +165,8 @@ def measure_all(
 ) -> Iterator[Result]:
     """Measure mutants one after another, or ``workers`` at a time; the results come in their order.
 
-    ``families`` are names or paths. A worker is a new Python, which is told the mutant's id and file.
+    :param families: names or paths
+    :param workers: how many processes; each is a new Python process that loads the mutant by id and file
     """
     if workers <= 1:
         loaded = [load_family(name) for name in families]
@@ -181,7 +182,7 @@ def measure_all(
             for result in waiting:
                 yield result.result()
         finally:
-            # Whoever stops listening does not want the others either.
+            # If the caller stops iterating, the remaining mutants are not measured.
             pool.shutdown(wait=True, cancel_futures=True)
 
 
@@ -228,7 +229,7 @@ def _failure_of(
 ) -> Verdict | None:
     """Run a scenario, with the mutant if one is given; None if it passes.
 
-    ``continued``: whether its checkpoints are looked into; None leaves that to its seed.
+    :param continued: whether its checkpoints are restored and compared; None leaves that to the seed
     """
     with mutant.applied() if mutant else nullcontext(Reach()) as reached:
         try:

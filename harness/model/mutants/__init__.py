@@ -2,11 +2,11 @@
 
 The rules this package lives by:
 
-- A mutant is a bug that an engine has had, or could well have; where it stands in the history of one, its
-  origin names the issue. It never raises an error just to be found: what it breaks must be seen.
-- Each names the guarantee it breaks. One that nothing finds is a hole in the harness, and is closed there.
-- Mutants wrap the engine's methods instead of repeating them: a change of the engine changes them, too.
-- One module a theme: alignment, tasks, completion, recovery, masters (who die alone), redistribution,
+- A mutant is a bug that a real engine had or could have; its origin names the issue, if there is one. It
+  never raises an exception only to be found: the checkers must find its consequences.
+- Each mutant names the guarantee that it breaks. A mutant that no scenario kills shows a gap in the harness.
+- Mutants wrap the engine's methods instead of copying them, so they follow changes of the engine.
+- One module for each theme: alignment, tasks, completion, recovery, masters (job masters), redistribution,
   in_flight (unaligned barriers, and counted ones), connected (operators with two inputs), sources, state,
   sharing (files that several checkpoints have), savepoints, timers, sinks, other_sinks (besides two-phase
   commit).

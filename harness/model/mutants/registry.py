@@ -1,14 +1,14 @@
-"""What a mutant is: a planted bug with a name, and how it is put into the engine and taken out again.
+"""Mutants: planted bugs with an id, and how they are applied to the engine and undone.
 
 The rules this module lives by:
 
 - A mutant is a generator function that patches the engine, yields once, and undoes its patches; ``replaced``
-  does both. While it is applied it calls ``reached`` whenever the mutated code decides otherwise than the
-  sound code would: a mutant that was not reached says nothing about the harness.
-- There is no list to enter it into. The decorator makes a value of the function; whoever wants the mutants of
-  a module takes these values from it. So a file of somebody's own has no effect on ours.
-- An id names one mutant of a file. With the file's path it names it everywhere, also in another process, to
-  which a patch cannot be sent.
+  does both. Its code calls ``reached`` whenever it behaves differently from the original code: a mutant that
+  was not reached proves nothing about the harness.
+- There is no global list. The decorator returns a value, and ``mutants_of`` collects these values from a
+  module; so a user's file has no effect on the built-in mutants.
+- An id names one mutant of a file. Id and path identify it in other processes, to which patches cannot be
+  sent.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Mutant:
 
     @contextmanager
     def applied(self) -> Iterator[Reach]:
-        """Put the bug into the engine for as long as the context lasts; gives the count of its reach."""
+        """Patch the engine inside the ``with`` block; yields the counter of how often mutated code ran."""
         reach = Reach()
         try:
             context = self.patches(reach)
@@ -73,9 +73,9 @@ class Mutant:
             if entered:
                 context.__enter__()
         except Exception as error:
-            said = " ".join(str(error).split())
+            text = " ".join(str(error).split())
             raise MutantError(
-                f"mutant {self.id} cannot be applied: {type(error).__name__}: {said}"
+                f"mutant {self.id} cannot be applied: {type(error).__name__}: {text}"
             ) from error
         if not entered:
             raise MutantError(f"mutant {self.id} must be a generator that yields once, or a context manager")
@@ -97,11 +97,17 @@ def mutant(
     on_databases: bool = False,
     families: tuple[str, ...] = (),
 ) -> Callable[[Callable[[Reached], Any]], Mutant]:
-    """Make a mutant of a function that gets ``reached``, patches the engine, yields once and undoes it.
+    """Return a decorator that turns a function into a mutant.
 
-    A context manager instead of a generator will do as well. ``origin`` is by default the issue that ``id``
-    names, if it names one. ``on_databases``: it is a bug of incremental checkpoints of databases.
-    ``families``: no job but theirs has what it breaks, such as a sink of its kind.
+    The function gets ``reached``, patches the engine, yields once and undoes the patch; a context manager may
+    replace the generator.
+
+    :param id: a unique name, the issue if there is one
+    :param breaks: the guarantee that it breaks
+    :param summary: the bug in one sentence
+    :param origin: the issue; by default ``id`` if that is an issue, else "planted"
+    :param on_databases: whether it needs incremental checkpoints of the rocksdb backend
+    :param families: the families whose jobs have the broken part; empty if nearly all have
     """
     for name, value in (("id", id), ("breaks", breaks), ("summary", summary)):
         if not value.strip():
@@ -126,7 +132,10 @@ def mutant(
 
 
 def mutants_of(module: ModuleType) -> list[Mutant]:
-    """Return the mutants that a module defines, in its order; MutantError where two share an id."""
+    """Return the mutants that a module defines, in its order.
+
+    :raises MutantError: two of them have the same id
+    """
     found: dict[str, Mutant] = {}
     for value in vars(module).values():
         if isinstance(value, Mutant) and value.module == module.__name__:

@@ -1,12 +1,12 @@
-"""An enumeration from its first unit to its last, here or on a pool of workers, and what it comes to.
+"""An enumeration, in this process or on a pool of workers, and its result.
 
 The rules this module lives by:
 
-- How many workers there are changes how long it takes and nothing else: counts and hash are those of the
-  units, whatever the order in which they were done.
-- A share of an enumeration is every n-th unit, from some unit on. So shares are alike, and n of them, which
-  begin one after another, are the whole.
-- An interrupt ends it early, with what was done.
+- The number of workers changes the duration and nothing else: counts and hash do not depend on the order in
+  which the units are run.
+- A share is every n-th unit from some unit on. So the shares have about equal work, and the n shares that
+  start at units 0 to n - 1 are the whole.
+- An interrupt ends the enumeration early, with the result of the units so far.
 """
 
 from __future__ import annotations
@@ -34,39 +34,39 @@ class Counts:
     """The scenarios of one job."""
 
     singles: int = 0
-    """Runs of one fault, and those without."""
+    """Runs with at most one fault."""
     pairs: int = 0
     failed: int = 0
 
     @property
     def scenarios(self) -> int:
-        """All."""
+        """Return the number of all runs."""
         return self.singles + self.pairs
 
 
 @dataclass(slots=True)
 class Enumerated:
-    """What an enumeration came to."""
+    """The result of an enumeration."""
 
     families: tuple[Family, ...]
     names: tuple[str, ...]
-    """As they were asked for."""
+    """The families as the command line names them."""
     workers: int
     units: int
-    """Of the share that was asked for."""
+    """The number of units of the share."""
     jobs: dict[tuple[str, str], Counts] = field(default_factory=dict)
-    """By family and shape."""
+    """By (family, shape)."""
     fired: Counter[str] = field(default_factory=Counter)
     failures: dict[tuple[str, tuple[str, str]], tuple[int, FoundFailure]] = field(default_factory=dict)
-    """By family and signature, the one of the first unit and its number, with the count of all."""
+    """By (family, signature), the failure of the lowest unit with that unit's number; its count is of all."""
     seconds: float = 0.0
     interrupted: bool = False
     done: dict[int, str] = field(default_factory=dict)
-    """The hash of each unit that was done, by its number."""
+    """By number, the trace hash of each finished unit."""
 
     @property
     def counts(self) -> Counts:
-        """Over all jobs."""
+        """Return the counts over all jobs."""
         every = self.jobs.values()
         return Counts(
             sum(each.singles for each in every),
@@ -80,7 +80,7 @@ class Enumerated:
         return blake2b("".join(lines).encode(), digest_size=16).hexdigest()
 
     def add(self, number: int, result: UnitResult) -> None:
-        """Count a unit; units come in any order."""
+        """Add the result of a unit; units arrive in any order."""
         counts = self.jobs.setdefault((result.family, result.shape), Counts())
         counts.singles += result.singles
         counts.pairs += result.pairs
@@ -108,9 +108,13 @@ def enumerate_faults(
     progress: Callable[[Enumerated], None] = lambda result: None,
     warn: Callable[[str], None] = lambda text: None,
 ) -> Enumerated:
-    """Run every ``share``-th unit of the families, from unit ``first`` on, modulo the share.
+    """Run every ``share``-th unit of the families, from unit ``first`` modulo ``share`` on.
 
-    Raises FamilyError, WorkerDied, WorkerFailed.
+    :param families: names or paths
+    :param workers: how many processes; 1 uses this process, None all processors
+    :param progress: called with the result so far after each unit
+    :param warn: called with one line when a worker died
+    :raises FamilyError, WorkerDied, WorkerFailed: a family or a worker failed
     """
     loaded = load_families(families)
     for family in loaded:

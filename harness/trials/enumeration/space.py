@@ -1,20 +1,19 @@
-"""What is enumerated: the smallest jobs of a family, the schedules, and the faults that can strike a run.
+"""The space of an enumeration: the smallest jobs of a family, the schedules, and the faults that can fire.
 
 The rules this module lives by:
 
-- A fault is a kind at a protocol point of a task, for each checkpoint that passes there. It strikes at the
-  first passage that is still to come: of the whole run, or of what is left of it when another fault has
-  struck. So a second fault meets recovery, and the checkpoint that is taken again, as well as the first time.
-- Only passages that a run makes are enumerated. A fault at a point that is not passed never strikes, and the
-  run with it is step by step the run without: it is left out, and nothing is lost by it.
-- Faults aim at two checkpoints, and a second one also at the one that takes the place of the second. An
-  unfair schedule may go on to a third and a fourth; what could strike there could have struck before.
-- A pair is two faults in the order in which they strike. Up to the first the run is the undisturbed one, up
-  to the second that with the first alone; so the passages of that run are all at which a second one can
-  strike.
-- A message, or the report of a write, that is late comes after the restart that it was meant to miss.
-- The fair schedule shows what needs no luck. Of the priority schedules each class of actions is first in one
-  and last in another, for what needs somebody to be quick or slow for long.
+- A fault is a kind at a protocol point of a task, for each checkpoint that passes there. It fires at the
+  first passage after the start, or after the fault before it. So a second fault can fire during the recovery
+  and at the repeated checkpoint.
+- Only passages of an actual run are enumerated. A fault at a point that is never passed does not change the
+  run, so leaving it out loses nothing.
+- First faults aim at two checkpoints, second faults also at the one that replaces the second. Later
+  checkpoints of an unfair schedule add no new situations.
+- A pair is two faults in the order in which they fire. Until the second fires, the run is that with the first
+  alone; so the passages of that run are all passages at which a second fault can fire.
+- A delayed message or write report arrives after the next restart.
+- The fair schedule covers bugs that need no special order. In the priority schedules each action class is
+  first in one and last in another, for bugs that need one actor to be fast or slow for long.
 """
 
 from __future__ import annotations
@@ -42,15 +41,15 @@ from onceproof.harness.model.step_limits import with_ample_limits
 MOST_RECORDS: Final = 4
 PRIORITY_SCHEDULES: Final = 16
 MOST_TRIES: Final = 1000
-"""Workloads that are drawn of a family until one is large enough."""
+"""The most workloads that are drawn to find one that is large enough."""
 
 INTERVAL_MS: Final = 12
-"""One checkpoint while there is input, and one at its end."""
+"""Gives one checkpoint during the input and one at its end."""
 RESTART_DELAY_MS: Final = 2
 DELAY: Final = 40
-"""Steps: longer than it takes to restart and to begin the next checkpoint."""
+"""In steps: longer than a restart and the start of the next checkpoint take."""
 HORIZON: Final = 200
-"""Steps, three times as many as an undisturbed run takes; a schedule that starves the sources ends here."""
+"""In steps: three times an undisturbed run. After it a schedule that starves the sources becomes fair."""
 MAX_PARALLELISM: Final = 4
 CHANNEL_CAPACITY: Final = 2
 ANY_NUMBER: Final = 1_000_000
@@ -73,10 +72,10 @@ SHAPES: Final = (Shape(1, 1, 1), Shape(2, 2, 1))
 
 
 class Passage(NamedTuple):
-    """A place in a run at which a fault can strike; ``number`` counts the passages that look the same."""
+    """A moment of a run at which a fault can fire; ``number`` counts equal passages from 1."""
 
     is_kill: bool
-    """Whether a kill can; otherwise what is wrong with a message, a write or a commit."""
+    """True for kills; False for faults of a message, a write or a commit."""
     point: Point
     task: str
     checkpoint: int
@@ -91,7 +90,7 @@ class Case(msgspec.Struct, frozen=True):
 
 
 def cases() -> list[Case]:
-    """Return all jobs under all schedules, in the order in which they are numbered."""
+    """Return all jobs under all schedules, in the order of their numbers."""
     return [Case(shape, schedule) for shape in SHAPES for schedule in schedules()]
 
 
@@ -101,7 +100,7 @@ def schedules() -> list[Schedule]:
 
 
 def _orders() -> Iterator[dict[ActionClass, int]]:
-    """Yield the classes turned by one place each time, and then some of the same backwards."""
+    """Yield rotations of the action classes, and then some of them reversed."""
     count = len(ACTION_CLASSES)
     for number in range(PRIORITY_SCHEDULES):
         turn = number % count
@@ -112,7 +111,10 @@ def _orders() -> Iterator[dict[ActionClass, int]]:
 
 
 def base_scenario(family: Family, case: Case) -> Scenario:
-    """Return the run of a case that nothing disturbs. FamilyError where the family has no input that fits."""
+    """Return the scenario of a case without faults.
+
+    :raises FamilyError: the family generates no suitable input
+    """
     shape = case.shape
     workload = _workload(family, shape.source)
     scenario = with_ample_limits(
@@ -132,7 +134,7 @@ def base_scenario(family: Family, case: Case) -> Scenario:
             tolerable_failures=ANY_NUMBER,
             retained=1,
             restart_delay_ms=RESTART_DELAY_MS,
-            # The limits have to do for two faults, whichever they are.
+            # The limits must suffice for any two faults.
             faults=(_LATEST, _LATEST),
             schedule=case.schedule,
             step_budget=1,
@@ -147,7 +149,7 @@ _LATEST: Final = Fault("delay_message", "notified", delay=DELAY)
 
 
 def with_faults(base: Scenario, *faults: Fault) -> Scenario:
-    """Return the run of a case with faults in the order in which they strike."""
+    """Return the scenario of a case with faults, in the order in which they fire."""
     return replace(base, faults=faults)
 
 
@@ -163,7 +165,7 @@ def _workload(family: Family, splits: int) -> Workload:
                 return workload
     raise FamilyError(
         f"family {family.name!r}: of {MOST_TRIES} workloads none has {splits} splits of {wanted} records:"
-        " let generate() draw such small ones, too"
+        " let generate() draw such small ones as well"
     )
 
 
@@ -174,9 +176,9 @@ def _records(workload: Workload, splits: int) -> dict[str, tuple[InputRecord, ..
 
 
 def faults_at(passages: Sequence[Passage], struck: Sequence[tuple[Fault, Passage]] = ()) -> list[Fault]:
-    """Return every fault that can strike at one of the passages, each at the first that it fits.
+    """Return every fault that can fire at one of the passages, each at its first passage.
 
-    ``struck`` are those that have struck before, with the passage of each.
+    :param struck: the faults that fired before, each with its passage
     """
     found: dict[tuple[FaultKind, Point, str, int], Fault] = {}
     for passage in passages:
@@ -188,7 +190,7 @@ def faults_at(passages: Sequence[Passage], struck: Sequence[tuple[Fault, Passage
 
 
 def _fault(kind: FaultKind, passage: Passage, struck: Sequence[tuple[Fault, Passage]]) -> Fault:
-    # Who strikes at a passage hides it from those behind him.
+    # A passage at which a fault fired does not count for later faults.
     hidden = [
         at
         for fault, at in struck

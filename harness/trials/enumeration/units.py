@@ -1,12 +1,12 @@
-"""The units that an enumeration is dealt out in: one first fault, and with it each second fault that follows.
+"""The units of an enumeration: one first fault, and each second fault that can follow it.
 
 The rules this module lives by:
 
-- Units are numbered, and the number alone says what a unit is: so any worker can do any of them, a share of
-  them is the same share every time, and the whole does not depend on who did what.
-- Each run is judged like every other scenario, by all properties. The run of a single fault is also repeated,
-  for determinism, and its checkpoints are looked into and restored elsewhere; of pairs one in so many is.
-- A kill that finds nobody to kill changes nothing: it makes no pairs, for they would be the second one alone.
+- Units are numbered, and the number decides the unit. So any worker can run any unit, a share is the same
+  share every time, and the result does not depend on the distribution of units.
+- Each run is judged by all properties. The run of a single fault is also repeated for determinism, and its
+  checkpoints are restored and compared; of pairs of faults only a sample is.
+- A kill that finds no running task has no effect, so it gets no second faults: they are units of their own.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ AIMED_AT: Final = 2
 AIMED_AT_NEXT: Final = 3
 """The last checkpoint that a second fault aims at."""
 TWICE: Final = 64
-"""One pair in so many is run a second time."""
+"""One pair in this many is run a second time."""
 CONTINUED: Final = 256
-"""Of one pair in so many the checkpoints are looked into, and restored elsewhere."""
+"""One pair in this many has its checkpoints restored and compared."""
 
 
 class FoundFailure(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ class FoundFailure(msgspec.Struct, frozen=True):
 
 
 class UnitResult(msgspec.Struct, frozen=True):
-    """What came of a unit."""
+    """The counts and failures of a unit."""
 
     family: str
     shape: str
@@ -61,14 +61,14 @@ class UnitResult(msgspec.Struct, frozen=True):
     pairs: int
     failed: int
     fired: dict[str, int]
-    """How often each fault struck, by "kind/point"."""
+    """How often each fault fired, by "kind/point"."""
     trace_hash: str
     seconds: float
     failures: tuple[FoundFailure, ...] = ()
 
 
-class _Known(msgspec.Struct):
-    """A case that has been looked at: its undisturbed run, and the first faults."""
+class _PreparedCase(msgspec.Struct):
+    """A case with its undisturbed scenario and its first faults."""
 
     family: Family
     case: Case
@@ -77,30 +77,30 @@ class _Known(msgspec.Struct):
 
 
 class Units:
-    """All units of some families: of each case first the run without a fault, then by first fault."""
+    """All units of some families: for each case the run without a fault, then one for each first fault."""
 
     def __init__(self, families: Sequence[Family]) -> None:
-        self._known = [_look_at(family, case) for family in families for case in cases()]
-        self._ends = list(accumulate(1 + len(known.faults) for known in self._known))
+        self._cases = [_prepare(family, case) for family in families for case in cases()]
+        self._ends = list(accumulate(1 + len(prepared.faults) for prepared in self._cases))
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of units."""
         return self._ends[-1] if self._ends else 0
 
     def run(self, number: int) -> UnitResult:
-        """Run the unit of a number."""
+        """Run the unit with a number, counted from 0."""
         place = next(place for place, end in enumerate(self._ends) if number < end)
-        known = self._known[place]
-        index = number - self._ends[place] + len(known.faults)
-        unit = _Unit(known, number)
-        unit.run(known.faults[index] if index >= 0 else None)
+        prepared = self._cases[place]
+        index = number - self._ends[place] + len(prepared.faults)
+        unit = _Unit(prepared, number)
+        unit.run(prepared.faults[index] if index >= 0 else None)
         return unit.result()
 
 
-def _look_at(family: Family, case: Case) -> _Known:
+def _prepare(family: Family, case: Case) -> _PreparedCase:
     base = base_scenario(family, case)
     passages = watched_run(family, base)[1]
-    return _Known(family, case, base, faults_at(_up_to(AIMED_AT, passages)))
+    return _PreparedCase(family, case, base, faults_at(_up_to(AIMED_AT, passages)))
 
 
 def _up_to(checkpoint: int, passages: Sequence[Passage]) -> list[Passage]:
@@ -108,10 +108,10 @@ def _up_to(checkpoint: int, passages: Sequence[Passage]) -> list[Passage]:
 
 
 class _Unit:
-    """A unit while it is run."""
+    """A unit while it runs."""
 
-    def __init__(self, known: _Known, number: int) -> None:
-        self._known = known
+    def __init__(self, prepared: _PreparedCase, number: int) -> None:
+        self._case = prepared
         self._number = number
         self._started = perf_counter()
         self._runs = 0
@@ -122,7 +122,7 @@ class _Unit:
 
     def run(self, first: Fault | None) -> None:
         """Run all scenarios of the unit."""
-        known = self._known
+        known = self._case
         if first is None:
             self._try(known.base, thoroughly=True)
             return
@@ -131,7 +131,7 @@ class _Unit:
             self._try(with_faults(known.base, first, second), thoroughly=False)
 
     def _seconds(self, first: Fault) -> Iterator[Fault]:
-        _, passages, struck = watched_run(self._known.family, with_faults(self._known.base, first))
+        _, passages, struck = watched_run(self._case.family, with_faults(self._case.base, first))
         if struck:
             at = struck[0][1]
             yield from faults_at(_up_to(AIMED_AT_NEXT, passages[at:]), [(first, passages[at])])
@@ -140,7 +140,7 @@ class _Unit:
         turn = self._number + self._runs
         self._runs += 1
         trial = try_scenario(
-            self._known.family,
+            self._case.family,
             scenario,
             twice=thoroughly or turn % TWICE == 0,
             continued=thoroughly or turn % CONTINUED == 0,
@@ -165,8 +165,8 @@ class _Unit:
     def result(self) -> UnitResult:
         """What came of it."""
         return UnitResult(
-            self._known.family.name,
-            self._known.case.shape.name,
+            self._case.family.name,
+            self._case.case.shape.name,
             min(self._runs, 1),
             max(self._runs - 1, 0),
             self._failed,

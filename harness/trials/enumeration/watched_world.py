@@ -23,7 +23,7 @@ class PassageRecorder(PointObserver):
     def __init__(self) -> None:
         self.passages: list[Passage] = []
         self.struck: list[tuple[Fault, int]] = []
-        """Each fault with the index of its passage."""
+        """Each fired fault with the index of its passage."""
         self._counts: Counter[tuple[bool, str, str, int]] = Counter()
 
     def point_passed(self, point: str, task: str, checkpoint_id: int) -> None:
@@ -45,7 +45,7 @@ class PassageRecorder(PointObserver):
 
 
 def watched_run(family: Family, scenario: Scenario) -> tuple[History, list[Passage], list[tuple[Fault, int]]]:
-    """Run a scenario; return its history, its passages, and each fault that struck with its passage."""
+    """Run a scenario; return its history, its passages, and (fault, passage index) of each fired fault."""
     world = World(family, scenario)
     recorder = world.faults.observer = PassageRecorder()
     world.faults.watch_everything()
