@@ -4,8 +4,8 @@ The rules this module lives by:
 
 - Both run the same scenarios of the same seed, and their trace hashes must be equal: what is compared is the
   same work. They take turns, and the best time of each counts, for other work on the machine only adds.
-- A campaign's time holds all that it does beyond the pool: Parquet, both oracles, the outcomes. The start of
-  Spark is told by itself: a night has one, however long it is.
+- A campaign's time includes its work beyond the pool: Parquet, both oracles, the outcomes. The start of Spark
+  is a separate figure, because a night has one however long it is.
 - The oracle is timed on 10,000 trials of the last campaign, warm, as one job over all families. What it finds
   is held against what Python said of the same trials, as in the campaign itself: the two must agree.
 """
@@ -39,7 +39,7 @@ SEED: Final = 1
 
 
 class NotTheSame(Exception):
-    """Pool and Spark did not do the same work; the message is one line."""
+    """The pool and Spark ran different scenarios; the message is one line."""
 
 
 def measure(scenarios: int = SCENARIOS, rounds: int = ROUNDS) -> Measurement:

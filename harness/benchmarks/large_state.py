@@ -32,7 +32,7 @@ MAX_PARALLELISM: Final = 128
 
 
 class LargeStateFailed(Exception):
-    """The process with the large state died, or lost some of it; the message is one line."""
+    """The process with the large state died or lost state; the message is one line."""
 
 
 def measure_large_state(size_bytes: int = BYTES) -> dict[str, float]:

@@ -5,12 +5,12 @@ The rules this module lives by:
 - The case: a keyed count with the user's function over ValueState, two subtasks of source, count and sink
   each, hash edges, an exactly-once file sink, a checkpoint to disk every second. Every record is counted and
   every count is written, so as many rows come out as records went in.
-- The loop beside it counts the same keys in a dict and makes the same rows, without state that survives, and
-  writes nothing: what nobody could do with less.
+- The floor is a loop that counts the same keys in a dict and builds the same rows; it keeps no durable state
+  and writes nothing.
 - CPU time is measured, that of the second thread which writes checkpoints included; both take turns, round
   by round. The best round counts, since other work on the machine only adds; the median stands beside it.
 - What was written is read back before the figures are given: for every key the counts from one to the last,
-  each once and in order. A fast job that loses rows is no figure.
+  each once and in order. A job that loses rows gives no figure.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ from onceproof.harness.reporting.report_builder import machine_text
 RECORDS: Final = 10_000_000
 KEYS: Final = (1_000, 100_000)
 POOL: Final = 200_000
-"""Records are drawn once and given again and again: drawing is not what is measured."""
+"""The size of the pool of records, which is drawn once and read repeatedly, so that drawing is not
+measured."""
 PARALLELISM: Final = 2
 ROUNDS: Final = 3
 
@@ -49,7 +50,7 @@ class WrongCount(Exception):
 
 
 class PoolReader(SplitReader):
-    """Goes through the pool until its share of the records is given."""
+    """Reads the pool again and again, up to its share of the records."""
 
     def __init__(self, pool: list[Record], position: int, end: int) -> None:
         self._pool = pool
@@ -57,7 +58,7 @@ class PoolReader(SplitReader):
         self._end = end
 
     def read(self, limit: int) -> list[Record]:
-        """The next records, not across the end of the pool."""
+        """Return the next records, up to the end of the pool at the most."""
         begin = self._position % len(self._pool)
         records = self._pool[begin : begin + min(limit, self._end - self._position)]
         self._position += len(records)
@@ -65,12 +66,12 @@ class PoolReader(SplitReader):
 
     @property
     def position(self) -> int:
-        """How many records were given."""
+        """Return the number of records read."""
         return self._position
 
     @property
     def exhausted(self) -> bool:
-        """Whether all were given."""
+        """Return whether all records were read."""
         return self._position >= self._end
 
 
@@ -83,15 +84,15 @@ class PoolSource(Source):
         self.records = records
 
     def splits(self) -> Sequence[str]:
-        """One a subtask."""
+        """Return one split for each subtask."""
         return [f"share-{index}" for index in range(PARALLELISM)]
 
     def open_split(self, split: str, position: Any | None) -> PoolReader:
-        """A reader from ``position``."""
+        """Return a reader that starts at ``position``."""
         return PoolReader(self.pool, position or 0, self.records // PARALLELISM)
 
     def counts(self) -> dict[int, int]:
-        """How often each key is given."""
+        """Return the number of records of each key."""
         rounds, rest = divmod(self.records // PARALLELISM, len(self.pool))
         once = Counter([key for key, _ in self.pool])
         part = Counter([key for key, _ in self.pool[:rest]])

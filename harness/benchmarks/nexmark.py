@@ -53,7 +53,7 @@ from onceproof.scenarios.nexmark._events import value_of
 from onceproof.scenarios.nexmark._generator import Settings, events
 
 Session: TypeAlias = Any
-"""A SparkSession, whose name has its homes elsewhere."""
+"""A SparkSession; this module does not import pyspark."""
 
 EVENTS: Final = 200_000
 ROUNDS: Final = 2
@@ -164,7 +164,7 @@ def run_once(family: Family, count: int, records: Records, session: Session | No
         if session is None:
             execute(graph)
         else:
-            # Whoever measures nothing on Spark needs none.
+            # Imported here, so that local figures need no pyspark.
             from onceproof.engine.runtime.spark.driver import execute_on_spark
 
             execute_on_spark(graph, session)

@@ -2,14 +2,14 @@
 
 The rules this module lives by:
 
-- A round is thirty faults, half of them where tasks run in the driver's own Java and half on a cluster of
-  executors, each kind that there is, the frequent ones several times; and three on a cluster of two hosts,
-  where Spark begins slow tasks a second time. Ten rounds are what the table in harness/docs/systems.md shows.
-- A share is a part of all rounds, so that shares can be run one after another, or on several machines; what
-  each has found is appended to the same folder.
-- Of each scenario the records, the settings and the points at which it is hurt follow from the seed. It is
-  cut into three epochs, and each has a fault of its own, so that recoveries can be told from one another.
-- Everything is judged as any scenario is. One that fails is kept as JSON, and ends the run with exit code 1.
+- A round has thirty faults of all kinds, half with tasks in the driver's JVM and half on a cluster of
+  executors, and three more on a cluster of two hosts, where Spark starts slow tasks a second time. The table
+  in harness/docs/systems.md shows ten rounds.
+- A share is a part of all rounds, so that shares can run one after another or on several machines; the
+  results of all shares are in one folder.
+- The seed decides the records, the settings and the protocol points of each scenario. It has three epochs
+  with one fault in each, so that each recovery belongs to one fault.
+- Every scenario is judged by all checkers. A failing one is written as JSON, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ SYSTEMS: Final[dict[str, str]] = {
     "spark-cluster": "local-cluster",
     "spark-standalone": "standalone",
 }
-"""What stands trial, and how the table calls it."""
+"""The systems under test, and their names in the table."""
 EPOCHS: Final = 3
 RECORDS: Final = range(15, 60)
-"""How many records a scenario has: enough for its epochs, and soon read."""
+"""The number of records of a scenario: enough for its epochs, and few enough to be fast."""
 ROUNDS: Final = 10
 
 
@@ -99,7 +99,7 @@ PLANS: Final[dict[str, tuple[tuple[RealKind, RealKind, RealKind], ...]]] = {
     ),
     "spark-standalone": ((SLOW, ZOMBIE, SLOW),),
 }
-"""By system, the faults of a round: three a scenario, one in each epoch, and of a driver the last one."""
+"""By system, the faults of a round: three for each scenario, one in each epoch; a driver dies in the last."""
 
 _TASK_POINTS: Final[tuple[Point, ...]] = (
     "barrier_received",
@@ -121,7 +121,7 @@ _DRIVER_POINTS: Final[tuple[Point, ...]] = (
 
 
 class Case(NamedTuple):
-    """One scenario of the trial."""
+    """A scenario of the benchmark and its system."""
 
     system: str
     kinds: tuple[RealKind, ...]
@@ -129,14 +129,14 @@ class Case(NamedTuple):
 
 
 class Struck(msgspec.Struct, frozen=True):
-    """A fault that struck, and how long it took until a new transaction was committed."""
+    """A fault that fired, and the seconds until a new transaction was committed."""
 
     words: str
     seconds: float | None
 
 
-class Told(msgspec.Struct, frozen=True):
-    """What came of one scenario."""
+class CaseResult(msgspec.Struct, frozen=True):
+    """The result of one scenario."""
 
     number: int
     system: str
@@ -147,7 +147,7 @@ class Told(msgspec.Struct, frozen=True):
 
 
 def cases(seed: int, rounds: int) -> Iterator[Case]:
-    """Yield all scenarios, a system after the other within each round; those on two hosts come last."""
+    """Yield all scenarios by round and system; those on two hosts come last."""
     turns = [(turn, system) for turn in range(rounds) for system in list(SYSTEMS)[:-1]]
     turns += [(turn, list(SYSTEMS)[-1]) for turn in range(rounds)]
     place = 0
@@ -168,10 +168,10 @@ def _scenario(name: str, kinds: Sequence[RealKind], chance: Chance) -> Scenario:
     faults = [_fault(kind, epoch, chance) for epoch, kind in enumerate(kinds, 1)]
     return replace(
         drawn,
-        # What stands in it is all that there is to it.
+        # The scenario is changed below, so it no longer follows from the seed.
         seed=None,
         faults=tuple(faults),
-        # Three steps a record; what is left over is read in one more epoch.
+        # Three steps for each record; a remainder is read in one more epoch.
         checkpoint_interval_ms=3 * (drawn.record_count() // EPOCHS),
         max_parallelism=max(8, drawn.max_parallelism),
         tolerable_failures=1,
@@ -201,14 +201,14 @@ def _fault(kind: RealKind, epoch: int, chance: Chance) -> Fault:
     )
 
 
-def run_case(number: int, case: Case, system: SparkSystem, out: Path) -> Told:
-    """Run a scenario and judge it; one that fails is kept."""
+def run_case(number: int, case: Case, system: SparkSystem, out: Path) -> CaseResult:
+    """Run a scenario and judge it; a failing one is written to ``out``."""
     family = load_family(case.scenario.family)
     history = system.run(family, case.scenario)
     verdict = judge(case.scenario, history, PythonOracle(family, case.scenario))
     if verdict.violations:
         (out / f"failed-{number}.json").write_text(to_json(case.scenario, indent=1))
-    return Told(
+    return CaseResult(
         number,
         case.system,
         case.scenario.family,
@@ -219,7 +219,7 @@ def run_case(number: int, case: Case, system: SparkSystem, out: Path) -> Told:
 
 
 def _struck(case: Case, history: History) -> Iterator[Struck]:
-    """Yield what struck: each recovery belongs to the first of the planned faults that it can be of."""
+    """Yield the fired faults: each recovery belongs to the first planned fault that matches it."""
     left = list(zip(case.scenario.faults, case.kinds, strict=True))
     for recovery in history.statistics.recoveries:
         for fault, kind in left:
@@ -229,18 +229,18 @@ def _struck(case: Case, history: History) -> Iterator[Struck]:
                 break
 
 
-def read_told(out: Path) -> list[Told]:
-    """Return what all shares have told so far; of a scenario that was run twice the last."""
-    told: dict[int, Told] = {}
-    for path in sorted(out.glob("told-*.jsonl")):
+def read_results(out: Path) -> list[CaseResult]:
+    """Return the results of all shares so far, by number; of a repeated scenario the last."""
+    results: dict[int, CaseResult] = {}
+    for path in sorted(out.glob("results-*.jsonl")):
         for line in path.read_bytes().splitlines():
-            each = msgspec.json.decode(line, type=Told)
-            told[each.number] = each
-    return [told[number] for number in sorted(told)]
+            each = msgspec.json.decode(line, type=CaseResult)
+            results[each.number] = each
+    return [results[number] for number in sorted(results)]
 
 
-def table(told: Sequence[Told]) -> Iterator[str]:
-    """Yield the lines of the table: each kind, how often it struck where, and the time to recover."""
+def table(results: Sequence[CaseResult]) -> Iterator[str]:
+    """Yield the lines of the table: for each kind how often it fired on each system, and the recovery times."""
     words = dict.fromkeys(kind.words for plan in PLANS.values() for kinds in plan for kind in kinds)
     yield f"| fault | {' | '.join(SYSTEMS.values())} | median s | worst s |"
     yield f"| --- | {'--: | ' * len(SYSTEMS)}--: | --: |"
@@ -250,7 +250,7 @@ def table(told: Sequence[Told]) -> Iterator[str]:
         seconds: list[float] = []
         for system in SYSTEMS:
             found = [
-                each for one in told if one.system == system for each in one.struck if each.words == word
+                each for one in results if one.system == system for each in one.struck if each.words == word
             ]
             counts.append(len(found))
             seconds += [each.seconds for each in found if each.seconds is not None]
@@ -259,20 +259,20 @@ def table(told: Sequence[Told]) -> Iterator[str]:
         yield f"| {' | '.join([word, *map(str, counts), *times])} |"
     all_counts = [sum(counts) for counts in zip(*totals, strict=True)]
     yield f"| all {sum(all_counts)} | {' | '.join(map(str, all_counts))} | | |"
-    failed = sum(bool(one.violations) for one in told)
-    planned = sum(one.planned for one in told)
+    failed = sum(bool(one.violations) for one in results)
+    planned = sum(one.planned for one in results)
     yield ""
     struck = sum(all_counts)
-    yield f"{len(told)} scenarios, {planned} faults planned, {struck} struck, {failed} scenarios FAILED"
+    yield f"{len(results)} scenarios, {planned} faults planned, {struck} fired, {failed} scenarios FAILED"
 
 
 def run_share(seed: int, rounds: int, shares: int, first: int, out: Path) -> int:
-    """Run one part of all scenarios; the exit code."""
+    """Run one share of all scenarios and return the exit code."""
     out.mkdir(parents=True, exist_ok=True)
     code = PASSED
     numbered = list(enumerate(cases(seed, rounds)))
     wanted = numbered[first * len(numbered) // shares : (first + 1) * len(numbered) // shares]
-    with (out / f"told-{seed}-{shares}-{first}.jsonl").open("ab", buffering=0) as lines:
+    with (out / f"results-{seed}-{shares}-{first}.jsonl").open("ab", buffering=0) as lines:
         for name in SYSTEMS:
             system = find_system(name)
             assert isinstance(system, SparkSystem)
@@ -280,38 +280,38 @@ def run_share(seed: int, rounds: int, shares: int, first: int, out: Path) -> int
                 for number, case in wanted:
                     if case.system != name:
                         continue
-                    told = run_case(number, case, system, out)
-                    lines.write(msgspec.json.encode(told) + b"\n")
-                    print(f"{number}: {case.system}, {told.family}: {_summary(told)}", file=sys.stderr)
-                    if told.violations:
+                    result = run_case(number, case, system, out)
+                    lines.write(msgspec.json.encode(result) + b"\n")
+                    print(f"{number}: {case.system}, {result.family}: {_summary(result)}", file=sys.stderr)
+                    if result.violations:
                         code = FAILED
     return code
 
 
-def _summary(told: Told) -> str:
-    if told.violations:
-        return f"FAILED {'; '.join(told.violations)}"
+def _summary(result: CaseResult) -> str:
+    if result.violations:
+        return f"FAILED {'; '.join(result.violations)}"
     return "; ".join(
-        f"{each.words} ({'-' if each.seconds is None else f'{each.seconds:.1f} s'})" for each in told.struck
+        f"{each.words} ({'-' if each.seconds is None else f'{each.seconds:.1f} s'})" for each in result.struck
     )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a share, or print the table of all that have been run."""
+    """Run a share, and print the table of all shares that have run."""
     parser = argparse.ArgumentParser(
         prog="python -m onceproof.harness.benchmarks.real_faults", description=__doc__
     )
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of thirty faults each")
-    parser.add_argument("--shares", type=int, default=1, help="into how many parts all is divided")
-    parser.add_argument("--first", type=int, default=0, help="which of them is run, from 0 on")
+    parser.add_argument("--shares", type=int, default=1, help="number of parts of all rounds")
+    parser.add_argument("--first", type=int, default=0, help="number of the share to run, from 0")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("reports/out/nemesis"))
-    parser.add_argument("--table", action="store_true", help="run nothing, print what was found")
+    parser.add_argument("--table", action="store_true", help="run nothing, print the table only")
     given = parser.parse_args(arguments)
     code = PASSED
     if not given.table:
         code = run_share(given.seed, given.rounds, given.shares, given.first, given.out)
-    for line in table(read_told(given.out)):
+    for line in table(read_results(given.out)):
         print(line)
     return code
 

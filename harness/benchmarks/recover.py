@@ -3,14 +3,14 @@
 The rules this module lives by:
 
 - The job is the family word_count with the same records in the same epochs, with the engine's state and with
-  transformWithState. The time goes from the moment of the kill to the first rows that become visible and were
-  not there before: what counts for whoever reads the output.
-- Each kind of death has its own rounds, and each round a job of its own. The median counts, and the worst
-  stands beside it. A warm-up comes first, for a cold Java is not what is asked about.
-- A driver that dies has a successor that stands ready, on both sides: what a start of Spark costs is Spark's.
-- Where Structured Streaming has no such death on one machine (an executor, the driver's Java), its restart
-  after the death of its driver is the peer.
-- What is not sound is not measured: each run is judged as any scenario is.
+  transformWithState. The time is measured from the kill to the first new rows that become visible.
+- Each kind of kill has its own rounds, and each round its own job. The figure is the median; the worst is
+  shown as well. A warm-up comes first, because a cold JVM is not measured.
+- On both sides a second driver process is ready before the first is killed, so that the start of Spark is not
+  measured.
+- Where Structured Streaming has no such kill on one machine (an executor, the driver's JVM), it is compared
+  by its restart after the kill of its driver.
+- Each run is judged by all checkers; a failing run gives no figure.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ FAMILY: Final = "word_count"
 SEED: Final = 1
 EPOCHS: Final = 3
 ROUNDS: Final = 3
-"""Each death of a driver takes the start of another one, and so half a minute."""
+"""Few, because each kill of a driver takes half a minute for the start of another one."""
 PEER: Final = "structured_streaming"
 
 
 class NotRecovered(Exception):
-    """A job did not come back as it should; the message is one line."""
+    """A job did not recover as expected; the message is one line."""
 
 
 class Death(NamedTuple):
-    """One kind of death, of whom, and what stands beside it."""
+    """A kind of kill, the system that it is injected into, and the peer's figure to compare with."""
 
     system: str
     kind: FaultKind
@@ -65,7 +65,7 @@ Find = Callable[[str], System]
 
 
 def measure(rounds: int = ROUNDS, find: Find = find_system) -> Measurement:
-    """Return the seconds of each kind of death, ours and the peer's."""
+    """Return the recovery seconds after each kind of kill, of the engine and of Structured Streaming."""
     figures: dict[str, float] = {}
     floors: dict[str, float] = {}
     with ready(find(PEER)) as system:
@@ -88,7 +88,7 @@ def measure(rounds: int = ROUNDS, find: Find = find_system) -> Measurement:
 
 
 def scenario_of(*faults: Fault) -> Scenario:
-    """The job, in epochs of equal length, with its fault."""
+    """Return the job in epochs of equal length, with some faults."""
     drawn = generate(load_family(FAMILY), SEED)
     return replace(
         drawn,
@@ -97,14 +97,14 @@ def scenario_of(*faults: Fault) -> Scenario:
         parallelism=2,
         source_parallelism=0,
         sink_parallelism=0,
-        # Three steps a record.
+        # Three steps for each record.
         checkpoint_interval_ms=3 * (drawn.record_count() // EPOCHS),
         restart_delay_ms=0,
     )
 
 
 def seconds_after(system: System, scenario: Scenario) -> float:
-    """Run the job and return how long it took from the death to new rows."""
+    """Run the job and return the seconds from the kill to new rows."""
     family = load_family(FAMILY)
     if any(fault.kind == "kill_process" for fault in scenario.faults):
         stand_by(system)
@@ -117,7 +117,7 @@ def seconds_after(system: System, scenario: Scenario) -> float:
 
 @contextmanager
 def ready(system: System) -> Iterator[System]:
-    """A system that has run the job once, and is closed in the end."""
+    """Yield a system that has run the job once, and close it afterwards."""
     if isinstance(system, Closable):
         with closing(system):
             _sound(system, load_family(FAMILY), scenario_of())
@@ -127,7 +127,7 @@ def ready(system: System) -> Iterator[System]:
 
 
 def stand_by(system: Any) -> None:
-    """Let two drivers be ready: one that dies, and one that takes its place."""
+    """Wait until two driver processes are ready: one to be killed, and its successor."""
     drivers = getattr(system, "drivers", None) or getattr(system, "_drivers", None)
     if drivers is None:
         return

@@ -50,7 +50,7 @@ _CHECKER: Final = ExactlyOnce()
 
 
 class WrongRows(Exception):
-    """The case that is measured does not do what it should; the message is one line."""
+    """The measured case gave wrong rows; the message is one line."""
 
 
 def reference_scenario(family: Family, seed: int) -> Scenario:
@@ -129,7 +129,7 @@ def measure(scenarios: int = SCENARIOS, rounds: int = ROUNDS, floor: Path = FLOO
 def load_floor(path: Path) -> Callable[[list[list[str]], int], Any]:
     """Return the floor's ``Run``, which lives with the tests; UsageError where it is not there."""
     if not path.is_file():
-        raise UsageError(f"{path}: the floor of this benchmark is not there: run it from a checkout")
+        raise UsageError(f"{path}: the floor of this benchmark is missing: run it from a checkout")
     spec = importlib.util.spec_from_file_location("onceproof_minimal_simulation", path)
     assert spec is not None
     assert spec.loader is not None

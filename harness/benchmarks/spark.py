@@ -57,21 +57,20 @@ RECORDS_PER_SMALL_EPOCH: Final = 100
 
 
 class Rounds:
-    """The seconds of each round, by who has run."""
+    """The seconds of each round, by program."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, list[float]] = {}
 
     def add(self, name: str, seconds: float) -> None:
-        """Take one down."""
         self.seconds.setdefault(name, []).append(seconds)
 
     def best(self, name: str) -> float:
-        """The best of somebody's."""
+        """Return the shortest round of a program."""
         return min(self.seconds[name])
 
     def usual(self, name: str) -> float:
-        """The median of somebody's."""
+        """Return the median round of a program."""
         return median(self.seconds[name])
 
 
@@ -89,8 +88,9 @@ def measure(
 ) -> Measurement:
     """Return the records a second of the engine, the floor and the peers, and the milliseconds of epochs.
 
-    Without a session one is started. Without a warm-up the figures are those of a cold Java. ``large`` counts
-    five million records instead.
+    :param session: the Spark session; None starts one
+    :param warms_up: whether each program runs once before it is measured
+    :param large: whether to count LARGE_RECORDS instead of ``records``
     """
     if session is None:
         with spark_session() as started:
@@ -144,11 +144,11 @@ FLOOR: Final = "floor"
 
 
 def _rounds(session: SparkSession, source: PoolSource, keys: int, rounds: int, warms_up: bool) -> Rounds:
-    """Let everybody run in turn."""
+    """Run the engine, the floor and the peers in turn."""
     took = Rounds()
     pool = session.sparkContext.broadcast(source.pool)
     if warms_up:
-        # Java compiles what it will need, and workers start.
+        # The JVM compiles its code, and the workers start.
         small = PoolSource(source.records // 10, keys // 10)
         _engine_seconds(session, small)
         _engine_seconds(session, small, in_bundles=True)
@@ -181,7 +181,7 @@ def _engine_seconds(session: SparkSession, source: PoolSource, *, in_bundles: bo
 
 
 def _epoch_seconds(session: SparkSession, epochs: int) -> float:
-    """Return how long an epoch takes that has next to nothing to do."""
+    """Return the seconds of an epoch of RECORDS_PER_SMALL_EPOCH records."""
     source = PoolSource(epochs * RECORDS_PER_SMALL_EPOCH, RECORDS_PER_SMALL_EPOCH)
     with tempfile.TemporaryDirectory(prefix="onceproof-bench-") as folder:
         graph = counting_graph(source, folder, RECORDS_PER_SMALL_EPOCH)
@@ -194,14 +194,14 @@ def _epoch_seconds(session: SparkSession, epochs: int) -> float:
 
 
 class _Share:
-    """Gives a share of the records in buffers, each to the partition of its keys."""
+    """Yields a share of the records in buffers, each for the partition of its keys."""
 
     def __init__(self, pool: Broadcast[list[Record]], records: int) -> None:
         self._pool = pool
         self._end = records // PARALLELISM
 
     def __call__(self, partition: int, nothing: Iterable[Any]) -> Iterator[tuple[int, list[Record]]]:
-        """Give (partition, buffer)."""
+        """Yield (partition, buffer)."""
         reader = PoolReader(self._pool.value, 0, self._end)
         while batch := reader.read(BUFFER_RECORDS):
             buffers: list[list[Record]] = [[] for _ in range(PARALLELISM)]
@@ -211,7 +211,7 @@ class _Share:
 
 
 def _count(partition: int, buffers: Iterable[tuple[int, list[Record]]]) -> Iterator[int]:
-    """Make a row of each record; give how many there are."""
+    """Build a row of each record; yield their number."""
     counts: dict[int, int] = {}
     made = 0
     for _, buffer in buffers:
@@ -240,7 +240,7 @@ def _floor_seconds(session: SparkSession, source: PoolSource, pool: Broadcast[li
 
 
 def _job_seconds(session: SparkSession, jobs: int) -> float:
-    """Return how long a Spark job of two stages takes that has next to nothing to do."""
+    """Return the seconds of a Spark job of two stages over RECORDS_PER_SMALL_EPOCH records."""
     source = PoolSource(RECORDS_PER_SMALL_EPOCH, RECORDS_PER_SMALL_EPOCH)
     pool = session.sparkContext.broadcast(source.pool)
     return sum(_floor_seconds(session, source, pool) for _ in range(jobs)) / jobs

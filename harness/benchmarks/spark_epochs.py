@@ -1,4 +1,4 @@
-"""What an epoch costs by itself, and what state that nobody touches adds to it.
+"""The cost of an epoch with little work, and how much unchanged state adds to it.
 
 The rules this module lives by:
 
@@ -103,7 +103,7 @@ def state_epoch_seconds(
 
 
 class LoadingPace(EpochSize):
-    """The pace of a job whose first epoch loads all keys; it notes when epochs begin."""
+    """The pace of a job whose first epoch loads all keys; it records when epochs start."""
 
     def __init__(self, settings: CheckpointSettings, keys: int) -> None:
         super().__init__(settings)

@@ -160,11 +160,11 @@ def _go_on(
 
 
 def _unheard(answer: JobAnswer) -> None:
-    """Whoever asked sees by himself what becomes of it."""
+    """Ignore the answer: the caller observes the result of the request itself."""
 
 
 class OneEpoch(EpochSize):
-    """The pace of a job that is ended when its first epoch is committed and another one would begin."""
+    """The pace of a job that stops after the commit of its first epoch."""
 
     def __init__(self, settings: CheckpointSettings, new: NewFiles) -> None:
         super().__init__(settings)

@@ -4,13 +4,13 @@ The rules this module lives by:
 
 - An access is what an operator does for a record: set the current key, call the state. The floors do the
   same to a dict, and to a database of rocksdict with the same settings whose keys and values are bytes
-  already: the least that anybody pays for it. Iterating is going through maps of a hundred entries each.
+  already. Iterating is measured over maps of a hundred entries each.
 - A snapshot is measured to the last file on disk, a restore from there until a key of each key group has
   given its state. Beside both stands the whole table as one msgpack file: encoded, written and synchronised;
   read and decoded.
 - CPU seconds of this process, all threads of it; ours and the floor take turns, and the best round counts.
-  Snapshots and restores are told in seconds on the wall, since they wait for the disk.
-- Figures of a state that lost something are none: every read is compared with what was written.
+  Snapshots and restores are measured in wall seconds, because they wait for the disk.
+- Every read is compared with what was written; a difference is an error instead of a figure.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ MAP: Final = MapStateDescriptor("map", Types.LONG(), Types.LONG())
 
 
 class WrongState(Exception):
-    """A state did not give back what was put into it; the message is one line."""
+    """A state did not return what was written to it; the message is one line."""
 
 
 def measure(

@@ -5,8 +5,8 @@ The rules this module lives by:
 - The case: a tumbling count by key in event time, aggregated as records come in, two subtasks of source,
   windows and sink each, hash edges, an exactly-once file sink, a checkpoint to disk every second. Timestamps
   rise by a millisecond a record and are out of order by less than watermarks wait for, so nothing is late.
-- The loop beside it keeps the same counts in dicts, gives a window out when the greatest timestamp has passed
-  its end by as much, and makes the same rows: what nobody could do with less.
+- The floor is a loop that keeps the same counts in dicts, emits a window when the greatest timestamp has
+  passed its end by the same delay, and builds the same rows.
 - CPU time is measured, that of the second thread which writes checkpoints included; both take turns, round by
   round. The best round counts, since other work on the machine only adds; the median stands beside it.
 - Every count of every window is read back from the files and compared before the figures are given.
@@ -63,15 +63,15 @@ class Clicks(Source):
 
     @property
     def records(self) -> int:
-        """How many there are in all."""
+        """Return the number of records."""
         return sum(map(len, self.shares))
 
     def splits(self) -> Sequence[str]:
-        """One a subtask."""
+        """Return one split for each subtask."""
         return [str(index) for index in range(PARALLELISM)]
 
     def open_split(self, split: str, position: Any | None) -> PoolReader:
-        """A reader from ``position``."""
+        """Return a reader that starts at ``position``."""
         share = self.shares[int(split)]
         return PoolReader(share, position or 0, len(share))
 
@@ -94,11 +94,11 @@ class Count(AggregateFunction):
     """Counts."""
 
     def create_accumulator(self) -> int:
-        """None yet."""
+        """Return 0."""
         return 0
 
     def add(self, value: Any, accumulator: int) -> int:
-        """One more."""
+        """Count a record."""
         return accumulator + 1
 
     def get_result(self, accumulator: int) -> int:
@@ -106,12 +106,12 @@ class Count(AggregateFunction):
         return accumulator
 
     def merge(self, acc_a: int, acc_b: int) -> int:
-        """Both together."""
+        """Return the sum of two counts."""
         return acc_a + acc_b
 
 
 class Tell(WindowFunction):
-    """Says of which key and window a count is."""
+    """Adds key and window to a count."""
 
     def apply(self, key: int, window: TimeWindow, inputs: Iterable[int]) -> list[tuple[int, int, int]]:
         """One row."""
@@ -206,14 +206,16 @@ def _job_seconds(source: Clicks) -> tuple[float, float]:
 
 
 def check_counts(output: Path, source: Clicks) -> None:
-    """Raise WrongCount unless every window of every key was given out once, with its count."""
+    """Raise WrongCount unless every window of every key was written once, with its count."""
     found: dict[tuple[int, int], int] = {}
     for part in output.iterdir():
         with part.open() as lines:
             for line in lines:
                 key, start, count = map(int, line.split(","))
                 if (key, start) in found:
-                    raise WrongCount(f"{part.name}: the window of key {key} from {start} on is there twice")
+                    raise WrongCount(
+                        f"{part.name}: the window of key {key} from {start} on was written twice"
+                    )
                 found[key, start] = count
     if found != source.counts():
         raise WrongCount(

@@ -43,7 +43,7 @@ def test_an_incremental_checkpoint_that_lacks_something_spoils_the_measurement(
     assert "\n" not in str(raised.value)
 
 
-def test_a_job_that_takes_no_checkpoint_has_no_gap_to_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_without_checkpoints_has_no_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     class Nothing:
         checkpoints = 0
 

@@ -36,7 +36,7 @@ def test_rows_that_are_there_twice_spoil_the_measurement(monkeypatch: pytest.Mon
         measure(records=2_000, keys=(10,), rounds=1)
 
 
-def test_of_last_counts_only_those_that_rise_to_the_whole_are_taken(tmp_path: Path) -> None:
+def test_bundled_counts_must_rise_to_the_number_of_records(tmp_path: Path) -> None:
     source = PoolSource(4, 1)
     earlier, later = tmp_path / "part-0-1-1.1", tmp_path / "part-0-2-1.1"
     earlier.write_text("0,3\n")
@@ -48,7 +48,7 @@ def test_of_last_counts_only_those_that_rise_to_the_whole_are_taken(tmp_path: Pa
             benchmarks_local.check_counts(tmp_path, source, every=False)
 
 
-def test_the_pool_is_given_again_and_again() -> None:
+def test_the_pool_is_read_repeatedly() -> None:
     reader = PoolReader([(1, None), (2, None), (3, None)], 0, 7)
     given = []
     while batch := reader.read(2):

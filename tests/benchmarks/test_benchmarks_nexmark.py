@@ -39,7 +39,7 @@ def test_each_query_gives_the_rows_of_its_oracle_on_the_local_runtime(name: str)
     assert cpu > 0 < wall
 
 
-def test_events_are_dealt_out_in_turn() -> None:
+def test_events_are_distributed_in_turn() -> None:
     first, second = shares(100)
     assert [len(first), len(second)] == [50, 50]
     assert [value[0] for value, _ in first[:3]] == ["person", "auction", "bid"]

@@ -44,7 +44,7 @@ class Answering:
         self.closed += 1
 
 
-def test_the_median_counts_and_the_worst_stands_beside_it():
+def test_the_figures_are_the_median_and_the_worst():
     systems = {
         "spark": Answering("spark", SECONDS),
         "spark-cluster": Answering("spark-cluster", SECONDS),
@@ -67,21 +67,21 @@ def test_the_median_counts_and_the_worst_stands_beside_it():
     assert [system.closed for system in systems.values()] == [1, 1, 1]
 
 
-def test_a_death_that_nobody_died_is_no_measurement():
+def test_a_kill_that_did_not_fire_is_no_measurement():
     silent = Answering("spark", SECONDS)
     silent.run = lambda family, scenario: SimulatedSystem().run(family, replace(scenario, faults=()))
     with pytest.raises(NotRecovered, match="spark: kill_task struck 0 times, not once"):
         seconds_after(silent, scenario_of(Fault("kill_task", "pre_committed")))
 
 
-def test_a_run_that_is_not_sound_is_no_measurement():
+def test_a_failing_run_is_no_measurement():
     wrong = Answering("spark", SECONDS)
     wrong.run = lambda family, scenario: History()
     with pytest.raises(NotRecovered, match="spark: liveness, unfinished"):
         seconds_after(wrong, scenario_of(Fault("kill_task", "pre_committed")))
 
 
-def test_the_deaths_are_those_that_the_systems_know():
+def test_the_kills_are_supported_by_their_systems():
     assert load_benchmark("recover") is measure
     for death in DEATHS.values():
         check(scenario_of(Fault(death.kind, "pre_committed", checkpoint=2, means=death.means)))

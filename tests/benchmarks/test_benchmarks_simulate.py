@@ -25,7 +25,7 @@ def test_simulation_and_floor_are_measured() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_reference_case_is_what_it_is_said_to_be(seed: int) -> None:
+def test_the_reference_case_is_as_documented(seed: int) -> None:
     family = load_family("word_count")
     scenario = reference_scenario(family, seed)
     check(scenario)
@@ -59,8 +59,8 @@ def test_the_floor_counts_what_it_should() -> None:
     assert run(words, 1).run() == run(words, 1).run() != run(words, 2).run()
 
 
-def test_a_floor_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="the floor of this benchmark is not there: run it from a checkout"):
+def test_a_missing_floor_is_an_error_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="the floor of this benchmark is missing: run it from a checkout"):
         measure(scenarios=1, rounds=1, floor=tmp_path / "nothing.py")
 
 

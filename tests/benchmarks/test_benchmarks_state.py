@@ -52,7 +52,7 @@ def test_the_large_state_is_measured_in_a_process_of_its_own() -> None:
     assert (1 << 20) < found["large_peak_resident_bytes"] < (1 << 30)
 
 
-def test_a_large_state_whose_process_dies_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_state_whose_process_dies_is_an_error_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")
     with pytest.raises(LargeStateFailed, match="ended with 1: it said nothing"):
         measure_large_state()

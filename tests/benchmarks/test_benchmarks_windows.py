@@ -25,14 +25,14 @@ def test_counts_that_are_wrong_spoil_the_measurement(monkeypatch: pytest.MonkeyP
         measure(records=2_000, keys=10, rounds=1)
 
 
-def test_windows_that_are_given_out_twice_spoil_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_that_are_written_twice_spoil_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
     tell = benchmarks_windows.Tell.apply
     monkeypatch.setattr(
         benchmarks_windows.Tell,
         "apply",
         lambda self, key, window, inputs: 2 * tell(self, key, window, inputs),
     )
-    with pytest.raises(WrongCount, match=r"the window of key \d from 0 on is there twice"):
+    with pytest.raises(WrongCount, match=r"the window of key \d from 0 on was written twice"):
         measure(records=2_000, keys=10, rounds=1)
 
 

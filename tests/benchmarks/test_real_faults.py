@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from onceproof.harness.benchmarks import real_faults as trial
-from onceproof.harness.benchmarks.real_faults import FAMILIES, PLANS, SYSTEMS, cases, main, read_told
+from onceproof.harness.benchmarks.real_faults import FAMILIES, PLANS, SYSTEMS, cases, main, read_results
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History, Recovery
 from onceproof.harness.model.scenario import check, read_scenario
@@ -29,7 +29,7 @@ ROUND = 11
 
 
 class Surviving(SparkSystem):
-    """Survives everything in half a second; where it is told to, it loses a row."""
+    """Survives everything in half a second; on request it loses a row."""
 
     closed = 0
 
@@ -88,8 +88,8 @@ def test_shares_are_parts_of_the_whole_and_the_table_is_of_all(tmp_path, find, c
     for first in range(3):
         options = ["--rounds", "2", "--shares", "3", "--first", str(first), "--out", str(tmp_path)]
         assert main(options) == 0
-    told = read_told(tmp_path)
-    assert [each.number for each in told] == list(range(2 * ROUND))
+    results = read_results(tmp_path)
+    assert [each.number for each in results] == list(range(2 * ROUND))
     capsys.readouterr()
     assert main(["--out", str(tmp_path), "--table"]) == 0
     said = capsys.readouterr().out.splitlines()
@@ -99,14 +99,14 @@ def test_shares_are_parts_of_the_whole_and_the_table_is_of_all(tmp_path, find, c
     assert said[-3:] == [
         "| all 66 | 30 | 30 | 6 | | |",
         "",
-        "22 scenarios, 66 faults planned, 66 struck, 0 scenarios FAILED",
+        "22 scenarios, 66 faults planned, 66 fired, 0 scenarios FAILED",
     ]
 
 
-def test_a_scenario_that_fails_is_kept_and_told(tmp_path, find, capsys):
+def test_a_failing_scenario_is_written_and_reported(tmp_path, find, capsys):
     find(loses=True)
     assert main(["--rounds", "1", "--shares", "10", "--out", str(tmp_path)]) == 1
     assert "FAILED" in capsys.readouterr().err
-    [told] = read_told(tmp_path)
-    assert any(violation.startswith("exactly_once, lost") for violation in told.violations)
+    [result] = read_results(tmp_path)
+    assert any(violation.startswith("exactly_once, lost") for violation in result.violations)
     assert read_scenario(tmp_path / "failed-0.json") == next(cases(0, 1)).scenario

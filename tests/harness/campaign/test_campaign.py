@@ -296,9 +296,13 @@ FAILS_ELSEWHERE = f"    import os\n    assert os.getpid() == {os.getpid()}, 'boo
     [
         (FIRST_LINE, FAILS_ELSEWHERE + FIRST_LINE, "AssertionError: boo"),
         ("FROM records", "FROM recordings", "oracle_sql of family broken: .*recordings"),
-        (', count BIGINT"', ', count STRING"', r"expected\(\) gives .* does not fit row_schema"),
+        (', count BIGINT"', ', count STRING"', r"expected\(\) returns .* does not fit row_schema"),
         ('"word STRING"\n', '"word BIGINT"\n', "a value does not fit record_schema"),
-        ('"word STRING"\n', '"word STRNG"\n', "record_schema of family broken: 'word STRNG' is no Spark DDL"),
+        (
+            '"word STRING"\n',
+            '"word STRNG"\n',
+            "record_schema of family broken: 'word STRNG' is not valid Spark DDL",
+        ),
     ],
     # The texts hold a process id, and the workers of a test run must name their tests alike.
     ids=["exception", "query", "row", "value", "schema"],

@@ -82,7 +82,7 @@ def test_the_report_names_the_parameters_that_drive_a_cost(
         assert cost["first_order"]["disorder of timestamps"] < 0.05
     page = studied.page.read_text(encoding="utf-8")
     assert 'id="sensitivity"' in page
-    assert "The parallelism drives it" in page
+    assert "The parallelism drives this cost" in page
     assert read(tmp_path).facts.scenarios == SCENARIOS
     again = study_trials(run_of(), experiment, trials, tmp_path, None)
     assert document(again, tmp_path) == written
