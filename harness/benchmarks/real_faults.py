@@ -240,7 +240,7 @@ def read_results(out: Path) -> list[CaseResult]:
 
 
 def table(results: Sequence[CaseResult]) -> Iterator[str]:
-    """Yield the lines of the table: for each kind how often it fired on each system, and the recovery times."""
+    """Yield the lines of the table: how often each kind fired on each system, and the recovery times."""
     words = dict.fromkeys(kind.words for plan in PLANS.values() for kinds in plan for kind in kinds)
     yield f"| fault | {' | '.join(SYSTEMS.values())} | median s | worst s |"
     yield f"| --- | {'--: | ' * len(SYSTEMS)}--: | --: |"
