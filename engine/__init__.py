@@ -48,7 +48,7 @@ from onceproof.engine.connectors.collect import CloseableIterator
 from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.file_sink import FileSink, OutputFileConfig
-from onceproof.engine.connectors.files import CsvSource, JsonLinesSource, MalformedRow
+from onceproof.engine.connectors.file_source import CsvSource, JsonLinesSource, MalformedRow
 from onceproof.engine.connectors.idempotent import UpsertSinkFunction
 from onceproof.engine.connectors.print import PrintSinkFunction
 from onceproof.engine.connectors.sink import Sink, SupportsCommitter, SupportsWriterState
@@ -132,12 +132,6 @@ from onceproof.engine.windows.evictors import (
     TimeEvictor,
     TimestampedValue,
 )
-from onceproof.engine.windows.functions import (
-    AllWindowFunction,
-    ProcessAllWindowFunction,
-    ProcessWindowFunction,
-    WindowFunction,
-)
 from onceproof.engine.windows.triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
@@ -148,6 +142,12 @@ from onceproof.engine.windows.triggers import (
     PurgingTrigger,
     Trigger,
     TriggerResult,
+)
+from onceproof.engine.windows.window_functions import (
+    AllWindowFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
 )
 from onceproof.engine.windows.windows import (
     GlobalWindow,

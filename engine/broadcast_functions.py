@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from onceproof.engine.functions import Function
-from onceproof.engine.state.files import StateError
+from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.state.tables import NO_KEY
 from onceproof.engine.timer_service import TimeDomain, TimerService
 

@@ -22,7 +22,7 @@ from onceproof.engine.state.descriptors import ListStateDescriptor, MapStateDesc
 from onceproof.engine.types import Types
 from onceproof.engine.watermarks.strategy import WatermarkStrategy
 from onceproof.engine.windows.assigners import TumblingEventTimeWindows
-from onceproof.engine.windows.functions import ProcessWindowFunction, WindowContext
+from onceproof.engine.windows.window_functions import ProcessWindowFunction, WindowContext
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import FamilyOptions, JobIO, Role, Workload
 from onceproof.scenarios import _flight_days

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onceproof.engine.types import Types
-from onceproof.engine.windows.functions import ProcessWindowFunction, WindowContext
+from onceproof.engine.windows.window_functions import ProcessWindowFunction, WindowContext
 from onceproof.harness.model.family import Declared, JobIO, Records, Rows
 from onceproof.scenarios._keyed_job import into_table, keyed_records, named
 from onceproof.scenarios.averages import THREE, average_by_list

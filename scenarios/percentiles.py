@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from onceproof.engine.durations import Time
 from onceproof.engine.types import Types
 from onceproof.engine.windows.assigners import TumblingEventTimeWindows
-from onceproof.engine.windows.functions import ProcessWindowFunction, WindowContext
+from onceproof.engine.windows.window_functions import ProcessWindowFunction, WindowContext
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.scenarios._event_time import watermarks

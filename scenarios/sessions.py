@@ -21,7 +21,7 @@ from onceproof.engine.functions import ProcessFunction
 from onceproof.engine.output_tag import OutputTag
 from onceproof.engine.types import Types
 from onceproof.engine.windows.assigners import EventTimeSessionWindows
-from onceproof.engine.windows.functions import ProcessWindowFunction, WindowContext
+from onceproof.engine.windows.window_functions import ProcessWindowFunction, WindowContext
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.scenarios import _lateness as lateness

@@ -17,7 +17,7 @@ from onceproof.engine.functions import ReduceFunction
 from onceproof.engine.output_tag import OutputTag
 from onceproof.engine.types import Types
 from onceproof.engine.windows.assigners import TumblingEventTimeWindows
-from onceproof.engine.windows.functions import AllWindowFunction
+from onceproof.engine.windows.window_functions import AllWindowFunction
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.scenarios import _lateness as lateness

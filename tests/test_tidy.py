@@ -464,7 +464,7 @@ def test_rule_detects_a_violation(rule: Rule, name: str, text: str) -> None:
         ),
         (heavy_dependencies_have_one_home, "engine.runtime.spark_session", "import pyspark"),
         (heavy_dependencies_have_one_home, "harness.systems.structured.structured_system", "import pyspark"),
-        (heavy_dependencies_have_one_home, "harness.campaign.tables", "import pyspark"),
+        (heavy_dependencies_have_one_home, "harness.campaign.trial_tables", "import pyspark"),
         (heavy_dependencies_have_one_home, "harness.generation.strategies", "import hypothesis"),
         (heavy_dependencies_have_one_home, "tests.spark.test_x", "import pyspark, hypothesis, chaospy"),
         (product_does_not_import_tests, "harness.testing.plugin", "import pytest"),

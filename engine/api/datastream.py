@@ -128,13 +128,13 @@ from onceproof.engine.types import Types
 from onceproof.engine.watermarks.strategy import WatermarkStrategy
 from onceproof.engine.windows.assigners import GlobalWindows, WindowAssigner
 from onceproof.engine.windows.evictors import CountEvictor, Evictor
-from onceproof.engine.windows.functions import (
+from onceproof.engine.windows.triggers import CountTrigger, PurgingTrigger, Trigger
+from onceproof.engine.windows.window_functions import (
     AllWindowFunction,
     ProcessAllWindowFunction,
     ProcessWindowFunction,
     WindowFunction,
 )
-from onceproof.engine.windows.triggers import CountTrigger, PurgingTrigger, Trigger
 
 if TYPE_CHECKING:
     from onceproof.engine.api.job_client import JobClient

@@ -18,7 +18,7 @@ from onceproof.engine.functions import Function, KeySelector, MapFunction, Runti
 from onceproof.engine.graph import InvalidJob
 from onceproof.engine.types import Types
 from onceproof.engine.types.wrapped import nullable
-from onceproof.engine.windows.functions import WindowFunction
+from onceproof.engine.windows.window_functions import WindowFunction
 
 if TYPE_CHECKING:
     from onceproof.engine.types import TypeInformation

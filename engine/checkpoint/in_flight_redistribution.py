@@ -20,7 +20,7 @@ from onceproof.engine.checkpoint.redistribution import RestoreRefused
 from onceproof.engine.elements import Record
 from onceproof.engine.graph import Partitioner, PartitionerKind
 from onceproof.engine.key_groups import MAX_PARALLELISM_LIMIT, key_group_of, key_group_range, operator_index
-from onceproof.engine.state.files import DamagedFile
+from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.engine.state.in_flight import INPUT, ChannelId, decode_channels
 
 if TYPE_CHECKING:

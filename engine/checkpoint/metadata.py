@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from onceproof.engine.messages import Kind
-from onceproof.engine.state.files import METADATA_MAGIC, DamagedFile, seal, unseal
+from onceproof.engine.state.file_envelope import METADATA_MAGIC, DamagedFile, seal, unseal
 from onceproof.engine.state.in_flight import ChannelIndex
 from onceproof.engine.state.snapshot import EncodedSnapshot, LocalTable
 from onceproof.engine.state.stored import SHARED, SnapshotIndex, StateFile

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata, StateHandle
 from onceproof.engine.key_groups import key_group_range
-from onceproof.engine.state.files import DamagedFile, StateError
+from onceproof.engine.state.file_envelope import DamagedFile, StateError
 from onceproof.engine.state.raw import RAW
 from onceproof.engine.state.snapshot import decode_task_snapshot
 from onceproof.engine.state.stored import (

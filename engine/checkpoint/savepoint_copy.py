@@ -19,7 +19,7 @@ from onceproof.engine.checkpoint.metadata import (
 )
 from onceproof.engine.key_groups import key_group_range
 from onceproof.engine.messages import Kind, checkpoint_folder
-from onceproof.engine.state.files import SNAPSHOT_MAGIC, seal
+from onceproof.engine.state.file_envelope import SNAPSHOT_MAGIC, seal
 from onceproof.engine.state.snapshot import decode_task_snapshot
 from onceproof.engine.state.stored import DecodedSnapshot, EncodedOperator, NativePart, SnapshotIndex
 from onceproof.engine.types.information import ENCODE

@@ -12,7 +12,7 @@ from functools import partial
 from msgspec import Struct
 
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata, StateHandle
-from onceproof.engine.state.files import (
+from onceproof.engine.state.file_envelope import (
     CHANNELS_MAGIC,
     SNAPSHOT_MAGIC,
     DamagedFile,

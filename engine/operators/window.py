@@ -44,9 +44,9 @@ from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.timers import Timers
 from onceproof.engine.types import Types
 from onceproof.engine.windows.assigners import AssignerContext, MergingWindowAssigner
-from onceproof.engine.windows.functions import ProcessAllWindowFunction, ProcessWindowFunction
 from onceproof.engine.windows.merging import MergingWindowSet
 from onceproof.engine.windows.triggers import EventTimeTrigger, TriggerResult
+from onceproof.engine.windows.window_functions import ProcessAllWindowFunction, ProcessWindowFunction
 
 CONTINUE = TriggerResult.CONTINUE
 MAX_KNOWN_TIMERS = 1 << 17

@@ -24,14 +24,14 @@ from onceproof.engine.types import TypeInformation, Types
 from onceproof.engine.types.wrapped import nullable
 from onceproof.engine.windows.assigners import WindowAssigner
 from onceproof.engine.windows.evictors import Evictor, TimestampedValue, WindowEvictorContext
-from onceproof.engine.windows.functions import (
+from onceproof.engine.windows.triggers import MergedScope, Trigger
+from onceproof.engine.windows.window_functions import (
     AllWindowFunction,
     ProcessAllWindowFunction,
     ProcessWindowFunction,
     WindowContext,
     WindowFunction,
 )
-from onceproof.engine.windows.triggers import MergedScope, Trigger
 
 CONTENTS: Final = "window-contents"
 WINDOW_TIMERS: Final = "window-timers"

@@ -44,7 +44,7 @@ from onceproof.engine.runtime.restore_point import (
 )
 from onceproof.engine.runtime.starting_point import STARTING_POINT, StartingPoint, read_starting_point
 from onceproof.engine.runtime.storage import MemoryCheckpointStorage
-from onceproof.engine.state.files import DamagedFile
+from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.engine.state.stored import SHARED
 
 Find: TypeAlias = Callable[[StartingPoint], tuple[CheckpointMetadata, tuple[str, ...]]]

@@ -63,7 +63,7 @@ from onceproof.engine.runtime.job_startup import open_job_storage, recover_job, 
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import Recovered
 from onceproof.engine.runtime.request_folder import RequestFolder
-from onceproof.engine.state.files import DamagedFile
+from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.engine.state.snapshot import encode_task_snapshot
 from onceproof.engine.task.events import (
     POLL,

@@ -37,7 +37,7 @@ from onceproof.engine.runtime.starting_point import (
     read_starting_point,
     write_starting_point,
 )
-from onceproof.engine.state.files import DamagedFile
+from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.engine.state.stored import SHARED
 
 _logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 import msgspec
 
 from onceproof.engine.configuration import CLAIM, NO_CLAIM
-from onceproof.engine.state.files import DamagedFile
+from onceproof.engine.state.file_envelope import DamagedFile
 
 STARTING_POINT: Final = "starting-point"
 FORMAT_VERSION: Final = 1

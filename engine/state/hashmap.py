@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from onceproof.engine.state.descriptors import LIST, MAP
-from onceproof.engine.state.files import StateError
+from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.state.keyed import KeyedStateBackend, Registered
 from onceproof.engine.state.restoring import check_stored, decode_groups
 from onceproof.engine.state.snapshot import KeyedSnapshot, TableSnapshot, wrong_entry

@@ -20,7 +20,14 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from onceproof.engine.elements import Buffer, Record
-from onceproof.engine.state.files import CHANNELS_MAGIC, DamagedFile, PickleRefused, StateError, seal, unseal
+from onceproof.engine.state.file_envelope import (
+    CHANNELS_MAGIC,
+    DamagedFile,
+    PickleRefused,
+    StateError,
+    seal,
+    unseal,
+)
 from onceproof.engine.types import Types
 from onceproof.engine.types.dynamic import SCALARS, NotDescribable, decode_extension, pack
 

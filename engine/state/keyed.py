@@ -36,7 +36,7 @@ from onceproof.engine.state.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from onceproof.engine.state.files import StateError
+from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.state.interfaces import AggregatingState, ListState, MapState, ReducingState, ValueState
 from onceproof.engine.state.snapshot import KeyedSnapshot, NativeSnapshot
 from onceproof.engine.state.states import (

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from onceproof.engine.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
-from onceproof.engine.state.files import StateError
+from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.state.interfaces import BroadcastState, ListState, ReadOnlyBroadcastState
 from onceproof.engine.state.restoring import reader_of
 from onceproof.engine.state.snapshot import ListSnapshot, OperatorStateSnapshot, wrong_element

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec import Struct
 
-from onceproof.engine.state.files import StateError
+from onceproof.engine.state.file_envelope import StateError
 
 if TYPE_CHECKING:
     from onceproof.engine.state.stored import EncodedTable

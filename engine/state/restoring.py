@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from onceproof.engine.state.files import PickleRefused, StateError
+from onceproof.engine.state.file_envelope import PickleRefused, StateError
 from onceproof.engine.state.snapshot import entry_type
 from onceproof.engine.state.stored import EncodedTable, TableDescription
 from onceproof.engine.types import TypeInformation, from_descriptor

@@ -22,7 +22,14 @@ import msgspec
 
 from onceproof.engine.java_hashes import InvalidKey
 from onceproof.engine.key_groups import key_group_of
-from onceproof.engine.state.files import SNAPSHOT_MAGIC, DamagedFile, StateError, first_part, seal, unseal
+from onceproof.engine.state.file_envelope import (
+    SNAPSHOT_MAGIC,
+    DamagedFile,
+    StateError,
+    first_part,
+    seal,
+    unseal,
+)
 from onceproof.engine.state.in_flight import NO_RECORDS, ChannelIndex, ChannelRecords, encode_channels
 from onceproof.engine.state.raw import RAW, RAW_KIND
 from onceproof.engine.state.stored import (

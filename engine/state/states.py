@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from onceproof.engine.state.files import StateError
+from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.state.interfaces import AggregatingState, ListState, MapState, ReducingState, ValueState
 from onceproof.engine.state.tables import NO_KEY, NO_NAMESPACE, ListTable, MapTable, ValueTable, no_scope
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from onceproof.engine.state.files import DamagedFile, StateError
+from onceproof.engine.state.file_envelope import DamagedFile, StateError
 
 SPLIT_DISTRIBUTE = "SPLIT_DISTRIBUTE"
 UNION = "UNION"

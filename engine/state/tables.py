@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
-from onceproof.engine.state.files import StateError
+from onceproof.engine.state.file_envelope import StateError
 
 
 class NoScope:

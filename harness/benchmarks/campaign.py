@@ -23,7 +23,7 @@ from onceproof.engine.runtime.spark_session import spark_session
 from onceproof.harness.benchmarks.measurement import Measurement
 from onceproof.harness.campaign.judge import JUDGED_BY_PYTHON, Trials, disagreements, table_in
 from onceproof.harness.campaign.pipeline import TRIALS, run_campaign
-from onceproof.harness.campaign.tables import TrialTables
+from onceproof.harness.campaign.trial_tables import TrialTables
 from onceproof.harness.checkers.oracle_spark import SCENARIO, SparkOracle, arrow_schemas_of
 from onceproof.harness.model.family import load_family
 from onceproof.harness.reporting.report_builder import machine_text

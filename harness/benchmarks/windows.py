@@ -34,7 +34,7 @@ from onceproof.engine.functions import AggregateFunction
 from onceproof.engine.types import Types
 from onceproof.engine.watermarks.strategy import TimestampAssigner, WatermarkStrategy
 from onceproof.engine.windows.assigners import TumblingEventTimeWindows
-from onceproof.engine.windows.functions import WindowFunction
+from onceproof.engine.windows.window_functions import WindowFunction
 from onceproof.engine.windows.windows import TimeWindow
 from onceproof.harness.benchmarks.local import PARALLELISM, PoolReader, WrongCount
 from onceproof.harness.benchmarks.measurement import Measurement

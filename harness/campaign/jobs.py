@@ -25,7 +25,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from onceproof.engine.runtime.spark_session import SparkFailed, one_line
 from onceproof.harness.campaign.executor import Simulation
-from onceproof.harness.campaign.tables import VERDICTS
+from onceproof.harness.campaign.trial_tables import VERDICTS
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.trials.pool import WorkerFailed
 from onceproof.harness.trials.runner import OutputUnwritable

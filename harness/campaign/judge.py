@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
-from onceproof.harness.campaign.tables import JUDGEMENT_COLUMNS, TrialTables
+from onceproof.harness.campaign.trial_tables import JUDGEMENT_COLUMNS, TrialTables
 from onceproof.harness.checkers.oracle_spark import (
     SAMPLE_ROWS,
     SCENARIO,

@@ -38,7 +38,7 @@ from onceproof.harness.campaign.judge import (
     table_in,
 )
 from onceproof.harness.campaign.pace import Pace
-from onceproof.harness.campaign.tables import TrialTables
+from onceproof.harness.campaign.trial_tables import TrialTables
 from onceproof.harness.checkers.oracle_spark import arrow_schemas_of
 from onceproof.harness.checkers.outcome import from_line
 from onceproof.harness.model.family import Family, FamilyError

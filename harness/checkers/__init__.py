@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from onceproof.harness.checkers import restore_anywhere, state_equivalence
-from onceproof.harness.checkers.base import Checker, Signature, Violation
+from onceproof.harness.checkers.checker import Checker, Signature, Violation
 from onceproof.harness.checkers.consistent_cut import ConsistentCut
 from onceproof.harness.checkers.exactly_once import ExactlyOnce
 from onceproof.harness.checkers.fencing import Fencing

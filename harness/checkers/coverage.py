@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from onceproof.harness.checkers.base import Violation
+from onceproof.harness.checkers.checker import Violation
 from onceproof.harness.model.faults import FAULT_KINDS, FAULTS, POINTS, FaultKind, Point
 from onceproof.harness.model.scenario import Barriers
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
 
-from onceproof.harness.checkers.base import Violation
+from onceproof.harness.checkers.checker import Violation
 from onceproof.harness.model.history import History
 
 PROPERTY = "determinism"

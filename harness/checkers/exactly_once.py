@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from onceproof.harness.checkers.base import WITNESS_ROWS, Violation
+from onceproof.harness.checkers.checker import WITNESS_ROWS, Violation
 from onceproof.harness.checkers.oracle import Oracle, RowCounts, count_rows
 from onceproof.harness.model.history import (
     JOB_FINISHED,

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from onceproof.harness.checkers.base import Violation
+from onceproof.harness.checkers.checker import Violation
 from onceproof.harness.checkers.oracle import Oracle
 from onceproof.harness.model.history import (
     ATTEMPT_STARTED,

@@ -18,7 +18,7 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
-from onceproof.harness.checkers.base import Signature
+from onceproof.harness.checkers.checker import Signature
 
 Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onceproof.harness.checkers.base import Violation
+from onceproof.harness.checkers.checker import Violation
 from onceproof.harness.checkers.exactly_once import LOST, PHANTOM, row_violation
 from onceproof.harness.checkers.oracle import Oracle, count_rows
 from onceproof.harness.model.history import ATTEMPT_STARTED, JOB_FINISHED, History, Row, rows_at_end

@@ -37,7 +37,7 @@ DECLARED_VIEW: Final = "declared"
 SCENARIO: Final = "scenario_id"
 SAMPLE_ROWS: Final = 5
 TRIAL_COLUMNS: Final = (SCENARIO, "input", "committed")
-"""The columns of a table of trials (see onceproof.harness.campaign.tables) that this module reads."""
+"""The columns of a table of trials (see onceproof.harness.campaign.trial_tables) that this module reads."""
 
 _RECORD_COLUMNS: Final[dict[str, DataType]] = {
     "split": StringType(),

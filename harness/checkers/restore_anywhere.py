@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from onceproof.harness.checkers.base import Violation
+from onceproof.harness.checkers.checker import Violation
 from onceproof.harness.checkers.exactly_once import ExactlyOnce
 from onceproof.harness.checkers.mode import Mode
 from onceproof.harness.checkers.oracle import Oracle

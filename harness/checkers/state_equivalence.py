@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from onceproof.harness.checkers.base import WITNESS_ROWS, Violation
+from onceproof.harness.checkers.checker import WITNESS_ROWS, Violation
 from onceproof.harness.model.history import Cut
 
 StateAddress: TypeAlias = tuple[str, str, int]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onceproof.harness.checkers.base import WITNESS_ROWS, Violation
+from onceproof.harness.checkers.checker import WITNESS_ROWS, Violation
 from onceproof.harness.checkers.oracle import Oracle
 from onceproof.harness.model.history import Cut, Row
 

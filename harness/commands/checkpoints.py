@@ -35,7 +35,7 @@ from onceproof.engine.runtime.recovery import METADATA
 from onceproof.engine.runtime.request_folder import is_running
 from onceproof.engine.runtime.restore_point import place_of
 from onceproof.engine.runtime.storage import StorageError, leads_out
-from onceproof.engine.state.files import DamagedFile
+from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.harness.model.exit_codes import FAILED, NOTHING_RAN, PASSED, UsageError
 from onceproof.reports.text import counted
 

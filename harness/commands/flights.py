@@ -21,7 +21,7 @@ import msgspec
 from onceproof.engine.runtime.java import find_java
 from onceproof.engine.runtime.spark_session import spark_session
 from onceproof.harness.flights.data import write_year
-from onceproof.harness.flights.oracle import compare_year
+from onceproof.harness.flights.flights_oracle import compare_year
 from onceproof.harness.flights.plans import PLANS, run_plan
 from onceproof.harness.flights.real_input import real_input_of, real_kill_of
 from onceproof.harness.flights.year import FAMILY, FlightsTrial

@@ -20,7 +20,7 @@ from typing import Final, Literal, TypeAlias
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from onceproof.harness.checkers.base import RunForSignature, Signature
+from onceproof.harness.checkers.checker import RunForSignature, Signature
 from onceproof.harness.explanation.descriptions import (
     change_text,
     choice_text,

@@ -27,7 +27,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from onceproof.engine.connectors.files import CsvSource, MalformedRow
+from onceproof.engine.connectors.file_source import CsvSource, MalformedRow
 from onceproof.engine.types import Types
 from onceproof.scenarios.flights import AIRPORTS, MINUTE_MS, airport_of
 

@@ -10,7 +10,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from onceproof.harness.flights.oracle import YearComparison
+from onceproof.harness.flights.flights_oracle import YearComparison
 from onceproof.harness.flights.year import FAMILY, FlightsTrial
 from onceproof.harness.model.family import columns_of, load_family
 from onceproof.harness.model.history import Recovery, Row

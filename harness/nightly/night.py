@@ -24,13 +24,13 @@ from typing import Final
 
 import msgspec
 
-from onceproof.engine.connectors.files import MalformedRow
+from onceproof.engine.connectors.file_source import MalformedRow
 from onceproof.engine.runtime.java import find_java
 from onceproof.engine.runtime.spark_session import spark_session
 from onceproof.harness.campaign.pipeline import CampaignResult, CampaignStopped, run_campaign
 from onceproof.harness.checkers.known_failures import KnownSignature
 from onceproof.harness.flights.data import DataMissing, write_year
-from onceproof.harness.flights.oracle import YearComparison, YearUnreadable, compare_year
+from onceproof.harness.flights.flights_oracle import YearComparison, YearUnreadable, compare_year
 from onceproof.harness.flights.plans import LOCAL, SPARK, Plan, run_plan
 from onceproof.harness.flights.real_input import failed_input, real_input_of
 from onceproof.harness.flights.year import FAMILY

@@ -24,7 +24,7 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from onceproof.harness.checkers.base import RunForSignature, Signature
+from onceproof.harness.checkers.checker import RunForSignature, Signature
 from onceproof.harness.model.scenario import InputRecord, Scenario, Schedule, to_json
 from onceproof.harness.model.step_limits import ample_step_budget
 from onceproof.harness.shrinking.reductions import (

@@ -17,7 +17,7 @@ from random import Random
 from typing import Final
 
 from onceproof.engine.messages import CHECKPOINT
-from onceproof.harness.checkers.base import Violation
+from onceproof.harness.checkers.checker import Violation
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.restore_anywhere import RestoredRun, check_restored
 from onceproof.harness.checkers.state_equivalence import CheckpointState, check_equivalence

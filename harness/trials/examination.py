@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from onceproof.harness.checkers import CONTINUATIONS
-from onceproof.harness.checkers.base import RunForSignature, Signature
+from onceproof.harness.checkers.checker import RunForSignature, Signature
 from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
 from onceproof.harness.explanation.decisions import DecisionEffects, measure_decisions
 from onceproof.harness.model.capabilities import Capability

@@ -19,8 +19,8 @@ from onceproof.engine.durations import Time
 from onceproof.engine.elements import MAX_WATERMARK
 from onceproof.engine.types import Types
 from onceproof.engine.windows.assigners import TumblingProcessingTimeWindows
-from onceproof.engine.windows.functions import ProcessWindowFunction, WindowContext
 from onceproof.engine.windows.triggers import ProcessingTimeTrigger, TriggerResult, TriggerScope
+from onceproof.engine.windows.window_functions import ProcessWindowFunction, WindowContext
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.scenarios.nexmark import _events as nexmark

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from onceproof.engine.types import Types
 from onceproof.engine.windows.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
-from onceproof.engine.windows.functions import ProcessWindowFunction, WindowContext
+from onceproof.engine.windows.window_functions import ProcessWindowFunction, WindowContext
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows
 from onceproof.scenarios import _lateness as lateness
 from onceproof.scenarios.nexmark import _events as nexmark

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from onceproof.engine.functions import AggregateFunction
 from onceproof.engine.types import Types
 from onceproof.engine.windows.assigners import TumblingEventTimeWindows
-from onceproof.engine.windows.functions import AllWindowFunction
+from onceproof.engine.windows.window_functions import AllWindowFunction
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows
 from onceproof.scenarios import _lateness as lateness
 from onceproof.scenarios.nexmark import _events as nexmark

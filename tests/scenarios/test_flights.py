@@ -17,7 +17,7 @@ from onceproof.engine.configuration import Configuration
 from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.file_sink import FileSink
-from onceproof.engine.connectors.files import MalformedRow
+from onceproof.engine.connectors.file_source import MalformedRow
 from onceproof.engine.connectors.source import Source
 from onceproof.engine.functions import SinkFunction
 from onceproof.harness.flights import data as flights_data

@@ -92,7 +92,7 @@ from onceproof.engine.runtime.spark.shared_storage import spark_storage
 from onceproof.engine.runtime.spark.stages import Stages, stages_of
 from onceproof.engine.runtime.spark.subtask import SubtaskRun
 from onceproof.engine.runtime.spark_session import SPARK_ERRORS, one_line
-from onceproof.engine.state.files import DamagedFile
+from onceproof.engine.state.file_envelope import DamagedFile
 
 _logger = logging.getLogger(__name__)
 

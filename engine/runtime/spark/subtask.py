@@ -45,7 +45,7 @@ from onceproof.engine.runtime.job_startup import with_full_path
 from onceproof.engine.runtime.recovery import metadata_path
 from onceproof.engine.runtime.spark.epoch import ChannelEnd, Deployment, Epoch, Report
 from onceproof.engine.runtime.spark.stages import DRIVER, Parcel, Place
-from onceproof.engine.state.files import DamagedFile
+from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.engine.state.snapshot import encode_task_snapshot
 from onceproof.engine.task.events import (
     CANCEL,

@@ -19,12 +19,11 @@ from typing import Any
 
 from onceproof.engine.configuration.backends import StateBackendSettings
 from onceproof.engine.state.descriptors import LIST, MAP
-from onceproof.engine.state.files import StateError
+from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.state.keyed import KeyedStateBackend, Registered
 from onceproof.engine.state.restoring import Reader, check_stored, no_clock
 from onceproof.engine.state.rocksdb.database import Database
-from onceproof.engine.state.rocksdb.layout import EntryLayout, Keys
-from onceproof.engine.state.rocksdb.tables import (
+from onceproof.engine.state.rocksdb.database_tables import (
     REMEMBERED_ENTRIES,
     DatabaseTable,
     ElementNumbers,
@@ -32,6 +31,7 @@ from onceproof.engine.state.rocksdb.tables import (
     MapTable,
     ValueTable,
 )
+from onceproof.engine.state.rocksdb.layout import EntryLayout, Keys
 from onceproof.engine.state.rocksdb.transfer import clip, export_checkpoint, import_table, merge, open_part
 from onceproof.engine.state.snapshot import KeyedSnapshot, NativeSnapshot
 from onceproof.engine.state.stored import EncodedTable, NativePart, TableDescription

@@ -37,7 +37,7 @@ from rocksdict import (
 
 from onceproof.engine.configuration.backend_options import UNIVERSAL
 from onceproof.engine.configuration.backends import StateBackendSettings
-from onceproof.engine.state.files import StateError
+from onceproof.engine.state.file_envelope import StateError
 
 PREFIX: Final = "onceproof-rocksdb-"
 LOCK: Final = "lock"

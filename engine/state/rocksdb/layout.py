@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from onceproof.engine.key_groups import key_group_of
 from onceproof.engine.state.descriptors import LIST, MAP
-from onceproof.engine.state.files import StateError
+from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.types import TypeInformation
 from onceproof.engine.types.composite import TupleType
 from onceproof.engine.types.information import ENCODE

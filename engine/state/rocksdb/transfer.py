@@ -15,8 +15,9 @@ import msgspec
 
 from onceproof.engine.configuration.backends import StateBackendSettings
 from onceproof.engine.state.descriptors import LIST, MAP
-from onceproof.engine.state.files import DamagedFile, StateError
+from onceproof.engine.state.file_envelope import DamagedFile, StateError
 from onceproof.engine.state.rocksdb.database import Database, DatabaseCheckpoint, DatabaseUnreadable
+from onceproof.engine.state.rocksdb.database_tables import ElementNumbers
 from onceproof.engine.state.rocksdb.layout import (
     GROUP_BYTES,
     EntryLayout,
@@ -26,7 +27,6 @@ from onceproof.engine.state.rocksdb.layout import (
     pack_sequence,
     range_of_groups,
 )
-from onceproof.engine.state.rocksdb.tables import ElementNumbers
 from onceproof.engine.state.stored import EncodedTable, NativePart, TableDescription
 from onceproof.engine.types import TypeInformation, from_descriptor
 from onceproof.engine.types.information import ENCODE

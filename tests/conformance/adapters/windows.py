@@ -20,7 +20,6 @@ from onceproof.engine.windows.assigners import (
     WindowAssigner,
 )
 from onceproof.engine.windows.evictors import CountEvictor, Evictor, TimeEvictor
-from onceproof.engine.windows.functions import ProcessWindowFunction, WindowContext
 from onceproof.engine.windows.triggers import (
     ContinuousEventTimeTrigger,
     CountTrigger,
@@ -29,6 +28,7 @@ from onceproof.engine.windows.triggers import (
     PurgingTrigger,
     Trigger,
 )
+from onceproof.engine.windows.window_functions import ProcessWindowFunction, WindowContext
 from onceproof.engine.windows.windows import TimeWindow, WindowMergeCallback
 
 LATE = OutputTag("late", Types.DYNAMIC())

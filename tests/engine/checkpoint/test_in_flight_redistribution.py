@@ -22,7 +22,7 @@ from onceproof.engine.checkpoint.metadata import (
 from onceproof.engine.checkpoint.redistribution import RestoreRefused
 from onceproof.engine.graph import FORWARD, GLOBAL, REBALANCE, Partitioner, PartitionerKind
 from onceproof.engine.key_groups import key_group_of, operator_index
-from onceproof.engine.state.files import DamagedFile
+from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.engine.state.in_flight import INPUT, OUTPUT, ChannelId
 from onceproof.engine.state.snapshot import TaskSnapshot, decode_task_snapshot, encode_task_snapshot
 

@@ -13,7 +13,7 @@ from onceproof.engine.checkpoint.metadata import (
     encode_metadata,
     handle_of,
 )
-from onceproof.engine.state.files import METADATA_MAGIC, DamagedFile, seal
+from onceproof.engine.state.file_envelope import METADATA_MAGIC, DamagedFile, seal
 from onceproof.engine.state.snapshot import TaskSnapshot, encode_task_snapshot
 from onceproof.engine.state.stored import SnapshotIndex
 

@@ -15,7 +15,7 @@ from onceproof.engine.checkpoint.redistribution import (
 )
 from onceproof.engine.key_groups import key_group_of, key_group_range, operator_index
 from onceproof.engine.state.descriptors import ListStateDescriptor, ValueStateDescriptor
-from onceproof.engine.state.files import DamagedFile
+from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.engine.state.hashmap import HashMapStateBackend
 from onceproof.engine.state.operator import OperatorStateStore
 from onceproof.engine.state.snapshot import OperatorSnapshot, TaskSnapshot

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from onceproof.engine.connectors.files import CsvSource, JsonLinesSource, MalformedRow, UnreadableFile
+from onceproof.engine.connectors.file_source import CsvSource, JsonLinesSource, MalformedRow, UnreadableFile
 from onceproof.engine.types import Types
 
 WORD_COUNT = [("word", Types.STRING()), ("n", Types.LONG())]

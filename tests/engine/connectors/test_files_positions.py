@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onceproof.engine.connectors.files import CsvSource, JsonLinesSource
+from onceproof.engine.connectors.file_source import CsvSource, JsonLinesSource
 from onceproof.engine.types import Types
 
 SCHEMA = [("word", Types.STRING()), ("n", Types.LONG())]

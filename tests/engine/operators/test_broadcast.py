@@ -19,7 +19,7 @@ from onceproof.engine.operators.broadcast import BroadcastOperator, TimedBroadca
 from onceproof.engine.operators.co_process import InputKeys
 from onceproof.engine.output_tag import OutputTag
 from onceproof.engine.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from onceproof.engine.state.files import StateError
+from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.timer_service import TimeDomain
 from onceproof.engine.types import Types
 

@@ -19,12 +19,6 @@ from onceproof.engine.windows.assigners import (
     TumblingProcessingTimeWindows,
 )
 from onceproof.engine.windows.evictors import CountEvictor, TimeEvictor
-from onceproof.engine.windows.functions import (
-    AllWindowFunction,
-    ProcessAllWindowFunction,
-    ProcessWindowFunction,
-    WindowFunction,
-)
 from onceproof.engine.windows.triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
@@ -33,6 +27,12 @@ from onceproof.engine.windows.triggers import (
     PurgingTrigger,
     Trigger,
     TriggerResult,
+)
+from onceproof.engine.windows.window_functions import (
+    AllWindowFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
 )
 from onceproof.engine.windows.windows import TimeWindow, TimeWindowSerializer
 

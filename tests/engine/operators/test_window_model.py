@@ -22,7 +22,7 @@ from onceproof.engine.windows.assigners import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from onceproof.engine.windows.functions import ProcessWindowFunction
+from onceproof.engine.windows.window_functions import ProcessWindowFunction
 
 MAX_PARALLELISM = 8
 LATE = "late"

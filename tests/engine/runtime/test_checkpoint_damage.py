@@ -27,7 +27,7 @@ from onceproof.engine.runtime.job_result import JobExecutionFailed
 from onceproof.engine.runtime.local import execute
 from onceproof.engine.runtime.recovery import FINISHED, recover
 from onceproof.engine.runtime.storage import MemoryCheckpointStorage, StorageError
-from onceproof.engine.state.files import HEADER_BYTES, DamagedFile
+from onceproof.engine.state.file_envelope import HEADER_BYTES, DamagedFile
 from onceproof.engine.state.in_flight import INPUT, ChannelId
 from onceproof.engine.state.snapshot import KeyedSnapshot, OperatorSnapshot, TableSnapshot, TaskSnapshot
 from onceproof.engine.types import Types

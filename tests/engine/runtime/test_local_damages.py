@@ -15,7 +15,7 @@ from onceproof.engine.runtime.job_result import JobExecutionFailed
 from onceproof.engine.runtime.local import execute
 from onceproof.engine.runtime.recovery import FINISHED
 from onceproof.engine.runtime.storage import LocalCheckpointStorage, MemoryCheckpointStorage, StorageError
-from onceproof.engine.state.files import DamagedFile
+from onceproof.engine.state.file_envelope import DamagedFile
 
 
 def test_malformed_row_fails_the_job_at_once_and_a_corrected_one_continues(job, tmp_path):

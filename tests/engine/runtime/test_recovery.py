@@ -22,7 +22,7 @@ from onceproof.engine.runtime.recovery import (
     retire,
 )
 from onceproof.engine.runtime.storage import LocalCheckpointStorage, MemoryCheckpointStorage, StorageError
-from onceproof.engine.state.files import DamagedFile
+from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.engine.state.stored import StateFile
 
 

@@ -15,7 +15,7 @@ from onceproof.engine.state.descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from onceproof.engine.state.files import StateError
+from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.state.operator import OperatorStateStore
 from onceproof.engine.state.restoring import PickleRefused
 from onceproof.engine.state.snapshot import (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onceproof.engine.state.files import (
+from onceproof.engine.state.file_envelope import (
     FORMAT_VERSION,
     HEADER_BYTES,
     METADATA_MAGIC,

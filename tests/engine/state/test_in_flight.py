@@ -6,7 +6,7 @@ from threading import Lock
 
 import pytest
 
-from onceproof.engine.state.files import PickleRefused, StateError
+from onceproof.engine.state.file_envelope import PickleRefused, StateError
 from onceproof.engine.state.in_flight import INPUT, ChannelId, decode_channels, detached, encode_channels
 
 CHANNEL = ChannelId(INPUT, "source", "target", 0, 1, 2)

@@ -4,7 +4,7 @@ import pytest
 
 from onceproof.engine.durations import Time
 from onceproof.engine.state.descriptors import ListStateDescriptor, MapStateDescriptor
-from onceproof.engine.state.files import StateError
+from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.state.operator import OperatorStateStore, ReadOnlyView
 from onceproof.engine.state.restoring import PickleRefused
 from onceproof.engine.state.snapshot import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from onceproof.engine.state.files import StateError
+from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.state.raw import (
     KeyedStateOutput,
     KeyGroupStatePartition,

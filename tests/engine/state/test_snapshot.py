@@ -3,7 +3,7 @@
 import pytest
 
 from onceproof.engine.state.descriptors import ListStateDescriptor, ValueStateDescriptor
-from onceproof.engine.state.files import SNAPSHOT_MAGIC, DamagedFile, seal
+from onceproof.engine.state.file_envelope import SNAPSHOT_MAGIC, DamagedFile, seal
 from onceproof.engine.state.hashmap import HashMapStateBackend
 from onceproof.engine.state.operator import OperatorStateStore
 from onceproof.engine.state.snapshot import (

@@ -12,7 +12,7 @@ from onceproof.engine.state.descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from onceproof.engine.state.files import StateError
+from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.types import Types
 
 WINDOW = Types.TUPLE([Types.LONG(), Types.LONG()])

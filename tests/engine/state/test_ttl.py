@@ -10,7 +10,7 @@ from onceproof.engine.state.descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from onceproof.engine.state.files import StateError
+from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.state.hashmap import HashMapStateBackend
 from onceproof.engine.state.ttl import StateTtlConfig
 from onceproof.engine.types import Types

@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from onceproof.harness.campaign.executor import FamilySource, Simulation, load
-from onceproof.harness.campaign.tables import TrialTables, TriedScenario, verdicts
+from onceproof.harness.campaign.trial_tables import TrialTables, TriedScenario, verdicts
 from onceproof.harness.checkers.outcome import from_line
 from onceproof.harness.model.family import NOTHING_DECLARED, FamilyError, load_family
 from onceproof.harness.model.history import Row

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pytest
 
-from onceproof.harness.campaign.tables import TriedScenario
+from onceproof.harness.campaign.trial_tables import TriedScenario
 from onceproof.harness.checkers.outcome import Outcome
 from onceproof.harness.model.family import (
     NOTHING_DECLARED,
@@ -137,7 +137,7 @@ def evidence_of(spark: SparkSession, family: Family, cases: Sequence[Case]) -> F
     """Bring cases the way of a campaign: through an Arrow batch whose lists Spark takes apart."""
     import pyarrow as pa
 
-    from onceproof.harness.campaign.tables import TrialTables
+    from onceproof.harness.campaign.trial_tables import TrialTables
     from onceproof.harness.checkers.oracle_spark import FamilyTrials, arrow_schemas_of
 
     tables = TrialTables(family.name, *arrow_schemas_of(family))
@@ -411,7 +411,7 @@ def short_year(folder: Path) -> tuple[list[Path], list[str]]:
 
 @pytest.mark.usefixtures("small_blocks")
 def test_a_year_of_flights_equals_the_rows_and_a_change_is_found(spark: SparkSession, tmp_path: Path) -> None:
-    from onceproof.harness.flights.oracle import compare_year
+    from onceproof.harness.flights.flights_oracle import compare_year
 
     flights = load_family("flights")
     year, lines = short_year(tmp_path)
@@ -438,7 +438,7 @@ def test_a_year_of_flights_equals_the_rows_and_a_change_is_found(spark: SparkSes
 
 
 def test_no_rows_at_all_are_all_missing(spark: SparkSession, tmp_path: Path) -> None:
-    from onceproof.harness.flights.oracle import compare_year
+    from onceproof.harness.flights.flights_oracle import compare_year
 
     path = tmp_path / "JFK.csv"
     path.write_text("carrier,delay,cancelled,scheduled\nUA,2,false,1357017300000\nUA,,true,1357017300000\n")
@@ -448,7 +448,7 @@ def test_no_rows_at_all_are_all_missing(spark: SparkSession, tmp_path: Path) -> 
 
 
 def test_a_file_that_spark_cannot_read_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
-    from onceproof.harness.flights.oracle import YearUnreadable, compare_year
+    from onceproof.harness.flights.flights_oracle import YearUnreadable, compare_year
 
     path = tmp_path / "JFK.csv"
     path.write_text("carrier,delay,cancelled,scheduled\nUA,late,false,1357017300000\n")

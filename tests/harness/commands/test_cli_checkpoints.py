@@ -18,7 +18,7 @@ from onceproof.engine.checkpoint.metadata import (
     SubtaskState,
     encode_metadata,
 )
-from onceproof.engine.state.files import SNAPSHOT_MAGIC, seal
+from onceproof.engine.state.file_envelope import SNAPSHOT_MAGIC, seal
 from onceproof.engine.state.stored import StateFile
 
 if TYPE_CHECKING:

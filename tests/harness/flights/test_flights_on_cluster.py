@@ -13,7 +13,7 @@ from onceproof.harness.commands import flights as flights_command
 from onceproof.harness.commands.cli import main
 from onceproof.harness.commands.flights import summary_lines
 from onceproof.harness.flights.data import ROWS
-from onceproof.harness.flights.oracle import YearComparison
+from onceproof.harness.flights.flights_oracle import YearComparison
 from onceproof.harness.flights.plans import CLUSTER, CLUSTER_RESCALES, DEATHS
 from onceproof.harness.flights.real_input import objection_of
 from onceproof.harness.flights.year import FlightsTrial

@@ -9,7 +9,7 @@ import pytest
 
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.flights.data import ROWS, write_year
-from onceproof.harness.flights.oracle import YearComparison
+from onceproof.harness.flights.flights_oracle import YearComparison
 from onceproof.harness.flights.plans import KILLS, LOCAL, run_plan
 from onceproof.harness.flights.real_input import failed_input, real_input_of
 from onceproof.harness.flights.year import YearOracle, read_flights, read_rows, scenario_of

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from onceproof.harness.flights.data import ROWS, write_year
-from onceproof.harness.flights.oracle import compare_year
+from onceproof.harness.flights.flights_oracle import compare_year
 from onceproof.harness.flights.plans import SPARK, WORKER_KILLS, run_plan
 from onceproof.harness.flights.real_input import real_input_of
 from onceproof.harness.model.family import load_family

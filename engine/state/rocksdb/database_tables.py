@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Final
 
 from onceproof.engine.java_hashes import InvalidKey
-from onceproof.engine.state.files import StateError
+from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.state.rocksdb.database import Database
 from onceproof.engine.state.rocksdb.layout import (
     EntryLayout,
