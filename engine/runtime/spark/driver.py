@@ -218,7 +218,7 @@ class SparkExecution(JobDriver):
         elif self._job is not None:
             if not self._job.wait(0):
                 return False
-            self._take_results(self._job)
+            self.take_results(self._job)
         elif self.master.state is not JobState.RUNNING:
             return False
         elif self._to_conclude is not None:
@@ -279,7 +279,8 @@ class SparkExecution(JobDriver):
         self._epoch_began_ms = self.now()
         self._job = self.start_job(self._epoch)
 
-    def _take_results(self, job: EpochJob) -> None:
+    def take_results(self, job: EpochJob) -> None:
+        """Hand the reports of an epoch to the job master, once the Spark job of the epoch has ended."""
         self._job = None
         attempt = self.master.attempt
         assert attempt is not None
@@ -318,7 +319,7 @@ class SparkExecution(JobDriver):
         """Commit a completed checkpoint in place of the tasks."""
         if message.attempt != self.master.attempt or self.master.state is not JobState.RUNNING:
             return
-        self.probe(NOTIFIED, self._name_of(message.task), message.checkpoint_id)
+        self.probe(NOTIFIED, self.name_of(message.task), message.checkpoint_id)
         self._settle(message.task)
 
     def _settle(self, task: TaskId) -> bool:
@@ -328,7 +329,7 @@ class SparkExecution(JobDriver):
         try:
             self._committer.settle(task, self._plans[task])
         except Exception as error:
-            failure = failure_of(self.master.attempt, task, self._name_of(task), error)
+            failure = failure_of(self.master.attempt, task, self.name_of(task), error)
             _logger.warning("attempt %s: %s", self.master.attempt, failure.cause)
             self._mailbox.append(failure)
             return False
@@ -414,10 +415,14 @@ class SparkExecution(JobDriver):
         """Return the plan with which each task restores its state in a worker."""
         return plan_restores(graph, layout, restored)
 
+    def make_committer(self, attempt: AttemptId, graph: JobGraph) -> DriverCommitter:
+        """Return what commits the output of an attempt, in this process; observers override this."""
+        return DriverCommitter(graph, self._storage.read, self.probe, self.now)
+
     def make_tasks(self, attempt: AttemptId, graph: JobGraph, layout: Layout) -> None:
         """Broadcast the attempt, from which the workers make the tasks."""
         self._stages = stages_of(graph, layout)
-        self._committer = DriverCommitter(graph, self._storage.read, self.probe, self.now)
+        self._committer = self.make_committer(attempt, graph)
         shipment = Shipment(
             self._recipe,
             shape_of(graph),
@@ -478,7 +483,8 @@ class SparkExecution(JobDriver):
 
     # Within.
 
-    def _name_of(self, task: TaskId) -> str:
+    def name_of(self, task: TaskId) -> str:
+        """Return the name of a task, as in ``map-0``."""
         return f"{self.graph.vertices[task.vertex].name}-{task.subtask}"
 
     def _cancel_job(self) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from heapq import heappop, heappush
 from operator import itemgetter
-from typing import Final
+from typing import ClassVar, Final
 
 from msgspec.structs import replace
 
@@ -88,6 +88,9 @@ class NotOnSpark(UnrecoverableError):
 class SubtaskRun:
     """One subtask in one epoch. Observers override ``opened`` and ``snapshot_taken``."""
 
+    checks_machines: ClassVar[bool] = False
+    """Whether the task validates itself after every event; subtasks under trial set it."""
+
     def __init__(self, deployment: Deployment, epoch: Epoch, task_id: TaskId, spark_attempt: int) -> None:
         self.deployment = deployment
         self.epoch = epoch
@@ -122,7 +125,7 @@ class SubtaskRun:
         """Run the epoch; yield the parcels for other subtasks, and at last the report for the driver."""
         failed = False
         try:
-            for _ in self._live(deque(sorted(arrived, key=_IN_ORDER))):
+            for _ in self.live(deque(sorted(arrived, key=_IN_ORDER))):
                 for route in self._routes:
                     yield from route.parcels()
         except EpochIsOver:
@@ -146,8 +149,8 @@ class SubtaskRun:
         )
         yield (DRIVER, 0, 0, 0, report)
 
-    def _live(self, parcels: deque[Parcel]) -> Iterator[None]:
-        """Run from the restore to the snapshot; after each step, the caller sends the new parcels."""
+    def live(self, parcels: deque[Parcel]) -> Iterator[None]:
+        """Step by step from the restore to the snapshot; after each, what was sent can go on."""
         self._check(parcels)
         task = self._make_task()
         try:
@@ -229,6 +232,8 @@ class SubtaskRun:
                 raise NotOnSpark(f"{self.name}: {type(effect).__name__} is not supported on Spark yet")
             elif isinstance(effect.message, AcknowledgeCheckpoint | DeclineCheckpoint):
                 self._messages.append(effect.message)
+        if self.checks_machines:
+            task.validate()
 
     def _store(self, task: Task, effect: StoreSnapshot) -> None:
         self.snapshot_taken(task, effect)

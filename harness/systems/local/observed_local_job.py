@@ -1,9 +1,9 @@
-"""The local runtime under observation: it tells what becomes visible, and dies where it is told to.
+"""The local runtime under trial: it logs what becomes visible, and the scenario's faults strike it.
 
 The rules this module lives by:
 
-- It is the runtime as it is, derived from; what it adds looks on (`told.py`), and every event is told before
-  the next thing can become visible.
+- It derives from the local runtime and only adds to it (`event_logging_driver.py`). It logs every event
+  before the next thing can become visible.
 - The tasks check themselves after every event, as in the simulation, and the first error of the engine's own
   ends the run.
 """
@@ -60,7 +60,7 @@ class ObservedLocalExecution(ToldDriver, LocalExecution):
         LocalExecution.__init__(self, graph_of(spec.parallelism), storage, recovered, self.fault_clock.probe)
 
     def points_passed(self) -> dict[str, int]:
-        """Counted here."""
+        """Return how often each protocol point was passed."""
         return self.fault_clock.points
 
     # Deaths.
@@ -69,7 +69,7 @@ class ObservedLocalExecution(ToldDriver, LocalExecution):
         if fault.rescale_to:
             self.parallelism = fault.rescale_to
         running = self.current_task
-        # One that is being cancelled is no longer among the tasks, and can still be killed as it closes.
+        # A task that is being cancelled has left ``tasks``, and can still be killed as it closes.
         living = {task.id: task for task in (*self.tasks.values(), *([] if running is None else [running]))}
         victims = [task for task in living.values() if fault.kind == "kill_all" or task.name == name]
         if fault.kind == "kill_task" and not victims:
@@ -102,7 +102,7 @@ class ObservedLocalExecution(ToldDriver, LocalExecution):
             super().task_event(task, event)
 
     def task_died(self, task: Task, error: BaseException) -> None:
-        """A task raised: an injected error is the outside's, any other the engine's or the job's."""
+        """Log a task that raised; an error that no fault injected ends the run."""
         injected = is_injected(error)
         self._say_failed(task, f"{type(error).__name__}: {error}", injected)
         if not injected:
@@ -113,7 +113,7 @@ class ObservedLocalExecution(ToldDriver, LocalExecution):
     # What is seen.
 
     def job_graph(self) -> JobGraph:
-        """The graph at the parallelism that the last rescale asked for."""
+        """Return the graph at the parallelism that the last rescale asked for."""
         if self._graph_parallelism != self.parallelism:
             self._graph_parallelism = self.parallelism
             return self._graph_of(self.parallelism)
@@ -126,12 +126,12 @@ class ObservedLocalExecution(ToldDriver, LocalExecution):
             say_snapshot(self.log, task, effect)
 
     def job_finished(self, effect: JobFinished) -> None:
-        """Tell once that is durable."""
+        """Log the end once it is durable."""
         super().job_finished(effect)
         self.tell_finished()
 
     def job_failed(self, effect: JobFailed) -> None:
-        """Tell."""
+        """Log the cause."""
         super().job_failed(effect)
         self.tell_failed(effect.cause)
 
@@ -139,7 +139,7 @@ class ObservedLocalExecution(ToldDriver, LocalExecution):
         say_failed(self.log, task.name, task.attempt, cause, injected)
 
     def _positions(self) -> dict[str, int]:
-        """How far the living sources have read."""
+        """Return by split how many records the living sources have read."""
         read: dict[str, int] = {}
         for task in self.tasks.values():
             head = task.operators[0]

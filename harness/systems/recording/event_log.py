@@ -1,15 +1,15 @@
-"""What a process under trial tells of itself, line by line, so that its death loses nothing that mattered.
+"""The event log of a process under trial: one JSON object a line, which survives the death of the process.
 
 The rules this module lives by:
 
 - A line is handed to the kernel in one write before anything that follows from the event can happen: what a
-  reader could have seen has its line before the next thing could be seen. So the order is that of the world.
-- A kill may cut the last line short, and only that one: what does not end in a newline was never said.
-  Whoever reads settles by looking what became of the thing itself.
+  reader could have seen has its line before the next thing could be seen. So the order of lines is the order
+  of events.
+- A kill may cut the last line short, and only that one. A line without a newline does not count; the history
+  builder looks at the files to find out what became of the event.
 - Each process has a file of its own; nothing is appended to the torn line of a predecessor.
-- Times are those of the machine's monotonic clock, which all its processes share. What several processes told
-  beside each other is put in order by it; of two events of which one brought the other about, the cause was
-  written, and so timed, before the effect.
+- Times are nanoseconds of the machine's monotonic clock, which all its processes share. They put in order
+  what several processes wrote beside each other: a cause is written, and so timed, before its effect.
 """
 
 from __future__ import annotations
@@ -66,19 +66,19 @@ class EventLog:
         return log_beside, (self._path,)
 
     def say(self, kind: str, **payload: Any) -> None:
-        """Append one event."""
+        """Append one event. ``payload`` is what JSON can hold."""
         line = _encoder.encode({"at": time.monotonic_ns(), "kind": kind, **payload})
         os.write(self._descriptor, line + b"\n")
 
 
 @cache
 def log_beside(path: str) -> EventLog:
-    """The log of this process beside that of another one."""
+    """Return the log of this process beside that of another one."""
     return EventLog(f"{path}.{os.getpid()}")
 
 
 def read_all_events(path: Path) -> list[dict[str, Any]]:
-    """Return what a process said, and those beside it, in the order of time."""
+    """Return the events of a process and of those that logged beside it, in the order of time."""
     events = read_events(path)
     for beside in sorted(path.parent.glob(f"{path.name}.*")):
         events += read_events(beside)
@@ -87,7 +87,7 @@ def read_all_events(path: Path) -> list[dict[str, Any]]:
 
 
 def read_events(path: Path) -> list[dict[str, Any]]:
-    """Return what a process said, without a last line that is torn."""
+    """Return the events of a process, without a last line that is torn."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:

@@ -1,12 +1,12 @@
-"""What every driver under observation tells: its attempts, the fate of each checkpoint, its end.
+"""A driver that writes an event log: its attempts, the outcome of each checkpoint, the end of the job.
 
 The rules this module lives by:
 
-- It is put before the driver that it observes, and adds to what that one does: first the driver does its
-  part, then the event is told, before the next thing can become visible.
-- The job master checks itself after every event, as in the simulation.
+- The class stands before the driver's own in the order of bases: first the driver does its part, then the
+  event is logged, before the next thing can become visible.
+- The machines check themselves after every event, as in the simulation.
 - What a snapshot covers is asked of the live source and the live sink at the moment when it is taken, not
-  read out of what the engine stores: an engine that stores the wrong offset must not be believed.
+  read out of what the engine stores: the engine may store the wrong offset.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from onceproof.harness.systems.recording.event_log import EventLog
 
 
 class RunOver(BaseException):
-    """The engine made a mistake of its own; nothing after it can be trusted."""
+    """An error of the engine's own ends the run; nothing after it can be trusted."""
 
 
 class ToldDriver(JobDriver):
-    """A driver whose job master tells what it does; ``log`` is there before the driver's own beginning."""
+    """Logs what the job master does. A subclass sets ``log`` before it calls the driver's ``__init__``."""
 
     checks_machines = True
 
@@ -44,10 +44,10 @@ class ToldDriver(JobDriver):
 
     @abstractmethod
     def points_passed(self) -> dict[str, int]:
-        """How often this process has passed each protocol point, as far as nobody else counts."""
+        """Return how often this process has passed each protocol point; empty where a board counts them."""
 
     def attempt_started(self, effect: Deploy) -> None:
-        """Tell which checkpoint it starts from, before anything is restored."""
+        """Log which checkpoint the attempt starts from, before anything is restored."""
         super().attempt_started(effect)
         restored = effect.restored
         self.log.say(
@@ -58,33 +58,33 @@ class ToldDriver(JobDriver):
         )
 
     def checkpoint_triggered(self, effect: CheckpointTriggered) -> None:
-        """Tell."""
+        """Log the id of the checkpoint."""
         super().checkpoint_triggered(effect)
         self.log.say(event_log.CHECKPOINT_TRIGGERED, checkpoint=effect.checkpoint_id)
 
     def checkpoint_completed(self, effect: CheckpointCompleted) -> None:
-        """Tell before anyone is notified."""
+        """Log the checkpoint before any task is notified of it."""
         super().checkpoint_completed(effect)
         latest = self.master.coordinator.store.latest
         assert latest is not None
         self.log.say(event_log.CHECKPOINT_COMPLETED, checkpoint=described(latest))
 
     def checkpoint_aborted(self, effect: CheckpointAborted) -> None:
-        """Tell."""
+        """Log the id of the checkpoint, and the reason."""
         super().checkpoint_aborted(effect)
         self.log.say(event_log.CHECKPOINT_ABORTED, checkpoint=effect.checkpoint_id, reason=str(effect.reason))
 
     def tell_finished(self) -> None:
-        """The job has finished, and that is durable."""
+        """Log that the job has finished; call it once that is durable."""
         self.log.say(event_log.JOB_FINISHED, points=self.points_passed())
 
     def tell_failed(self, cause: str) -> None:
-        """The job has failed for good."""
+        """Log that the job has failed for good."""
         self.log.say(event_log.JOB_FAILED, cause=cause)
 
 
 def say_started(log: EventLog, recovered: Recovered) -> bool:
-    """Tell what a process finds as it begins; whether there is anything left to do."""
+    """Log which checkpoints a process finds as it begins; return whether the job still has to run."""
     log.say(
         event_log.PROCESS_STARTED,
         incarnation=recovered.incarnation,
@@ -96,7 +96,7 @@ def say_started(log: EventLog, recovered: Recovered) -> bool:
 
 
 def say_snapshot(log: EventLog, task: Task, effect: StoreSnapshot) -> None:
-    """Tell what a snapshot covers that a task has just taken, before it can be stored."""
+    """Log what a snapshot covers that a task has just taken; call it before the snapshot can be stored."""
     head, tail = task.operators[0], task.operators[-1]
     cut: dict[str, int] = {}
     transactions: list[Any] = []
@@ -123,12 +123,12 @@ def say_failed(
     injected: bool,
     kind: str = event_log.TASK_FAILED,
 ) -> None:
-    """Tell that a task is dead; ``kind`` says whose attempt it is."""
+    """Log the death of a task; ``kind`` says whether ``attempt`` is one of the job or of the subtask."""
     log.say(kind, task=task, attempt=attempt, cause=" ".join(cause.split()), injected=injected)
 
 
 def say_error(log: EventLog, where: str, error: BaseException) -> None:
-    """Tell of a mistake: what it is, and in which function it was raised."""
+    """Log an error, and the function that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     log.say(
         event_log.ERROR,
@@ -140,9 +140,9 @@ def say_error(log: EventLog, where: str, error: BaseException) -> None:
 
 
 def described(metadata: CheckpointMetadata) -> dict[str, Any]:
-    """A complete checkpoint as the log has it: its snapshots are looked up by their files.
+    """Return a complete checkpoint as the log has it: its snapshots are known by the paths of their files.
 
-    Those of a database beside a snapshot say nothing that it does not.
+    Files of a database beside a snapshot are left out, because they add nothing to it.
     """
     subtasks = [subtask for operator in metadata.operators for subtask in operator.subtasks]
     return {

@@ -1,15 +1,14 @@
-"""From what real processes told, and the files they left, to the history that checkers judge.
+"""Builds the history that checkers judge from the event logs of real processes and the files they left.
 
 The rules this module lives by:
 
-- The order is that of the log; what is outside decides what there is (`outputs.py`). A file that can be read
-  became visible at the latest when its process died, told or not; rows that cannot be read again are gone,
-  whatever was told.
-- A part file is read once its process is dead, when nobody can be in the middle of it. It must then stay as
-  it is to the end.
-- Of a table by key only the last row of each key is there to be seen. One that nobody told was written last.
+- The log decides the order; the files decide what there is (`visible_outputs.py`). A file that can be read
+  became visible at the latest when its process died, logged or not; rows that cannot be read again are gone,
+  whatever was logged.
+- A part file is read once its process is dead, when no process writes it. It must then stay as it is.
+- Of a table by key only the last row of each key can be read. A row that was not logged was written last.
 - The number of an event is its step: real processes have no other.
-- A checkpoint is complete once it is told, or found by the next process, before that one restores anything.
+- A checkpoint is complete once it is logged, or found by the next process, before that one restores anything.
 """
 
 from __future__ import annotations
@@ -26,15 +25,16 @@ from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.fault_clock import ClockState
 from onceproof.harness.systems.process.transactional_database import Database, database_of, rows_of
 from onceproof.harness.systems.process.visible_outputs import DatabaseOutput, Output, PartFiles, ReadRows
+from onceproof.harness.systems.recording import event_log
 
 _SHARED: Final = "shared"
 """The folder of files that several checkpoints have in common."""
 OUTSIDE: Final = "outside"
-"""The point of a kill that somebody else sent: anywhere."""
+"""The point of a kill that no fault of the scenario sent: it can strike anywhere."""
 
 
 class Retelling:
-    """Turns the events of one process after another into one history."""
+    """Turns the event logs of one process after another into one history."""
 
     def __init__(
         self,
@@ -54,15 +54,14 @@ class Retelling:
         self.waiting = ClockState()
         """How far the faults had come, by the last one that struck."""
         self.death_was_planned = False
-        """A fault killed the process that was heard last."""
+        """Whether a fault killed the process whose log was added last."""
         self._faults = faults
         self._lengths = dict(lengths)
         self._output = output
         self._database = Database(database_of(output))
-        self._outputs: tuple[Output, ...] = (
-            PartFiles(output, suffix, read_rows),
-            DatabaseOutput(self._database),
-        )
+        self._part_files = PartFiles(output, suffix, read_rows)
+        self._database_output = DatabaseOutput(self._database)
+        self._outputs: tuple[Output, ...] = (self._part_files, self._database_output)
         self._step = 0
         self._attempt = ""
         self._cuts: dict[str, dict[str, int]] = {}
@@ -71,26 +70,60 @@ class Retelling:
         self._complete: dict[int, dict[str, int]] = {}
         self._visible: dict[str, Hashable | None] = {}
         self._table: dict[Row, Row] = {}
-        """By key, what a table shows, as far as was told."""
+        """By key, what a table shows, as far as was logged."""
         self._waiting: list[tuple[Recovery, int, dict[str, int]]] = []
         self._points: dict[str, int] = {}
 
     # The events of a process.
 
     def hear(self, events: list[dict[str, Any]]) -> None:
-        """Retell what one process told, once it is dead."""
+        """Add the event log of one process, once the process is dead."""
         self.death_was_planned = False
         self._points = {}
         for event in events:
             self._step += 1
-            getattr(self, f"_{event['kind']}")(event)
+            self.add_event(event)
         totals = self.history.statistics.points
         for point, count in self._points.items():
             totals[point] = totals.get(point, 0) + count
         self._look_outside()
 
+    def add_event(self, event: dict[str, Any]) -> None:
+        """Add one event of a log; a system with events of its own overrides this."""
+        match event["kind"]:
+            case event_log.PROCESS_STARTED:
+                self._process_started(event)
+            case event_log.ATTEMPT_STARTED:
+                self._attempt_started(event)
+            case event_log.SNAPSHOT_TAKEN:
+                self._snapshot_taken(event)
+            case event_log.CHECKPOINT_TRIGGERED:
+                self.history.checkpoint_triggered(self._step, event["checkpoint"])
+            case event_log.CHECKPOINT_COMPLETED:
+                self._completed(event["checkpoint"])
+            case event_log.CHECKPOINT_ABORTED:
+                self.history.checkpoint_aborted(self._step, event["checkpoint"], event["reason"])
+            case event_log.COMMITTED:
+                self._becomes_visible(event["transaction"], event["length"] == 0, event["at"])
+            case event_log.ROWS_WRITTEN:
+                self._rows_written(event)
+            case event_log.COMMIT_FAILED:
+                self.history.commit_failed(self._step, event["transaction"])
+            case event_log.FAULT_STRUCK:
+                self._fault_struck(event)
+            case event_log.TASK_FAILED:
+                self._task_failed(event)
+            case event_log.ERROR:
+                self._error(event)
+            case event_log.JOB_FINISHED:
+                self._job_finished(event)
+            case event_log.JOB_FAILED:
+                self._job_failed(event)
+            case unknown:
+                raise ValueError(f"the event log has an event of the unknown kind {unknown!r}")
+
     def killed(self, at: int) -> None:
-        """The process was killed; one that told so has told why."""
+        """Add the kill of the process; a fault that killed it is in its log already."""
         self._step += 1
         if not self.death_was_planned:
             self._fired("kill_process", OUTSIDE, "*", at, {})
@@ -108,12 +141,15 @@ class Retelling:
         self.history.attempt_started(self._step, self._attempt, self.parallelism, restored)
         self.history.statistics.attempts += 1
         for recovery, _, read in self._waiting:
-            # One that had come back already, and died again before anything became visible, is left as it is.
+            # A recovery that died again before anything became visible keeps its first checkpoint.
             if not recovery.parallelism_after:
                 self.goes_on(recovery, restored, read)
 
     def goes_on(self, recovery: Recovery, restored: int | None, read: dict[str, int]) -> None:
-        """What had read so far when it died goes on from a checkpoint."""
+        """Record from which checkpoint a task or job recovers, and how many records it reads again.
+
+        ``read`` is how far each split was read when it died.
+        """
         cut = self._complete.get(restored or 0, {})
         recovery.restored = restored
         recovery.parallelism_after = self.parallelism
@@ -126,17 +162,8 @@ class Retelling:
         self._listed[path] = event["transactions"]
         self._writers[path] = event["attempt"]
 
-    def _checkpoint_triggered(self, event: dict[str, Any]) -> None:
-        self.history.checkpoint_triggered(self._step, event["checkpoint"])
-
-    def _checkpoint_aborted(self, event: dict[str, Any]) -> None:
-        self.history.checkpoint_aborted(self._step, event["checkpoint"], event["reason"])
-
-    def _checkpoint_completed(self, event: dict[str, Any]) -> None:
-        self._completed(event["checkpoint"])
-
     def _completed(self, checkpoint: dict[str, Any]) -> None:
-        """What is not among the snapshots of any source belongs to sources that had finished."""
+        """Add a complete checkpoint. A split that is in no snapshot belongs to a source that had finished."""
         cut = dict(self._lengths)
         transactions: list[str] = []
         writers: dict[str, None] = {}
@@ -155,20 +182,14 @@ class Retelling:
             checkpoint["in_flight"],
         )
 
-    def _committed(self, event: dict[str, Any]) -> None:
-        self._becomes_visible(event["transaction"], event["length"] == 0, event["at"])
-
     def _rows_written(self, event: dict[str, Any]) -> None:
         rows = rows_of(event["rows"])
         self._write_rows(event["task"], self.attempt_of(event["attempt"]), event["keys"], rows)
         self._job_commits_again(event["at"])
         self._job_came_back(event["at"])
 
-    def _commit_failed(self, event: dict[str, Any]) -> None:
-        self.history.commit_failed(self._step, event["transaction"])
-
     def attempt_of(self, writer: str) -> str:
-        """The attempt of the job for which ``writer`` wrote a snapshot or a transaction."""
+        """Return the attempt of the job for which ``writer`` wrote a snapshot or a transaction."""
         return writer
 
     def _fault_struck(self, event: dict[str, Any]) -> None:
@@ -176,7 +197,7 @@ class Retelling:
         self._points = event["points"]
         fault = self._faults[event["number"]]
         if event.get("again"):
-            # It goes on, and what follows from it now is not what followed from it before.
+            # The fault strikes repeatedly; only its first strike begins a recovery.
             self.history.fault_fired(self._step, fault.kind, fault.point, event["task"], fault.means)
             return
         self.death_was_planned |= fault.kind == "kill_process"
@@ -217,21 +238,21 @@ class Retelling:
             self._waiting.append((recovery, at, read))
 
     def is_death(self, kind: str) -> bool:
-        """Whether somebody dies of such a fault."""
+        """Return whether the job has to recover from a fault of this kind."""
         return kind in KILLS
 
     def position(self, read: dict[str, int]) -> int | None:
-        """How many records had been read where one that died had read so many; None where that is unknown."""
-        # Who dies in a restore knows only of the sources that were restored before.
+        """Return how many records had been read at a death, by what the victim knew; None where unknown."""
+        # A task that dies in a restore knows only the sources that were restored before.
         return sum(read.values()) if read.keys() == self._lengths.keys() else None
 
     # The outside.
 
     def _output_of(self, name: str) -> Output:
-        return self._outputs["/" in name]
+        return self._database_output if "/" in name else self._part_files
 
     def _becomes_visible(self, name: str, is_empty: bool, at: int | None) -> None:
-        """Once: committing again what is visible changes nothing for a reader."""
+        """Add a visible transaction, once: committing it again changes nothing for a reader."""
         if name in self._visible:
             return
         output = self._output_of(name)
@@ -253,20 +274,20 @@ class Retelling:
         self.history.rows_written(self._step, task, attempt, keys, rows)
 
     def _job_commits_again(self, at: int) -> None:
-        """There is a new transaction, with rows or without."""
+        """End the wait for a commit: there is a new transaction, with rows or without."""
         for recovery, since, _ in self._waiting:
             if recovery.parallelism_after and recovery.commit_seconds is None:
                 recovery.commit_seconds = (at - since) / 1e9
 
     def _job_came_back(self, at: int) -> None:
-        """Something new can be read; what a dying attempt still commits is no recovery."""
+        """End the recoveries: new rows can be read. What a dying attempt still commits is no recovery."""
         for recovery, since, _ in self._waiting:
             if recovery.parallelism_after:
                 recovery.seconds = (at - since) / 1e9
         self._waiting = [each for each in self._waiting if not each[0].parallelism_after]
 
     def _look_outside(self) -> None:
-        """What can be read has become visible, told or not, and must not change any more."""
+        """Add what can be read and was not logged, and what changed although it was visible."""
         for output in self._outputs:
             for name in output.names():
                 if name not in self._visible:
@@ -286,19 +307,19 @@ class Retelling:
     # The end.
 
     def out_of_time(self) -> None:
-        """The job did not end within its time."""
+        """Add that the job did not end within its time."""
         self._step += 1
         self.history.budget_exhausted(self._step)
         self.is_over = True
 
     def cannot_begin(self, what: str) -> None:
-        """A process ended without a word in its log."""
+        """Add a process that ended without a log; ``what`` is what it printed last."""
         self._step += 1
         self.history.error(self._step, "process", "ProcessEnded", "main", what)
         self.is_over = True
 
     def at_rest(self, checkpoints: Path) -> None:
-        """Look for what was left behind: transactions that nobody has ended, and files of checkpoints."""
+        """Add what was left behind: transactions that were not ended, and files of checkpoints."""
         for output in self._outputs:
             for name in output.unfinished():
                 self.history.leak(self._step, "open transaction", name)

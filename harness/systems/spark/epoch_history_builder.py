@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.process.visible_outputs import ReadRows
+from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.history_builder import Retelling
 
 TORN_METADATA: Final = ("tear_write", "metadata_written")
@@ -60,6 +61,19 @@ class EpochRetelling(Retelling):
         """Whether the job has to come back from such a fault; who tears a write dies of it."""
         return kind in ("tear_write", "fail_write") or super().is_death(kind)
 
+    def add_event(self, event: dict[str, Any]) -> None:
+        """Add one event of the driver or of a worker."""
+        match event["kind"]:
+            case event_log.SUBTASK_STARTED:
+                self._subtask_started(event)
+            case event_log.SUBTASK_FAILED:
+                self._subtask_failed(event)
+            case event_log.ZOMBIE_RELEASED:
+                # It counted as dead when it was stopped. What it writes now shows in the files.
+                pass
+            case _:
+                super().add_event(event)
+
     def _attempt_started(self, event: dict[str, Any]) -> None:
         super()._attempt_started(event)
         cut = self._complete.get(event["restored"], {})
@@ -86,9 +100,6 @@ class EpochRetelling(Retelling):
             # The job reads again what all sources had read, not only the process that logged the fault.
             event = {**event, "read": {**self._reached, **event["read"]}}
         super()._fault_struck(event)
-
-    def _zombie_released(self, event: dict[str, Any]) -> None:
-        """Ignore the event: the task was recorded as dead when it was stopped; the files show its writes."""
 
     def _subtask_failed(self, event: dict[str, Any]) -> None:
         """Record the failure in the job attempt of the worker; mark a killed worker."""

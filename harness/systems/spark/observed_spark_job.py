@@ -18,7 +18,6 @@ from pyspark import SparkContext
 
 from onceproof.engine.checkpoint.events import CheckpointCompleted
 from onceproof.engine.graph import JobGraph
-from onceproof.engine.job.channel_layout import Layout
 from onceproof.engine.job.deployment import RestorePlan
 from onceproof.engine.job.events import Deploy, JobFailed, JobFinished
 from onceproof.engine.messages import AttemptId, TaskFailed, TaskId
@@ -97,19 +96,18 @@ class ObservedSparkExecution(ToldDriver, SparkExecution):
         if not self._board.state().java_is_dead:
             self.tell_failed(effect.cause)
 
-    def make_tasks(self, attempt: AttemptId, graph: JobGraph, layout: Layout) -> None:
-        """Make the tasks of an attempt, with a committer that logs its errors."""
-        super().make_tasks(attempt, graph, layout)
+    def make_committer(self, attempt: AttemptId, graph: JobGraph) -> ObservedCommitter:
+        """Return a committer that logs its errors."""
 
         def failed(task: str, error: Exception) -> None:
             self._failed(task, attempt, error)
 
-        self._committer = ObservedCommitter(graph, self.storage.read, self.probe, self.now, failed)
+        return ObservedCommitter(graph, self.storage.read, self.probe, self.now, failed)
 
     # Errors.
 
-    def _take_results(self, job: EpochJob) -> None:
-        """Take the results of an epoch; end the run if it failed although no fault struck."""
+    def take_results(self, job: EpochJob) -> None:
+        """Hand the reports on; an epoch that fails without a fault is an error of the engine."""
         deaths = self._board.state().deaths
         try:
             for report in job.reports():
@@ -119,16 +117,16 @@ class ObservedSparkExecution(ToldDriver, SparkExecution):
                 say_error(self.log, "spark", error)
                 raise RunOver from error
         self._deaths = deaths
-        super()._take_results(job)
+        super().take_results(job)
         if self._board.state().is_over:
             raise RunOver
 
     def _check_report(self, report: Report) -> None:
-        """End the run if a task that Spark counts as successful reports a broken channel."""
+        """Look for a broken channel: in a task that Spark has let pass it is an error of the engine."""
         for message in report.messages:
             if isinstance(message, TaskFailed) and BrokenChannel.__name__ in message.cause:
                 error = BrokenChannel(message.cause)
-                say_error(self.log, self._name_of(report.task), error)
+                say_error(self.log, self.name_of(report.task), error)
                 raise RunOver from error
 
     def _failed(self, task: str, attempt: AttemptId, error: Exception) -> None:

@@ -2,14 +2,14 @@
 
 The rules this module lives by:
 
-- It is the runtime's own subtask, derived from; what it adds looks on, and every event is told before the
-  next thing can become visible.
+- It derives from the runtime's own subtask and only adds to it. It logs every event before the next thing
+  can become visible.
 - The probe of a job under trial is the board of its faults: with it everything travels that a worker needs.
-- The task checks itself after every event. The first mistake of the engine's own ends the run: it is told
-  with its place, and stands on the board for the driver to see.
-- A write that is torn is the death of its writer in the middle of it: half of the file is there, and nobody
-  was told that it failed. On a disk that is full half of it is there, too, and the writer is told; from one
-  that can only be read nothing can be deleted either.
+- The task checks itself after every event. The first error of the engine's own ends the run: it is logged
+  with its place, and stands on the board, where the driver sees it.
+- A torn write is the death of its writer in the middle of the write: half of the file is there, and no error
+  was raised. A full disk leaves half of the file as well, and raises an error. On a read-only disk nothing
+  can be deleted either.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from onceproof.engine.runtime.spark.epoch import Deployment, Epoch
 from onceproof.engine.runtime.spark.stages import Parcel
 from onceproof.engine.runtime.spark.subtask import BrokenChannel, EpochIsOver, SubtaskRun, UpstreamFailed
 from onceproof.engine.runtime.storage import LocalCheckpointStorage, StorageError
-from onceproof.engine.task.events import StoreSnapshot, TaskEvent
+from onceproof.engine.task.events import StoreSnapshot
 from onceproof.engine.task.task import Task
 from onceproof.harness.model.injected_error import InjectedError, is_injected
 from onceproof.harness.systems.process.fault_actions import room_for
@@ -108,6 +108,8 @@ class FaultyStorage(LocalCheckpointStorage):
 class ObservedSubtask(SubtaskRun):
     """One subtask in one epoch, which logs its events."""
 
+    checks_machines = True
+
     def __init__(self, deployment: Deployment, epoch: Epoch, task_id: TaskId, spark_attempt: int) -> None:
         super().__init__(deployment, epoch, task_id, spark_attempt)
         board = deployment.probe
@@ -137,13 +139,10 @@ class ObservedSubtask(SubtaskRun):
         super().snapshot_taken(task, effect)
         say_snapshot(self._board.log, task, effect)
 
-    def _handle(self, task: Task, event: TaskEvent) -> None:
-        super()._handle(task, event)
-        task.validate()
-
-    def _live(self, parcels: deque[Parcel]) -> Iterator[None]:
+    def live(self, parcels: deque[Parcel]) -> Iterator[None]:
+        """Live through the epoch; log an error of the engine's own, and end the run."""
         try:
-            yield from super()._live(parcels)
+            yield from super().live(parcels)
         except (BrokenChannel, EpochIsOver, UpstreamFailed):
             # If a shuffle cannot be fetched, Java truncates the input and then fails the task. It is an error
             # of the engine only if the driver gets it as a result.

@@ -23,6 +23,7 @@ from typing import Any, Final
 from onceproof.harness.model.history import Row, as_tuple
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.process.visible_outputs import read_json_rows
+from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.history_builder import Retelling
 from onceproof.harness.systems.structured.query_fault_points import WORKER_POINTS
 from onceproof.harness.systems.structured.query_output import (
@@ -73,34 +74,34 @@ class StructuredRetelling(Retelling):
 
     # The events of a process.
 
-    def _process_started(self, event: dict[str, Any]) -> None:
-        """Ignore the event: the files were already read when the driver before this one died."""
+    def add_event(self, event: dict[str, Any]) -> None:
+        """Add one event of a driver."""
+        match event["kind"]:
+            case event_log.PROCESS_STARTED:
+                # The files that it finds were added at the death of the process before it.
+                pass
+            case "batch_planned":
+                if event["cut"] is not None:
+                    self._plan(event["batch"], event["cut"])
+            case "batch_shown":
+                self._show(event["batch"], _rows(event["new"]), _rows(event["gone"]), event["at"])
+            case "table_written":
+                self._write(_rows(event["rows"]), event["at"])
+            case "looked":
+                self._take_look(event)
+            case "query_stopped":
+                self.history.job_stopped(self._step)
+            case "rescale_refused":
+                # The query goes on with the partitions that it has.
+                left = self.history.statistics.not_applicable
+                left[RESCALE] = left.get(RESCALE, 0) + 1
+            case _:
+                super().add_event(event)
 
     def _attempt_started(self, event: dict[str, Any]) -> None:
         self._attempts += 1
         restored = event["restored"] if not self._table_keys else event["over"] or None
         super()._attempt_started({**event, "attempt": f"{self._attempts}.1", "restored": restored})
-
-    def _batch_planned(self, event: dict[str, Any]) -> None:
-        if event["cut"] is not None:
-            self._plan(event["batch"], event["cut"])
-
-    def _batch_shown(self, event: dict[str, Any]) -> None:
-        self._show(event["batch"], _rows(event["new"]), _rows(event["gone"]), event["at"])
-
-    def _table_written(self, event: dict[str, Any]) -> None:
-        self._write(_rows(event["rows"]), event["at"])
-
-    def _looked(self, event: dict[str, Any]) -> None:
-        self._take_look(event)
-
-    def _query_stopped(self, event: dict[str, Any]) -> None:
-        self.history.job_stopped(self._step)
-
-    def _rescale_refused(self, event: dict[str, Any]) -> None:
-        """Count the rescale as inapplicable; the query keeps its partitions."""
-        left = self.history.statistics.not_applicable
-        left[RESCALE] = left.get(RESCALE, 0) + 1
 
     def _fault_struck(self, event: dict[str, Any]) -> None:
         super()._fault_struck(event)
