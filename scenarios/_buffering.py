@@ -1,8 +1,8 @@
 """A sink that buffers in operator state: what the textbook's BufferingSink and its like have in common.
 
 The buffer is a list state of the operator, so on a rescale its elements are dealt out over the new subtasks,
-whoever collected them. What is full is handed on to a transactional sink; the rest goes at the end of the
-input, since otherwise nobody could tell what is held back from what is lost.
+whichever subtask collected them. What is full is handed on to a transactional sink; the rest goes at the end
+of the input, since otherwise rows held back would look like rows lost.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MOST_SUBTASKS = 4
 class BufferingSink(SinkFunction, CommittingFunction):
     """Collects values, and writes them by ``threshold`` to a sink within, whose transactions it lists.
 
-    Whoever derives from it says in ``rows`` what is written of a full buffer, or of the rest.
+    A subclass returns from ``rows`` what is written of a full buffer, or of the rest.
     """
 
     def __init__(self, threshold: int, sink: Any) -> None:

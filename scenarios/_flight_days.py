@@ -85,7 +85,7 @@ def _day_end_of(timestamp: int) -> int:
 
 
 def expected(records: Records, declared: Declared) -> Rows:
-    """Add up the delays of each airport, airline and day, by the lists that the run tells if they can be."""
+    """Add up the delays of each airport, airline and day, by the lists that the run declares if possible."""
     airlines: Any = [value for own in part_of(records, AIRLINES).values() for _, value in own]
     names = {carrier: airline for carrier, _, _, airline in airlines}
     said: dict[tuple[Any, Any], list[Any]] = defaultdict(list)
@@ -113,14 +113,14 @@ def expected(records: Records, declared: Declared) -> Rows:
 def _lists(
     flights: Sequence[lateness.Arrival], day_end: int, said: Sequence[Any], is_whole: bool
 ) -> list[list[str]]:
-    """Give the flights of each row of a day by number, as the run tells them if that can be."""
+    """Give the flights of each row of a day by number, as the run declares them if that is possible."""
     numbers = Counter(str(flight.value[1]) for flight in flights)
     certain = Counter(str(flight.value[1]) for flight in flights if not flight.may_miss(day_end))
     lists = [str(listed).split(",") for listed in said]
-    told = Counter(number for listed in lists for number in listed)
+    stated = Counter(number for listed in lists for number in listed)
     # Who cannot have missed the day is in its first row, with all others of that kind.
     first_is_there = any(certain <= Counter(listed) for listed in lists)
-    if first_is_there and (told == numbers if is_whole else told <= numbers):
+    if first_is_there and (stated == numbers if is_whole else stated <= numbers):
         return lists
     return [] if not (is_whole or said) else [list(numbers.elements())]
 

@@ -88,12 +88,12 @@ def given_out(rows: Sequence[Row], declared: Declared) -> Rows:
     if declared.is_whole:
         return rows
     visible = Counter(declared.rows)
-    told = []
+    stated = []
     for row in rows:
         if visible[row]:
             visible[row] -= 1
-            told.append(row)
-    return told
+            stated.append(row)
+    return stated
 
 
 class Arrival(NamedTuple):
@@ -191,13 +191,13 @@ def arrivals_sql(key: str, value: str, end: str, bound_ms: int = BOUND_MS) -> st
     ``key`` and ``value`` say what the late row of a record holds, ``end`` is the end of its last window.
     """
     return f"""
-  told AS (
+  stated AS (
     SELECT *, {key} AS key, {value} AS value, max(timestamp) OVER (
       PARTITION BY scenario_id, split ORDER BY offset ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     ) - {bound_ms} - 1 AS watermark
     FROM records
   ),
-  possible AS (SELECT *, coalesce(watermark >= {end} - 1, false) AS may_be_late FROM told),
+  possible AS (SELECT *, coalesce(watermark >= {end} - 1, false) AS may_be_late FROM stated),
   numbered AS (
     SELECT *, row_number() OVER (
       PARTITION BY scenario_id, key, timestamp, value, may_be_late ORDER BY split, offset

@@ -49,7 +49,7 @@ WITH patterns AS (
          row_number() OVER (PARTITION BY scenario_id, split, subject ORDER BY offset) AS place,
          lag(action) OVER (PARTITION BY scenario_id, split, subject ORDER BY offset) AS previous
   FROM records WHERE startswith(split, 'actions-')
-), told AS (
+), stated AS (
   SELECT actions.scenario_id, actions.split, actions.user, actions.place, min(declared.pattern) AS pattern
   FROM actions
   JOIN declared USING (scenario_id, split, user, place)
@@ -59,7 +59,7 @@ WITH patterns AS (
   SELECT actions.*, coalesce(max(pattern) OVER (
     PARTITION BY scenario_id, split, user ORDER BY place
   ), 0) AS pattern
-  FROM actions LEFT JOIN told USING (scenario_id, split, user, place)
+  FROM actions LEFT JOIN stated USING (scenario_id, split, user, place)
 )
 SELECT scenario_id, split, user, place, judged.action, pattern,
        coalesce(previous = first AND judged.action = then, false) AS is_match, coalesce(then, '') AS then
@@ -142,10 +142,10 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
 def expected(records: Records, declared: Declared) -> Rows:
     """Follow each user's actions through the patterns by which the run says it judged them."""
     patterns = [value for split in part_of(records, "patterns").values() for _, value in split]
-    told: dict[tuple[object, ...], int] = {}
+    stated: dict[tuple[object, ...], int] = {}
     for split, user, place, _action, pattern, _is_match, _then in declared.rows:
         if type(pattern) is int and NO_PATTERN < pattern <= len(patterns):
-            told[split, user, place] = min(pattern, told.get((split, user, place), pattern))
+            stated[split, user, place] = min(pattern, stated.get((split, user, place), pattern))
     rows = []
     for split, log in part_of(records, "actions").items():
         users: dict[object, tuple[int, object, int]] = {}
@@ -154,7 +154,7 @@ def expected(records: Records, declared: Declared) -> Rows:
             user, action = value
             place, previous, pattern = users.get(user, (0, None, NO_PATTERN))
             place += 1
-            pattern = max(pattern, told.get((split, user, place), NO_PATTERN))
+            pattern = max(pattern, stated.get((split, user, place), NO_PATTERN))
             in_force = patterns[pattern - 1] if pattern else (None, "")
             assert isinstance(in_force, tuple)
             users[user] = (place, action, pattern)

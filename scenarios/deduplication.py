@@ -5,7 +5,7 @@ processing time, so when a record is seen decides whether it is new. Each row sa
 as declared, see that a key's times never go back, and work out from them alone what is new. Rows that come of
 another moment of the state than the rows before them betray themselves.
 
-Records that are left out give a row, too: what is not told cannot be judged.
+Records that are left out give a row, too: what is not declared cannot be judged.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ oracle_sql = """
 WITH placed AS (
   SELECT *, row_number() OVER (PARTITION BY scenario_id, split, device ORDER BY offset) AS place
   FROM records
-), told AS (
+), stated AS (
   SELECT placed.scenario_id, placed.split, placed.device, placed.place, min(seen_ms) AS seen_ms
   FROM placed LEFT JOIN declared USING (scenario_id, split, device, place)
   GROUP BY ALL
 ), of_device AS (
   SELECT scenario_id, split, device,
          sort_array(collect_list(struct(place, coalesce(seen_ms, -1L) AS seen_ms))) AS all_of_it
-  FROM told GROUP BY ALL
+  FROM stated GROUP BY ALL
 )
 SELECT scenario_id, split, device, row.place, row.is_new, row.seen_ms
 FROM (
@@ -74,7 +74,7 @@ FROM (
 
 DEVICES = ("bell", "door", "lamp", "lock", "pump")
 TIME_TO_LIVE_MS = 120
-NEVER_TOLD = -1
+NEVER_STATED = -1
 
 
 def generate(random: Random) -> Workload:
@@ -123,19 +123,19 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
 
 def expected(records: Records, declared: Declared) -> Rows:
     """Follow each device through the times at which the run says it saw its records."""
-    told: dict[tuple[object, ...], int] = {}
+    stated: dict[tuple[object, ...], int] = {}
     for split, device, place, _is_new, seen_ms in declared.rows:
         if seen_ms is not None:
-            told[split, device, place] = min(seen_ms, told.get((split, device, place), seen_ms))
+            stated[split, device, place] = min(seen_ms, stated.get((split, device, place), seen_ms))
     rows = []
     for split, events in records.items():
         devices: dict[object, tuple[int, int | None, int]] = {}
         for _, event in events:
             assert isinstance(event, tuple)
             device = event[0]
-            place, since, now = devices.get(device, (0, None, NEVER_TOLD))
+            place, since, now = devices.get(device, (0, None, NEVER_STATED))
             place += 1
-            now = max(now, told.get((split, device, place), NEVER_TOLD))
+            now = max(now, stated.get((split, device, place), NEVER_STATED))
             is_new = since is None or now >= since + TIME_TO_LIVE_MS
             devices[device] = (place, now if is_new else since, now)
             rows.append((split, device, place, is_new, now))

@@ -3,7 +3,7 @@
 Flights come in the order in which they leave, their timestamps are those of the timetable; so who leaves two
 hours late is behind the watermark, and around midnight his day may be over. Such a flight goes to the side
 output. The delays of a day are aggregated as flights come in; when the day is over, its row waits until the
-name of the airline is known, which a small table tells that is broadcast. The rows that wait are keyed state,
+name of the airline is known, which a small broadcast table gives. The rows that wait are keyed state,
 the table is broadcast state, and a record of the table goes through the rows that wait for it.
 
 Which flights are late is for the run to say: a day's row lists its flights, and ``_flight_days`` judges.
@@ -71,7 +71,7 @@ LATE = OutputTag(lateness.LATE)
 
 
 def generate(random: Random) -> Workload:
-    """Draw some days at up to three airports, often near midnight; of some carriers nobody knows the name."""
+    """Draw some days at up to three airports, often near midnight; some carriers have no name there."""
     chance = Chance(random)
     airports = AIRPORTS[: chance.weighted([(1, 3), (2, 3), (3, 2)])]
     carriers = list(CARRIERS)[: chance.weighted([(1, 2), (2, 3), (4, 2)])]

@@ -1,7 +1,7 @@
 """An interval join: each order with the clicks of its user from five seconds before it to two after it.
 
 Both sides wait in a map of the user, by timestamp, until the watermark has passed whatever could still be
-their partner; a timer then forgets them. So a pair is found by whoever comes second, and a checkpoint has to
+their partner; a timer then forgets them. So the second record finds the pair, and a checkpoint has to
 have the waiting records of both sides together with the timers that end their waiting. The result carries the
 later of the two timestamps.
 
@@ -95,7 +95,7 @@ LATE = {stream: OutputTag(f"late-{stream}", EVENT) for stream in (ORDERS, CLICKS
 
 
 def arrival_states(parameters: Mapping[str, Parameter]) -> tuple[str, ...]:
-    """Name all that the join keeps, where records may be late: a late one waits for nobody.
+    """Name all that the join keeps, where records may be late: a late one does not wait.
 
     Which are late the order of arrival decides: another run at the same event time may have taken them in.
     """
@@ -132,7 +132,7 @@ def generate(random: Random) -> Workload:
 
 
 class Pair(ProcessJoinFunction):
-    """Tells each pair, with the time of the result."""
+    """Emits each pair, with the time of the result."""
 
     def process_element(
         self, left: tuple[str, int], right: tuple[str, int], ctx: ProcessJoinFunction.Context
@@ -201,7 +201,7 @@ def expected(records: Records, declared: Declared) -> Rows:
             if order.value[0] == click.value[0] and -BEFORE_MS <= apart <= AFTER_MS:
                 row = (PAIR, *order.value[:1], max(order[0], click[0]), order.value[1], click.value[1])
                 most[row] += 1
-                # Whoever came second may have come when the first was forgotten.
+                # The second record may have come when the first was forgotten.
                 least[row] += not (
                     click.watermark >= order.timestamp + AFTER_MS
                     or order.watermark >= click.timestamp + BEFORE_MS

@@ -1,6 +1,6 @@
-"""Page views per user, told every ten seconds: a count in the state, and a timer of event time that tells it.
+"""Page views per user, emitted every ten seconds: a count in the state, and an event timer that emits it.
 
-The first view of a user sets a timer ten seconds after it; when the timer fires it tells how many views there
+The first view of a user sets a timer ten seconds after it; when the timer fires it emits how many views there
 have been by then, and the next view sets the next one. Count and timer belong together: a checkpoint that has
 one without the other, a timer that is lost with a rescale, fires twice, or under another key, gives rows that
 no run can give.
@@ -66,14 +66,15 @@ WITH numbered AS (
     HAVING coalesce(max(views), 0) < total
   ),
   steps AS (
-    SELECT *, coalesce(lag(views) OVER (PARTITION BY scenario_id, split, user ORDER BY views, at), 0) AS told
+    SELECT *, coalesce(lag(views) OVER (PARTITION BY scenario_id, split, user ORDER BY views, at), 0)
+      AS stated
     FROM (SELECT * FROM said UNION ALL SELECT * FROM unsaid)
   ),
   timers AS (
     SELECT steps.*, total, timestamp + {PERIOD_MS} AS due
     FROM steps JOIN numbered
     ON steps.scenario_id = numbered.scenario_id AND steps.split = numbered.split
-      AND steps.user = numbered.user AND number = told
+      AND steps.user = numbered.user AND number = stated
   ),
   passed AS (
     SELECT timers.*, min(offset) AS offset_passed
@@ -83,7 +84,7 @@ WITH numbered AS (
   ),
   bounded AS (
     SELECT passed.*,
-      greatest(told + 1, count_if(offset_passed IS NULL OR offset <= offset_passed)) AS least
+      greatest(stated + 1, count_if(offset_passed IS NULL OR offset <= offset_passed)) AS least
     FROM passed JOIN numbered
     ON passed.scenario_id = numbered.scenario_id AND passed.split = numbered.split
       AND passed.user = numbered.user
@@ -116,7 +117,7 @@ def generate(random: Random) -> Workload:
 
 
 class PageViews(KeyedProcessFunction):
-    """Counts the views of each user, and tells the count every ten seconds."""
+    """Counts the views of each user, and emits the count every ten seconds."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Bind the count, and the timer that is set."""
@@ -161,26 +162,26 @@ def expected(records: Records, declared: Declared) -> Rows:
             places[cast(tuple[str, str], value)[0]].append(place)
         for user, own in places.items():
             # Views only ever grow, so they tell the order in which the rows were given out.
-            told = _told_of(log, own, sorted(said[split, user]))
-            rows += [(split, user, at, views) for at, views in told]
+            stated = _stated_of(log, own, sorted(said[split, user]))
+            rows += [(split, user, at, views) for at, views in stated]
     return lateness.given_out(rows, declared)
 
 
-def _told_of(
+def _stated_of(
     log: Sequence[InputRecord], places: list[int], said: list[tuple[int, int]]
 ) -> Iterator[tuple[int, int]]:
     """Give time and number of views of each row of one user; ``places`` are those of his views in the log."""
-    told = 0
+    stated = 0
     total = len(places)
-    while told < total:
-        due = log[places[told]][0] + PERIOD_MS
+    while stated < total:
+        due = log[places[stated]][0] + PERIOD_MS
         passed = _passed(log, due)
-        views = max(told + 1, sum(place <= passed for place in places))
-        later = next((pair for pair in said if pair[0] > told), None)
+        views = max(stated + 1, sum(place <= passed for place in places))
+        later = next((pair for pair in said if pair[0] > stated), None)
         if later is not None and later[1] == due and views <= later[0] <= total:
             views = later[0]
         yield due, views
-        told = views
+        stated = views
 
 
 def _passed(log: Sequence[InputRecord], time: int) -> int:

@@ -54,19 +54,19 @@ WITH arrivals AS (
     ) - {lateness.BOUND_MS} - 1, -1) AS watermark
     FROM records
   ),
-  told AS (
+  stated AS (
     SELECT DISTINCT scenario_id, kind, user, start, actions FROM declared
   ),
   members AS (
-    SELECT told.*, arrivals.timestamp, arrivals.watermark,
+    SELECT stated.*, arrivals.timestamp, arrivals.watermark,
       size(split(actions, ',')) AS size,
-      count(*) OVER (PARTITION BY told.scenario_id, action) AS uses,
+      count(*) OVER (PARTITION BY stated.scenario_id, action) AS uses,
       lag(timestamp) OVER (
-        PARTITION BY told.scenario_id, kind, told.user, start, actions ORDER BY timestamp
+        PARTITION BY stated.scenario_id, kind, stated.user, start, actions ORDER BY timestamp
       ) AS before
-    FROM (SELECT *, explode(split(actions, ',')) AS said FROM told) AS told
+    FROM (SELECT *, explode(split(actions, ',')) AS said FROM stated) AS stated
     JOIN arrivals
-    ON told.scenario_id = arrivals.scenario_id AND told.user = arrivals.user AND said = string(action)
+    ON stated.scenario_id = arrivals.scenario_id AND stated.user = arrivals.user AND said = string(action)
   ),
   whole AS (
     SELECT scenario_id, kind, user, start, actions, max(timestamp) + {GAP_MS} AS end
@@ -195,8 +195,8 @@ def _user_of_row(row: tuple[str, ...]) -> str:
     return row[1]
 
 
-class Told(NamedTuple):
-    """A session or a late action as the run tells it, with the actions that it lists."""
+class Stated(NamedTuple):
+    """A session or a late action as the run declares it, with the actions that it lists."""
 
     row: Any
     members: list[Arrival]
@@ -218,7 +218,7 @@ class Told(NamedTuple):
             later - earlier <= GAP_MS for earlier, later in itertools.pairwise(times)
         )
 
-    def may_miss(self, other: Told) -> bool:
+    def may_miss(self, other: Stated) -> bool:
         """Whether all that joins it to another session came when that one may have been given out."""
         start, end = other.members[0].timestamp, other.end
         joining = [
@@ -228,16 +228,16 @@ class Told(NamedTuple):
         ]
         return all(member.may_miss(end) for member in joining)
 
-    def touches(self, other: Told) -> bool:
+    def touches(self, other: Stated) -> bool:
         """Whether the two should be one session."""
         mine, theirs = self.members[0].timestamp, other.members[0].timestamp
         return mine <= other.end and self.end >= theirs
 
 
 def expected(records: Records, declared: Declared) -> Rows:
-    """Take the sessions that the run tells and that are possible; make those of the other actions."""
+    """Take the sessions that the run declares and that are possible; make those of the other actions."""
     arrivals = {(arrival.value[0], str(arrival.value[1])): arrival for arrival in lateness.arrivals(records)}
-    told = []
+    stated = []
     uses: dict[tuple[str, str], int] = {}
     for row in dict.fromkeys(declared.rows):
         if row[3] is None:
@@ -247,10 +247,10 @@ def expected(records: Records, declared: Declared) -> Rows:
         for each in names:
             uses[each] = uses.get(each, 0) + 1
         if members:
-            told.append(Told(row, members))
+            stated.append(Stated(row, members))
     whole = [
         each
-        for each in told
+        for each in stated
         if all(uses[each.row[1], action] == 1 for action in each.row[3].split(",")) and each.is_whole()
     ]
     explained = {(each.row[1], str(member.value[1])) for each in whole for member in each.members}
@@ -262,17 +262,17 @@ def expected(records: Records, declared: Declared) -> Rows:
     return lateness.given_out([*rows, *_made_of(sorted(arrivals.values()))], declared)
 
 
-def _is_possible(told: Told, whole: list[Told], unexplained: list[Arrival]) -> bool:
+def _is_possible(stated: Stated, whole: list[Stated], unexplained: list[Arrival]) -> bool:
     """Whether a session, where it touches another, may have missed it, or been missed by it."""
-    if told.row[0] == lateness.LATE:
+    if stated.row[0] == lateness.LATE:
         return True
     for arrival in unexplained:
-        alone = Told((SESSION, arrival.value[0]), [arrival])
-        if alone.row[1] == told.row[1] and told.touches(alone) and not arrival.may_miss(told.end):
+        alone = Stated((SESSION, arrival.value[0]), [arrival])
+        if alone.row[1] == stated.row[1] and stated.touches(alone) and not arrival.may_miss(stated.end):
             return False
     for other in whole:
-        same = other is not told and other.row[0] == told.row[0] and other.row[1] == told.row[1]
-        if same and told.touches(other) and not told.may_miss(other) and not other.may_miss(told):
+        same = other is not stated and other.row[0] == stated.row[0] and other.row[1] == stated.row[1]
+        if same and stated.touches(other) and not stated.may_miss(other) and not other.may_miss(stated):
             return False
     return True
 

@@ -4,7 +4,7 @@ Each word is in two windows, so it is counted twice, under two namespaces of the
 A snapshot that loses a window, a timer that is lost or fires twice after a restore, a word that is added to a
 window that has been given out: each shows as a wrong count. Words that come too late for both of their
 windows are given out as they are. One that comes too late for the earlier only is counted in the later and
-nowhere told: where that may have happened, the oracles take any count that is possible.
+nowhere declared: where that may have happened, the oracles take any count that is possible.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ class Desk(KeyedProcessFunction):
         if served is None:
             served = {}
         served[service] = number = served.get(service, 0) + 1
-        # On the heap it is the same dict that was changed in its place; a database must be told.
+        # On the heap it is the same dict that was changed in its place; a database needs the update.
         self._served.update(served)
         yield service, ticket, number
 

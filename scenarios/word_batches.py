@@ -1,6 +1,6 @@
 """Word count through a write-ahead sink: rows wait in the checkpoint until it is complete, and are sent.
 
-The target has no transactions. It tells a batch that it has already by the checkpoint and the subtask that
+The target has no transactions. It recognises a batch that it has by the checkpoint and the subtask that
 named it, so a crash between the sending of a batch and its being remembered shows nothing twice.
 """
 

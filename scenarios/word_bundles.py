@@ -94,7 +94,7 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
 
 
 def expected(records: Records, declared: Declared) -> Rows:
-    """Take each count that the run tells once, if there can have been so many, and the whole count."""
+    """Take each count that the run declares once, if there can have been so many, and the whole count."""
     due = Counter(word for split in records.values() for _, word in split)
     rows = {(word, count) for word, count in due.items()}
     rows.update((word, count) for word, count in declared.rows if count and 1 <= count <= due[word])

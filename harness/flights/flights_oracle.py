@@ -28,7 +28,7 @@ from onceproof.harness.model.family import Family
 from onceproof.harness.model.history import Row
 
 SAMPLE_LINES: Final = 20
-# Hidden from whoever lists the folder: what is being written, and what is Spark's own.
+# Names of files that readers skip: part files in progress, and files of Spark itself.
 _HIDDEN: Final = (".", "_")
 
 

@@ -12,8 +12,8 @@ The rules this module lives by:
 - On a cluster the number of deaths of each kind is fixed: a year that by chance kills no executor would prove
   nothing of executors. Three of the deaths change the parallelism: twice, half, and more than there are
   executors.
-- On a cluster kills at points of a checkpoint have an epoch to themselves, so that each recovery can be told
-  from the others. It is not the first epoch, which has no checkpoint before it, and not the last one, behind
+- On a cluster kills at points of a checkpoint have an epoch to themselves, so that each recovery can be
+  measured apart. It is not the first epoch, which has no checkpoint before it, and not the last one, behind
   which no rows show what was lost. Kills while a record is read follow at once on the kill before.
 """
 

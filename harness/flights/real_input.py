@@ -3,8 +3,8 @@
 The rules this module lives by:
 
 - Equal is what two judges find equal: the checkers over the history, and the comparison in Spark SQL. What
-  either of them objects to is told, and so are deaths and rescales that were planned and did not come true: a
-  night that killed nobody proves nothing.
+  either of them objects to is reported, and so are planned kills and rescales that did not happen: a night
+  without kills proves nothing.
 - A comparison that could not be made is an error, never a pass.
 """
 
@@ -59,7 +59,7 @@ def real_input_of(
 
 
 def failed_input(error: str, command: str = "", name: str = FAMILY) -> RealInput:
-    """Return what is to be told where the year could not be run or compared."""
+    """Return the report of a year that could not be run or compared."""
     return RealInput(name=name, source=SOURCE, error=error, command=command)
 
 

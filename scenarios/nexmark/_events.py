@@ -7,7 +7,7 @@ The rules this module lives by:
   timestamp of its record.
 - One row fits all kinds; what a kind lacks is null. ``VIEWS`` are the three views over it in SQL.
 - Scenarios are small, so ids begin where something happens, time goes slower, and where a query asks for
-  people and auctions there are more of them among the bids. All this the public generator can be told, too.
+  people and auctions there are more of them among the bids. The public generator has settings for it.
 - Watermarks are four seconds behind, as there. Records are held back for three at the most and out of order
   by less than one, so none is ever late, whatever watermarks do: what windows hold follows from the input.
   When they are given out does not, so families of windows declare (``lateness.given_out``).

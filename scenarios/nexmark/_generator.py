@@ -51,7 +51,7 @@ LAST_NAMES: Final = ("Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton"
 
 
 class Person(NamedTuple):
-    """Somebody has registered."""
+    """A person has registered."""
 
     id: int
     name: str
@@ -60,7 +60,7 @@ class Person(NamedTuple):
 
 
 class Auction(NamedTuple):
-    """Somebody has opened an auction."""
+    """A person has opened an auction."""
 
     id: int
     seller: int
@@ -72,7 +72,7 @@ class Auction(NamedTuple):
 
 
 class Bid(NamedTuple):
-    """Somebody has bid."""
+    """A person has bid."""
 
     auction: int
     bidder: int
@@ -86,7 +86,7 @@ Event: TypeAlias = Person | Auction | Bid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the public generator can be told, with its defaults."""
+    """The settings of the public generator, with its defaults."""
 
     people: int = 1
     auctions: int = 3

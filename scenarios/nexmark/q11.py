@@ -1,4 +1,4 @@
-"""Nexmark q11, user sessions: how many bids somebody makes until he is silent for ten seconds.
+"""Nexmark q11, user sessions: how many bids a person makes before being silent for ten seconds.
 
 The sessions are counted as bids come in, and merge with their counts when a bid falls between two of them.
 """
@@ -33,14 +33,14 @@ record_schema = nexmark.RECORD_SCHEMA
 row_schema = "bidder BIGINT, bids BIGINT, start BIGINT, end BIGINT"
 oracle_sql = f"""
 WITH {nexmark.VIEWS},
-  told AS (
+  stated AS (
     SELECT *, lag(timestamp) OVER (PARTITION BY scenario_id, bidder ORDER BY timestamp) AS before FROM bid
   ),
   numbered AS (
     SELECT *, count_if(before IS NULL OR timestamp - before > {windows.SIZE_MS}) OVER (
       PARTITION BY scenario_id, bidder ORDER BY timestamp
     ) AS session
-    FROM told
+    FROM stated
   )
 SELECT scenario_id, bidder, count(*) AS bids, min(timestamp) AS start,
   max(timestamp) + {windows.SIZE_MS} AS end

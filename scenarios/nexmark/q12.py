@@ -1,4 +1,4 @@
-"""Nexmark q12, windows of processing time: how many bids somebody makes in each ten seconds on the clock.
+"""Nexmark q12, windows of processing time: how many bids a person makes in each ten seconds on the clock.
 
 When a bid is seen decides in which window it is, so each row says its window, and the oracles take that as
 declared: a window begins and ends where windows do, has a bid at least, and all windows of a bidder together
@@ -114,14 +114,14 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
 
 
 def expected(records: Records, declared: Declared) -> Rows:
-    """Take the windows that the run tells of a bidder, if they can have been."""
+    """Take the windows that the run declares for a bidder, if they are possible."""
     due = Counter(bid.bidder for _, bid in nexmark.all_bids(records))
-    told = defaultdict(list)
+    stated = defaultdict(list)
     for row in declared.rows:
-        told[row[0]].append(row)
+        stated[row[0]].append(row)
     rows: list[Any] = []
     for bidder, number in due.items():
-        said = told[bidder]
+        said = stated[bidder]
         given = sum(bids for *_, bids in said) if all(map(_is_fit, said)) else -1
         if given == number or (not declared.is_whole and 0 <= given < number):
             rows += said

@@ -1,9 +1,9 @@
 """Nexmark q5, hot items: the auctions with the most bids in the last ten seconds, every five seconds.
 
 Two windows in a row: bids are counted by auction in windows that slide, and of the counts of one window,
-which come together by its beginning, the highest are told. The second stage hears of a window when the
+which come together by its beginning, the highest are emitted. The second stage hears of a window when the
 watermark has passed it in all subtasks of the first, and must not tell before. Auctions with as many bids are
-all told. Five seconds is Beam's period; that of ``nexmark-flink`` is two.
+all emitted. Five seconds is Beam's period; that of ``nexmark-flink`` is two.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Tell(ProcessWindowFunction):
 
 
 class Hottest(ProcessWindowFunction):
-    """Tells the highest counts."""
+    """Emits the highest counts."""
 
     def process(
         self, key: int, context: WindowContext, elements: Iterable[tuple[int, int, int]]

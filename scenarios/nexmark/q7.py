@@ -1,7 +1,7 @@
 """Nexmark q7, highest bid: of every ten seconds the bids with the highest price.
 
 The highest bids of each auction are found first, then those of all: one subtask has to hear of everything,
-and two stages spare it most. Bids of the same price are all told, as where prices are joined with their
+and two stages spare it most. Bids of the same price are all emitted, as where prices are joined with their
 maximum.
 """
 
