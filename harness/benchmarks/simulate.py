@@ -40,7 +40,7 @@ from onceproof.harness.systems.simulation.simulated_system import SimulatedSyste
 
 SCENARIOS: Final = 100
 ROUNDS: Final = 20
-FLOOR: Final = Path(__file__).parents[2] / "tests" / "benchmarks" / "minimal_simulation.py"
+FLOOR: Final = Path(__file__).resolve().parents[2] / "tests" / "benchmarks" / "minimal_simulation.py"
 
 WORDS: Final = ("ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen")
 WORDS_A_SPLIT: Final = 25

@@ -47,13 +47,13 @@ def test_a_state_in_databases_is_rescaled_beside_the_peer(
 
 
 @pytest.mark.spark
-def test_a_job_that_goes_on_without_its_state_spoils_the_measurement(spark: SparkSession) -> None:
+def test_a_job_restored_without_its_state_spoils_the_measurement(spark: SparkSession) -> None:
     forgetful = {"execution.checkpointing.externalized-checkpoint-retention": "DELETE_ON_CANCELLATION"}
     with pytest.raises(WrongCount, match=r"key \d+ counts 1 after 1"):
         engine_steps(spark, source_of(KEYS, RECORDS), forgetful)
 
 
-def test_every_key_is_given_first_and_last_and_some_between() -> None:
+def test_every_key_is_read_first_and_last_and_some_in_between() -> None:
     counts = source_of(KEYS, RECORDS).counts()
     assert set(counts) == set(range(KEYS))
     assert sum(counts.values()) == 2 * KEYS + 3 * RECORDS

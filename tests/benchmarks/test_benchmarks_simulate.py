@@ -53,7 +53,7 @@ def test_wrong_rows_spoil_the_measurement(monkeypatch: pytest.MonkeyPatch) -> No
         measure(scenarios=1, rounds=1)
 
 
-def test_the_floor_counts_what_it_should() -> None:
+def test_the_floor_counts_correctly() -> None:
     run = load_floor(FLOOR)
     words = [["ant", "bee"] * 12, ["ant"] * 25]
     assert run(words, 1).run() == run(words, 1).run() != run(words, 2).run()

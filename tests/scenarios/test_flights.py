@@ -286,7 +286,7 @@ def test_the_year_through_the_local_runtime_gives_a_row_for_each_flight(
 # Drawn scenarios
 
 
-def test_five_seeds_still_mean_what_they_meant() -> None:
+def test_five_seeds_have_their_golden_hashes() -> None:
     # Of the family's own part only: faults and schedules are pinned where they are drawn.
     assert meaning_of(FAMILY) == GOLDEN
 

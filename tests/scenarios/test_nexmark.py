@@ -60,7 +60,7 @@ def test_a_query_is_found_by_the_name_of_its_module() -> None:
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_five_seeds_still_mean_what_they_meant(name: str) -> None:
+def test_five_seeds_have_their_golden_hashes(name: str) -> None:
     assert meaning_of(load_family(name)) == GOLDEN[name]
 
 

@@ -32,7 +32,7 @@ def so_far(*rows: tuple[Any, ...]) -> Declared:
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_five_seeds_still_mean_what_they_meant(name: str) -> None:
+def test_five_seeds_have_their_golden_hashes(name: str) -> None:
     assert meaning_of(load_family(name)) == GOLDEN[name]
 
 

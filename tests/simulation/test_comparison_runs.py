@@ -60,7 +60,7 @@ def test_a_sound_engine_restores_each_of_its_checkpoints(name: str) -> None:
         assert check_continuations(load_family(name), scenario) == ()
 
 
-def test_a_keeper_changes_nothing_and_keeps_each_checkpoint_once() -> None:
+def test_recording_checkpoints_does_not_change_the_run() -> None:
     family = load_family("word_count")
     for scenario in scenarios_of("word_count", 10):
         history = World(family, scenario).run()
@@ -69,7 +69,7 @@ def test_a_keeper_changes_nothing_and_keeps_each_checkpoint_once() -> None:
         assert [each.metadata.checkpoint_id for each in recorded] == completed
 
 
-def test_the_undisturbed_run_reads_just_what_is_before_the_cut() -> None:
+def test_the_undisturbed_run_reads_exactly_the_input_before_the_cut() -> None:
     family = load_family("page_windows")
     compared: Counter[str] = Counter()
     for scenario in scenarios_of("page_windows", 40):
@@ -88,7 +88,7 @@ def test_the_undisturbed_run_reads_just_what_is_before_the_cut() -> None:
     assert min(compared.values()) > 20
 
 
-def test_what_keeps_state_by_key_is_known_of_all_that_is_behind_it() -> None:
+def test_each_operator_knows_all_keyed_operators_upstream() -> None:
     family = load_family("nexmark_q4")
     # The last of one scenario: by then each operator has been seen.
     [scenario] = scenarios_of("nexmark_q4", 1)
@@ -98,7 +98,7 @@ def test_what_keeps_state_by_key_is_known_of_all_that_is_behind_it() -> None:
     assert upstream["table"] == {"winning", "averages"}
 
 
-def test_states_that_follow_from_arrival_are_left_out_and_the_others_are_not() -> None:
+def test_states_that_depend_on_arrival_order_are_not_compared() -> None:
     family = load_family("periodic_page_views")
     states: set[str] = set()
     for scenario in scenarios_of("periodic_page_views", 10):
@@ -108,7 +108,7 @@ def test_states_that_follow_from_arrival_are_left_out_and_the_others_are_not() -
     assert states == {"views"}
 
 
-def test_a_join_that_another_order_of_arrival_would_have_given_more_is_no_violation() -> None:
+def test_a_join_that_depends_on_arrival_order_is_no_violation() -> None:
     family = load_family("interval_join")
     scenario = generate(family, 200884)
     assert check_continuations(family, scenario) == ()
@@ -117,7 +117,7 @@ def test_a_join_that_another_order_of_arrival_would_have_given_more_is_no_violat
     assert options_of(family).arrival_states_with(calm) == frozenset()
 
 
-def test_what_a_checkpoint_restores_may_be_at_any_parallelism_and_ends_in_all_rows() -> None:
+def test_a_checkpoint_restored_at_any_parallelism_gives_all_rows() -> None:
     family = load_family("word_count")
     (scenario,) = scenarios_of("word_count", 1)
     for recorded in recorded_checkpoints(family, scenario):
@@ -127,7 +127,7 @@ def test_what_a_checkpoint_restores_may_be_at_any_parallelism_and_ends_in_all_ro
             assert Counter(rows) == Counter(family.expected(scenario.records, None))  # type: ignore[arg-type]
 
 
-def test_a_job_that_was_in_a_hurry_has_time_for_its_checkpoints_when_it_is_larger() -> None:
+def test_a_restored_job_of_higher_parallelism_has_ample_timeouts() -> None:
     family = load_family("interval_join")
     scenario = generate(family, 100481)
     assert scenario.checkpoint_timeout_ms < 200
@@ -154,7 +154,7 @@ def haunting(operator: Any, table_name: str, entry: Any, content: Any) -> Mutant
     """A key that never comes has an entry in the state of restored operators of a kind: no row shows it."""
 
     @mutant(
-        id="entries-of-nobody", breaks="state_equivalence", summary="a restore adds an entry of no record"
+        id="entries-of-no-record", breaks="state_equivalence", summary="a restore adds an entry of no record"
     )
     def entries_of_nobody(reached: Reached) -> Iterator[None]:
         create, snapshot = operator.create_backend, HashMapStateBackend.snapshot
@@ -198,7 +198,7 @@ ghost_of_an_hour = haunting(WindowOperator, CONTENTS, ("ghost", (0, 3_600_000)),
         (ghost_of_an_hour, "percentiles"),
     ],
 )
-def test_a_planted_bug_that_no_row_shows_is_seen(planted: Any, family: str) -> None:
+def test_a_planted_bug_that_no_row_shows_is_found(planted: Any, family: str) -> None:
     found: Counter[str] = Counter()
     with planted.applied() as reach:
         for scenario in scenarios_of(family, 60):
@@ -207,7 +207,7 @@ def test_a_planted_bug_that_no_row_shows_is_seen(planted: Any, family: str) -> N
     assert found[planted.breaks]
 
 
-def test_state_is_left_out_while_time_is_behind_what_it_saw_before_a_restore_and_no_longer() -> None:
+def test_state_is_not_compared_while_event_time_lags_after_a_restore() -> None:
     family = load_family("percentiles")
     seen: Counter[str] = Counter()
     # It is rare: all subtasks must be equally far for a comparison to be thought of at all.

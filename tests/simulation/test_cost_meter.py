@@ -64,7 +64,7 @@ def test_some_runs_align_for_long_and_some_not_at_all() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_measuring_changes_nothing(seed: int) -> None:
+def test_the_cost_meter_does_not_change_the_run(seed: int) -> None:
     scenario = scenario_of(FAMILY, seed)
     plain, measured = (system.run(FAMILY, scenario) for system in (SimulatedSystem(), MeasuredSystem()))
     assert measured.trace_hash == plain.trace_hash

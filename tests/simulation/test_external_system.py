@@ -50,7 +50,7 @@ def test_rows_become_visible_with_the_first_commit_and_only_then(
     assert system.unsettled() == []
 
 
-def test_what_a_real_system_refuses_is_refused(system: TransactionalSystem) -> None:
+def test_the_external_system_refuses_invalid_calls(system: TransactionalSystem) -> None:
     name = system.begin(0, 0, "1.1")
     with pytest.raises(TransactionError, match="exists already"):
         system.begin(0, 0, "1.1")
@@ -60,7 +60,7 @@ def test_what_a_real_system_refuses_is_refused(system: TransactionalSystem) -> N
     with pytest.raises(TransactionError, match="is prepared, no row can be added"):
         system.write(name, ("bee", 1))
     with pytest.raises(TransactionError, match="unknown"):
-        system.commit("nobody's")
+        system.commit("unknown")
     system.commit(name)
     with pytest.raises(TransactionError, match="was committed, it cannot be aborted"):
         system.abort(name)
@@ -68,7 +68,7 @@ def test_what_a_real_system_refuses_is_refused(system: TransactionalSystem) -> N
         system.prepare(name)
 
 
-def test_what_was_aborted_stays_so(system: TransactionalSystem, history: History) -> None:
+def test_an_aborted_transaction_stays_aborted(system: TransactionalSystem, history: History) -> None:
     name = system.begin(0, 0, "1.1")
     system.abort(name)
     system.abort(name)
@@ -120,7 +120,7 @@ def test_a_split_is_read_on_from_any_position() -> None:
     assert (again.read(5), again.exhausted, again.position) == ([("owl", 4)], True, 2)
 
 
-def test_storage_keeps_what_it_confirmed_and_tears_what_it_did_not() -> None:
+def test_storage_keeps_confirmed_writes_and_may_tear_others() -> None:
     storage = SimulatedStorage()
     storage.write("chk-1/a", b"12345678")
     storage.tear("chk-1/b", b"12345678")

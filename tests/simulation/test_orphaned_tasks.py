@@ -57,7 +57,7 @@ def attempts(history: History) -> Sequence[tuple[str, int | None]]:
 
 
 @pytest.mark.parametrize("point", ["triggered", "acknowledged", "metadata_written", "completed", "element"])
-def test_tasks_go_on_without_a_master_and_are_gone_when_the_next_attempt_begins(point: str) -> None:
+def test_orphaned_tasks_run_until_the_next_attempt_starts(point: str) -> None:
     case = scenario(Fault("kill_master", point, checkpoint=0 if point == "element" else 1))  # type: ignore[arg-type]
     assert try_scenario(FAMILY, case, twice=True, continued=False).verdict.passed
     world = World(FAMILY, case)
@@ -70,7 +70,7 @@ def test_tasks_go_on_without_a_master_and_are_gone_when_the_next_attempt_begins(
     assert (first[0], second[0]) == ("1.1", "2.1")
 
 
-def test_what_was_complete_is_restored_and_ids_go_on() -> None:
+def test_a_new_master_restores_the_last_checkpoint_and_continues_its_ids() -> None:
     history = World(FAMILY, scenario(Fault("kill_master", "completed", checkpoint=2))).run()
     assert attempts(history)[1] == ("2.1", 2)
     completed = [event[2] for event in history.events if event[1] == CHECKPOINT_COMPLETED]

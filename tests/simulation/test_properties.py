@@ -36,7 +36,7 @@ def verdict_of(family: Family, scenario: Scenario) -> Verdict:
     return judge(scenario, SYSTEM.run(family, scenario), PythonOracle(family, scenario))
 
 
-def told(family: Family, scenario: Scenario, signature: Signature) -> str:
+def failure_text(family: Family, scenario: Scenario, signature: Signature) -> str:
     """Return the failure as one would want to read it: explained, and as the JSON that replays it."""
     small = shrink(
         scenario,
@@ -60,7 +60,7 @@ def test_no_scenario_breaks_a_property(name: str, strategy: str, shard: int) -> 
     @given(STRATEGIES[strategy](family))
     def holds(scenario: Scenario) -> None:
         signature = verdict_of(family, scenario).signature
-        assert signature is None, told(family, scenario, signature)
+        assert signature is None, failure_text(family, scenario, signature)
 
     holds()
 

@@ -143,11 +143,11 @@ def former_share_for_ever(reached: Reached) -> Iterator[None]:
 def upstream_is_not_asked(reached: Reached) -> Iterator[None]:
     upstream = checkpoint_recorder._upstream_of
 
-    def nobody(graph: Any, chosen: Any) -> dict[str, frozenset[str]]:
+    def no_upstream(graph: Any, chosen: Any) -> dict[str, frozenset[str]]:
         reached()
         return dict.fromkeys(upstream(graph, chosen), frozenset())
 
-    with replaced(checkpoint_recorder, "_upstream_of", nobody):
+    with replaced(checkpoint_recorder, "_upstream_of", no_upstream):
         yield
 
 
@@ -187,7 +187,7 @@ def test_there_are_regressions() -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_what_was_mended_stays_mended(path: Path) -> None:
+def test_each_fixed_bug_stays_fixed(path: Path) -> None:
     scenario = read_scenario(path)
     assert try_scenario(load_family(scenario.family), scenario, twice=True).verdict.violations == ()
 

@@ -42,7 +42,7 @@ def met(scenario: Scenario) -> Counter[str]:
 @pytest.mark.parametrize("parallelism", [0, 1, 4])
 @pytest.mark.parametrize("claims", [False, True])
 @pytest.mark.parametrize("backend", [None, "rocksdb"])
-def test_a_job_stops_and_goes_on_from_its_savepoint(parallelism, claims, backend):
+def test_a_job_stops_and_is_restored_from_its_savepoint(parallelism, claims, backend):
     stop = Operation("stop", "element", occurrence=40, parallelism=parallelism, state_backend=backend)
     seen = met(calm(replace(stop, claims=claims)))
     assert (seen["job_stopped"], seen["job_finished"], seen["attempt_started"]) == (1, 1, 2)
@@ -63,7 +63,7 @@ def test_requests_survive_json_and_are_checked():
         check(wrong)
 
 
-def test_a_process_that_found_no_checkpoint_does_not_name_its_savepoint_as_an_earlier_one():
+def test_a_process_without_a_checkpoint_names_its_savepoint_anew():
     scenario = replace(
         calm(
             Operation("savepoint", "element", occurrence=40),

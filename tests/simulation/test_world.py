@@ -73,7 +73,7 @@ def kinds_of(trial: Trial) -> Iterator[str]:
 @pytest.mark.parametrize(
     "schedule", [Schedule(), Schedule("uniform", 7, horizon=800)], ids=["fair", "uniform"]
 )
-def test_each_fault_strikes_at_each_of_its_points_and_is_survived(
+def test_each_fault_fires_at_each_of_its_points_and_is_survived(
     kind: FaultKind, point: Point, schedule: Schedule
 ) -> None:
     fault = Fault(kind, point, delay=30 if FAULTS[kind].delay == "required" else 0)
@@ -89,7 +89,7 @@ def test_each_fault_strikes_at_each_of_its_points_and_is_survived(
 
 @pytest.mark.parametrize("kind", sorted(KILLS))
 @pytest.mark.parametrize("rescale_to", [1, 3])
-def test_a_kill_may_rescale_what_follows(kind: FaultKind, rescale_to: int) -> None:
+def test_a_kill_may_rescale_the_next_attempt(kind: FaultKind, rescale_to: int) -> None:
     trial = sound(
         scenario_with(
             Fault(kind, "completed" if kind != "kill_task" else "notified", after=2, rescale_to=rescale_to)
@@ -115,7 +115,7 @@ def test_a_fault_waits_for_its_task_its_checkpoint_and_its_turn() -> None:
 
 
 @pytest.mark.parametrize(("kind", "point"), [("lose_message", "acknowledged"), ("fail_write", "snapshotted")])
-def test_a_checkpoint_that_misses_a_part_is_given_up_and_the_next_one_makes_up_for_it(
+def test_an_incomplete_checkpoint_is_aborted_and_the_next_one_completes(
     kind: FaultKind, point: Point
 ) -> None:
     trial = sound(scenario_with(Fault(kind, point, checkpoint=1)))
@@ -171,7 +171,7 @@ def test_a_scenario_has_one_trace_in_every_process() -> None:
         "families = [load_family(name) for name in family_names()];"
         "print(*[run(f, scenario_of(f, seed)).trace_hash for f in families for seed in range(5)])"
     )
-    told = [
+    traces = [
         subprocess.run(
             [sys.executable, "-c", code],
             capture_output=True,
@@ -185,4 +185,4 @@ def test_a_scenario_has_one_trace_in_every_process() -> None:
     here = [
         SYSTEM.run(family, scenario_of(family, seed)).trace_hash for family in families for seed in range(5)
     ]
-    assert told[0] == told[1] == here
+    assert traces[0] == told[1] == here

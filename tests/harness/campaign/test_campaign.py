@@ -165,7 +165,7 @@ def test_a_user_s_file_is_copied_to_machines_without_it(tmp_path: Path) -> None:
     assert load(source).name == "travelling"
     with pytest.raises(FamilyError) as error:
         list(simulation_of(source, tmp_path / "trials")([pa.record_batch({"id": [0]})]))
-    # Told with the path that its user knows, though another one was loaded.
+    # The error names the path that the user gave, not that of the loaded copy.
     seed = scenario_seed(7, "travelling", 0)
     assert str(error.value) == f"{path}:{line}: seed {seed}: KeyError: 'lost'"
 

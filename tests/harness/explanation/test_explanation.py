@@ -77,7 +77,7 @@ def test_state_lost_by_a_rescale_is_explained_with_its_key(run: Run) -> None:
     )
 
 
-def test_input_applied_again_to_restored_state_is_told_as_a_restore_that_does_not_fit_its_cut(
+def test_input_applied_again_is_explained_as_state_of_another_cut(
     run: Run,
 ) -> None:
     run.start("1.1").checkpoint(1, 6).commit().fault().start("1.2", restored=1)

@@ -22,7 +22,7 @@ FAMILIES = [load_family(name) for name in ("word_count", "page_views")]
 SEEDS = (0, 1, 2, 42, 8273645120938)
 
 # A change of one of these is a change of what every recorded seed means: raise the
-# family's generator_version with it, or GENERATION if it is everybody's.
+# family's generator_version with it, or GENERATION if all families changed.
 GOLDEN = {
     "word_count": "10001:bc71b2f87de60905",
     "page_views": "10001:22612c2973415a62",
@@ -45,11 +45,11 @@ def golden(family: Family) -> str:
     return f"{generator_version(family)}:{sha256(text.encode()).hexdigest()[:16]}"
 
 
-def test_five_seeds_still_mean_what_they_meant(family: Family) -> None:
+def test_five_seeds_have_their_golden_hashes(family: Family) -> None:
     assert golden(family) == GOLDEN[family.name]
 
 
-def test_a_record_a_round_is_enough_while_checkpoints_follow_one_another_without_a_pause() -> None:
+def test_one_record_for_each_round_suffices_with_back_to_back_checkpoints() -> None:
     family = load_family("nexmark_q8")
     scenario = generate(family, 200757)
     # Every round has a whole checkpoint in it, and the buffers of a wide job have room for one record each.
@@ -65,14 +65,14 @@ def test_another_process_with_another_hash_seed_draws_the_same() -> None:
         "from onceproof.harness.model.scenario import to_json;"
         "print(to_json(generate(load_family('word_count'), 42)))"
     )
-    told = subprocess.run(
+    printed = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
         check=True,
         env={"PYTHONHASHSEED": "123"},
     )
-    assert told.stdout.strip() == to_json(generate(FAMILIES[0], 42))
+    assert printed.stdout.strip() == to_json(generate(FAMILIES[0], 42))
 
 
 def test_every_scenario_is_valid_and_comes_back_from_json(many: dict[str, list[Scenario]]) -> None:
@@ -93,7 +93,7 @@ def test_every_fault_is_planned_at_every_point_it_can_happen_at(many: dict[str, 
         ] == []
 
 
-def test_faults_carry_only_what_their_kind_takes(many: dict[str, list[Scenario]]) -> None:
+def test_faults_have_only_the_fields_of_their_kind(many: dict[str, list[Scenario]]) -> None:
     for scenarios in many.values():
         for scenario in scenarios:
             assert len(scenario.faults) <= 6
@@ -148,7 +148,7 @@ def test_a_share_of_acknowledgements_comes_when_their_checkpoint_has_expired(
         assert all(scenario.tolerable_failures for scenario in late)
 
 
-def test_a_seed_below_zero_is_refused_because_random_would_take_it_for_its_opposite() -> None:
+def test_a_negative_seed_is_refused() -> None:
     with pytest.raises(ValueError, match="from 0 on"):
         generate(FAMILIES[0], -1)
 

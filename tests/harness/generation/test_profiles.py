@@ -31,7 +31,7 @@ def test_the_environment_chooses_the_profile(environment: dict[str, str], profil
     assert chosen_profile(environment) == profile
 
 
-def test_a_profile_that_there_is_not_is_told_with_those_there_are() -> None:
+def test_an_unknown_profile_is_an_error_with_the_known_ones() -> None:
     with pytest.raises(ProfileError, match=r"^ONCEPROOF_PROFILE=night: there are .* dev, ci, nightly$"):
         chosen_profile({"ONCEPROOF_PROFILE": "night"})
 
@@ -44,14 +44,14 @@ def test_a_seed_is_a_whole_number() -> None:
 
 
 @pytest.mark.parametrize("profile", [name for name in PROFILES if name != "nightly"])
-def test_by_day_the_seed_is_the_same_each_time_and_stands_nowhere(profile: str) -> None:
+def test_the_seed_of_dev_and_ci_is_fixed_and_not_in_the_environment(profile: str) -> None:
     environment: dict[str, str] = {}
     assert settled_seed(profile, environment) == 0
     assert environment == {}
     assert settled_seed(profile, {"ONCEPROOF_SEED": "9"}) == 9
 
 
-def test_a_night_draws_a_seed_once_and_another_night_another_one() -> None:
+def test_nightly_draws_a_new_seed_once_for_each_night() -> None:
     nights: list[dict[str, str]] = [{}, {}]
     seeds = [settled_seed("nightly", night) for night in nights]
     assert seeds[0] != seeds[1]
@@ -65,6 +65,6 @@ def test_a_new_seed_can_be_typed() -> None:
     assert all(0 <= new_seed() < 2**32 for _ in range(100))
 
 
-def test_the_profiles_try_more_and_more() -> None:
+def test_dev_ci_and_nightly_have_increasing_numbers_of_examples() -> None:
     assert list(PROFILES) == ["dev", "ci", "nightly"]
     assert list(PROFILES.values()) == sorted(PROFILES.values())

@@ -43,7 +43,7 @@ def test_every_scenario_is_valid_and_comes_back_from_json(strategy: st.SearchStr
     holds()
 
 
-def test_structured_scenarios_are_not_the_small_ones_that_lists_favour() -> None:
+def test_structured_scenarios_are_not_only_small() -> None:
     sizes: list[int] = []
     kinds: Counter[str] = Counter()
 
@@ -126,7 +126,7 @@ def test_a_shard_makes_its_part_of_the_examples_and_does_not_shrink() -> None:
 
     with pytest.raises(AssertionError):
         fails()
-    # What failed first is told as it was: 20 examples, and once more to tell it.
+    # The first failure is reported: 20 examples, and one more run to report it.
     assert 20 <= len(tried) <= 22
     tried.clear()
 
@@ -184,7 +184,7 @@ def test_each_shard_of_each_family_campaign_and_profile_has_a_seed_of_its_own() 
     assert shard_seed("a", 3, 7, "ci") == shard_seed("a", 3, 7, "ci")
 
 
-def test_the_seed_and_the_profile_of_a_shard_are_those_that_hold(profiles: pytest.MonkeyPatch) -> None:
+def test_a_shard_uses_the_loaded_profile_and_its_seed(profiles: pytest.MonkeyPatch) -> None:
     profiles.setenv(SEED_VARIABLE, "7")
     profiles.setenv(PROFILE_VARIABLE, "ci")
     register_profiles()
@@ -193,7 +193,7 @@ def test_the_seed_and_the_profile_of_a_shard_are_those_that_hold(profiles: pytes
     assert shard_seed("a", 3) == shard_seed("a", 3, 7, "dev")
 
 
-def test_a_night_has_a_seed_of_its_own_which_is_told(
+def test_a_nightly_run_prints_its_own_seed(
     profiles: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     profiles.setenv(PROFILE_VARIABLE, "nightly")
@@ -203,7 +203,7 @@ def test_a_night_has_a_seed_of_its_own_which_is_told(
         register_profiles()
         nights.append(int(os.environ[SEED_VARIABLE]))
         assert capsys.readouterr().err == f"onceproof: profile nightly, {SEED_VARIABLE}={nights[-1]}\n"
-        # Who has been told it already is not told again.
+        # A seed that is in the environment is not printed again.
         register_profiles()
         assert capsys.readouterr().err == ""
         assert shard_seed("a", 3) == shard_seed("a", 3, nights[-1], "nightly")
@@ -226,5 +226,5 @@ def test_the_same_shard_draws_the_same_and_another_one_does_not() -> None:
     assert drawn_in(0) != drawn_in(1)
 
 
-def test_all_action_classes_can_be_given_a_priority() -> None:
+def test_all_action_classes_can_have_a_priority() -> None:
     assert len(set(ACTION_CLASSES)) == 10

@@ -74,7 +74,7 @@ def test_one_record_and_one_fault_remain_if_they_suffice(system: System) -> None
     assert shrunk.trial.scenario == shrunk.scenario
 
 
-def test_the_record_that_matters_is_kept(system: System) -> None:
+def test_the_record_that_causes_the_failure_remains(system: System) -> None:
     [wanted] = [value for _, value in scenario_with().records["words-2"][:1]]
 
     def fails(scenario: Scenario) -> bool:
