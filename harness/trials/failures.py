@@ -8,7 +8,7 @@ The rules this module lives by:
 - Shrinking takes seconds a case, or minutes where runs are real, and there is no limit to the ways in which a
   broken engine can fail: the first ones are shrunk, the others are kept as they are. New ones come before
   those that are known.
-- A failure that does not repeat on a system of real processes is described by the violations of its failed run.
+- A failure that does not repeat on a system of real processes is described by the violations of its run.
 """
 
 from __future__ import annotations

@@ -185,4 +185,4 @@ def test_a_scenario_has_one_trace_in_every_process() -> None:
     here = [
         SYSTEM.run(family, scenario_of(family, seed)).trace_hash for family in families for seed in range(5)
     ]
-    assert traces[0] == told[1] == here
+    assert traces[0] == traces[1] == here
