@@ -37,9 +37,9 @@ from onceproof.harness.systems.local.local_system import LocalRun
 from onceproof.harness.systems.process.board_state import BoardState, encode_board, read_board
 from onceproof.harness.systems.process.incarnations import Ending, JobRun, trial_folder
 from onceproof.harness.systems.process.job_specification import read_spec, spec_of
-from onceproof.harness.systems.recording.history_builder import Retelling
+from onceproof.harness.systems.recording.history_builder import HistoryBuilder
 from onceproof.harness.systems.spark.driver_pool import Drivers
-from onceproof.harness.systems.spark.epoch_history_builder import EpochRetelling
+from onceproof.harness.systems.spark.epoch_history_builder import EpochHistoryBuilder
 from onceproof.harness.systems.spark.spark_system import SparkRun, spark_drivers
 
 NAME: Final = "relay"
@@ -207,11 +207,11 @@ class RelayRun(JobRun):
     _local: LocalRun = field(init=False)
     _spark: SparkLegs = field(init=False)
 
-    def retelling(self) -> Retelling:
+    def history_builder(self) -> HistoryBuilder:
         """Who knows of workers, and takes the tasks of a process as they are."""
         spec = self.spec
         output = Path(spec.output)
-        return EpochRetelling(
+        return EpochHistoryBuilder(
             spec.faults, self.lengths, output, spec.suffix, self.read_rows, spec.parallelism
         )
 

@@ -24,7 +24,7 @@ from onceproof.harness.systems.local.observed_local_job import ObservedLocalExec
 from onceproof.harness.systems.process.job_assembly import Assembly
 from onceproof.harness.systems.process.job_specification import Spec, read_spec
 from onceproof.harness.systems.recording.event_log import EventLog
-from onceproof.harness.systems.recording.event_logging_driver import RunOver, say_error, say_started
+from onceproof.harness.systems.recording.event_logging_driver import RunOver, log_error, log_process_start
 
 
 def run(spec: Spec, log: EventLog, locked: ExitStack) -> int:
@@ -40,7 +40,7 @@ def run(spec: Spec, log: EventLog, locked: ExitStack) -> int:
     storage = MountedStorage(LocalCheckpointStorage(f"{spec.checkpoints}/{graph.job_id}"))
     locked.enter_context(storage.exclusive())
     recovered = recover(storage, spec.retained)
-    if not say_started(log, recovered):
+    if not log_process_start(log, recovered):
         return 0
     execution = ObservedLocalExecution(spec, assembly.graph, storage, recovered, log)
     try:
@@ -66,7 +66,7 @@ def main(path: str) -> int:
                 stack.enter_context(find_mutant(spec.mutant, spec.mutant_file or None).applied())
             return run(spec, log, stack)
     except Exception as error:
-        say_error(log, "process", error)
+        log_error(log, "process", error)
         return 1
 
 

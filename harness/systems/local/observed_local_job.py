@@ -31,15 +31,15 @@ from onceproof.harness.systems.process.test_io import records_read
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import EventLog
 from onceproof.harness.systems.recording.event_logging_driver import (
+    EventLoggingDriver,
     RunOver,
-    ToldDriver,
-    say_error,
-    say_failed,
-    say_snapshot,
+    log_error,
+    log_snapshot,
+    log_task_failure,
 )
 
 
-class ObservedLocalExecution(ToldDriver, LocalExecution):
+class ObservedLocalExecution(EventLoggingDriver, LocalExecution):
     """One run of a job in this process, with its faults, logging its events."""
 
     def __init__(
@@ -74,7 +74,7 @@ class ObservedLocalExecution(ToldDriver, LocalExecution):
         victims = [task for task in living.values() if fault.kind == "kill_all" or task.name == name]
         if fault.kind == "kill_task" and not victims:
             return
-        self.log.say(
+        self.log.write(
             event_log.FAULT_STRUCK,
             number=number,
             task=name,
@@ -94,7 +94,7 @@ class ObservedLocalExecution(ToldDriver, LocalExecution):
 
     def task_killed(self, task: Task, cause: str) -> None:
         """Log that a fault has killed the task."""
-        self._say_failed(task, cause, injected=True)
+        self._log_failure(task, cause, injected=True)
 
     def task_event(self, task: Task, event: TaskEvent) -> None:
         """Hand an event to a task, unless another task's fault has killed it during this round."""
@@ -104,9 +104,9 @@ class ObservedLocalExecution(ToldDriver, LocalExecution):
     def task_died(self, task: Task, error: BaseException) -> None:
         """Log a task that raised; an error that no fault injected ends the run."""
         injected = is_injected(error)
-        self._say_failed(task, f"{type(error).__name__}: {error}", injected)
+        self._log_failure(task, f"{type(error).__name__}: {error}", injected)
         if not injected:
-            say_error(self.log, task.name, error)
+            log_error(self.log, task.name, error)
             raise RunOver
         super().task_died(task, error)
 
@@ -123,20 +123,20 @@ class ObservedLocalExecution(ToldDriver, LocalExecution):
         """Log what the snapshot covers, once."""
         if effect.path not in self._logged_snapshots:
             self._logged_snapshots.add(effect.path)
-            say_snapshot(self.log, task, effect)
+            log_snapshot(self.log, task, effect)
 
     def job_finished(self, effect: JobFinished) -> None:
         """Log the end once it is durable."""
         super().job_finished(effect)
-        self.tell_finished()
+        self.log_finished()
 
     def job_failed(self, effect: JobFailed) -> None:
         """Log the cause."""
         super().job_failed(effect)
-        self.tell_failed(effect.cause)
+        self.log_failed(effect.cause)
 
-    def _say_failed(self, task: Task, cause: str, injected: bool) -> None:
-        say_failed(self.log, task.name, task.attempt, cause, injected)
+    def _log_failure(self, task: Task, cause: str, injected: bool) -> None:
+        log_task_failure(self.log, task.name, task.attempt, cause, injected)
 
     def _positions(self) -> dict[str, int]:
         """Return by split how many records the living sources have read."""

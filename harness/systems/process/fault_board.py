@@ -50,7 +50,7 @@ from onceproof.harness.systems.process.fault_actions import (
 )
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import EventLog
-from onceproof.harness.systems.recording.event_logging_driver import say_failed
+from onceproof.harness.systems.recording.event_logging_driver import log_task_failure
 
 Answer = TypeVar("Answer")
 
@@ -202,7 +202,7 @@ class FaultBoard:
             if each.checkpoint > checkpoint_id:
                 continue
             ended = let_go_on(each.process)
-            self.log.say(event_log.ZOMBIE_RELEASED, attempt=each.attempt, ended=ended)
+            self.log.write(event_log.ZOMBIE_RELEASED, attempt=each.attempt, ended=ended)
             with self._held() as state:
                 state.stopped = tuple(other for other in state.stopped if other != each)
 
@@ -339,7 +339,7 @@ class FaultBoard:
 
     def _say_struck(self, number: int, task: str, state: BoardState, again: bool = False) -> None:
         """Tell that a fault strikes; ``again`` where it only goes on."""
-        self.log.say(
+        self.log.write(
             event_log.FAULT_STRUCK,
             number=number,
             task=task,
@@ -355,7 +355,7 @@ class FaultBoard:
         state.deaths += len(victims)
         self._write(state)
         for each in victims:
-            say_failed(self.log, each.name, each.attempt, "killed", True, event_log.SUBTASK_FAILED)
+            log_task_failure(self.log, each.name, each.attempt, "killed", True, event_log.SUBTASK_FAILED)
 
 
 def _is_late(fault: Fault) -> bool:

@@ -26,7 +26,7 @@ import msgspec
 from onceproof.harness.model.history import History
 from onceproof.harness.systems.process.job_specification import Spec, write_spec
 from onceproof.harness.systems.process.visible_outputs import ReadRows, read_json_rows
-from onceproof.harness.systems.recording.history_builder import Retelling
+from onceproof.harness.systems.recording.history_builder import HistoryBuilder
 
 
 class Ending(NamedTuple):
@@ -61,11 +61,13 @@ class JobRun(ABC):
     def live(self, number: int, path: Path) -> Ending:
         """Let incarnation ``number`` run, by the specification in a file, until it is dead."""
 
-    def retelling(self) -> Retelling:
+    def history_builder(self) -> HistoryBuilder:
         """Who makes a history of what the incarnations tell."""
         spec = self.spec
         output = Path(spec.output)
-        return Retelling(spec.faults, self.lengths, output, spec.suffix, self.read_rows, spec.parallelism)
+        return HistoryBuilder(
+            spec.faults, self.lengths, output, spec.suffix, self.read_rows, spec.parallelism
+        )
 
     def run(self) -> History:
         """Start process after process until the job has ended."""
@@ -74,36 +76,36 @@ class JobRun(ABC):
         checkpoints = Path(spec.checkpoints)
         Path(spec.output).mkdir(parents=True, exist_ok=True)
         checkpoints.mkdir(parents=True, exist_ok=True)
-        retelling = self.retelling()
-        while not retelling.is_over:
-            ending = self._incarnation(retelling)
-            if ending.was_killed and not retelling.is_over:
-                retelling.killed(ending.at)
+        builder = self.history_builder()
+        while not builder.is_over:
+            ending = self._incarnation(builder)
+            if ending.was_killed and not builder.is_over:
+                builder.killed(ending.at)
                 time.sleep(spec.restart_delay_ms / 1000)
-            elif not retelling.is_over:
-                retelling.cannot_begin(ending.last_words)
+            elif not builder.is_over:
+                builder.cannot_begin(ending.last_words)
             if self.progress is not None:
-                self.progress(retelling.history)
-        retelling.at_rest(checkpoints)
-        retelling.history.statistics.milliseconds = (time.perf_counter() - begun) * 1000
-        return retelling.history
+                self.progress(builder.history)
+        builder.at_rest(checkpoints)
+        builder.history.statistics.milliseconds = (time.perf_counter() - begun) * 1000
+        return builder.history
 
-    def _incarnation(self, retelling: Retelling) -> Ending:
+    def _incarnation(self, builder: HistoryBuilder) -> Ending:
         """Run one process to its death, and hear what it told."""
         self._number += 1
         number = self._number
         path = self.folder / f"process-{number}.json"
         spec = msgspec.structs.replace(
             self.spec,
-            parallelism=retelling.next_parallelism,
-            waiting=retelling.waiting,
+            parallelism=builder.next_parallelism,
+            waiting=builder.waiting,
             events=str(self.events_path(number)),
         )
         write_spec(spec, path)
         ending = self.live(number, path)
-        retelling.hear(ending.events)
-        if not ending.in_time and not retelling.is_over:
-            retelling.out_of_time()
+        builder.add_process_log(ending.events)
+        if not ending.in_time and not builder.is_over:
+            builder.out_of_time()
         return ending
 
     def events_path(self, number: int) -> Path:

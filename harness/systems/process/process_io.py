@@ -15,8 +15,8 @@ from onceproof.harness.systems.process.test_io import (
     PREFIX,
     CommitFault,
     CountedSource,
-    ToldCommits,
-    ToldFileSink,
+    LoggedCommits,
+    LoggingFileSink,
 )
 from onceproof.harness.systems.process.transactional_database import Database, database_of
 from onceproof.harness.systems.recording.event_log import EventLog
@@ -41,18 +41,18 @@ class ProcessIO(SinksByKind):
         self.parameters: dict[str, Parameter] = spec.parameters
         self._spec = spec
         self._source = source
-        self._commits = ToldCommits(log, fault)
+        self._commits = LoggedCommits(log, fault)
         self._columns = columns
 
     def source(self, name: str) -> CountedSource:
         """Return the source of the scenario's splits."""
         return self._source
 
-    def sink(self, name: str) -> ToldFileSink:
+    def sink(self, name: str) -> LoggingFileSink:
         """Return an exactly-once sink into part files."""
         spec = self._spec
         encoder = Encoder.json_lines_encoder() if spec.rows == "json" else Encoder.csv_encoder()
-        return ToldFileSink(spec.output, encoder, OutputFileConfig(PREFIX, spec.suffix), self._commits)
+        return LoggingFileSink(spec.output, encoder, OutputFileConfig(PREFIX, spec.suffix), self._commits)
 
     def make_sink(self, kind: SinkKind, name: str, *, keys: int = 0) -> Any:
         """Return a new sink of a kind into the database that all processes of the job share."""

@@ -19,7 +19,7 @@ from onceproof.engine.connectors.write_ahead import PendingBatch
 from onceproof.engine.functions import RuntimeContext
 from onceproof.engine.protocol_points import COMMITTED, COMMITTING
 from onceproof.harness.model.scenario import Parameter
-from onceproof.harness.systems.process.test_io import ToldCommits, task_name
+from onceproof.harness.systems.process.test_io import LoggedCommits, task_name
 from onceproof.harness.systems.process.transactional_database import (
     Database,
     batch_name,
@@ -30,10 +30,10 @@ from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.sinks import BUFFERED_KEYS, BatchSink, ReactingSink, SinkKind
 
 
-class ToldWriteAheadSink(BatchSink):
+class LoggingWriteAheadSink(BatchSink):
     """Sends its batches to the database."""
 
-    def __init__(self, database: Database, commits: ToldCommits) -> None:
+    def __init__(self, database: Database, commits: LoggedCommits) -> None:
         super().__init__(database)
         self._database = database
         self._commits = commits
@@ -63,7 +63,7 @@ class Begun(NamedTuple):
 class DatabaseTarget:
     """The database as one task sees it: what is open is in its memory, and dies with it."""
 
-    def __init__(self, database: Database, commits: ToldCommits, task: RuntimeContext | None) -> None:
+    def __init__(self, database: Database, commits: LoggedCommits, task: RuntimeContext | None) -> None:
         self._database = database
         self._commits = commits
         self._task = task
@@ -102,10 +102,12 @@ class DatabaseTarget:
         return [Begun(name, *writer_of(name)) for name in self._database.prepared()]
 
 
-class ToldCommittingSink(ReactingSink):
+class LoggingCommittingSink(ReactingSink):
     """A writer and a committer over the database."""
 
-    def __init__(self, database: Database, commits: ToldCommits, parameters: Mapping[str, Parameter]) -> None:
+    def __init__(
+        self, database: Database, commits: LoggedCommits, parameters: Mapping[str, Parameter]
+    ) -> None:
         super().__init__(parameters)
         self._database = database
         self._commits = commits
@@ -115,11 +117,11 @@ class ToldCommittingSink(ReactingSink):
         return DatabaseTarget(self._database, self._commits, task)
 
 
-class ToldUpsertFunction(SqliteUpsertFunction):
+class LoggingUpsertFunction(SqliteUpsertFunction):
     """The engine's sink by key, telling each write."""
 
     def __init__(
-        self, path: Path, table: str, columns: Sequence[str], keys: int, commits: ToldCommits
+        self, path: Path, table: str, columns: Sequence[str], keys: int, commits: LoggedCommits
     ) -> None:
         super().__init__(str(path), table, columns, keys, BUFFERED_KEYS)
         self._commits = commits
@@ -131,7 +133,7 @@ class ToldUpsertFunction(SqliteUpsertFunction):
         task = task_name(context)
         fault = self._commits.strike(context, task)
         super().upsert(rows)
-        self._commits.log.say(
+        self._commits.log.write(
             event_log.ROWS_WRITTEN,
             task=task,
             attempt=context.get_attempt_id(),
@@ -146,7 +148,7 @@ def make_sink(
     kind: SinkKind,
     name: str,
     database: Database,
-    commits: ToldCommits,
+    commits: LoggedCommits,
     parameters: Mapping[str, Parameter],
     columns: Sequence[str],
     keys: int,
@@ -154,8 +156,8 @@ def make_sink(
     """Return a new sink of a kind into the database; ``name`` and ``columns`` are those of a table."""
     match kind:
         case "write-ahead":
-            return ToldWriteAheadSink(database, commits)
+            return LoggingWriteAheadSink(database, commits)
         case "committing":
-            return ToldCommittingSink(database, commits, parameters)
+            return LoggingCommittingSink(database, commits, parameters)
         case "upsert":
-            return ToldUpsertFunction(database.path, name, columns, keys, commits)
+            return LoggingUpsertFunction(database.path, name, columns, keys, commits)

@@ -35,7 +35,7 @@ CommitFault: TypeAlias = Callable[[str], FaultKind | None]
 
 
 @dataclass(frozen=True, slots=True)
-class ToldCommits:
+class LoggedCommits:
     """Makes commits, telling each, and lets those fail that are to."""
 
     log: EventLog
@@ -50,23 +50,23 @@ class ToldCommits:
         try:
             commit()
         except OSError:
-            self.log.say(event_log.COMMIT_FAILED, transaction=name)
+            self.log.write(event_log.COMMIT_FAILED, transaction=name)
             raise
-        self.log.say(event_log.COMMITTED, transaction=name, length=length)
+        self.log.write(event_log.COMMITTED, transaction=name, length=length)
         self.answer(fault, name)
 
     def strike(self, context: RuntimeContext, name: str) -> FaultKind | None:
         """What is wrong with what a task is about to do; what fails has failed by now."""
         fault = self.fault(task_name(context))
         if fault == "fail_commit":
-            self.log.say(event_log.COMMIT_FAILED, transaction=name)
+            self.log.write(event_log.COMMIT_FAILED, transaction=name)
             raise InjectedError(f"commit of {name} was refused")
         return fault
 
     def answer(self, fault: FaultKind | None, name: str) -> None:
         """What was done is answered, with an error if there is to be one."""
         if fault is not None:
-            self.log.say(event_log.COMMIT_FAILED, transaction=name)
+            self.log.write(event_log.COMMIT_FAILED, transaction=name)
             raise InjectedError(f"commit of {name} timed out")
 
 
@@ -127,18 +127,18 @@ def records_read(source: SourceOperator) -> dict[str, int]:
     return {split: position[1] for split, position in source.positions().items()}
 
 
-class ToldFileSink(FileSinkFunction):
+class LoggingFileSink(FileSinkFunction):
     """The engine's file sink, telling each commit."""
 
     def __init__(
-        self, base_path: str, encoder: Encoder, config: OutputFileConfig, commits: ToldCommits
+        self, base_path: str, encoder: Encoder, config: OutputFileConfig, commits: LoggedCommits
     ) -> None:
         super().__init__(base_path, encoder, config)
         self._commits = commits
 
-    def __deepcopy__(self, memo: object) -> ToldFileSink:
+    def __deepcopy__(self, memo: object) -> LoggingFileSink:
         config = OutputFileConfig(self._prefix, self._suffix)
-        return ToldFileSink(self._base_path, self._encoder, config, self._commits)
+        return LoggingFileSink(self._base_path, self._encoder, config, self._commits)
 
     def commit(self, transaction: Transaction) -> None:
         """Commit, then tell."""

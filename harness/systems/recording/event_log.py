@@ -65,7 +65,7 @@ class EventLog:
     def __reduce__(self) -> tuple[object, ...]:
         return log_beside, (self._path,)
 
-    def say(self, kind: str, **payload: Any) -> None:
+    def write(self, kind: str, **payload: Any) -> None:
         """Append one event. ``payload`` is what JSON can hold."""
         line = _encoder.encode({"at": time.monotonic_ns(), "kind": kind, **payload})
         os.write(self._descriptor, line + b"\n")

@@ -33,7 +33,7 @@ class RunOver(BaseException):
     """An error of the engine's own ends the run; nothing after it can be trusted."""
 
 
-class ToldDriver(JobDriver):
+class EventLoggingDriver(JobDriver):
     """Logs what the job master does. A subclass sets ``log`` before it calls the driver's ``__init__``."""
 
     checks_machines = True
@@ -50,7 +50,7 @@ class ToldDriver(JobDriver):
         """Log which checkpoint the attempt starts from, before anything is restored."""
         super().attempt_started(effect)
         restored = effect.restored
-        self.log.say(
+        self.log.write(
             event_log.ATTEMPT_STARTED,
             attempt=effect.attempt,
             parallelism=self.parallelism,
@@ -60,42 +60,44 @@ class ToldDriver(JobDriver):
     def checkpoint_triggered(self, effect: CheckpointTriggered) -> None:
         """Log the id of the checkpoint."""
         super().checkpoint_triggered(effect)
-        self.log.say(event_log.CHECKPOINT_TRIGGERED, checkpoint=effect.checkpoint_id)
+        self.log.write(event_log.CHECKPOINT_TRIGGERED, checkpoint=effect.checkpoint_id)
 
     def checkpoint_completed(self, effect: CheckpointCompleted) -> None:
         """Log the checkpoint before any task is notified of it."""
         super().checkpoint_completed(effect)
         latest = self.master.coordinator.store.latest
         assert latest is not None
-        self.log.say(event_log.CHECKPOINT_COMPLETED, checkpoint=described(latest))
+        self.log.write(event_log.CHECKPOINT_COMPLETED, checkpoint=checkpoint_entry(latest))
 
     def checkpoint_aborted(self, effect: CheckpointAborted) -> None:
         """Log the id of the checkpoint, and the reason."""
         super().checkpoint_aborted(effect)
-        self.log.say(event_log.CHECKPOINT_ABORTED, checkpoint=effect.checkpoint_id, reason=str(effect.reason))
+        self.log.write(
+            event_log.CHECKPOINT_ABORTED, checkpoint=effect.checkpoint_id, reason=str(effect.reason)
+        )
 
-    def tell_finished(self) -> None:
+    def log_finished(self) -> None:
         """Log that the job has finished; call it once that is durable."""
-        self.log.say(event_log.JOB_FINISHED, points=self.points_passed())
+        self.log.write(event_log.JOB_FINISHED, points=self.points_passed())
 
-    def tell_failed(self, cause: str) -> None:
+    def log_failed(self, cause: str) -> None:
         """Log that the job has failed for good."""
-        self.log.say(event_log.JOB_FAILED, cause=cause)
+        self.log.write(event_log.JOB_FAILED, cause=cause)
 
 
-def say_started(log: EventLog, recovered: Recovered) -> bool:
+def log_process_start(log: EventLog, recovered: Recovered) -> bool:
     """Log which checkpoints a process finds as it begins; return whether the job still has to run."""
-    log.say(
+    log.write(
         event_log.PROCESS_STARTED,
         incarnation=recovered.incarnation,
-        found=[described(metadata) for metadata in recovered.checkpoints],
+        found=[checkpoint_entry(metadata) for metadata in recovered.checkpoints],
     )
     if recovered.finished:
-        log.say(event_log.JOB_FINISHED, points={})
+        log.write(event_log.JOB_FINISHED, points={})
     return not recovered.finished
 
 
-def say_snapshot(log: EventLog, task: Task, effect: StoreSnapshot) -> None:
+def log_snapshot(log: EventLog, task: Task, effect: StoreSnapshot) -> None:
     """Log what a snapshot covers that a task has just taken; call it before the snapshot can be stored."""
     head, tail = task.operators[0], task.operators[-1]
     cut: dict[str, int] = {}
@@ -105,7 +107,7 @@ def say_snapshot(log: EventLog, task: Task, effect: StoreSnapshot) -> None:
     if isinstance(tail, SinkOperator) and hasattr(tail.function, "pending_transactions"):
         # A transactional sink, or one around it.
         transactions = tail.function.pending_transactions()
-    log.say(
+    log.write(
         event_log.SNAPSHOT_TAKEN,
         path=effect.path,
         attempt=task.attempt,
@@ -115,7 +117,7 @@ def say_snapshot(log: EventLog, task: Task, effect: StoreSnapshot) -> None:
     )
 
 
-def say_failed(
+def log_task_failure(
     log: EventLog,
     task: str,
     attempt: str,
@@ -124,13 +126,13 @@ def say_failed(
     kind: str = event_log.TASK_FAILED,
 ) -> None:
     """Log the death of a task; ``kind`` says whether ``attempt`` is one of the job or of the subtask."""
-    log.say(kind, task=task, attempt=attempt, cause=" ".join(cause.split()), injected=injected)
+    log.write(kind, task=task, attempt=attempt, cause=" ".join(cause.split()), injected=injected)
 
 
-def say_error(log: EventLog, where: str, error: BaseException) -> None:
+def log_error(log: EventLog, where: str, error: BaseException) -> None:
     """Log an error, and the function that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
-    log.say(
+    log.write(
         event_log.ERROR,
         where=where,
         type=type(error).__name__,
@@ -139,7 +141,7 @@ def say_error(log: EventLog, where: str, error: BaseException) -> None:
     )
 
 
-def described(metadata: CheckpointMetadata) -> dict[str, Any]:
+def checkpoint_entry(metadata: CheckpointMetadata) -> dict[str, Any]:
     """Return a complete checkpoint as the log has it: its snapshots are known by the paths of their files.
 
     Files of a database beside a snapshot are left out, because they add nothing to it.

@@ -33,7 +33,7 @@ OUTSIDE: Final = "outside"
 """The point of a kill that no fault of the scenario sent: it can strike anywhere."""
 
 
-class Retelling:
+class HistoryBuilder:
     """Turns the event logs of one process after another into one history."""
 
     def __init__(
@@ -76,7 +76,7 @@ class Retelling:
 
     # The events of a process.
 
-    def hear(self, events: list[dict[str, Any]]) -> None:
+    def add_process_log(self, events: list[dict[str, Any]]) -> None:
         """Add the event log of one process, once the process is dead."""
         self.death_was_planned = False
         self._points = {}
@@ -143,9 +143,9 @@ class Retelling:
         for recovery, _, read in self._waiting:
             # A recovery that died again before anything became visible keeps its first checkpoint.
             if not recovery.parallelism_after:
-                self.goes_on(recovery, restored, read)
+                self.record_recovery(recovery, restored, read)
 
-    def goes_on(self, recovery: Recovery, restored: int | None, read: dict[str, int]) -> None:
+    def record_recovery(self, recovery: Recovery, restored: int | None, read: dict[str, int]) -> None:
         """Record from which checkpoint a task or job recovers, and how many records it reads again.
 
         ``read`` is how far each split was read when it died.

@@ -23,7 +23,7 @@ from typing import Any, Final
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.process.visible_outputs import ReadRows
 from onceproof.harness.systems.recording import event_log
-from onceproof.harness.systems.recording.history_builder import Retelling
+from onceproof.harness.systems.recording.history_builder import HistoryBuilder
 
 TORN_METADATA: Final = ("tear_write", "metadata_written")
 """This fault kills the driver, which writes the metadata."""
@@ -31,7 +31,7 @@ TORN_METADATA: Final = ("tear_write", "metadata_written")
 _DEATHS_OF_TASKS: Final = ("kill_task", "kill_all", "tear_write", "fail_write")
 
 
-class EpochRetelling(Retelling):
+class EpochHistoryBuilder(HistoryBuilder):
     """Builds one history from the events of successive drivers and their workers."""
 
     def __init__(
@@ -86,7 +86,7 @@ class EpochRetelling(Retelling):
             if recovery.parallelism_after or recovery.kind not in _DEATHS_OF_TASKS:
                 continue
             if recovery.kind in ("kill_all", "fail_write") or recovery.task == event["task"]:
-                self.goes_on(recovery, event["restored"], read)
+                self.record_recovery(recovery, event["restored"], read)
 
     def _snapshot_taken(self, event: dict[str, Any]) -> None:
         super()._snapshot_taken(event)

@@ -33,15 +33,15 @@ from onceproof.harness.model.injected_error import is_injected
 from onceproof.harness.systems.process.fault_board import FaultBoard
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.recording.event_logging_driver import (
+    EventLoggingDriver,
     RunOver,
-    ToldDriver,
-    say_error,
-    say_failed,
+    log_error,
+    log_task_failure,
 )
 from onceproof.harness.systems.spark.observed_subtask import JobRecipe, ObservedSubtask, assembly_of
 
 
-class ObservedSparkExecution(ToldDriver, SparkExecution):
+class ObservedSparkExecution(EventLoggingDriver, SparkExecution):
     """One run of a job in this driver, with its faults, logging its events."""
 
     def __init__(
@@ -88,13 +88,13 @@ class ObservedSparkExecution(ToldDriver, SparkExecution):
     def job_finished(self, effect: JobFinished) -> None:
         """Log the end of the job after it is durable."""
         super().job_finished(effect)
-        self.tell_finished()
+        self.log_finished()
 
     def job_failed(self, effect: JobFailed) -> None:
         """Log the failure of the job, unless a fault killed the driver's Java."""
         super().job_failed(effect)
         if not self._board.state().java_is_dead:
-            self.tell_failed(effect.cause)
+            self.log_failed(effect.cause)
 
     def make_committer(self, attempt: AttemptId, graph: JobGraph) -> ObservedCommitter:
         """Return a committer that logs its errors."""
@@ -114,7 +114,7 @@ class ObservedSparkExecution(ToldDriver, SparkExecution):
                 self._check_report(report)
         except EpochJobFailed as error:
             if deaths == self._deaths:
-                say_error(self.log, "spark", error)
+                log_error(self.log, "spark", error)
                 raise RunOver from error
         self._deaths = deaths
         super().take_results(job)
@@ -126,15 +126,15 @@ class ObservedSparkExecution(ToldDriver, SparkExecution):
         for message in report.messages:
             if isinstance(message, TaskFailed) and BrokenChannel.__name__ in message.cause:
                 error = BrokenChannel(message.cause)
-                say_error(self.log, self.name_of(report.task), error)
+                log_error(self.log, self.name_of(report.task), error)
                 raise RunOver from error
 
     def _failed(self, task: str, attempt: AttemptId, error: Exception) -> None:
         """Log an error of a commit or a sweep; end the run if it was not injected."""
         injected = is_injected(error)
-        say_failed(self.log, task, attempt, f"{type(error).__name__}: {error}", injected)
+        log_task_failure(self.log, task, attempt, f"{type(error).__name__}: {error}", injected)
         if not injected:
-            say_error(self.log, task, error)
+            log_error(self.log, task, error)
             raise RunOver from error
 
     def _follow_board(self) -> None:

@@ -39,7 +39,7 @@ from onceproof.harness.systems.process.job_assembly import Assembly
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.process.test_io import records_read
 from onceproof.harness.systems.recording import event_log
-from onceproof.harness.systems.recording.event_logging_driver import say_error, say_failed, say_snapshot
+from onceproof.harness.systems.recording.event_logging_driver import log_error, log_snapshot, log_task_failure
 
 
 def assembly_of(spec: Spec, board: FaultBoard) -> Assembly:
@@ -122,7 +122,7 @@ class ObservedSubtask(SubtaskRun):
         """Run the epoch; the subtask is registered on the board as a possible victim meanwhile."""
         restored = self.epoch.restores[self.task_id].checkpoint_id
         with self._board.living(self.name, self.attempt):
-            self._board.log.say(
+            self._board.log.write(
                 event_log.SUBTASK_STARTED, task=self.name, attempt=self.attempt, restored=restored
             )
             yield from super().run(arrived)
@@ -137,7 +137,7 @@ class ObservedSubtask(SubtaskRun):
     def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
         """Log the cut of the snapshot before it can be stored."""
         super().snapshot_taken(task, effect)
-        say_snapshot(self._board.log, task, effect)
+        log_snapshot(self._board.log, task, effect)
 
     def live(self, parcels: deque[Parcel]) -> Iterator[None]:
         """Live through the epoch; log an error of the engine's own, and end the run."""
@@ -150,10 +150,10 @@ class ObservedSubtask(SubtaskRun):
         except Exception as error:
             if is_injected(error):
                 # A sink in this worker raised an injected error. Spark runs the task again.
-                say_failed(
+                log_task_failure(
                     self._board.log, self.name, self.attempt, f"{error}", True, event_log.SUBTASK_FAILED
                 )
             elif self._board.is_living(self.attempt):
-                say_error(self._board.log, self.name, error)
+                log_error(self._board.log, self.name, error)
                 self._board.end()
             raise

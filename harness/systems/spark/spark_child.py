@@ -33,7 +33,7 @@ from onceproof.engine.runtime.spark_session import spark_context
 from onceproof.harness.systems.process.fault_board import FaultBoard
 from onceproof.harness.systems.process.job_specification import Spec, read_spec
 from onceproof.harness.systems.recording.event_log import EventLog
-from onceproof.harness.systems.recording.event_logging_driver import RunOver, say_error, say_started
+from onceproof.harness.systems.recording.event_logging_driver import RunOver, log_error, log_process_start
 from onceproof.harness.systems.spark.driver_process import ENDED, JAVA_DIED, READY, STANDALONE_MASTER
 from onceproof.harness.systems.spark.observed_spark_job import ObservedSparkExecution
 from onceproof.harness.systems.spark.observed_subtask import FaultyStorage, RefusedByFault, assembly_of
@@ -51,7 +51,7 @@ def run(spec: Spec, board: FaultBoard, context: SparkContext) -> int:
     storage = MountedStorage(FaultyStorage(spark_storage(graph).root, board, COORDINATOR))
     with storage.exclusive():
         recovered = claimed(storage, spec.retained)
-        if not say_started(board.log, recovered):
+        if not log_process_start(board.log, recovered):
             return 0
         execution = ObservedSparkExecution(spec, graph, context, storage, recovered, board)
         try:
@@ -97,7 +97,7 @@ def serve(path: str, context: SparkContext) -> int:
     except Exception as error:
         code = 1
         if not board.state().java_is_dead:
-            say_error(log, "process", error)
+            log_error(log, "process", error)
     finally:
         over.set()
     return JAVA_DIED if board.state().java_is_dead else code

@@ -36,7 +36,7 @@ from onceproof.harness.model.system import applicable
 from onceproof.harness.systems.process.board_state import read_board
 from onceproof.harness.systems.process.incarnations import trial_folder
 from onceproof.harness.systems.process.job_specification import spec_of
-from onceproof.harness.systems.recording.history_builder import Retelling
+from onceproof.harness.systems.recording.history_builder import HistoryBuilder
 from onceproof.harness.systems.spark.driver_pool import DriverRun, Drivers
 from onceproof.harness.systems.spark.driver_process import (
     CLUSTER_MASTER,
@@ -45,7 +45,7 @@ from onceproof.harness.systems.spark.driver_process import (
     STANDALONE_MASTER,
     Driver,
 )
-from onceproof.harness.systems.spark.epoch_history_builder import TORN_METADATA, EpochRetelling
+from onceproof.harness.systems.spark.epoch_history_builder import TORN_METADATA, EpochHistoryBuilder
 
 NAME: Final = "spark"
 CHILD: Final = "onceproof.harness.systems.spark.spark_child"
@@ -196,11 +196,11 @@ class SparkRun(DriverRun):
 
     process_seconds: float = field(default=LONGEST_PROCESS_SECONDS, kw_only=True)
 
-    def retelling(self) -> Retelling:
+    def history_builder(self) -> HistoryBuilder:
         """Return the history builder for drivers and workers."""
         spec = self.spec
         output = Path(spec.output)
-        return EpochRetelling(
+        return EpochHistoryBuilder(
             spec.faults, self.lengths, output, spec.suffix, self.read_rows, spec.parallelism
         )
 

@@ -32,7 +32,7 @@ from onceproof.harness.systems.process.job_specification import Spec, read_spec
 from onceproof.harness.systems.process.process_table import command_of, parent_of, session_members
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import EventLog
-from onceproof.harness.systems.recording.event_logging_driver import say_failed
+from onceproof.harness.systems.recording.event_logging_driver import log_task_failure
 
 Answer = TypeVar("Answer")
 
@@ -130,7 +130,7 @@ class StructuredBoard:
             board.struck += len(hit)
             for number, fault, task in hit:
                 board.wanted = fault.rescale_to or board.wanted
-                self.log.say(
+                self.log.write(
                     event_log.FAULT_STRUCK,
                     number=number,
                     task=task,
@@ -162,7 +162,7 @@ class StructuredBoard:
                 _kill(self._driver)
             die()
         if fault.kind in ("kill_task", "kill_all"):
-            say_failed(self.log, task, "", "killed", injected=True)
+            log_task_failure(self.log, task, "", "killed", injected=True)
             if fault.kind == "kill_all":
                 for process in _python_workers(self._driver):
                     _kill(process)

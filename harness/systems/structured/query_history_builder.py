@@ -24,7 +24,7 @@ from onceproof.harness.model.history import Row, as_tuple
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.process.visible_outputs import read_json_rows
 from onceproof.harness.systems.recording import event_log
-from onceproof.harness.systems.recording.history_builder import Retelling
+from onceproof.harness.systems.recording.history_builder import HistoryBuilder
 from onceproof.harness.systems.structured.query_fault_points import WORKER_POINTS
 from onceproof.harness.systems.structured.query_output import (
     TABLE,
@@ -54,7 +54,7 @@ def look(spec: Spec) -> dict[str, Any]:
     }
 
 
-class StructuredRetelling(Retelling):
+class QueryHistoryBuilder(HistoryBuilder):
     """Turns the events of one driver after another into one history."""
 
     def __init__(self, spec: Spec, lengths: Mapping[str, int], table_keys: int) -> None:
@@ -109,7 +109,7 @@ class StructuredRetelling(Retelling):
         if fault.kind in ("kill_task", "kill_all") and fault.point in WORKER_POINTS:
             # Spark runs the task again in another worker, and the attempt continues.
             recovery, _, reading = self._waiting[-1]
-            self.goes_on(recovery, max(self._complete, default=None), reading)
+            self.record_recovery(recovery, max(self._complete, default=None), reading)
 
     # The history.
 

@@ -68,7 +68,7 @@ def rescale_query(session: SparkSession, checkpoints: Path, wanted: int, log: Ev
         return RescaleResult(present)
     operators = operators_of(checkpoints)
     if not operators or not operators <= _REPARTITIONED_OPERATORS:
-        log.say(RESCALE_REFUSED, operators=sorted(operators - _REPARTITIONED_OPERATORS))
+        log.write(RESCALE_REFUSED, operators=sorted(operators - _REPARTITIONED_OPERATORS))
         return RescaleResult(present, is_refused=True)
     _repartition(session, checkpoints, wanted)
     return RescaleResult(wanted)

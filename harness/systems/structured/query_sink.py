@@ -90,7 +90,7 @@ def commit(spec: Spec, board: StructuredBoard, batch: int, act: Callable[[], obj
     """Have a sink make a batch visible, with all that may go wrong around it, and tell what a reader saw."""
     output = Path(spec.output)
     checkpoint = batch + 1
-    board.log.say(PLANNED, batch=batch, cut=batch_ends(Path(spec.checkpoints)).get(batch))
+    board.log.write(PLANNED, batch=batch, cut=batch_ends(Path(spec.checkpoints)).get(batch))
     fault = board.outside_fault("committing", TASK, checkpoint)
     if fault == "fail_commit":
         raise InjectedError(f"commit of batch {batch} was refused")
@@ -99,10 +99,10 @@ def commit(spec: Spec, board: StructuredBoard, batch: int, act: Callable[[], obj
     act()
     after = visible_rows(output)
     if (output / TABLE).exists():
-        board.log.say(WRITTEN, batch=batch, rows=list((after - before).elements()))
+        board.log.write(WRITTEN, batch=batch, rows=list((after - before).elements()))
     else:
         new, gone = list((after - before).elements()), list((before - after).elements())
-        board.log.say(SHOWN, batch=batch, new=new, gone=gone)
+        board.log.write(SHOWN, batch=batch, new=new, gone=gone)
     if fault is not None:
         raise InjectedError(f"commit of batch {batch} timed out")
     board("committed", TASK, checkpoint)

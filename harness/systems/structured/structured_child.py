@@ -29,7 +29,7 @@ from onceproof.harness.model.family import Family, load_family, source_file
 from onceproof.harness.systems.process.job_specification import Spec, read_spec
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import EventLog
-from onceproof.harness.systems.recording.event_logging_driver import say_error, say_failed
+from onceproof.harness.systems.recording.event_logging_driver import log_error, log_task_failure
 from onceproof.harness.systems.spark.driver_process import ENDED, READY
 from onceproof.harness.systems.structured.query_fault_board import DRIVER, QueryRescaled, StructuredBoard
 from onceproof.harness.systems.structured.query_history_builder import LOOKED, QUERY_STOPPED, look
@@ -55,12 +55,12 @@ def run(spec: Spec, path: str, board: StructuredBoard, session: SparkSession) ->
     family = load_family(spec.family)
     _by_value(family)
     checkpoints = Path(spec.checkpoints)
-    board.log.say(event_log.PROCESS_STARTED, found=[])
+    board.log.write(event_log.PROCESS_STARTED, found=[])
     while True:
         struck = board.struck
         partitions = _rescaled(spec, checkpoints, board, session)
         planned = batch_ends(checkpoints)
-        board.log.say(
+        board.log.write(
             event_log.ATTEMPT_STARTED,
             attempt=f"{os.getpid()}.{struck}",
             parallelism=partitions,
@@ -72,17 +72,17 @@ def run(spec: Spec, path: str, board: StructuredBoard, session: SparkSession) ->
             attempt = msgspec.structs.replace(spec, parallelism=partitions)
             start(family, attempt, path, session, board).awaitTermination()
         except Exception as error:
-            board.log.say(LOOKED, **look(spec))
+            board.log.write(LOOKED, **look(spec))
             if QueryRescaled.__name__ in str(error):
-                board.log.say(QUERY_STOPPED)
+                board.log.write(QUERY_STOPPED)
             elif board.struck == struck:
-                say_error(board.log, "query", error)
+                log_error(board.log, "query", error)
                 return 1
             else:
-                say_failed(board.log, "query", "", str(error)[:200], injected=True)
+                log_task_failure(board.log, "query", "", str(error)[:200], injected=True)
         else:
-            board.log.say(LOOKED, **look(spec))
-            board.log.say(event_log.JOB_FINISHED, points={})
+            board.log.write(LOOKED, **look(spec))
+            board.log.write(event_log.JOB_FINISHED, points={})
             return 0
         finally:
             _stop_all(session)
@@ -94,7 +94,7 @@ def _rescaled(spec: Spec, checkpoints: Path, board: StructuredBoard, session: Sp
     partitions, is_refused = rescale_query(session, checkpoints, board.wanted, board.log)
     board.begin(partitions, is_refused)
     if batch_ends(checkpoints) != before:
-        board.log.say(LOOKED, **look(spec))
+        board.log.write(LOOKED, **look(spec))
     return partitions
 
 
@@ -127,7 +127,7 @@ def serve(path: str, session: SparkSession) -> int:
     try:
         return run(spec, path, StructuredBoard(spec, os.getpid(), log), session)
     except Exception as error:
-        say_error(log, "process", error)
+        log_error(log, "process", error)
         return 1
 
 

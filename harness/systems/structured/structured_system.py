@@ -26,12 +26,12 @@ from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.system import applicable
 from onceproof.harness.systems.process.incarnations import trial_folder
 from onceproof.harness.systems.process.job_specification import spec_of
-from onceproof.harness.systems.recording.history_builder import Retelling
+from onceproof.harness.systems.recording.history_builder import HistoryBuilder
 from onceproof.harness.systems.spark.driver_pool import DriverRun, Drivers
 from onceproof.harness.systems.spark.driver_process import Driver
 from onceproof.harness.systems.structured.query_fault_board import read_structured_board
 from onceproof.harness.systems.structured.query_fault_points import CAPABILITIES, MISSING, prepared
-from onceproof.harness.systems.structured.query_history_builder import StructuredRetelling
+from onceproof.harness.systems.structured.query_history_builder import QueryHistoryBuilder
 from onceproof.harness.systems.structured.query_io import check_streaming_query
 
 NAME: Final = "structured_streaming"
@@ -88,9 +88,9 @@ class StructuredRun(DriverRun):
 
     table_keys: int = field(default=0, kw_only=True)
 
-    def retelling(self) -> Retelling:
+    def history_builder(self) -> HistoryBuilder:
         """Return the history builder for batches."""
-        return StructuredRetelling(self.spec, self.lengths, self.table_keys)
+        return QueryHistoryBuilder(self.spec, self.lengths, self.table_keys)
 
     def points_on(self, board: Path) -> Mapping[str, int]:
         """As the driver and its Python processes have counted them."""

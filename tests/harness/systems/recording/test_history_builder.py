@@ -27,7 +27,7 @@ from onceproof.harness.systems.process.transactional_database import (
 )
 from onceproof.harness.systems.process.visible_outputs import read_json_rows
 from onceproof.harness.systems.recording.event_log import EventLog, read_events
-from onceproof.harness.systems.recording.history_builder import OUTSIDE, Retelling
+from onceproof.harness.systems.recording.history_builder import OUTSIDE, HistoryBuilder
 
 SECOND = 1_000_000_000
 
@@ -40,10 +40,10 @@ class Folder:
         self.output.mkdir()
         self.checkpoints = path / "checkpoints"
         self.checkpoints.mkdir()
-        self.retelling = Retelling(
+        self.builder = HistoryBuilder(
             faults, {"a": 10, "b": 20}, self.output, ".jsonl", read_json_rows, parallelism=2
         )
-        self.history = self.retelling.history
+        self.history = self.builder.history
 
     def write(self, name, *rows):
         (self.output / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -99,7 +99,7 @@ def committed(name, length=9, at=0):
 def test_what_was_told_is_retold_with_the_rows_of_the_files(folder):
     folder.write("part-0-0-1.1.jsonl", ["ant", 1], ["bee", [1, 2]])
     name, empty = "part-0-0-1.1.jsonl", "part-1-0-1.1.jsonl"
-    folder.retelling.hear(
+    folder.builder.add_process_log(
         [
             started(),
             attempt(),
@@ -129,7 +129,7 @@ def test_what_was_told_is_retold_with_the_rows_of_the_files(folder):
 def test_a_file_that_nobody_told_of_became_visible_at_the_latest_when_its_process_died(folder):
     folder.write("part-3-7-2.1.jsonl", ["ant", 1])
     folder.write(".part-3-8-2.1.jsonl.inprogress", ["bee", 1])
-    folder.retelling.hear([attempt("2.1")])
+    folder.builder.add_process_log([attempt("2.1")])
     [(step, _, name, payload)] = folder.events(TRANSACTION_VISIBLE)
     assert (step, name) == (2, "part-3-7-2.1.jsonl")
     assert (payload["subtask"], payload["epoch"], payload["attempt"]) == (3, 7, "2.1")
@@ -142,12 +142,12 @@ def test_what_is_in_the_database_became_visible_told_or_not_in_the_order_of_its_
         database.prepare(name, [["ant", 1]])
     database.commit(told)
     database.take(untold, [["bee", [2, 3]]])
-    folder.retelling.hear([attempt("2.1"), committed(told, length=1)])
+    folder.builder.add_process_log([attempt("2.1"), committed(told, length=1)])
     assert [(subject, payload) for _, _, subject, payload in folder.events(TRANSACTION_VISIBLE)] == [
         (told, {"subtask": 1, "attempt": "2.1", "epoch": 7, "rows": [("ant", 1)]}),
         (untold, {"subtask": 0, "attempt": "2.1", "epoch": 8, "rows": [("bee", (2, 3))], "waits": True}),
     ]
-    folder.retelling.at_rest(folder.checkpoints)
+    folder.builder.at_rest(folder.checkpoints)
     [(_, _, kind, payload)] = folder.events(LEAK)
     assert (kind, payload["name"]) == ("open transaction", transaction_name(0, 7, "2.1"))
 
@@ -157,11 +157,11 @@ def test_rows_of_the_database_that_are_gone_are_seen(folder):
     name = transaction_name(1, 7, "2.1")
     database.prepare(name, [["ant", 1]])
     database.commit(name)
-    folder.retelling.hear([attempt("2.1"), committed(name, length=1)])
+    folder.builder.add_process_log([attempt("2.1"), committed(name, length=1)])
     with sqlite3.connect(database.path) as connection:
         connection.execute("DELETE FROM onceproof_transactions")
     connection.close()
-    folder.retelling.hear([attempt("3.1")])
+    folder.builder.add_process_log([attempt("3.1")])
     assert [subject for _, _, subject, _ in folder.events(TRANSACTION_HIDDEN)] == [name]
 
 
@@ -172,7 +172,7 @@ def test_a_row_of_a_table_that_nobody_told_was_written_last(folder):
     sink.upsert({"ant": ("ant", 2)})
     sink.close()
     written = {"at": 5, "kind": "rows_written", "task": "sink-1", "attempt": "1.1", "keys": 1}
-    folder.retelling.hear([attempt(), {**written, "rows": [["ant", 1], ["bee", 1]]}])
+    folder.builder.add_process_log([attempt(), {**written, "rows": [["ant", 1], ["bee", 1]]}])
     assert [(subject, payload["rows"]) for _, _, subject, payload in folder.events(ROWS_WRITTEN)] == [
         ("sink-1", [("ant", 1), ("bee", 1)]),
         ("sink", [("ant", 2)]),
@@ -181,8 +181,8 @@ def test_a_row_of_a_table_that_nobody_told_was_written_last(folder):
 
 def test_committing_again_changes_nothing(folder):
     folder.write("part-0-0-1.1.jsonl", ["ant", 1])
-    folder.retelling.hear([attempt(), committed("part-0-0-1.1.jsonl")])
-    folder.retelling.hear([attempt("2.1"), committed("part-0-0-1.1.jsonl")])
+    folder.builder.add_process_log([attempt(), committed("part-0-0-1.1.jsonl")])
+    folder.builder.add_process_log([attempt("2.1"), committed("part-0-0-1.1.jsonl")])
     assert len(folder.events(TRANSACTION_VISIBLE)) == 1
 
 
@@ -190,7 +190,7 @@ def test_committing_again_changes_nothing(folder):
 def test_rows_that_change_after_they_could_be_read_are_seen(folder, change):
     path = folder.output / "part-0-0-1.1.jsonl"
     folder.write(path.name, ["ant", 1])
-    folder.retelling.hear([attempt(), committed(path.name)])
+    folder.builder.add_process_log([attempt(), committed(path.name)])
     if change == "deleted":
         path.unlink()
     elif change == "replaced":
@@ -198,22 +198,22 @@ def test_rows_that_change_after_they_could_be_read_are_seen(folder, change):
         folder.write(path.name, ["bee", 1])
     else:
         folder.write(path.name, ["ant", 1], ["ant", 2])
-    folder.retelling.hear([attempt("2.1")])
-    folder.retelling.hear([attempt("3.1")])
+    folder.builder.add_process_log([attempt("2.1")])
+    folder.builder.add_process_log([attempt("3.1")])
     assert [subject for _, _, subject, _ in folder.events(TRANSACTION_HIDDEN)] == [path.name]
 
 
 def test_rows_that_were_told_and_cannot_be_read_are_hidden(folder):
-    folder.retelling.hear([attempt(), committed("part-0-0-1.1.jsonl")])
+    folder.builder.add_process_log([attempt(), committed("part-0-0-1.1.jsonl")])
     assert len(folder.events(TRANSACTION_HIDDEN)) == 1
 
 
 def test_a_checkpoint_is_complete_once_whether_told_or_found(folder):
     told, untold = completed(1, "chk-1/a"), completed(2, "chk-2/a")
-    folder.retelling.hear(
+    folder.builder.add_process_log(
         [started(), attempt(), snapshot("chk-1/a", {"a": 1}), told, snapshot("chk-2/a", {"a": 2})]
     )
-    folder.retelling.hear([started(told, untold), attempt("2.1", restored=2)])
+    folder.builder.add_process_log([started(told, untold), attempt("2.1", restored=2)])
     found = folder.events(CHECKPOINT_COMPLETED)
     assert [(number, payload["cut"]["a"]) for _, _, number, payload in found] == [(1, 1), (2, 2)]
     assert found[1][0] < folder.events(ATTEMPT_STARTED)[1][0]
@@ -230,12 +230,14 @@ def test_a_kill_its_rescale_and_its_recovery(tmp_path):
         "points": {"element": 7},
         "read": {"a": 5, "b": 6},
     }
-    folder.retelling.hear([attempt(), snapshot("chk-1/a", {"a": 3, "b": 6}), completed(1, "chk-1/a"), struck])
-    folder.retelling.killed(6 * SECOND)
-    assert folder.retelling.next_parallelism == 3
+    folder.builder.add_process_log(
+        [attempt(), snapshot("chk-1/a", {"a": 3, "b": 6}), completed(1, "chk-1/a"), struck]
+    )
+    folder.builder.killed(6 * SECOND)
+    assert folder.builder.next_parallelism == 3
     folder.write("part-0-0-1.1.jsonl", ["ant", 1])
     folder.write("part-0-1-2.1.jsonl", ["ant", 2])
-    folder.retelling.hear(
+    folder.builder.add_process_log(
         [
             attempt("2.1", restored=1, parallelism=3),
             committed("part-1-0-1.1.jsonl", length=0, at=7 * SECOND),
@@ -253,7 +255,7 @@ def test_a_kill_its_rescale_and_its_recovery(tmp_path):
     assert statistics.points == {"element": 9}
     assert (statistics.attempts, statistics.records_replayed) == (2, 2)
     assert [payload["injected"] for _, _, _, payload in folder.events(TASK_FAILED)] == [True]
-    assert folder.retelling.is_over
+    assert folder.builder.is_over
 
 
 def test_what_a_dying_attempt_still_commits_is_no_recovery(tmp_path):
@@ -269,7 +271,7 @@ def test_what_a_dying_attempt_still_commits_is_no_recovery(tmp_path):
     }
     folder.write("part-0-0-1.1.jsonl", ["ant", 1])
     folder.write("part-0-1-1.2.jsonl", ["ant", 2])
-    folder.retelling.hear(
+    folder.builder.add_process_log(
         [
             attempt("1.1"),
             struck,
@@ -282,8 +284,8 @@ def test_what_a_dying_attempt_still_commits_is_no_recovery(tmp_path):
 
 
 def test_a_kill_from_outside_is_a_fault_too(folder):
-    folder.retelling.hear([attempt()])
-    folder.retelling.killed(SECOND)
+    folder.builder.add_process_log([attempt()])
+    folder.builder.killed(SECOND)
     [(_, _, kind, payload)] = folder.events(FAULT_FIRED)
     assert (kind, payload["point"]) == ("kill_process", OUTSIDE)
 
@@ -295,7 +297,7 @@ def test_what_is_left_behind_is_told(folder):
     (directory / "chk-4" / ".0-1.unpublished").touch()
     (directory / "incarnation-3").touch()
     (directory / "finished").touch()
-    folder.retelling.at_rest(folder.checkpoints)
+    folder.builder.at_rest(folder.checkpoints)
     assert {(kind, payload["name"]) for _, _, kind, payload in folder.events(LEAK)} == {
         ("open transaction", ".part-0-1-1.1.jsonl.inprogress"),
         ("orphan file", "0123/chk-4"),
@@ -306,8 +308,8 @@ def test_what_is_left_behind_is_told(folder):
 def test_a_last_line_that_is_torn_was_never_said(tmp_path):
     path = tmp_path / "events"
     log = EventLog(str(path))
-    log.say("committed", transaction="x", length=3)
-    log.say("committed", transaction="y", length=3)
+    log.write("committed", transaction="x", length=3)
+    log.write("committed", transaction="y", length=3)
     path.write_bytes(path.read_bytes()[:-5])
     assert [event["transaction"] for event in read_events(path)] == ["x"]
     assert read_events(tmp_path / "none") == []

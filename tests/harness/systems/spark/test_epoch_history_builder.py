@@ -15,7 +15,7 @@ from onceproof.harness.model.history import (
 )
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.process.visible_outputs import read_json_rows
-from onceproof.harness.systems.spark.epoch_history_builder import EpochRetelling
+from onceproof.harness.systems.spark.epoch_history_builder import EpochHistoryBuilder
 
 SECOND = 1_000_000_000
 STRUCK = {"kind": "fault_struck", "waiting": {"left": [0], "striking": []}, "points": {}}
@@ -26,16 +26,16 @@ class Job:
 
     def __init__(self, path, *faults):
         self.output = path
-        self.retelling = EpochRetelling(
+        self.builder = EpochHistoryBuilder(
             faults, {"a": 10, "b": 20}, path, ".jsonl", read_json_rows, parallelism=2
         )
-        self.history = self.retelling.history
+        self.history = self.builder.history
 
     def write(self, name, *rows):
         (self.output / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
 
-    def hear(self, *events):
-        self.retelling.hear([{"at": place * SECOND, **event} for place, event in enumerate(events)])
+    def add_process_log(self, *events):
+        self.builder.add_process_log([{"at": place * SECOND, **event} for place, event in enumerate(events)])
 
     def payloads(self, kind):
         return [payload for _, found, _, payload in self.history.events if found == kind]
@@ -80,7 +80,7 @@ def killed(task, attempt):
 def test_what_workers_write_counts_for_the_attempt_of_the_job(job_under):
     job = job_under()
     job.write("part-0-0-1.17.jsonl", ["ant", 1])
-    job.hear(
+    job.add_process_log(
         attempt(),
         subtask("source-0", "1.16"),
         snapshot("chk-1/s", "1.16", {"a": 4, "b": 6}),
@@ -97,7 +97,7 @@ def test_what_workers_write_counts_for_the_attempt_of_the_job(job_under):
 
 def test_a_snapshot_of_a_killed_worker_in_a_checkpoint_is_a_foreign_one(job_under):
     job = job_under(Fault("kill_task", "uploaded"))
-    job.hear(
+    job.add_process_log(
         attempt(),
         subtask("count-0", "1.5"),
         snapshot("chk-1/c5", "1.5"),
@@ -120,7 +120,7 @@ def test_a_snapshot_of_a_killed_worker_in_a_checkpoint_is_a_foreign_one(job_unde
 
 def test_a_failure_of_the_driver_is_not_that_of_a_worker_whose_attempt_is_called_the_same(job_under):
     job = job_under(Fault("fail_commit", "committing"))
-    job.hear(
+    job.add_process_log(
         attempt("2.1"),
         {**STRUCK, "number": 0, "task": "sink-0", "read": {}},
         {**killed("sink-0", "2.1"), "kind": "task_failed"},
@@ -136,7 +136,7 @@ def test_a_failure_of_the_driver_is_not_that_of_a_worker_whose_attempt_is_called
 
 def test_a_snapshot_of_a_killed_worker_is_a_foreign_one_though_an_attempt_is_called_the_same(job_under):
     job = job_under(Fault("kill_task", "uploaded"))
-    job.hear(
+    job.add_process_log(
         attempt("2.1"),
         subtask("count-0", "2.1"),
         snapshot("chk-1/c", "2.1"),
@@ -151,7 +151,7 @@ def test_a_snapshot_of_a_killed_worker_is_a_foreign_one_though_an_attempt_is_cal
 def test_a_worker_that_dies_has_come_back_when_its_task_begins_again(job_under, kind):
     job = job_under(Fault(kind, "snapshotted"))
     job.write("part-0-1-1.9.jsonl", ["ant", 1])
-    job.hear(
+    job.add_process_log(
         attempt(),
         snapshot("chk-1/s", "1.2", {"a": 3, "b": 5}),
         completed(1, "chk-1/s"),
@@ -169,12 +169,12 @@ def test_a_worker_that_dies_has_come_back_when_its_task_begins_again(job_under, 
     assert recovery.seconds == 3.0
     assert job.history.statistics.records_replayed == 4
     assert job.history.statistics.attempts == 1
-    assert not job.retelling.death_was_planned
+    assert not job.builder.death_was_planned
 
 
 def test_another_task_that_begins_is_no_recovery_of_the_one_that_died(job_under):
     job = job_under(Fault("kill_task", "element"))
-    job.hear(
+    job.add_process_log(
         attempt(),
         {**STRUCK, "number": 0, "task": "count-0", "read": {}},
         killed("count-0", "1.5"),
@@ -189,18 +189,20 @@ def test_another_task_that_begins_is_no_recovery_of_the_one_that_died(job_under)
 )
 def test_with_the_driver_all_is_lost_that_was_read_since_the_checkpoint(job_under, fault):
     job = job_under(fault)
-    job.hear(
+    job.add_process_log(
         attempt(),
         snapshot("chk-1/s", "1.2", {"a": 3, "b": 5}),
         completed(1, "chk-1/s"),
         snapshot("chk-2/s1", "1.6", {"b": 9}),
         {**STRUCK, "number": 0, "task": "source-0", "read": {"a": 7}},
     )
-    assert job.retelling.death_was_planned
-    job.retelling.killed(6 * SECOND)
+    assert job.builder.death_was_planned
+    job.builder.killed(6 * SECOND)
     assert len(job.payloads(FAULT_FIRED)) == 1
-    job.hear({"kind": "process_started", "incarnation": 2, "found": []}, attempt("2.1", restored=1))
+    job.add_process_log(
+        {"kind": "process_started", "incarnation": 2, "found": []}, attempt("2.1", restored=1)
+    )
     [recovery] = job.history.statistics.recoveries
     assert (recovery.position, recovery.restored, recovery.replayed) == (16, 1, 8)
     # The new attempt has read no more than what it was restored from.
-    assert job.retelling.position({}) == 8
+    assert job.builder.position({}) == 8

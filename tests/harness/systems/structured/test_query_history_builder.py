@@ -19,7 +19,7 @@ from onceproof.harness.systems.structured.query_history_builder import (
     LOOKED,
     QUERY_STOPPED,
     RESCALE,
-    StructuredRetelling,
+    QueryHistoryBuilder,
 )
 from onceproof.harness.systems.structured.query_rescale import RESCALE_REFUSED
 from onceproof.harness.systems.structured.query_sink import PLANNED, SHOWN, WRITTEN
@@ -52,7 +52,7 @@ class Query:
             faults=(KILL,),
         )
         self.family, self.scenario = load_family(name), scenario_of(name)
-        self.retelling = StructuredRetelling(spec, LENGTHS, table_keys)
+        self.builder = QueryHistoryBuilder(spec, LENGTHS, table_keys)
         self.events = []
 
     def say(self, kind, **payload):
@@ -81,9 +81,9 @@ class Query:
     def judged(self):
         """Say that the input is consumed, and return the broken properties with their anomalies."""
         self.say(event_log.JOB_FINISHED, points={})
-        self.retelling.hear(self.events)
-        self.retelling.at_rest(self.checkpoints)
-        verdict = judge(self.scenario, self.retelling.history, PythonOracle(self.family, self.scenario))
+        self.builder.add_process_log(self.events)
+        self.builder.at_rest(self.checkpoints)
+        verdict = judge(self.scenario, self.builder.history, PythonOracle(self.family, self.scenario))
         return {(each.property, each.anomaly) for each in verdict.violations}
 
 
@@ -144,14 +144,14 @@ def test_a_rescale_that_spark_refuses_is_counted_as_not_applicable(query):
     query.say(RESCALE_REFUSED, operators=["globalLimit"])
     query.started(restored=1)
     assert query.judged() == set()
-    assert query.retelling.history.statistics.not_applicable == {RESCALE: 1}
+    assert query.builder.history.statistics.not_applicable == {RESCALE: 1}
 
 
 def test_rows_that_nobody_told_of_are_found_at_the_death_of_the_process(query):
     query.planned(0, FIRST)
     query.wrote("batch-0.jsonl", FIRST_ROWS)
-    query.retelling.hear(query.events)
-    visible = [event for event in query.retelling.history.events if event[1] == "transaction_visible"]
+    query.builder.add_process_log(query.events)
+    visible = [event for event in query.builder.history.events if event[1] == "transaction_visible"]
     assert [(subject, Counter(payload["rows"])) for _, _, subject, payload in visible] == [
         ("batch-0", Counter([("ant", 1), ("ant", 2)]))
     ]
