@@ -74,7 +74,7 @@ CHECKERS_MAY_IMPORT = ("engine.runtime.spark_session",)
 # Heavy dependencies, each with the modules that may import it; tests may import all of them.
 HOMES = {
     "pyspark": re.compile(
-        r"engine\.runtime\.spark|harness\.(systems|checkers\.oracle|flights|campaign|benchmarks\.spark)"
+        r"engine\.runtime\.spark|harness\.(systems|checkers\.oracle|flights|campaign|sensitivity\.on_spark|benchmarks\.spark)"
     ),
     "py4j": re.compile(r"engine\.runtime\.spark"),
     "rocksdict": re.compile(r"engine\.state\.rocksdb"),
