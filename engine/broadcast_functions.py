@@ -41,24 +41,24 @@ class BaseBroadcastProcessFunction(Function, ABC):
     class BaseContext:
         """The context of the current record; one object serves all records of a side."""
 
-        __slots__ = ("_service", "_states", "_timestamp")
+        __slots__ = ("_states", "element_timestamp", "time_service")
 
         def __init__(self, service: TimerService, states: Mapping[str, Any]) -> None:
-            self._timestamp: int | None = None
-            self._service = service
+            self.element_timestamp: int | None = None
+            self.time_service = service
             self._states = states
 
         def timestamp(self) -> int | None:
             """Return the event time of the record in milliseconds, or None."""
-            return self._timestamp
+            return self.element_timestamp
 
         def current_processing_time(self) -> int:
             """Return the wall clock in milliseconds since the epoch."""
-            return self._service.current_processing_time()
+            return self.time_service.current_processing_time()
 
         def current_watermark(self) -> int:
             """Return the current watermark: the lower of the watermarks of both sides."""
-            return self._service.current_watermark()
+            return self.time_service.current_watermark()
 
         def _state(self, descriptor: MapStateDescriptor) -> Any:
             state = self._states.get(descriptor.name)
@@ -163,7 +163,7 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, ABC):
 
         def timer_service(self) -> TimerService:
             """Return the service for the times and the timers of the current key."""
-            return self._service
+            return self.time_service
 
         def get_current_key(self) -> Any:
             """Return the key of the current record or timer."""
@@ -172,13 +172,13 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, ABC):
     class OnTimerContext(ReadOnlyContext):
         """The context of ``on_timer``; ``timestamp()`` returns that of the timer."""
 
-        __slots__ = ("_domain",)
+        __slots__ = ("firing_domain",)
 
-        _domain: TimeDomain
+        firing_domain: TimeDomain
 
         def time_domain(self) -> TimeDomain:
             """Return the domain in which the timer was registered."""
-            return self._domain
+            return self.firing_domain
 
     @abstractmethod
     def process_element(self, value: Any, ctx: Any) -> Iterable[Any] | None:

@@ -94,22 +94,22 @@ class ProcessJoinFunction(Function, ABC):
     class Context:
         """The context of the current pair; one object serves all pairs."""
 
-        __slots__ = ("_left_timestamp", "_right_timestamp")
+        __slots__ = ("left_element_timestamp", "right_element_timestamp")
 
-        _left_timestamp: int
-        _right_timestamp: int
+        left_element_timestamp: int
+        right_element_timestamp: int
 
         def get_left_timestamp(self) -> int:
             """Return the event time of the left value in milliseconds."""
-            return self._left_timestamp
+            return self.left_element_timestamp
 
         def get_right_timestamp(self) -> int:
             """Return the event time of the right value in milliseconds."""
-            return self._right_timestamp
+            return self.right_element_timestamp
 
         def get_timestamp(self) -> int:
             """Return the later of the two, which is the timestamp of the emitted values."""
-            return max(self._left_timestamp, self._right_timestamp)
+            return max(self.left_element_timestamp, self.right_element_timestamp)
 
     @abstractmethod
     def process_element(self, left: Any, right: Any, ctx: Context) -> Iterable[Any] | None:

@@ -228,23 +228,23 @@ class ProcessFunction(Function, ABC):
     class Context:
         """The context of the current record; one object serves all records."""
 
-        __slots__ = ("_service", "_timestamp")
+        __slots__ = ("element_timestamp", "time_service")
 
         def __init__(self, service: TimerService) -> None:
-            self._timestamp: int | None = None
-            self._service = service
+            self.element_timestamp: int | None = None
+            self.time_service = service
 
         def timestamp(self) -> int | None:
             """Return the event time of the record in milliseconds, or None."""
-            return self._timestamp
+            return self.element_timestamp
 
         def timer_service(self) -> TimerService:
             """Return the service for times; only a keyed stream has timers."""
-            return self._service
+            return self.time_service
 
         def current_processing_time(self) -> int:
             """Return the wall clock in milliseconds since the epoch."""
-            return self._service.current_processing_time()
+            return self.time_service.current_processing_time()
 
     @abstractmethod
     def process_element(self, value: Any, ctx: Any) -> Iterable[Any] | None:
@@ -260,8 +260,8 @@ class KeyedProcessFunction(Function, ABC):
         __slots__ = ("_backend",)
 
         def __init__(self, service: TimerService, backend: KeyedStateBackend) -> None:
-            self._timestamp = None
-            self._service = service
+            self.element_timestamp = None
+            self.time_service = service
             self._backend = backend
 
         def get_current_key(self) -> Any:
@@ -271,13 +271,13 @@ class KeyedProcessFunction(Function, ABC):
     class OnTimerContext(Context):
         """The context of ``on_timer``; ``timestamp()`` returns that of the timer."""
 
-        __slots__ = ("_domain",)
+        __slots__ = ("firing_domain",)
 
-        _domain: TimeDomain
+        firing_domain: TimeDomain
 
         def time_domain(self) -> TimeDomain:
             """Return the domain in which the timer was registered."""
-            return self._domain
+            return self.firing_domain
 
     @abstractmethod
     def process_element(self, value: Any, ctx: Any) -> Iterable[Any] | None:
@@ -298,15 +298,15 @@ class SinkFunction(Function):
     class Context:
         """The context of the current record."""
 
-        __slots__ = ("_clock", "_timestamp")
+        __slots__ = ("_clock", "element_timestamp")
 
         def __init__(self, clock: Callable[[], int]) -> None:
-            self._timestamp: int | None = None
+            self.element_timestamp: int | None = None
             self._clock = clock
 
         def timestamp(self) -> int | None:
             """Return the event time of the record in milliseconds, or None."""
-            return self._timestamp
+            return self.element_timestamp
 
         def current_processing_time(self) -> int:
             """Return the wall clock in milliseconds since the epoch."""

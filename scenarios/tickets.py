@@ -153,8 +153,8 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
         .uid("machine")
         .set_parallelism(1)
     )
-    # No function can emit ahead of a barrier, only an operator; and PyFlink has no way to add one's own.
-    strips = numbered._transform("strips", Strips, ticket)
+    # No function can emit ahead of a barrier; an operator can.
+    strips = numbered.transform("strips", ticket, Strips)
     desks = (
         strips.name("strips")
         .uid("strips")

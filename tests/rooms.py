@@ -12,11 +12,12 @@ import argparse
 import ast
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from html import escape
 from pathlib import Path
+from typing import TypeAlias
 
 ROOT = Path(__file__).parents[1]
 PRODUCT = ("engine", "harness", "scenarios", "reports")
@@ -59,6 +60,11 @@ class Import:
     target: str
     line: int
     function: str | None
+
+
+Problems: TypeAlias = Iterator[tuple[int, str]]
+"""What is wrong in a module: the line, and what is to be changed."""
+Rule: TypeAlias = Callable[[Module], Problems]
 
 
 @cache
@@ -110,6 +116,16 @@ def imported_names(module: Module, node: ast.AST) -> list[str]:
         case ast.Call(func=ast.Attribute(attr="import_module"), args=[ast.Constant(value=str(name)), *_]):
             return [name]
     return []
+
+
+def check(rule: Rule, package: str) -> None:
+    """Fail with every place below a top-level folder that a rule objects to."""
+    problems = [
+        f"{module.name.replace('.', '/')}{'/__init__' if module.is_package else ''}.py:{line} {problem}"
+        for module in modules(package)
+        for line, problem in rule(module)
+    ]
+    assert not problems, "\n" + "\n".join(problems)
 
 
 def within(name: str, package: str) -> bool:

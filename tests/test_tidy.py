@@ -9,8 +9,6 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
-from collections.abc import Callable, Iterator
-from typing import TypeAlias
 
 import pytest
 
@@ -18,6 +16,9 @@ from tests.rooms import (
     PRODUCT,
     ROOT,
     Module,
+    Problems,
+    Rule,
+    check,
     circles,
     goes_down,
     imports,
@@ -96,9 +97,6 @@ REGISTRY = re.compile(
     r"\b[\w.-]*(?:pypi|pythonhosted|maven|npmjs|anaconda|jfrog|artifactory)[\w-]*\.(?:org|com|io|net)\b"
     r"|--(?:(?:extra-)?index-url|find-links|trusted-host)"
 )
-
-Problems: TypeAlias = Iterator[tuple[int, str]]
-Rule: TypeAlias = Callable[[Module], Problems]
 
 
 def row_of(name: str) -> tuple[str, int | None]:
@@ -258,15 +256,6 @@ def names_no_registry(text: str) -> Problems:
 
 
 # The rules on the tree as it is
-
-
-def check(rule: Rule, package: str) -> None:
-    problems = [
-        f"{module.name.replace('.', '/')}{'/__init__' if module.is_package else ''}.py:{line} {problem}"
-        for module in modules(package)
-        for line, problem in rule(module)
-    ]
-    assert not problems, "\n" + "\n".join(problems)
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -365,6 +365,21 @@ class DataStream(OperatorSettings):
         node = self._environment._add_node(name, create, upstreams or self._upstreams)
         return DataStream(self._environment, (Upstream(node),), output_type)
 
+    def transform(
+        self, operator_name: str, output_type: TypeInformation | None, create: Callable[[], Operator]
+    ) -> DataStream:
+        """Run an operator of the user's own on this stream (Flink: DataStream.transform).
+
+        Args:
+            operator_name: how graphs and messages call it.
+            output_type: the type of what it emits.
+            create: makes the operator, once for each subtask and attempt.
+
+        Returns:
+            The stream of what the operator emits.
+        """
+        return self._transform(operator_name, create, output_type)
+
     def map(self, func: Selector | MapFunction, output_type: TypeInformation | None = None) -> DataStream:
         """Emit one value for each value."""
         return self._transform("Map", OperatorFactory(MapOperator, map_function_of(func)), output_type)

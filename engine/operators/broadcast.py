@@ -69,5 +69,5 @@ class TimedBroadcastOperator(TimedOperator, BroadcastOperator):
     def timer_context(self) -> KeyedBroadcastProcessFunction.OnTimerContext:
         assert self._backend is not None
         return KeyedBroadcastProcessFunction.OnTimerContext(
-            self._reading._service, self._views, self._backend
+            self._reading.time_service, self._views, self._backend
         )

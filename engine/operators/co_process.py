@@ -131,7 +131,7 @@ class ContextualOperator(TwoInputOperator):
         process, context = self._sides[input_index]
         results: list[Record] = []
         for value, timestamp in self.with_current_key(records, input_index):
-            context._timestamp = timestamp
+            context.element_timestamp = timestamp
             emitted = process(value, context)
             if emitted is not None:
                 for result in emitted:
@@ -168,4 +168,4 @@ class TimedCoProcessOperator(TimedOperator, CoProcessOperator):
 
     def timer_context(self) -> KeyedCoProcessFunction.OnTimerContext:
         assert self._backend is not None
-        return KeyedCoProcessFunction.OnTimerContext(self._context._service, self._backend)
+        return KeyedCoProcessFunction.OnTimerContext(self._context.time_service, self._backend)

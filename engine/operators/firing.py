@@ -89,12 +89,12 @@ class TimerFiring:
 
     def _fire(self, queue: TimerQueue, limit: int, domain: TimeDomain) -> list[Record]:
         context, backend, on_timer = self._context, self._backend, self._on_timer
-        context._domain = domain
+        context.firing_domain = domain
         carries_timestamp = domain is TimeDomain.EVENT_TIME
         results: list[Record] = []
         while (due := queue.pop_due(limit)) is not None:
             backend.current_key, timestamp = due
-            context._timestamp = timestamp
+            context.element_timestamp = timestamp
             emitted = on_timer(timestamp, context)
             if emitted is not None:
                 for result in emitted:

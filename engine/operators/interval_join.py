@@ -119,7 +119,7 @@ class IntervalJoinOperator(TwoInputOperator):
         # Sorted by time, because the order of a map depends on the backend.
         for other in sorted([each for each in partners if lower <= each <= upper]):
             left_at, right_at = (timestamp, other) if side == LEFT else (other, timestamp)
-            context._left_timestamp, context._right_timestamp = left_at, right_at
+            context.left_element_timestamp, context.right_element_timestamp = left_at, right_at
             for partner in partners.get(other):
                 pair = (value, partner) if side == LEFT else (partner, value)
                 for result in process(*pair, context) or ():

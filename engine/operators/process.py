@@ -40,7 +40,7 @@ class ProcessOperator(FunctionOperator):
         context = self._context
         results: list[Record] = []
         for value, timestamp in records:
-            context._timestamp = timestamp
+            context.element_timestamp = timestamp
             emitted = process(value, context)
             if emitted is not None:
                 for result in emitted:
@@ -93,7 +93,7 @@ class KeyedProcessOperator(FunctionOperator):
         results: list[Record] = []
         for value, timestamp in records:
             backend.current_key = select_key(value)
-            context._timestamp = timestamp
+            context.element_timestamp = timestamp
             emitted = process(value, context)
             if emitted is not None:
                 for result in emitted:
@@ -109,7 +109,7 @@ class TimedProcessOperator(TimedOperator, KeyedProcessOperator):
     """Applies a KeyedProcessFunction with ``on_timer`` (Flink: KeyedProcessOperator)."""
 
     def timer_context(self) -> KeyedProcessFunction.OnTimerContext:
-        return KeyedProcessFunction.OnTimerContext(self._context._service, self._keyed)
+        return KeyedProcessFunction.OnTimerContext(self._context.time_service, self._keyed)
 
 
 def has_timers(function: KeyedProcessFunction) -> bool:

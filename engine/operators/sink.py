@@ -28,7 +28,7 @@ class SinkOperator(FunctionOperator):
         context = self._context
         invoke = self._invoke
         for value, timestamp in records:
-            context._timestamp = timestamp
+            context.element_timestamp = timestamp
             invoke(value, context)
         return []
 

@@ -105,6 +105,11 @@ def make_row(names: tuple[str, ...] | None, values: Collection[Any]) -> Row:
     return row
 
 
+def row_like(row: Row, values: Collection[Any]) -> Row:
+    """Return a row of other values with the field names of ``row``."""
+    return make_row(row._names, values)
+
+
 class RowType(TypeInformation):
     """A row with a type for each field, any of which may be None."""
 

@@ -58,6 +58,8 @@ EXTRA = {
     ("SinkFunction", "invoke_batch"): OURS,
     ("SinkFunction", "open"): JAVA,
     ("SinkFunction", "close"): JAVA,
+    ("DataStream", "transform"): JAVA,
+    ("KeyedStream", "transform"): JAVA,
     ("Types", "DATACLASS"): OURS,
     ("Types", "DYNAMIC"): OURS,
     ("AllWindowedStream", "evictor"): JAVA,

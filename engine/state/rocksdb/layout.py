@@ -26,7 +26,7 @@ from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.types import TypeInformation
 from onceproof.engine.types.composite import TupleType
 from onceproof.engine.types.information import ENCODE
-from onceproof.engine.types.row import RowType, make_row
+from onceproof.engine.types.row import RowType, row_like
 from onceproof.engine.types.scalars import DynamicType, FloatType, PickledType
 
 _GROUP: Final = struct.Struct(">H")
@@ -68,7 +68,7 @@ def canonical_form(kind: TypeInformation) -> Callable[[Any], Any] | None:
             return None
         if isinstance(kind, TupleType):
             return lambda value: tuple(_fields(value, forms))
-        return lambda value: make_row(value._names, _fields(value, forms))
+        return lambda value: row_like(value, _fields(value, forms))
     if isinstance(kind, PickledType):
         raise StateError(
             "a key of type PICKLED_BYTE_ARRAY cannot be found again in a database: declare its type"
