@@ -102,7 +102,7 @@ class Execution(JobDriver):
         self.current_task = task
         try:
             effects = task.handle(event, self.now())
-            if self.checks_machines:
+            if self._checks:
                 task.validate()
         except Killed:
             self.kill(task)

@@ -93,6 +93,7 @@ class JobDriver(ABC):
         store = CompletedCheckpointStore(settings.num_retained)
         for metadata in recovered.checkpoints:
             store.add(metadata)
+        self._checks = self.checks_machines  # Read at every event, which costs less of an instance.
         self.graph = graph
         self.storage = storage
         self.probe = probe
@@ -273,7 +274,7 @@ class JobDriver(ABC):
     def master_event(self, event: MasterEvent) -> None:
         """Pass an event to the job master and execute its effects."""
         effects = self.master.handle(event, self.now())
-        if self.checks_machines:
+        if self._checks:
             self.master.validate()
         if effects:
             self.carry_out(effects)
