@@ -115,7 +115,7 @@ class CheckpointConfig:
         """What happens to the checkpoints when the job ends otherwise than by finishing.
 
         Where it is not set the checkpoints of a job that failed are kept, which Flink would delete: what its
-        sinks had pre-committed can be committed by nobody else.
+        sinks had pre-committed cannot be committed in any other way.
         """
         retention = self._configuration.get(CHECKPOINT_RETENTION)
         return ExternalizedCheckpointRetention(retention or NO_EXTERNALIZED)

@@ -1,7 +1,7 @@
 """What ``execute_async`` hands out: a running job, to be asked and to be ended (PyFlink: JobClient).
 
-Whoever asks gets a future at once. The job answers between two of its steps, in its own thread; a question to
-a job that is over is answered with an error, or with its result.
+Each method returns a future at once. The job answers between two of its steps, in its own thread; a request
+to a job that is over gets an error, or the job's result.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class JobStatus(Enum):
     RESTARTING = "RESTARTING"
 
     def is_globally_terminal_state(self) -> bool:
-        """Whether the job is over, and nobody else takes it over."""
+        """Return whether the job is over and no other process takes it over."""
         return self in (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED)
 
     def is_terminal_state(self) -> bool:

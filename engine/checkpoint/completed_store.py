@@ -3,7 +3,7 @@
 Adding one subsumes the oldest beyond ``num_retained``, but never the latest of all, and never the latest
 checkpoint that is no savepoint: a savepoint belongs to the user, who may delete it at any time. Only a
 synchronous savepoint, after which no checkpoint follows, may replace that one too. A savepoint that is
-dropped from the store keeps its files; ``is_discardable`` tells.
+dropped from the store keeps its files (``is_discardable``).
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ class CompletedCheckpointStore:
         self._num_retained = num_retained
         self._retained: list[CheckpointMetadata] = []
         self.latest: CheckpointMetadata | None = None
-        """The one to restore."""
+        """The checkpoint that a restore takes, or None."""
 
     @property
     def retained(self) -> tuple[CheckpointMetadata, ...]:
-        """All that are kept, oldest first."""
+        """Return all retained checkpoints, oldest first."""
         return tuple(self._retained)
 
     def add(self, completed: CheckpointMetadata) -> list[CheckpointMetadata]:
-        """Keep a checkpoint; give those it subsumes, oldest first."""
+        """Add a checkpoint; return the checkpoints that it subsumes, oldest first."""
         retained = self._retained
         if retained and completed.checkpoint_id <= retained[-1].checkpoint_id:
             raise ValueError(
@@ -57,5 +57,5 @@ class CompletedCheckpointStore:
 
 
 def is_discardable(subsumed: CheckpointMetadata) -> bool:
-    """Whether the files of a subsumed checkpoint are the engine's to delete."""
+    """Return whether the engine deletes the files of a subsumed checkpoint; those of savepoints it keeps."""
     return subsumed.kind == CHECKPOINT

@@ -1,4 +1,4 @@
-"""What goes into the checkpoint coordinator besides messages, and what comes out of it."""
+"""The events of the checkpoint coordinator, besides messages, and its effects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from onceproof.engine.messages import (
 
 
 class CheckpointPlan(Struct, frozen=True):
-    """The tasks of an attempt and who feeds whom (Flink: CheckpointPlan).
+    """The tasks of an attempt and their upstreams (Flink: CheckpointPlan).
 
     ``upstreams[task]`` are the tasks with a channel to ``task``: none for a source.
     """
@@ -40,14 +40,14 @@ class AttemptStarted(Struct, frozen=True):
 
 
 class AttemptEnded(Struct, frozen=True):
-    """The attempt is over: what waits, or is pending and not yet being finalized, is given up."""
+    """The attempt is over: queued requests are refused, pending checkpoints not being finalized aborted."""
 
 
 class TriggerRequested(Struct, frozen=True):
-    """Someone other than the interval wants a checkpoint now, or a savepoint.
+    """A user requests a checkpoint or a savepoint now.
 
-    RequestResolved tells the outcome under ``number``, unless that is 0. ``drains`` belongs to a synchronous
-    savepoint: the job ends as if its input had.
+    RequestResolved reports the outcome under ``number``, unless that is 0. ``drains`` belongs to a
+    synchronous savepoint: the job ends as if its input had.
     """
 
     kind: Kind = CHECKPOINT
@@ -62,21 +62,21 @@ class PeriodicTriggerRequested(Struct, frozen=True):
 
 
 class StartScheduler(Struct, frozen=True):
-    """Begin to ask for checkpoints by the interval; an attempt that starts does so by itself."""
+    """Start periodic requests; an attempt that starts does so by itself."""
 
 
 class StopScheduler(Struct, frozen=True):
-    """Give up all that waits or is pending, and take no periodic request any more."""
+    """Abort pending checkpoints, refuse queued requests and all further periodic ones."""
 
 
 class AbortPending(Struct, frozen=True):
-    """Give up what is pending; the attempt goes on, and what waits begins."""
+    """Abort pending checkpoints; the attempt goes on, and queued requests begin."""
 
     reason: str
 
 
 class Shutdown(Struct, frozen=True):
-    """The job is over: give up everything, and take nothing any more."""
+    """The job is over: abort pending checkpoints and refuse all requests from now on."""
 
 
 class IntervalElapsed(Struct, frozen=True):
@@ -99,7 +99,7 @@ class MetadataStored(Struct, frozen=True):
 
 
 class MetadataFailed(Struct, frozen=True):
-    """The metadata is certainly not there. Whoever stores it must make sure before saying so."""
+    """The metadata is certainly not there; the driver makes sure of that before it reports it."""
 
     checkpoint_id: int
     reason: str
@@ -163,7 +163,7 @@ class DiscardSharedFiles(Struct, frozen=True):
 
 
 class CheckpointTriggered(Struct, frozen=True):
-    """Effect for whoever watches: a checkpoint begins; ``number`` is that of the request, if it has one."""
+    """Effect for observers: a checkpoint begins; ``number`` is that of the request, if it has one."""
 
     checkpoint_id: int
     kind: Kind = CHECKPOINT
@@ -171,20 +171,20 @@ class CheckpointTriggered(Struct, frozen=True):
 
 
 class CheckpointCompleted(Struct, frozen=True):
-    """Effect for whoever watches: a checkpoint is complete."""
+    """Effect for observers: a checkpoint is complete."""
 
     checkpoint_id: int
 
 
 class CheckpointAborted(Struct, frozen=True):
-    """Effect for whoever watches: a checkpoint will never complete."""
+    """Effect for observers: a checkpoint will never complete."""
 
     checkpoint_id: int
     reason: str
 
 
 class RequestResolved(Struct, frozen=True):
-    """Effect for whoever asked: his checkpoint is complete, or there is none and ``reason`` says why."""
+    """Effect for the sender of a request: its checkpoint is complete, or failed for ``reason``."""
 
     number: int
     checkpoint_id: int | None
@@ -192,7 +192,7 @@ class RequestResolved(Struct, frozen=True):
 
 
 class AnsweredTooLate(Struct, frozen=True):
-    """Effect for whoever watches: a task answered a checkpoint whose time had run out."""
+    """Effect for observers: a task answered a checkpoint whose time had run out."""
 
     checkpoint_id: int
     task: TaskId

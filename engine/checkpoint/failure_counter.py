@@ -1,11 +1,11 @@
 """When failed checkpoints fail the job (Flink: CheckpointFailureManager).
 
-The rules it lives by:
+Rules:
 
-- Only what speaks against the job's health counts: a task or the storage failed, or time ran out. What
-  another checkpoint, a failover or the end of a task has ended says nothing.
+- Only failures of a task or of the storage and timeouts count. A checkpoint that another checkpoint, a
+  failover or the end of a task has ended does not.
 - A checkpoint counts once, and not if a younger one has completed meanwhile. A completion forgets all.
-- A savepoint is its user's business: it counts only where a task declined it, for then checkpoints would be
+- A savepoint belongs to its user: it counts only where a task declined it, for then checkpoints would be
   declined as well. A synchronous one that is declined fails the job at once, since the job waits for it.
 - When the job has failed of it, counting begins anew.
 """
@@ -71,7 +71,7 @@ class FailureCounter:
         self._last_completed_id = 0
 
     def failed(self, checkpoint_id: int | None, reason: str, kind: Kind, *, by_task: bool) -> bool:
-        """Take note of a failure; whether the job must fail of it.
+        """Count a failure; return whether the job must fail because of it.
 
         ``checkpoint_id`` is None where it had none yet. ``by_task``: a task declined it.
         """
@@ -93,7 +93,7 @@ class FailureCounter:
         return True
 
     def completed(self, checkpoint_id: int) -> None:
-        """Take note of a completion."""
+        """Forget the failures before a completed checkpoint."""
         if checkpoint_id > self._last_completed_id:
             self._last_completed_id = checkpoint_id
             if self._failures:

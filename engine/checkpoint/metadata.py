@@ -47,7 +47,7 @@ class StateHandle(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def stored_length(self) -> int:
-        """How many bytes were stored for it, as its task tells."""
+        """Return how many bytes were stored for it, as its task reported."""
         return self.length + sum([file.length for file in self.files if file.path])
 
 

@@ -1,11 +1,11 @@
-"""A checkpoint under way: who has answered, and with what.
+"""A checkpoint between trigger and outcome: the acknowledgements it has and those it lacks.
 
 pending -> finalizing (all answered, metadata being written) -> completed; or pending/finalizing -> aborted.
 It has one outcome, and leaves the coordinator with it.
 
-A subtask that has finished contributes nothing any more, and for most state that is right: what it kept is
-done with. Union list state is not its own but everyone's; without that of the finished ones it would be
-restored with holes, so such a checkpoint is refused (as in Flink) until all subtasks have finished.
+A finished subtask contributes nothing, and for most state that is right: its state is no longer needed. Union
+list state belongs to all subtasks; without the part of the finished ones it would be restored with holes, so
+such a checkpoint is refused (as in Flink) until all subtasks have finished.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from onceproof.engine.state.stored import UNION
 
 
 class Answer(Enum):
-    """What an acknowledgement was to the checkpoint (Flink: TaskAcknowledgeResult)."""
+    """What an acknowledgement meant to the checkpoint (Flink: TaskAcknowledgeResult)."""
 
     SUCCESS = "success"
     DUPLICATE = "duplicate"
@@ -46,7 +46,7 @@ UNKNOWN: Final = Answer.UNKNOWN
 
 @lru_cache(maxsize=1024)
 def _tasks_of(vertex: int, parallelism: int) -> tuple[TaskId, ...]:
-    """Give the subtasks of a vertex; jobs have the same few again and again."""
+    """Return the subtasks of a vertex; cached, because jobs have the same few shapes."""
     return tuple([TaskId(vertex, subtask) for subtask in range(parallelism)])
 
 
@@ -81,7 +81,7 @@ class PendingCheckpoint:
         self.attempt = attempt
         self.kind = kind
         self.number = number
-        """That of the request; 0 where nobody waits for the outcome."""
+        """The number of the request; 0: no sender waits for the outcome."""
         self.finalizing = False
         self.published: CheckpointMetadata | None = None
         self.missing = dict.fromkeys(tasks)
@@ -89,7 +89,7 @@ class PendingCheckpoint:
         self._answers: dict[TaskId, AcknowledgeCheckpoint] = {}
 
     def acknowledge(self, message: AcknowledgeCheckpoint) -> Answer:
-        """Take one acknowledgement of this attempt."""
+        """Process one acknowledgement of this attempt; a repeated one changes nothing."""
         task = message.task
         if task in self.missing:
             del self.missing[task]
@@ -99,11 +99,11 @@ class PendingCheckpoint:
 
     @property
     def is_fully_acknowledged(self) -> bool:
-        """Whether nobody is missing."""
+        """Return whether all tasks have acknowledged."""
         return not self.missing
 
     def metadata(self, plan: CheckpointPlan, job_id: str, job_name: str) -> CheckpointMetadata:
-        """What is to be published: for every operator, the state of each of its subtasks.
+        """Return the metadata to publish: for every operator, the state of each of its subtasks.
 
         Raises PartlyFinished.
         """

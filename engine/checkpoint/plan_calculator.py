@@ -1,7 +1,7 @@
-"""Which tasks a checkpoint begins at, and which must answer (Flink: DefaultCheckpointPlanCalculator).
+"""Which tasks a checkpoint triggers, and which must acknowledge (Flink: DefaultCheckpointPlanCalculator).
 
-Tasks that have finished contribute nothing any more and are not asked. A task that nobody upstream is left
-to send a barrier to is triggered itself, as a source is.
+Finished tasks contribute nothing and take no part. A task whose upstreams have all finished gets no barrier,
+so it is triggered itself, like a source.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from onceproof.engine.messages import TaskId
 class CheckpointTasks(Struct, frozen=True):
     """The tasks of one checkpoint, in topological order.
 
-    Those that must answer are also those that are told what becomes of it.
+    Those that must answer also get the notifications of its outcome.
     """
 
     triggered: tuple[TaskId, ...]
@@ -29,9 +29,9 @@ def checkpoint_tasks(
     *,
     after_tasks_finish: bool = True,
 ) -> CheckpointTasks | None:
-    """The tasks of a checkpoint while those in ``finished`` have finished; all others run.
+    """Return the tasks of a checkpoint while those in ``finished`` have finished and all others run.
 
-    None where there can be none: everyone has finished, or somebody has and it is not to go on then.
+    None without a checkpoint: all have finished, or some have and ``after_tasks_finish`` is off.
     """
     if not finished:
         sources = [task for task, senders in upstreams.items() if not senders]

@@ -1,10 +1,10 @@
-"""How the state of a checkpoint is dealt out to the subtasks of the job that restores it.
+"""Redistributes the state of a checkpoint over the subtasks of the job that restores it.
 
-State is matched by operator id. Keyed state goes to whoever owns its key groups now. Operator state goes by
-its mode: SPLIT_DISTRIBUTE stays in place at the same parallelism and is otherwise cut into contiguous runs of
-equal length, the odd elements of one name beginning where those of the previous name ran out; UNION goes to
-everyone in full; BROADCAST gives each new subtask one of the old copies (and, at the same parallelism, leaves
-it its own). Names are visited in sorted order.
+State is matched by operator id. Keyed state goes to the subtasks that own its key groups now. Operator state
+goes by its mode: SPLIT_DISTRIBUTE stays in place at the same parallelism and is otherwise cut into contiguous
+runs of equal length, the odd elements of one name beginning where those of the previous name ran out; UNION
+goes to every subtask in full; BROADCAST gives each new subtask one of the old copies (and, at the same
+parallelism, leaves it its own). Names are visited in sorted order.
 """
 
 from __future__ import annotations

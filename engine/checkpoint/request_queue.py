@@ -1,13 +1,13 @@
-"""Which request for a checkpoint is carried out next, and which is refused (Flink: CheckpointRequestDecider).
+"""Decides which request for a checkpoint is next, and which is refused (Flink: CheckpointRequestDecider).
 
-The rules it lives by:
+Rules:
 
-- Savepoints come before checkpoints, forced requests before others, what somebody asked for before what the
-  interval asks for, older before younger.
+- Savepoints come before checkpoints, forced requests before others, requests of users before periodic ones,
+  older before younger.
 - As many checkpoints as are allowed may be pending; only a forced request, which must be the first in the
   queue, begins beside them. While too many old checkpoints are still being deleted, none begins.
 - A periodic request within the pause after a completion is dropped, and made again at the end of the pause.
-  Nobody else heeds the pause.
+  Other requests ignore the pause.
 - The queue is bounded. Where it is full a periodic request gives way; where there is none in it, the new one
   is refused.
 """
@@ -25,9 +25,9 @@ MAX_QUEUED: Final = 1000
 
 
 class CheckpointRequest(Struct, frozen=True):
-    """Somebody, or the interval, wants a checkpoint.
+    """A request of a user or of the interval.
 
-    ``number`` is the name under which its outcome is told; 0 where nobody waits for it.
+    ``number`` names its outcome in RequestResolved; 0: no sender waits for it.
     """
 
     requested_ms: int
@@ -38,12 +38,12 @@ class CheckpointRequest(Struct, frozen=True):
     drains: bool = False
 
     def rank(self) -> tuple[bool, bool, bool, int]:
-        """The lower, the earlier it is its turn."""
+        """Return the sort key of the queue: the lowest is next."""
         return self.kind == CHECKPOINT, not self.is_forced, self.is_periodic, self.requested_ms
 
 
 class TooEarly(Struct, frozen=True):
-    """The request is dropped, for the pause lasts ``left_ms`` longer."""
+    """The request is dropped: the pause lasts ``left_ms`` longer."""
 
     request: CheckpointRequest
     left_ms: int
@@ -61,7 +61,7 @@ class RequestQueue:
         self.queued: list[CheckpointRequest] = []
 
     def submit(self, request: CheckpointRequest) -> CheckpointRequest | None:
-        """Queue a request; give the one that is refused for it, which may be itself."""
+        """Queue a request; return the request that is refused for it, which may be itself, or None."""
         queued = self.queued
         if len(queued) >= self._max_queued and not queued[-1].is_periodic:
             return request
@@ -71,7 +71,7 @@ class RequestQueue:
     def next(
         self, now: int, pending: int, last_completion_ms: int | None, deleting: int = 0
     ) -> CheckpointRequest | TooEarly | None:
-        """Take the request out of the queue that may begin now, or one that is dropped; None if all wait.
+        """Remove and return the request that may begin now, or the one that is dropped; None if all wait.
 
         ``pending`` and ``deleting`` are numbers of checkpoints.
         """
@@ -90,6 +90,6 @@ class RequestQueue:
         return queued.pop(0)
 
     def clear(self) -> list[CheckpointRequest]:
-        """Empty the queue; give what was in it."""
+        """Empty the queue and return its requests."""
         dropped, self.queued = self.queued, []
         return dropped

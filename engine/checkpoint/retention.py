@@ -2,7 +2,7 @@
 
 A job that has finished needs none: all its output is committed. One that was cancelled or has failed can be
 taken up again from its checkpoints, and what its sinks had pre-committed can be committed only so; whether
-that is wanted says the user. Where he says nothing, those of a failed job are kept, which Flink would delete.
+that is wanted says the user. Without a setting those of a failed job are kept, which Flink would delete.
 """
 
 from __future__ import annotations

@@ -5,13 +5,13 @@ The rules this module lives by:
 - A file is known by its content (the SHA-256), and lies under a path that is its upload's own. So a database
   that begins anew and gives an old name to other content can do no harm, and of two uploads of one content
   either will do.
-- Whoever knows that a content is stored names it without a path. Which path that is says the registry.
+- A snapshot names a content that is already stored without a path; the registry adds the path.
 - A content that a completed checkpoint has stays where it is: what is uploaded again is deleted. Before that
   the latest upload counts, as in Flink.
 - A file is deleted when the last checkpoint that used it is older than all that are kept, and never when a
   checkpoint is aborted: a later one may use it, too. What aborted ones have left goes the same way.
 - After a restart of the process the registry is what the retained checkpoints say. Other files of its folder
-  nobody knows any more; recovery deletes them.
+  are unknown; recovery deletes them.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class SharedStateRegistry:
     def register_all(self, checkpoint_id: int, handle: StateHandle) -> list[str]:
         """Register what a snapshot shares; give the paths that may be deleted.
 
-        What it names and nobody knows is found out when its metadata are to be written.
+        An unknown content without a path is found when the metadata are to be written.
         """
         superseded: list[str] = []
         for file in handle.files:
@@ -122,7 +122,7 @@ class SharedStateRegistry:
         return superseded
 
     def deletable(self, handle: StateHandle) -> StateHandle:
-        """What of a snapshot that nobody wants may be deleted: all but uploads that others may refer to."""
+        """Return what of a discarded snapshot may be deleted: all but uploads that others may name."""
         if not self._entries or not handle.files:
             return handle
         return replace(handle, files=tuple([file for file in handle.files if not self._is_kept(file)]))

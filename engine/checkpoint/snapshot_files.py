@@ -3,7 +3,7 @@
 A snapshot is one file, named by the task, and beside it the tables of a database where a backend keeps its
 state in one; their names begin with the name of that file. Tables that other checkpoints may have, too, lie
 in the folder ``shared``, and those that earlier ones have are not stored again. The tables are stored first:
-what is told of a file is true of everything that it needs.
+when a file is reported stored, all that it needs is stored, too.
 """
 
 from __future__ import annotations

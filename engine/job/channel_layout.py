@@ -25,7 +25,7 @@ Shape: TypeAlias = tuple[tuple[int, tuple[tuple[int, int, PartitionerKind, int],
 
 
 Filler: TypeAlias = tuple[TaskId, int]
-"""Who fills a channel, and through which of his outputs."""
+"""The sender of a channel: its task, and the index of its output."""
 
 
 class Inputs(Struct, frozen=True):

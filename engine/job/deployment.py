@@ -1,6 +1,6 @@
-"""From a job graph to the tasks of one attempt: made, wired, and told what to restore.
+"""From a job graph to the tasks of one attempt: created, connected, with their Restore events.
 
-Who is connected with whom says the layout. The queues towards the subtasks of an edge stand in their order.
+The layout says which subtasks are connected. The queues to the subtasks of an edge stand in their order.
 """
 
 from __future__ import annotations

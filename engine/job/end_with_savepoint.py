@@ -1,6 +1,6 @@
-"""The end of a job that somebody wants: with a savepoint, and then by stopping or by being cancelled.
+"""A user's request to end the job with a savepoint: to stop it, or to cancel it after the savepoint.
 
-Between the request and the savepoint's outcome the job goes on; what it will be is decided by the outcome.
+Between the request and the savepoint's outcome the job runs on; the outcome decides how it ends.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ class EndWithSavepoint(Struct):
 
     number: int
     request: TriggerRequested
-    """What the coordinator is asked for, and once more where a task has finished meanwhile."""
+    """The request to the coordinator; repeated when a task has finished meanwhile."""
     stops: bool
     """The job commits what the savepoint lists, and finishes; otherwise it is cancelled."""
     is_complete: bool = False
-    """The savepoint is."""
+    """Whether the savepoint is complete."""
     only_commits: bool = False
     """The attempt that took the savepoint has failed: one that is restored from it ends when it runs."""
 
     def outcome_in(self, effects: Iterable[Any]) -> RequestResolved | None:
-        """What became of the savepoint, if these effects tell."""
+        """Return the outcome of the savepoint if it is among these effects."""
         for effect in effects:
             if type(effect) is RequestResolved and effect.number == self.number:
                 return effect

@@ -1,4 +1,4 @@
-"""What goes into the job master besides messages and the coordinator's events, and what comes out of it."""
+"""The events of the job master, besides messages and the coordinator's events, and its effects."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class RestartDue(Struct, frozen=True):
 class StopRequested(Struct, frozen=True):
     """The job shall end with a savepoint, as if its input had ended where it ``drains``.
 
-    RequestResolved tells of the savepoint under ``number``; JobFinished of the end.
+    RequestResolved reports the savepoint under ``number``, JobFinished the end.
     """
 
     number: int
@@ -61,7 +61,7 @@ class StopOverdue(Struct, frozen=True):
 class CancelRequested(Struct, frozen=True):
     """The job shall end at once: nothing that is under way is waited for.
 
-    With a ``number`` it ends when a savepoint is complete, of which RequestResolved tells under it.
+    With a ``number`` it ends when a savepoint is complete, which RequestResolved reports under it.
     """
 
     number: int = 0
@@ -119,7 +119,7 @@ class JobFinished(Struct, frozen=True):
 
 
 class JobCanceled(Struct, frozen=True):
-    """Effect: the job has ended because somebody wanted it to."""
+    """Effect: the job has ended because a user cancelled it."""
 
 
 class JobFailed(Struct, frozen=True):

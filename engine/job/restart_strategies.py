@@ -1,14 +1,14 @@
 """Restart strategies: whether and when a failed job is tried again (Flink: RestartBackoffTimeStrategy).
 
-A strategy is told of each failure first and asked afterwards. It counts as Flink's does:
+The job master reports each failure to the strategy first and asks it afterwards. It counts as Flink's does:
 
 - fixed-delay counts all failures in the life of the job and never forgets one.
 - failure-rate looks back from the time of asking: at what is allowed and one failure more.
 - exponential-delay takes a failure at or before the restart that is planned for a part of the failure before
   it, and counts anew when the job has been quiet for long enough after a restart.
 
-Time is an argument. Chance, which keeps jobs from restarting all at once, is handed in by whoever runs the
-job: a number from 0 to below 1 for each call.
+Time is an argument. Chance, which keeps jobs from restarting all at once, is an argument of the driver: a
+number from 0 to below 1 for each call.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ class NoRestart:
     __slots__ = ()
 
     def notify_failure(self, now: int) -> bool:
-        """Every failure is one attempt."""
+        """Count the failure; each one is an attempt of its own."""
         return True
 
     def can_restart(self, now: int) -> bool:
-        """Never."""
+        """Return False."""
         return False
 
     def backoff_ms(self, now: int) -> int:
-        """There is nothing to wait for."""
+        """Return 0: there is no restart to wait for."""
         return 0
 
 
@@ -75,7 +75,7 @@ class FixedDelayRestart:
         self._failures = 0
 
     def notify_failure(self, now: int) -> bool:
-        """Every failure is one attempt."""
+        """Count the failure; each one is an attempt of its own."""
         self._failures += 1
         return True
 
@@ -84,7 +84,7 @@ class FixedDelayRestart:
         return self._failures <= self._settings.attempts
 
     def backoff_ms(self, now: int) -> int:
-        """Always the same."""
+        """Return the configured delay."""
         return self._settings.delay_ms
 
 
@@ -101,7 +101,7 @@ class FailureRateRestart:
         self._latest_failures: deque[int] = deque(maxlen=settings.max_failures_per_interval + 1)
 
     def notify_failure(self, now: int) -> bool:
-        """Every failure is one attempt."""
+        """Count the failure; each one is an attempt of its own."""
         self._latest_failures.append(now)
         return True
 
@@ -113,7 +113,7 @@ class FailureRateRestart:
         return now - latest[0] > self._settings.interval_ms
 
     def backoff_ms(self, now: int) -> int:
-        """Always the same."""
+        """Return the configured delay."""
         return self._settings.delay_ms
 
 

@@ -1,4 +1,4 @@
-"""What goes into a task besides messages, and what comes out of it besides messages.
+"""The events of a task and its effects, besides messages.
 
 Events exist per buffer, barrier and message, never per record. ``Deliver`` is made once for each channel and
 used for every buffer, since it only says whose turn it is: the buffer waits in the task's own queue.
@@ -47,14 +47,14 @@ class Poll(Struct, frozen=True):
 
 
 class SnapshotStored(Struct, frozen=True):
-    """What StoreSnapshot asked for is durable under ``handle``."""
+    """The snapshot of a StoreSnapshot effect is durable under ``handle``."""
 
     checkpoint_id: int
     handle: object
 
 
 class SnapshotFailed(Struct, frozen=True):
-    """What StoreSnapshot asked for could not be stored; ``reason`` is one line."""
+    """The snapshot of a StoreSnapshot effect could not be stored; ``reason`` is one line."""
 
     checkpoint_id: int
     reason: str
@@ -65,7 +65,7 @@ class Cancel(Struct, frozen=True):
 
 
 class TimerDue(Struct, frozen=True):
-    """The time that StartTaskTimer asked for has come."""
+    """The timer of a StartTaskTimer effect is due."""
 
     due_ms: int
 
@@ -86,7 +86,7 @@ class StoreSnapshot(Struct, frozen=True):
 
 
 class HoldSnapshot(Struct, frozen=True):
-    """Effect for whoever watches: the task has taken ``store.snapshot``, and holds it until it is whole."""
+    """Effect for observers: the task has taken ``store.snapshot``, and holds it until it is whole."""
 
     store: StoreSnapshot
 

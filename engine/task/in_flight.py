@@ -1,12 +1,12 @@
-"""What a task collects for one checkpoint of the records that are under way.
+"""The records in flight that a task stores for one checkpoint (Flink: ChannelStateWriter).
 
 A record was sent by one task and is read by another. For a checkpoint whose barrier overtakes it belongs to
 
 - the sender, where the barrier overtook it in the queue: it was sent, and not read by then;
-- the reader, where he read it behind his own snapshot and ahead of the channel's barrier, or where he let an
+- the reader, where it read the record behind its own snapshot and ahead of the channel's barrier, or let an
   announced barrier overtake it, which the sender had queued behind it.
 
-So each record in flight is stored once, whoever comes first.
+So each record in flight is stored exactly once.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class InFlightRecorder:
         self._records: dict[ChannelId, list[Buffer]] = {}
 
     def expect(self, channels: Iterable[int]) -> None:
-        """From now on, what is read on these channels is in flight, until the barrier comes."""
+        """Treat records read on these channels as in flight until their barrier comes."""
         self._expected.update(channels)
 
     def reading(self, channel: int, element: Element) -> None:
-        """``element`` is about to be read."""
+        """Note that the task is about to read ``element``."""
         if channel not in self._expected:
             return
         if type(element) is list:
@@ -59,11 +59,11 @@ class InFlightRecorder:
         self._add(self._inputs[channel], buffers_of(overtaken))
 
     def sent(self, channel: ChannelId, buffers: list[Buffer]) -> None:
-        """The barrier has overtaken what was sent on an output."""
+        """Record the buffers that the barrier overtook on an output."""
         self._add(channel, buffers)
 
     def records(self) -> dict[ChannelId, list[Buffer]]:
-        """Everything, by channel."""
+        """Return all records in flight, by channel."""
         return self._records
 
     def _add(self, channel: ChannelId, buffers: list[Buffer]) -> None:
@@ -72,5 +72,5 @@ class InFlightRecorder:
 
 
 def buffers_of(elements: Iterable[Element]) -> list[Buffer]:
-    """The records among elements of a channel."""
+    """Return the buffers among the elements of a channel."""
     return [element for element in elements if type(element) is list]

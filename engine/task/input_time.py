@@ -14,7 +14,7 @@ from onceproof.engine.watermarks.valve import TimeElement, WatermarkValve
 
 
 class InputTime:
-    """Takes watermarks and their status in, and sends on what follows for the task's chain."""
+    """Combines watermarks and idleness of the inputs, and sends the result down the chain."""
 
     __slots__ = ("_chain", "_inputs", "_places", "_valves")
 
@@ -32,7 +32,7 @@ class InputTime:
             self.ended(channel)
 
     def take(self, channel: int, element: TimeElement) -> None:
-        """An element arrives on a channel."""
+        """Process a watermark or a status that arrives on a channel."""
         number, place = self._places[channel]
         valve = self._valves[number]
         if isinstance(element, Watermark):
@@ -41,7 +41,7 @@ class InputTime:
             self._send_on(number, valve.status(place, element.is_idle))
 
     def ended(self, channel: int) -> None:
-        """The data of a channel are over; others may still bring some."""
+        """Note the end of a channel's data; others may still bring some."""
         number, place = self._places[channel]
         self._send_on(number, self._valves[number].ended(place, MAX_WATERMARK))
 

@@ -54,7 +54,7 @@ class Output:
             queue.append(element)
 
     def overtake(self, barrier: CheckpointBarrier) -> list[list[Buffer]]:
-        """Put a barrier ahead of all records; give what it overtook, by queue."""
+        """Put a barrier ahead of all records; return the buffers that it overtook, by queue."""
         overtaken: list[list[Buffer]] = []
         for queue in self.queues:
             overtaken.append([element for element in queue if type(element) is list])
@@ -62,7 +62,7 @@ class Output:
         return overtaken
 
     def send_announced(self, barrier: CheckpointBarrier) -> None:
-        """Append a barrier to every queue; where records are ahead of it the receiver is told at once."""
+        """Append a barrier to every queue; where records are ahead of it, an announcement goes first."""
         for queue in self.queues:
             if list in map(type, queue):
                 ahead_of_all(queue, BarrierAnnouncement(barrier))
@@ -70,7 +70,7 @@ class Output:
 
 
 def is_full(queue: Queue, capacity: int) -> bool:
-    """Whether a queue of ``capacity`` elements or more has no room for records.
+    """Return whether a queue of ``capacity`` elements or more has no room for records.
 
     Barriers take no room: with several checkpoints at a time they could leave none, and the job would take
     checkpoints for ever and read nothing. Asked only of a queue that is long enough.
@@ -107,7 +107,7 @@ class SingleOutput(Output):
         self._append = self.queues[target].append
 
     def emit(self, records: list[Record]) -> None:
-        """The buffer goes on as it is."""
+        """Append the buffer as it is."""
         self._append(records)
 
 
@@ -177,7 +177,7 @@ class RebalanceOutput(Output):
         self._next = start % len(self.queues)
 
     def emit(self, records: list[Record]) -> None:
-        """Deal the records out."""
+        """Append every n-th record to each of the n queues."""
         count = len(self.queues)
         start = self._next
         for offset in range(min(count, len(records))):
@@ -191,7 +191,7 @@ class BroadcastOutput(Output):
     __slots__ = ()
 
     def emit(self, records: list[Record]) -> None:
-        """Each receiver gets a list of its own."""
+        """Append a copy of the list to each queue."""
         for queue in self.queues:
             queue.append(list(records))
 
@@ -199,7 +199,7 @@ class BroadcastOutput(Output):
 def sort_outputs(
     edges: Sequence[JobEdge], outputs: Sequence[Output]
 ) -> tuple[list[Emit], dict[str, list[Emit]]]:
-    """Tell the outputs of the main records from those of side outputs, which are by tag."""
+    """Return the emits of the main outputs, and those of the side outputs by tag."""
     main: list[Emit] = []
     side: dict[str, list[Emit]] = {}
     for edge, output in zip(edges, outputs, strict=True):
@@ -209,7 +209,7 @@ def sort_outputs(
 
 
 def build_output(edge: JobEdge, subtask: int, queues: Sequence[Queue], max_parallelism: int) -> Output:
-    """The output of ``subtask`` over ``edge``.
+    """Return the output of ``subtask`` over ``edge``.
 
     ``queues`` are the queues towards the edge's target subtasks in order (towards the one subtask, where the
     edge is a forward edge); ``max_parallelism`` is the target's.

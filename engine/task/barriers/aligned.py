@@ -33,7 +33,7 @@ NO_CHECKPOINT = -1
 class AlignedBarrierHandler:
     """The alignment of one task over ``channels`` input channels.
 
-    ``blocked[channel]`` tells whether the channel must wait, ``ended[channel]`` whether it is over;
+    ``blocked[channel]``: whether the channel must wait, ``ended[channel]``: whether it is over;
     ``latest_checkpoint_id`` is the highest id seen, ``holds_channels`` are those to resume with its outcome.
     """
 

@@ -1,7 +1,7 @@
-"""What goes into a barrier handler and what comes out of it.
+"""The events of a barrier handler and its effects.
 
-Handlers see barriers, cancellation markers and ends of channels; they never see records. Whoever drives one
-withholds what is queued on the channels that ``blocked`` names.
+Handlers see barriers, cancellation markers and ends of channels; they never see records. The driver of the
+task delivers nothing from the channels that ``blocked`` names.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ BarrierEffect: TypeAlias = (
 class BarrierHandler(Protocol):
     """Decides when a task with several channels takes its snapshot.
 
-    ``blocked[channel]`` tells whether the channel must wait.
+    ``blocked[channel]``: whether the channel must wait.
     """
 
     blocked: list[bool]

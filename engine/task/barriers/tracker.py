@@ -175,7 +175,7 @@ class BarrierTracker:
         return effects
 
     def _start(self, barrier: CheckpointBarrier) -> list[BarrierEffect]:
-        """Begin a checkpoint, unless a newer one has begun: what tells of them may come out of order."""
+        """Begin a checkpoint, unless a newer one has begun: barriers and triggers may come out of order."""
         if barrier.checkpoint_id <= self._started_id:
             return []
         self._started_id = barrier.checkpoint_id
