@@ -1,8 +1,8 @@
-"""A sink that buffers in operator state: what the textbook's BufferingSink and its like have in common.
+"""A sink that buffers elements in operator state, shared by ``buffered_sink`` and ``pairs``.
 
-The buffer is a list state of the operator, so on a rescale its elements are dealt out over the new subtasks,
-whichever subtask collected them. What is full is handed on to a transactional sink; the rest goes at the end
-of the input, since otherwise rows held back would look like rows lost.
+The buffer is a list state of the operator, so a rescale deals its elements out over the new subtasks,
+whichever subtask collected them. A full buffer is written to a transactional sink. The rest is written at the
+end of the input: otherwise the checkers would report rows that are held back as lost.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ if TYPE_CHECKING:
     from onceproof.harness.model.family import JobIO
 
 MOST_SUBTASKS = 4
-"""Of a sink, in any scenario: each may hold back what does not fill a buffer."""
+"""The greatest number of subtasks of a buffering sink in any scenario. Each may hold back a partial
+buffer."""
 
 
 class BufferingSink(SinkFunction, CommittingFunction):
-    """Collects values, and writes them by ``threshold`` to a sink within, whose transactions it lists.
+    """Collects values and writes them to an inner sink, ``threshold`` at a time.
 
-    A subclass returns from ``rows`` what is written of a full buffer, or of the rest.
+    It lists the inner sink's transactions as its own. A subclass overrides ``rows`` to say what is written
+    for the values of a buffer.
     """
 
     def __init__(self, threshold: int, sink: Any) -> None:
@@ -40,11 +42,11 @@ class BufferingSink(SinkFunction, CommittingFunction):
         self._sink = sink
 
     def rows(self, values: Sequence[Any]) -> Sequence[Any]:
-        """Return what to write for values that leave the buffer together."""
+        """Return the rows to write for values that leave the buffer together."""
         return values
 
     def invoke(self, value: Any, context: Any) -> None:
-        """Collect a value; write what is full."""
+        """Collect a value and write each full buffer."""
         buffered = self._buffered
         buffered.append(value)
         while len(buffered) >= self._threshold:
@@ -52,7 +54,7 @@ class BufferingSink(SinkFunction, CommittingFunction):
             del buffered[: self._threshold]
 
     def finish(self) -> None:
-        """Write the rest, which is more than one buffer where a rescale has brought several together."""
+        """Write the rest; after a rescale it may be more than one buffer."""
         buffered = self._buffered
         while buffered:
             self._write(buffered[: self._threshold], None)
@@ -66,56 +68,48 @@ class BufferingSink(SinkFunction, CommittingFunction):
     # The buffer in the checkpoint.
 
     def initialize_state(self, context: FunctionInitializationContext) -> None:
-        """Take over the values that fell to this subtask."""
+        """Take the restored values that were dealt to this subtask."""
         descriptor = ListStateDescriptor("buffered elements", Types.LONG())
         self._state: OperatorListState = context.get_operator_state_store().get_list_state(descriptor)
         self._buffered: list[Any] = list(self._state.get()) if context.is_restored() else []
         self._sink.initialize_state(context)
 
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
-        """Put the values into the state."""
         self._state.update(self._buffered)
         self._sink.snapshot_state(context)
 
-    # What is the inner sink's business.
+    # The remaining calls are passed on to the inner sink.
 
     def set_runtime_context(self, runtime_context: RuntimeContext) -> None:
-        """Pass it on."""
         super().set_runtime_context(runtime_context)
         self._sink.set_runtime_context(runtime_context)
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Pass it on."""
         self._sink.open(runtime_context)
 
     def close(self) -> None:
-        """Pass it on."""
         self._sink.close()
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Pass it on."""
         self._sink.notify_checkpoint_complete(checkpoint_id)
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Pass it on."""
         self._sink.notify_checkpoint_aborted(checkpoint_id)
 
     def pending_transactions(self) -> list[Any]:
-        """Those of the sink within."""
         pending: list[Any] = self._sink.pending_transactions()
         return pending
 
     def settle(self, context: FunctionInitializationContext) -> None:
-        """Pass it on; the buffer belongs to the tasks."""
+        """Settle the inner sink only; the buffered values belong to the subtasks."""
         self._sink.settle(context)
 
     def abort_unlisted(self) -> None:
-        """Pass it on."""
         self._sink.abort_unlisted()
 
 
 def build(env: StreamExecutionEnvironment, io: JobIO, sink: BufferingSink) -> None:
-    """Build numbers -> table, dealt out in turn to the subtasks of the sink."""
+    """Build numbers -> table; the source deals numbers out in turn to the subtasks of the sink."""
     numbers = env.from_source(io.source("numbers"), None, "numbers").uid("numbers")
     table = numbers.set_parallelism(io.source_parallelism).rebalance().add_sink(sink)
     table.name("table").uid("table").set_parallelism(io.sink_parallelism)

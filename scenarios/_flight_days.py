@@ -1,9 +1,9 @@
 """Both oracles of flight_delays: the rows that a run may give for the days of its flights.
 
-Which flights are late depends on how far time had come, which is for the run to say. So a day's row lists its
-flights and a late flight gives a row of its own: the oracles take the lists where they can be, and work the
-delays out anew. A restored job begins from no watermark and may open a day again that it had given out, for
-flights that came too late for the first row.
+Which flights are late depends on the watermarks of the run. So a day's row lists its flights and a late
+flight gives a row of its own. The oracles accept the lists that are possible and compute the delays from
+them. A restored job begins without a watermark and may emit a second row of a day, for flights that came too
+late for the first one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 DAY_MS: Final = 24 * 60 * MINUTE_MS
 BOUND_MS: Final = 120 * MINUTE_MS
-"""How late a flight may leave without being late for its day."""
+"""How many milliseconds late a flight may leave without being late for its day."""
 
 DAY = "day"
 FLIGHTS, AIRLINES = "flights", "airlines"
@@ -76,7 +76,6 @@ GROUP BY scenario_id, key, at, flights
 
 
 def late_row(origin: str, timestamp: int, value: tuple[Any, ...]) -> tuple[str, str, int, str, int, int]:
-    """Return the row of a late flight."""
     return lateness.LATE, f"{origin} {value[0]}", timestamp, str(value[1]), 0, 0
 
 
@@ -85,7 +84,7 @@ def _day_end_of(timestamp: int) -> int:
 
 
 def expected(records: Records, declared: Declared) -> Rows:
-    """Add up the delays of each airport, airline and day, by the lists that the run declares if possible."""
+    """Add up the delays of each airport, airline and day, by the declared lists where possible."""
     airlines: Any = [value for own in part_of(records, AIRLINES).values() for _, value in own]
     names = {carrier: airline for carrier, _, _, airline in airlines}
     said: dict[tuple[Any, Any], list[Any]] = defaultdict(list)
@@ -113,12 +112,12 @@ def expected(records: Records, declared: Declared) -> Rows:
 def _lists(
     flights: Sequence[lateness.Arrival], day_end: int, said: Sequence[Any], is_whole: bool
 ) -> list[list[str]]:
-    """Give the flights of each row of a day by number, as the run declares them if that is possible."""
+    """Return the flights of each row of a day by number: as the run declares them if that is possible."""
     numbers = Counter(str(flight.value[1]) for flight in flights)
     certain = Counter(str(flight.value[1]) for flight in flights if not flight.may_miss(day_end))
     lists = [str(listed).split(",") for listed in said]
     stated = Counter(number for listed in lists for number in listed)
-    # Who cannot have missed the day is in its first row, with all others of that kind.
+    # Flights that cannot have missed the day are in its first row, all of them together.
     first_is_there = any(certain <= Counter(listed) for listed in lists)
     if first_is_there and (stated == numbers if is_whole else stated <= numbers):
         return lists
@@ -126,7 +125,7 @@ def _lists(
 
 
 def _delays(listed: Sequence[str], flights: Sequence[lateness.Arrival]) -> tuple[str, int, int]:
-    """Work the columns of a row out from the flights that are in it."""
+    """Return the columns of a row, computed from the flights that it lists."""
     delay_of = {str(flight.value[1]): flight.value[2] or 0 for flight in flights}
     delays = [delay_of[number] for number in listed]
     return ",".join(sorted(listed, key=int)), sum(delays), max(0, *delays)

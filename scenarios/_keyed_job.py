@@ -1,8 +1,7 @@
-"""What the small keyed families have in common: a labelled source, one keyed operator, a sink, and a draw.
+"""What the small keyed families share: a labelled source, one keyed operator, a sink, and drawn input.
 
-Their jobs are records -> (what the page is about) -> table, both edges keyed by the split and the first
-column of the value. So the order of a key's records is certain, and at every cut of the input the rows are,
-too.
+Their jobs are records -> (the operator of the family) -> table, both edges keyed by the split and the first
+column of the value. So the order of a key's records is fixed, and so are the rows at every cut of the input.
 """
 
 from __future__ import annotations
@@ -24,23 +23,22 @@ LABELLED_KEY: Final = Types.TUPLE([Types.STRING(), Types.STRING()])
 
 
 def label_and_key(value: tuple[Any, ...]) -> tuple[str, str]:
-    """Return the split and the key within it, the first two columns."""
     return value[0], value[1]
 
 
 def keyed_records(env: StreamExecutionEnvironment, io: JobIO, source: str) -> KeyedStream:
-    """Read the records of a source of that name, keyed by split and first column."""
+    """Read the records of the source ``source``, keyed by split and first column."""
     records = env.from_source(LabelledSource(io.source(source)), None, source).uid(source)
     return records.set_parallelism(io.source_parallelism).key_by(label_and_key, LABELLED_KEY)
 
 
 def named(stream: DataStream, name: str, io: JobIO) -> DataStream:
-    """Give a keyed operator its name, by which its state is found again, and the scenario's parallelism."""
+    """Set name and uid of a keyed operator, and the scenario's parallelism."""
     return stream.name(name).uid(name).set_parallelism(io.parallelism)
 
 
 def into_table(stream: DataStream, io: JobIO) -> None:
-    """End the job in a sink, keyed as the operator before it."""
+    """End the job in a sink, keyed like the operator before it."""
     table = stream.key_by(label_and_key, LABELLED_KEY).add_sink(io.sink("table"))
     table.name("table").uid("table").set_parallelism(io.sink_parallelism)
 
@@ -48,10 +46,10 @@ def into_table(stream: DataStream, io: JobIO) -> None:
 def draw_keyed(
     random: Random, keys: Sequence[str], value_of: Callable[[Chance, str, int], RecordValue], gap_ms: int = 10
 ) -> Workload:
-    """Draw up to four splits with records of some of the keys, in the order of their timestamps.
+    """Draw up to four splits with records of some of ``keys``, in the order of their timestamps.
 
     Some splits hold much more than others and some hold nothing; one key may have all records of a split.
-    ``value_of`` gets the key and the timestamp; neighbours are up to ``gap_ms`` apart, or at the same time.
+    ``value_of`` gets the key and the timestamp; neighbours are 0 to ``gap_ms`` milliseconds apart.
     """
     chance = Chance(random)
     splits = chance.weighted([(1, 2), (2, 3), (3, 2), (4, 2)])

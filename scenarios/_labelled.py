@@ -1,8 +1,8 @@
-"""Splits as labels: a source that puts into each value from which split it comes.
+"""A source that adds to each value a label: the name of the split that it comes from.
 
-Where the order of a key's records decides the result, all of them have to come from one split, since two
-splits race each other. A family sees to that by making the split a part of the key. The value itself does not
-hold it: so a record that a shrinker moves to another split has another key there, and its order is certain.
+Where the order of a key's records decides the result, all of them must come from one split, since two splits
+race each other. A family makes the label a part of the key. The value in the scenario does not hold it, so a
+record that the shrinker moves to another split gets another key there, and the order stays fixed.
 """
 
 from __future__ import annotations
@@ -16,38 +16,34 @@ if TYPE_CHECKING:
     from onceproof.engine.elements import Record
 
 Placing: TypeAlias = Callable[[str, Any], tuple[Any, ...]]
-"""Gives the value with its label in its place."""
+"""Returns a value with its label: called with (label, value)."""
 
 
 def label_of(split: str) -> str:
-    """Return the label of a split: its name, or that of its file without folder and ending."""
+    """Return the label of a split: its name; of a file its name without folder and ending."""
     return split.rpartition("/")[2].partition(".")[0]
 
 
 def label_first(label: str, value: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the value behind its label."""
+    """Return the value with the label as its first column."""
     return label, *value
 
 
 class LabelledSource(Source):
-    """Gives the values of another source with the labels of their splits."""
+    """Reads another source and adds to each value the label of its split."""
 
     def __init__(self, source: Source, placing: Placing = label_first) -> None:
         self._source = source
         self._placing = placing
 
     def splits(self) -> Sequence[str]:
-        """Those of the source within."""
         return self._source.splits()
 
     def open_split(self, split: str, position: Any | None) -> SplitReader:
-        """A reader that adds the label."""
         return _LabellingReader(self._source.open_split(split, position), label_of(split), self._placing)
 
 
 class _LabellingReader(SplitReader):
-    """Adds the label to each value as it is read."""
-
     __slots__ = ("_label", "_placing", "_reader")
 
     def __init__(self, reader: SplitReader, label: str, placing: Placing) -> None:
@@ -56,20 +52,16 @@ class _LabellingReader(SplitReader):
         self._placing = placing
 
     def read(self, limit: int) -> list[Record]:
-        """The next records."""
         label, placing = self._label, self._placing
         return [(placing(label, value), timestamp) for value, timestamp in self._reader.read(limit)]
 
     @property
     def position(self) -> Any:
-        """That of the reader within."""
         return self._reader.position
 
     @property
     def exhausted(self) -> bool:
-        """Whether the reader within has given all."""
         return self._reader.exhausted
 
     def close(self) -> None:
-        """Close the reader within."""
         self._reader.close()

@@ -1,15 +1,16 @@
-"""What families of windows share: streams out of order, watermarks by the clock, and records that come late.
+"""What families of windows share: streams out of order, periodic watermarks, and records that come late.
 
 The rules this module lives by:
 
-- Each split has a generator of watermarks of its own, BOUND_MS behind its newest record, and a subtask is as
-  far as the slowest of its splits. So a record can miss a window only where a record *of its own split*,
-  *before* it, was so much newer that the window is over: which records may miss which windows follows from
-  the input. Which of them truly do does not, since watermarks come by the clock; so jobs give late records
-  out as rows of their own (``late``), and the oracles judge by the rows.
-- As in Flink, watermarks begin anew after a restore, and so may windows that were given out and cleared: a
-  record that may miss a window may then come to a second window of the same name, and to a second row.
-- What a run says that cannot be is not believed: then its rows are wrong, which the checkers tell.
+- Each split has its own watermark generator, BOUND_MS behind the split's newest record; the watermark of a
+  subtask is that of its slowest split. So a record can miss a window only where an earlier record of its own
+  split was so much newer that the window had ended: which records may miss which windows follows from the
+  input.
+- Which records do miss a window depends on when periodic watermarks come. So jobs emit late records as rows
+  of their own (``late``), and the oracles judge by these rows.
+- As in Flink, watermarks begin anew after a restore. A record that may miss a window may then open the window
+  again, which was already emitted and cleared, and so cause a second row of it.
+- A declared row that is impossible is ignored: the expected rows then differ, and the checkers report it.
 """
 
 from __future__ import annotations
@@ -35,25 +36,26 @@ BOUND_MS = 2 * SECOND_MS
 
 LATE = "late"
 INTERVAL = "watermark_interval"
-"""The parameter that says how often watermarks are given, in milliseconds of the simulation: in steps."""
+"""Name of the parameter that holds the watermark interval in milliseconds of the simulation, that is in
+steps."""
 
 WATERMARKS = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(BOUND_MS))
 
 
 def draw_interval(chance: Chance) -> int:
-    """Draw how often watermarks come: with nearly every record, or a few times in a run."""
+    """Draw the watermark interval: from nearly every record to a few times in a run."""
     return chance.weighted([(2, 1), (10, 3), (40, 3), (150, 1)])
 
 
 def set_interval(env: StreamExecutionEnvironment, io: JobIO) -> None:
-    """Let watermarks come as often as the scenario says."""
+    """Set the watermark interval of the scenario."""
     env.get_config().set_auto_watermark_interval(int(io.parameters.get(INTERVAL, 10)))
 
 
 def draw_timestamps(chance: Chance, count: int, pace_ms: int, late_share: float) -> list[int]:
     """Draw the timestamps of a split: about ``pace_ms`` apart, most of them somewhat out of order.
 
-    ``late_share`` of them are so old that they may come late.
+    A share of them, ``late_share``, is so old that the records may come late.
     """
     now = BOUND_MS
     timestamps = []
@@ -66,24 +68,23 @@ def draw_timestamps(chance: Chance, count: int, pace_ms: int, late_share: float)
 
 
 def draw_late_share(chance: Chance) -> float:
-    """Draw how many records come late: as a rule none or few."""
+    """Draw the share of records that may come late: mostly none or few."""
     return chance.weighted([(0.0, 3), (0.1, 3), (0.4, 1)])
 
 
 class LateRow(ProcessFunction):
-    """Gives a late record out as ("late", key, timestamp, value)."""
+    """Emits a late record as the row ("late", key, timestamp, value)."""
 
     def process_element(
         self, value: tuple[str, Any], ctx: ProcessFunction.Context
     ) -> Iterator[tuple[str, str, int | None, Any]]:
-        """One row."""
         yield LATE, value[0], ctx.timestamp(), value[1]
 
 
 def given_out(rows: Sequence[Row], declared: Declared) -> Rows:
-    """Give the rows that should be there: before the end of a run only those whose time has come.
+    """Return the expected rows: all of them at the end of a run, before it those that the run has emitted.
 
-    That is for the run to say; what it says must be among the rows that follow from its input.
+    Only rows that follow from the input count; other declared rows are ignored.
     """
     if declared.is_whole:
         return rows
@@ -104,12 +105,12 @@ class Arrival(NamedTuple):
     watermark: int
 
     def may_miss(self, end: int) -> bool:
-        """Whether a window that ends there may have been over."""
+        """Return whether a window with this end may have been over when the record came."""
         return self.watermark >= end - 1
 
 
 def arrivals(records: Records, bound_ms: int = BOUND_MS) -> Iterator[Arrival]:
-    """Give all records; ``bound_ms`` is that of the watermarks."""
+    """Yield all records; ``bound_ms`` is the bound of the watermarks."""
     for timestamp, value, watermark in with_progress(records, bound_ms):
         yield Arrival(timestamp, value, watermark)
 
@@ -121,9 +122,9 @@ def in_time(
     row_of: Callable[[int, Any], Any],
     bound_ms: int = BOUND_MS,
 ) -> tuple[list[Arrival], list[Any]]:
-    """Tell records that were in time from late ones; give the former, and the rows of the latter.
+    """Return the records that were in time, and the rows of the late ones.
 
-    ``end_of`` gives the end of the last window of a timestamp, ``row_of`` the late row of a record.
+    ``end_of`` returns the end of the last window of a timestamp, ``row_of`` the late row of a record.
     """
     said = Counter([row for row in declared.rows if row[0] == LATE])
     kept, late = [], []
@@ -138,7 +139,7 @@ def in_time(
 
 
 class Contents:
-    """What the rows of one window may add up to."""
+    """The range of amounts that the rows of one window may add up to."""
 
     __slots__ = ("_certain", "_doubtful", "least", "most")
 
@@ -146,11 +147,14 @@ class Contents:
         self.least = 0
         self.most = 0
         self._certain = 0
-        """What is in the first row of the window."""
+        """The amount that the first row of the window must hold."""
         self._doubtful = 0
 
     def add(self, amount: int, may_come_again: bool, may_be_dropped: bool) -> None:
-        """Add a record: whether it may come to a second window of the name, and be in no row at all."""
+        """Add a record.
+
+        ``may_come_again``: it may open the window a second time. ``may_be_dropped``: it may be in no row.
+        """
         self.most += amount
         if not may_be_dropped:
             self.least += amount
@@ -160,12 +164,12 @@ class Contents:
             self._certain += amount
 
     def amounts(self, said: Sequence[int], is_whole: bool) -> Sequence[int]:
-        """Give the amounts of the window's rows: those that the run says, if they can be."""
+        """Return the amounts of the window's rows: the declared ones if possible, else the least amount."""
         least = self.least
         if not is_whole:
             least = self._certain if said else 0
-        is_told = None not in said and len(said) <= (self._certain > 0) + self._doubtful
-        if is_told and least <= sum(said) <= self.most:
+        is_possible = None not in said and len(said) <= (self._certain > 0) + self._doubtful
+        if is_possible and least <= sum(said) <= self.most:
             return said
         return [self.least] if self.least else []
 
@@ -173,7 +177,7 @@ class Contents:
 def rows_of_windows(
     kind: str, windows: Mapping[tuple[str, int], Contents], declared: Declared
 ) -> list[tuple[str, str, int, int]]:
-    """Give the rows (kind, key, start, amount) of windows by key and start."""
+    """Return the expected rows (kind, key, start, amount) of windows by key and start."""
     said: dict[tuple[str, int], list[int]] = defaultdict(list)
     for row_kind, key, start, amount in declared.rows:
         if row_kind == kind:
@@ -186,9 +190,10 @@ def rows_of_windows(
 
 
 def arrivals_sql(key: str, value: str, end: str, bound_ms: int = BOUND_MS) -> str:
-    """Give common table expressions: ``arrivals``, the records with ``watermark`` and ``is_late``.
+    """Return the common table expressions up to ``arrivals``: records with ``watermark`` and ``is_late``.
 
-    ``key`` and ``value`` say what the late row of a record holds, ``end`` is the end of its last window.
+    ``key`` and ``value`` are SQL for these columns of a record's late row, ``end`` for the end of its last
+    window.
     """
     return f"""
   stated AS (
@@ -217,7 +222,7 @@ def arrivals_sql(key: str, value: str, end: str, bound_ms: int = BOUND_MS) -> st
 
 
 def windows_sql(kind: str, size_ms: int) -> str:
-    """Give what comes after the common table expression ``members``: the rows of windows and of late records.
+    """Return the SQL that follows the expression ``members``: the rows of windows and of late records.
 
     ``members`` are arrivals with the ``start`` of a window, ``amount``, and ``may_be_dropped``.
     """

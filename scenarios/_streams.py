@@ -1,8 +1,8 @@
-"""Families with two streams: a source for each, over splits that are named for it.
+"""Families with two streams: one source for each, over the splits whose names begin with the stream's.
 
-The splits of a scenario are one input, whatever reads them. A split called ``orders-0`` belongs to the stream
-``orders``, and the source of that stream reads it and no other. So a record stays in its stream, in which its
-value means something, and the oracles see by the split what a record is.
+All splits of a scenario are one input. A split called ``orders-0`` belongs to the stream ``orders``, and only
+the source of that stream reads it. So a record stays in its stream, and the oracles see by the split which
+stream a record belongs to.
 """
 
 from __future__ import annotations
@@ -18,23 +18,20 @@ if TYPE_CHECKING:
 
 
 class StreamSource(Source):
-    """Those splits of another source that belong to a stream."""
+    """Reads those splits of another source that belong to one stream."""
 
     def __init__(self, source: Source, stream: str) -> None:
         self._source = source
         self._stream = stream
 
     def splits(self) -> Sequence[str]:
-        """Those that are named for the stream."""
         return [split for split in self._source.splits() if belongs_to(split, self._stream)]
 
     def open_split(self, split: str, position: Any | None) -> SplitReader:
-        """The reader of the source within."""
         return self._source.open_split(split, position)
 
 
 def belongs_to(split: str, stream: str) -> bool:
-    """Return whether a split is one of a stream's."""
     return split.startswith(f"{stream}-")
 
 

@@ -1,7 +1,7 @@
 """The average of every three values of a key: one family for each kind of state that can keep the values.
 
-One page of the textbook keeps the values in a ValueState, one in a ListState and one in a MapState; input,
-output and oracles are the same, so a difference between the families is one between the kinds of state.
+The values are kept in a ValueState, a ListState or a MapState. Input, output and oracles are the same, so a
+difference between the families is one between the kinds of state.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ HAVING count(*) = 3
 """
 
     def generate(self, random: Random) -> Workload:
-        """Draw numbers, negative ones among them, so that sums do not only grow."""
+        """Draw numbers, some of them negative, so that sums do not only grow."""
         return draw_keyed(random, KEYS, _number)
 
     def job(self, env: StreamExecutionEnvironment, io: JobIO) -> None:
@@ -57,7 +57,7 @@ HAVING count(*) = 3
         into_table(named(averages, "averages", io), io)
 
     def expected(self, records: Records, declared: Declared) -> Rows:
-        """Average each three in a row; ``last`` is the place of the third among the values of the key."""
+        """Average each three in a row; ``last`` is the number of the third among the values of the key."""
         rows = []
         for split, values in records.items():
             numbers: dict[object, list[int]] = {}
@@ -77,18 +77,17 @@ def _number(chance: Chance, key: str, now: int) -> tuple[str, int]:
 class AverageByList(KeyedProcessFunction):
     """Keeps the values in a ListState that is cleared when it holds three.
 
-    The elements of a list have to keep their order and their number over every restore.
+    A restore must keep the order and the number of the list's elements.
     """
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Bind the list, and the place of the last value."""
+        """Bind the list, and the number of the last value."""
         self._numbers = runtime_context.get_list_state(ListStateDescriptor("numbers", Types.LONG()))
         self._last = runtime_context.get_state(ValueStateDescriptor("last", Types.LONG()))
 
     def process_element(
         self, value: tuple[str, str, int], ctx: KeyedProcessFunction.Context
     ) -> Iterator[tuple[str, str, int, float]]:
-        """Add one value."""
         split, key, number = value
         last = (self._last.value() or 0) + 1
         self._last.update(last)
@@ -100,14 +99,13 @@ class AverageByList(KeyedProcessFunction):
 
 
 class AverageByMap(KeyedProcessFunction):
-    """Keeps the values in a MapState by their place among the values of the key; entries come and go singly.
+    """Keeps the values in a MapState by their number among the values of the key; entries are removed singly.
 
-    The textbook's map has a random id for each value. A job that draws ids gives other output each time it is
-    restored.
+    The keys of the map are not random ids: a job that draws ids gives other output each time it is restored.
     """
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Bind the map, and the place of the last value."""
+        """Bind the map, and the number of the last value."""
         self._numbers = runtime_context.get_map_state(
             MapStateDescriptor("numbers", Types.LONG(), Types.LONG())
         )
@@ -116,7 +114,6 @@ class AverageByMap(KeyedProcessFunction):
     def process_element(
         self, value: tuple[str, str, int], ctx: KeyedProcessFunction.Context
     ) -> Iterator[tuple[str, str, int, float]]:
-        """Add one value."""
         split, key, number = value
         last = (self._last.value() or 0) + 1
         self._last.update(last)
@@ -132,7 +129,6 @@ class AverageByValue(KeyedProcessFunction):
     """Keeps (number, sum, last) in a ValueState."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Bind the state."""
         number = Types.LONG()
         self._so_far = runtime_context.get_state(
             ValueStateDescriptor("so far", Types.TUPLE([number, number, number]))
@@ -141,7 +137,6 @@ class AverageByValue(KeyedProcessFunction):
     def process_element(
         self, value: tuple[str, str, int], ctx: KeyedProcessFunction.Context
     ) -> Iterator[tuple[str, str, int, float]]:
-        """Add one value."""
         split, key, number = value
         count, total, last = self._so_far.value() or (0, 0, 0)
         count, total, last = count + 1, total + number, last + 1

@@ -1,14 +1,14 @@
-"""Patterns of behaviour: who does this and then that, where what to look for is a stream, too.
+"""Patterns of behaviour: users who do one action and then another, where the pattern is a stream, too.
 
-The pattern in force (login and then pay, login and then buy) is broadcast and kept in BroadcastState; a
-ValueState keeps the previous action of each user. The copies of the broadcast state have to be the same in
-all subtasks, after a rescale as well: a subtask that has lost the pattern, or one of them, judges otherwise.
+The pattern in force (login and then pay, login and then buy) is kept in BroadcastState; a ValueState keeps
+the previous action of each user. The copies of the broadcast state must be equal in all subtasks, also after
+a rescale: a subtask that lost a pattern judges differently.
 
-When a pattern comes into force is for each subtask its own: between two inputs there is no order. So each
-action gives a row that says by which pattern it was judged, by number. The oracles take that as declared
-where it can have been: a user's actions never go back to an older pattern, and none is judged by one that has
-not been read. The rest follows from the input. Subtasks count the patterns themselves, so who has lost one is
-behind the others in its numbers.
+When a subtask receives a pattern is not fixed: two inputs have no common order. So each action's row holds
+the number of the pattern by which it was judged. The oracles accept the declared number where it is possible:
+a user's actions never go back to an older pattern, and none is judged by a pattern that has not been read.
+The rest follows from the input. Each subtask numbers the patterns itself, so a subtask that lost one shows
+lower numbers than the others.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ IN_FORCE = "in force"
 
 
 def generate(random: Random) -> Workload:
-    """Draw up to three logs of actions, and a few patterns, one after another in one split."""
+    """Draw up to three logs of actions, and a few patterns in one split."""
     chance = Chance(random)
     logs = chance.integer(1, 3)
     users = USERS[: chance.weighted([(1, 2), (2, 3), (6, 4)])]
@@ -98,17 +98,17 @@ def generate(random: Random) -> Workload:
 
 
 class Match(KeyedBroadcastProcessFunction):
-    """Says of each action whether it completes the pattern in force."""
+    """Emits for each action whether it completes the pattern in force."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Bind the previous action, and the number of those that a user has done."""
+        """Bind each user's previous action and number of actions."""
         self._previous = runtime_context.get_state(ValueStateDescriptor("previous", Types.STRING()))
         self._place = runtime_context.get_state(ValueStateDescriptor("place", Types.LONG()))
 
     def process_element(
         self, value: tuple[str, str, str], ctx: KeyedBroadcastProcessFunction.ReadOnlyContext
     ) -> Iterator[tuple[str, str, int, str, int, bool, str]]:
-        """Compare this action and the one before with the pattern."""
+        """Compare the previous and this action with the pattern."""
         split, user, action = value
         number, first, then = ctx.get_broadcast_state(PATTERN).get(IN_FORCE) or (NO_PATTERN, "", "")
         place = (self._place.value() or 0) + 1
@@ -119,14 +119,14 @@ class Match(KeyedBroadcastProcessFunction):
     def process_broadcast_element(
         self, value: tuple[str, str], ctx: KeyedBroadcastProcessFunction.Context
     ) -> None:
-        """The pattern takes the place of the one before."""
+        """Replace the pattern in force."""
         state = ctx.get_broadcast_state(PATTERN)
         number, *_ = state.get(IN_FORCE) or (NO_PATTERN,)
         state.put(IN_FORCE, (number + 1, *value))
 
 
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
-    """Build actions -> match -> table, keyed by split and user, and patterns broadcast to match."""
+    """Build actions -> match -> table, keyed by split and user; patterns are broadcast to match."""
     text, number = Types.STRING(), Types.LONG()
     row = Types.TUPLE([text, text, number, text, number, Types.BOOLEAN(), text])
     log = LabelledSource(StreamSource(io.source("actions"), "actions"))
@@ -140,7 +140,7 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
 
 
 def expected(records: Records, declared: Declared) -> Rows:
-    """Follow each user's actions through the patterns by which the run says it judged them."""
+    """Follow each user's actions through the patterns by which the run declares it judged them."""
     patterns = [value for split in part_of(records, "patterns").values() for _, value in split]
     stated: dict[tuple[object, ...], int] = {}
     for split, user, place, _action, pattern, _is_match, _then in declared.rows:

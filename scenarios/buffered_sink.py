@@ -1,7 +1,7 @@
-"""The textbook's buffering sink: it writes every ten elements, and keeps what is buffered in operator state.
+"""The buffering sink of Flink's documentation: it keeps elements in operator state and writes ten at a time.
 
-At the end every element is written exactly once. Until then each subtask may hold back fewer than ten, which
-ones is a matter of arrival: the rows declare it, and the oracle counts.
+At the end every element is written exactly once. Until then each subtask may hold back fewer than ten. Which
+ones depends on the order of arrival: the rows declare it, and the oracle checks the number.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ THRESHOLD = 10
 
 
 def generate(random: Random) -> Workload:
-    """Draw enough numbers to fill some buffers; some are the same."""
+    """Draw enough numbers to fill some buffers; some numbers repeat."""
     chance = Chance(random)
     splits = chance.weighted([(1, 2), (2, 3), (3, 2)])
     longest = chance.weighted([(8, 1), (30, 3), (60, 3)])
@@ -48,7 +48,6 @@ class TableSink(BufferingSink):
     """Writes each number as a row of its own."""
 
     def rows(self, values: Sequence[int]) -> Sequence[tuple[int]]:
-        """Return a row for each."""
         return [(value,) for value in values]
 
 
@@ -58,7 +57,7 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
 
 
 def expected(records: Records, declared: Declared) -> Rows:
-    """Every number once; before the end, those that the run has written, if it may hold back the others."""
+    """Return every number once; before the end, the numbers written so far if the rest may be held back."""
     numbers = Counter((number,) for split in records.values() for _, number in split)
     if declared.is_whole:
         return list(numbers.elements())

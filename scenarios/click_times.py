@@ -1,8 +1,8 @@
 """Click times: the average time of every five clicks of a user, from an AggregatingState and a ValueState.
 
-The textbook's first use of an AggregatingState: it holds the sum and the number of the times so far, from
-which ``get`` makes the average, while a ValueState counts the clicks. At the fifth click the average goes out
-and both are cleared, so both states of a key are set and removed in turn, and have to come back together.
+The AggregatingState holds the sum and the number of the times so far, from which ``get`` computes the
+average; the ValueState counts the clicks. At the fifth click the average is emitted and both are cleared, so
+both states of a key are set and removed in turn, and must be restored together.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ BATCH = 5
 
 
 def generate(random: Random) -> Workload:
-    """Draw the clicks of a few persons, many at the same time."""
+    """Draw the clicks of a few users, many at the same time."""
     return draw_keyed(random, PERSONS, _click)
 
 
@@ -54,19 +54,15 @@ class AverageOfTimes(AggregateFunction):
     """Accumulates (sum, number)."""
 
     def create_accumulator(self) -> tuple[int, int]:
-        """Nothing yet."""
         return 0, 0
 
     def add(self, value: int, accumulator: tuple[int, int]) -> tuple[int, int]:
-        """Add a time."""
         return accumulator[0] + value, accumulator[1] + 1
 
     def get_result(self, accumulator: tuple[int, int]) -> float:
-        """Return the average."""
         return accumulator[0] / accumulator[1]
 
     def merge(self, acc_a: tuple[int, int], acc_b: tuple[int, int]) -> tuple[int, int]:
-        """Return what both have seen."""
         return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
 
 
@@ -85,7 +81,6 @@ class AverageTime(KeyedProcessFunction):
     def process_element(
         self, value: tuple[str, str, int], ctx: KeyedProcessFunction.Context
     ) -> Iterator[tuple[str, str, int, float]]:
-        """Add one click."""
         split, person, clicked = value
         count = (self._count.value() or 0) + 1
         self._count.update(count)
@@ -106,7 +101,7 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
 
 
 def expected(records: Records, declared: Declared) -> Rows:
-    """Average the times of each five in a row."""
+    """Average the times of each five clicks in a row."""
     rows = []
     for split, clicks in records.items():
         times: dict[str, list[int]] = {}

@@ -1,7 +1,6 @@
 """All values of a key joined into one text, kept in an AggregatingState.
 
-The accumulator is a list that is changed in place, as the textbook's StringBuilder is: a snapshot that shares
-it with the running job shows here.
+The accumulator is a list that is changed in place: a snapshot that shares it with the running job shows here.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ SEPARATOR = " and "
 
 
 def generate(random: Random) -> Workload:
-    """Draw words, among them the empty one and the one that separates them."""
+    """Draw words, among them the empty word and the separator."""
     return draw_keyed(random, KEYS, _word)
 
 
@@ -51,7 +50,6 @@ class Concatenation(AggregateFunction):
     """Accumulates the words in a list."""
 
     def create_accumulator(self) -> list[str]:
-        """Return an empty list."""
         return []
 
     def add(self, value: str, accumulator: list[str]) -> list[str]:
@@ -60,11 +58,9 @@ class Concatenation(AggregateFunction):
         return accumulator
 
     def get_result(self, accumulator: list[str]) -> str:
-        """Return the text."""
         return SEPARATOR.join(accumulator)
 
     def merge(self, acc_a: list[str], acc_b: list[str]) -> list[str]:
-        """Return the words of both."""
         return acc_a + acc_b
 
 
@@ -72,14 +68,12 @@ class Concatenate(KeyedProcessFunction):
     """Emits the text after each word."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Bind the state."""
         descriptor = AggregatingStateDescriptor("words", Concatenation(), Types.LIST(Types.STRING()))
         self._words = runtime_context.get_aggregating_state(descriptor)
 
     def process_element(
         self, value: tuple[str, str, str], ctx: KeyedProcessFunction.Context
     ) -> Iterator[tuple[str, str, str]]:
-        """Add one word."""
         split, key, word = value
         self._words.add(word)
         yield split, key, self._words.get()

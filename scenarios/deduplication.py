@@ -1,11 +1,11 @@
 """Deduplication by state that expires: a record is new unless its key was seen a short while ago.
 
-A ValueState with a time to live says that a key was seen; who reads it after that time finds nothing. It is
-processing time, so when a record is seen decides whether it is new. Each row says when: the oracles take that
-as declared, see that a key's times never go back, and work out from them alone what is new. Rows that come of
-another moment of the state than the rows before them betray themselves.
+A ValueState with a time to live holds that a key was seen; a read after that time finds nothing. The time is
+processing time, so when a record is processed decides whether it is new. Each row declares that time. The
+oracles check that a key's times never go back, and compute from them alone which records are new. Rows that
+come from an older state than the rows before them do not fit these times.
 
-Records that are left out give a row, too: what is not declared cannot be judged.
+Records that are left out give a row, too: the oracles can judge only what is declared.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ NEVER_STATED = -1
 
 
 def generate(random: Random) -> Workload:
-    """Draw readings of a few devices; how far they are apart is the schedule's to say."""
+    """Draw readings of a few devices; the schedule decides how far apart they are processed."""
     return draw_keyed(random, DEVICES, _reading)
 
 
@@ -87,7 +87,7 @@ def _reading(chance: Chance, device: str, now: int) -> tuple[str, int]:
 
 
 class First(KeyedProcessFunction):
-    """Says of each record whether it is the first of its device for a while."""
+    """Emits for each record whether it is the first of its device for a while."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Bind the state that expires, and one that numbers the records."""
@@ -105,7 +105,7 @@ class First(KeyedProcessFunction):
     def process_element(
         self, value: tuple[str, str, int], ctx: KeyedProcessFunction.Context
     ) -> Iterator[tuple[str, str, int, bool, int]]:
-        """Look whether the device was seen, and remember it if not."""
+        """Look the device up, and remember it if it was not seen."""
         split, device, _reading = value
         place = (self._place.value() or 0) + 1
         self._place.update(place)
@@ -122,7 +122,7 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
 
 
 def expected(records: Records, declared: Declared) -> Rows:
-    """Follow each device through the times at which the run says it saw its records."""
+    """Follow each device through the times at which the run declares it processed the records."""
     stated: dict[tuple[object, ...], int] = {}
     for split, device, place, _is_new, seen_ms in declared.rows:
         if seen_ms is not None:

@@ -1,12 +1,13 @@
-"""Delays per airport, airline and day: windows of event time, late flights beside them, names by broadcast.
+"""Delays per airport, airline and day: event-time windows, late flights beside them, names by broadcast.
 
-Flights come in the order in which they leave, their timestamps are those of the timetable; so who leaves two
-hours late is behind the watermark, and around midnight his day may be over. Such a flight goes to the side
-output. The delays of a day are aggregated as flights come in; when the day is over, its row waits until the
-name of the airline is known, which a small broadcast table gives. The rows that wait are keyed state,
-the table is broadcast state, and a record of the table goes through the rows that wait for it.
+Flights come in the order of departure, but their timestamps are those of the timetable. So a flight that
+leaves two hours late is behind the watermark, and around midnight its day may be over; then it goes to the
+side output. The delays of a day are aggregated as flights come in. When the day is over, its row waits until
+the name of the airline is known from a small broadcast table. The waiting rows are keyed state, the table is
+broadcast state, and a record of the table is applied to the rows that wait for it.
 
-Which flights are late is for the run to say: a day's row lists its flights, and ``_flight_days`` judges.
+Which flights are late depends on the watermarks of the run: a day's row lists its flights, and
+``_flight_days`` judges.
 """
 
 from __future__ import annotations
@@ -102,41 +103,38 @@ def generate(random: Random) -> Workload:
 
 
 class Delays(AggregateFunction):
-    """Adds flights up to (their numbers, all their delay, the worst delay)."""
+    """Aggregates flights to (their numbers, total delay, greatest delay), in minutes."""
 
     def create_accumulator(self) -> tuple[list[int], int, int]:
-        """No flight, no delay."""
         return [], 0, 0
 
     def add(self, value: tuple[str, str, int, int | None], accumulator: Any) -> tuple[list[int], int, int]:
-        """One flight; a cancelled one has no delay."""
+        """Add a flight; a cancelled one has no delay."""
         numbers, delay, worst = accumulator
         own = value[3] or 0
         return [*numbers, value[2]], delay + own, max(worst, own)
 
     def get_result(self, accumulator: Any) -> Any:
-        """All of it."""
         return accumulator
 
     def merge(self, acc_a: Any, acc_b: Any) -> tuple[list[int], int, int]:
-        """The flights of both."""
         return [*acc_a[0], *acc_b[0]], acc_a[1] + acc_b[1], max(acc_a[2], acc_b[2])
 
 
-class TellDay(ProcessWindowFunction):
-    """Puts airport, carrier and day to the delays."""
+class DayRow(ProcessWindowFunction):
+    """Adds airport, carrier and day to the delays of a window."""
 
     def process(
         self, key: tuple[str, str], context: WindowContext, elements: Iterable[tuple[list[int], int, int]]
     ) -> Iterator[tuple[str, str, int, str, int, int]]:
-        """One row for each day; the next operator knows the airline's name."""
+        """Emit one row for the day; the next operator adds the airline's name."""
         for numbers, delay, worst in elements:
             listed = ",".join(map(str, sorted(numbers)))
             yield *key, context.window().start, listed, delay, worst
 
 
 class WithName(KeyedBroadcastProcessFunction):
-    """Gives a carrier's rows out under the airline's name, as soon as that is known."""
+    """Emits a carrier's rows under the airline's name, as soon as it is known."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Bind the rows that wait."""
@@ -145,7 +143,7 @@ class WithName(KeyedBroadcastProcessFunction):
     def process_element(
         self, value: tuple[Any, ...], ctx: KeyedBroadcastProcessFunction.ReadOnlyContext
     ) -> Iterator[tuple[Any, ...]]:
-        """A day's row, which waits if it must."""
+        """Emit a day's row, or keep it until the airline's name arrives."""
         airline = ctx.get_broadcast_state(NAMES).get(value[1])
         if airline is None:
             self._waiting.add(value)
@@ -155,7 +153,7 @@ class WithName(KeyedBroadcastProcessFunction):
     def process_broadcast_element(
         self, value: tuple[Any, ...], ctx: KeyedBroadcastProcessFunction.Context
     ) -> list[tuple[Any, ...]]:
-        """A name, and the rows that waited for it in this subtask."""
+        """Store a name and emit the rows of this subtask that waited for it."""
         carrier, *_, airline = value
         ctx.get_broadcast_state(NAMES).put(carrier, airline)
         released: list[tuple[Any, ...]] = []
@@ -175,12 +173,11 @@ def _named(row: tuple[Any, ...], airline: str) -> tuple[Any, ...]:
 
 
 class LateFlight(ProcessFunction):
-    """Gives a late flight out as a row."""
+    """Emits a late flight as a row."""
 
     def process_element(
         self, value: tuple[str, str, int, int | None], ctx: ProcessFunction.Context
     ) -> Iterator[tuple[Any, ...]]:
-        """One row."""
         origin, carrier, number, _ = value
         timestamp = ctx.timestamp()
         assert timestamp is not None
@@ -188,7 +185,7 @@ class LateFlight(ProcessFunction):
 
 
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
-    """Build flights -> days -> names -> table, airlines broadcast to names, and late flights beside them."""
+    """Build flights -> days -> names -> table; airlines are broadcast to names. Late flights join the table."""
     lateness.set_interval(env, io)
     log = LabelledSource(StreamSource(io.source(FLIGHTS), FLIGHTS), _from_origin)
     flights = env.from_source(log, WATERMARKS, FLIGHTS).uid(FLIGHTS).set_parallelism(io.source_parallelism)
@@ -198,7 +195,7 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
         flights.key_by(_origin_and_carrier, Types.TUPLE([TEXT, TEXT]))
         .window(TumblingEventTimeWindows.of(Time.milliseconds(DAY_MS)))
         .side_output_late_data(LATE)
-        .aggregate(Delays(), TellDay(), DELAYS, DAY_OF_CARRIER)
+        .aggregate(Delays(), DayRow(), DELAYS, DAY_OF_CARRIER)
     )
     days = _keyed("days", days, io)
     late = _keyed("late", days.get_side_output(LATE).process(LateFlight(), ROW), io)
@@ -213,7 +210,7 @@ def _keyed(name: str, stream: DataStream, io: JobIO) -> DataStream:
 
 
 def _from_origin(split: str, value: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return (origin, carrier, number, delay): the split says where a flight leaves."""
+    """Return (origin, carrier, number, delay); the split names the origin."""
     return split.removeprefix(f"{FLIGHTS}-"), *value[:3]
 
 

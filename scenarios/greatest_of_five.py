@@ -1,7 +1,7 @@
 """The greatest of each five values of a key: a count window and an aggregate.
 
 A count window is a global window with a trigger that counts and purges: its state is the trigger's count and
-the aggregate's accumulator, under a namespace. What is left at the end of the input is not worked out.
+the aggregate's accumulator, under a namespace. Incomplete windows at the end of the input give no row.
 """
 
 from __future__ import annotations
@@ -47,26 +47,22 @@ def _number(chance: Chance, key: str, now: int) -> tuple[str, int]:
 
 
 class Greatest(AggregateFunction):
-    """Accumulates the value with the greatest number; nothing yet is None."""
+    """Accumulates the value with the greatest number, in a list that is empty at first."""
 
     def create_accumulator(self) -> list[tuple[str, str, int]]:
-        """Return a list for one value."""
         return []
 
     def add(
         self, value: tuple[str, str, int], accumulator: list[tuple[str, str, int]]
     ) -> list[tuple[str, str, int]]:
-        """Compare with a value."""
         return [max([*accumulator, value], key=_number_of)]
 
     def get_result(self, accumulator: list[tuple[str, str, int]]) -> tuple[str, str, int]:
-        """Return the value."""
         return accumulator[0]
 
     def merge(
         self, acc_a: list[tuple[str, str, int]], acc_b: list[tuple[str, str, int]]
     ) -> list[tuple[str, str, int]]:
-        """Return the greater one."""
         return [max(acc_a + acc_b, key=_number_of)]
 
 
@@ -83,7 +79,7 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
 
 
 def expected(records: Records, declared: Declared) -> Rows:
-    """Take the greatest of each five in a row."""
+    """Take the greatest of each five values in a row."""
     rows = []
     for split, values in records.items():
         numbers: dict[object, list[int]] = {}

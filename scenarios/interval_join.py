@@ -1,13 +1,14 @@
 """An interval join: each order with the clicks of its user from five seconds before it to two after it.
 
-Both sides wait in a map of the user, by timestamp, until the watermark has passed whatever could still be
-their partner; a timer then forgets them. So the second record finds the pair, and a checkpoint has to
-have the waiting records of both sides together with the timers that end their waiting. The result carries the
-later of the two timestamps.
+Records of both sides wait in a map of the user, by timestamp, until the watermark has passed all possible
+partners; a timer then removes them. So the second record finds the pair, and a checkpoint must hold the
+waiting records of both sides together with the timers that remove them. A result has the later of the two
+timestamps.
 
-A record behind the watermark is late, and gives a row of its own. Which ones are, the run declares: it can be
-only who comes behind a much newer record of his own split. Such a record may also miss partners without being
-late: after a restore time begins anew, and they may have been forgotten. All other pairs have to be there.
+A record behind the watermark is late and gives a row of its own. The run declares which ones are; only a
+record behind a much newer record of its own split can be. Such a record may also miss partners without being
+late: after a restore the watermark begins anew, and the partners may have been removed. All other pairs must
+be there.
 """
 
 from __future__ import annotations
@@ -95,15 +96,16 @@ LATE = {stream: OutputTag(f"late-{stream}", EVENT) for stream in (ORDERS, CLICKS
 
 
 def arrival_states(parameters: Mapping[str, Parameter]) -> tuple[str, ...]:
-    """Name all that the join keeps, where records may be late: a late one does not wait.
+    """Return the names of the join's states where records may be late, else nothing.
 
-    Which are late the order of arrival decides: another run at the same event time may have taken them in.
+    The order of arrival decides which records are late; another run may have stored them at the same event
+    time.
     """
     return JOIN_STATES if parameters.get(LATE_SHARE, 1) else ()
 
 
 def generate(random: Random) -> Workload:
-    """Draw up to two splits of each stream, in and out of order, and on the bounds of the interval."""
+    """Draw up to two splits of each stream, in and out of order, many on the bounds of the interval."""
     chance = Chance(random)
     users = USERS[: chance.weighted([(1, 3), (2, 3), (4, 2)])]
     pace_ms = chance.choice([300, 1000, 3000])
@@ -118,7 +120,7 @@ def generate(random: Random) -> Workload:
             count = chance.integer(0, longest)
             for timestamp in lateness.draw_timestamps(chance, count, pace_ms, late_share):
                 number += 1
-                # Whole seconds meet the bounds of the interval, where mistakes are made.
+                # Whole seconds are exactly on the bounds of the interval, where off-by-one mistakes show.
                 at = timestamp - timestamp % lateness.SECOND_MS if chance.chance(0.5) else timestamp
                 drawn.append((at, (chance.choice(users), number)))
             records[f"{stream}-{split}"] = tuple(drawn)
@@ -132,27 +134,25 @@ def generate(random: Random) -> Workload:
 
 
 class Pair(ProcessJoinFunction):
-    """Emits each pair, with the time of the result."""
+    """Emits each pair, with the timestamp of the result."""
 
     def process_element(
         self, left: tuple[str, int], right: tuple[str, int], ctx: ProcessJoinFunction.Context
     ) -> Iterator[tuple[str, str, int, int, int]]:
-        """One row."""
         yield PAIR, left[0], ctx.get_timestamp(), left[1], right[1]
 
 
 class LateEvent(ProcessFunction):
-    """Gives a late order or click out as a row."""
+    """Emits a late order or click as a row."""
 
     def process_element(
         self, value: tuple[str, int], ctx: ProcessFunction.Context
     ) -> Iterator[tuple[str, str, int | None, int, int]]:
-        """One row."""
         yield lateness.LATE, value[0], ctx.timestamp(), value[1], 0
 
 
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
-    """Build orders and clicks -> join -> table, and the late ones of both beside it."""
+    """Build orders and clicks -> join -> table; late records of both go to the table."""
     lateness.set_interval(env, io)
     pairs = (
         _by_user(env, io, ORDERS)
@@ -190,7 +190,7 @@ def _user_of_row(row: tuple[str, ...]) -> str:
 
 
 def expected(records: Records, declared: Declared) -> Rows:
-    """Pair what was in time, and take the pairs that may be missing as the run says."""
+    """Pair the records that were in time; pairs that may be missing are taken as the run declares them."""
     orders, late_orders = _in_time(records, ORDERS, declared)
     clicks, late_clicks = _in_time(records, CLICKS, declared)
     least: Counter[tuple[Any, ...]] = Counter()
@@ -201,7 +201,7 @@ def expected(records: Records, declared: Declared) -> Rows:
             if order.value[0] == click.value[0] and -BEFORE_MS <= apart <= AFTER_MS:
                 row = (PAIR, *order.value[:1], max(order[0], click[0]), order.value[1], click.value[1])
                 most[row] += 1
-                # The second record may have come when the first was forgotten.
+                # The first record may have been removed when the second one came.
                 least[row] += not (
                     click.watermark >= order.timestamp + AFTER_MS
                     or order.watermark >= click.timestamp + BEFORE_MS
@@ -216,7 +216,7 @@ def expected(records: Records, declared: Declared) -> Rows:
 def _in_time(
     records: Records, stream: str, declared: Declared
 ) -> tuple[list[lateness.Arrival], list[tuple[Any, ...]]]:
-    """Tell the records of a stream that were in time from late ones, which come behind their own time."""
+    """Return the records of a stream that were in time, and the rows of those behind the watermark."""
     return lateness.in_time(part_of(records, stream), declared, _end_of, _late_row)
 
 

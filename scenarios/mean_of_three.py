@@ -1,6 +1,6 @@
-"""The average of every three elements: a count window and a function that sees the whole window.
+"""The average of every three elements: a count window and a function that gets the whole window.
 
-All elements of a window are kept in a list until the third has come, and are gone after it.
+All elements of a window are kept in a list until the third has come, and are then removed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ class Mean(ProcessWindowFunction):
         context: WindowContext,
         elements: Iterable[tuple[str, str, int]],
     ) -> Iterator[tuple[str, str, float]]:
-        """Emit the average."""
         numbers = [number for _, _, number in elements]
         yield *key, sum(numbers) / len(numbers)
 
@@ -49,5 +48,5 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
 
 
 def expected(records: Records, declared: Declared) -> Rows:
-    """Average each three in a row."""
+    """Average each three values in a row."""
     return [(split, key, average) for split, key, _, average in average_by_list.expected(records, declared)]

@@ -1,9 +1,9 @@
-"""Page views per app from a partitioned log: the textbook example of state and offsets that must agree.
+"""Page views per app from a partitioned log, where state and offsets must belong to the same moment.
 
 Each split is a partition of a log, each record the view of one user in one app. The count of an app and the
 offsets of the partitions are parts of one checkpoint: restored from different moments, views are counted
-twice or not at all. Written with ``map`` and ``reduce`` where word_count has a function with state, so that
-the two cover both ways to keep state, and a chain; a few apps get most of the views, as in life.
+twice or not at all. The job uses ``map`` and ``reduce`` where word_count has a function with state, so that
+the two cover both ways to keep state, and a chain. A few apps get most of the views.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _add(so_far: tuple[str, int], view: tuple[str, int]) -> tuple[str, int]:
 
 
 def streaming_query(records: Any, io: Any) -> Any:
-    """Count with transformWithStateInPandas; the rows go to the sink of the harness."""
+    """Count with transformWithStateInPandas; the rows go to a sink of the harness."""
     return io.transform_with_state_in_pandas(records, ("app_id",), _count_view, "views BIGINT", row_schema)
 
 

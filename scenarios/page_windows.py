@@ -1,14 +1,14 @@
 """Page views per url and ten seconds: a tumbling window built by hand from a MapState and timers.
 
-The map holds the count of each window of a url by the window's end, a timer at the last millisecond of the
-window emits the count and removes the entry. A record whose window is over is not counted; it gives a row of
-its own, which says so. Timestamps are out of order by more than the watermark allows, several urls share each
-window, and many records lie on a window's first or last millisecond.
+The map holds the count of each window of a url by the window's end; a timer at the last millisecond of the
+window emits the count and removes the entry. A record whose window is over is not counted and gives a row of
+its own. Timestamps are out of order by more than the watermark allows, several urls share each window, and
+many records lie on a window's first or last millisecond.
 
-What is late depends on how far time had come, and that a run decides. So the late rows are declared: each has
-to be of a record that can have been late, by the watermark of its own split, and the counts have to be those
-of the others. A restored job knows no watermark yet, and may open a window anew that it had emitted already;
-the counts of a window are added up.
+Which records are late depends on the watermarks of the run. So late rows are declared: each must be of a
+record that can have been late, by the watermark of its own split, and the counts must be those of the other
+records. A restored job begins without a watermark and may open a window again that it had emitted; the counts
+of a window are added up.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ BOUND_MS = 2_000
 
 
 def generate(random: Random) -> Workload:
-    """Draw up to three logs of views, some far behind the others, with stragglers."""
+    """Draw up to three logs of views, some far behind the others, with late records."""
     chance = Chance(random)
     logs = chance.weighted([(1, 3), (2, 3), (3, 2)])
     urls = URLS[: chance.weighted([(1, 2), (2, 3), (5, 2)])]
@@ -91,7 +91,7 @@ def generate(random: Random) -> Workload:
         for _ in range(chance.integer(0, longest)):
             now += chance.weighted([(0, 2), (1, 1), (chance.integer(0, 3_000), 6), (SIZE_MS, 1)])
             timestamp = max(0, now - chance.integer(0, disorder_ms))
-            # The first and the last millisecond of a window are where mistakes are made.
+            # The first and the last millisecond of a window are where off-by-one mistakes show.
             edge = timestamp - timestamp % SIZE_MS
             timestamp = chance.weighted([(timestamp, 6), (edge, 1), (edge + SIZE_MS - 1, 1)])
             views.append((timestamp, chance.choice(urls)))
@@ -103,13 +103,12 @@ class HandMadeWindows(KeyedProcessFunction):
     """Counts views by the end of their window."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Bind the map."""
         self._views = runtime_context.get_map_state(MapStateDescriptor("views", Types.LONG(), Types.LONG()))
 
     def process_element(
         self, value: str, ctx: KeyedProcessFunction.Context
     ) -> Iterator[tuple[str, str, int, int]]:
-        """Count a view, or say that it is late."""
+        """Count a view, or emit it as late."""
         timestamp = ctx.timestamp()
         assert timestamp is not None
         window_end = timestamp - timestamp % SIZE_MS + SIZE_MS
@@ -123,7 +122,7 @@ class HandMadeWindows(KeyedProcessFunction):
     def on_timer(
         self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext
     ) -> Iterator[tuple[str, str, int, int]]:
-        """The window is over: emit and forget it."""
+        """Emit the count of the window that is over, and remove it."""
         window_end = timestamp + 1
         yield "views", ctx.get_current_key(), window_end, self._views.get(window_end)
         self._views.remove(window_end)
@@ -146,7 +145,7 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
 
 
 def expected(records: Records, declared: Declared) -> Rows:
-    """Count the views of each window that are not declared late, where they may be."""
+    """Count the views of each window, without those that are declared late and can be."""
     due: Counter[tuple[Any, int]] = Counter()
     can_be_late: Counter[tuple[Any, int, int]] = Counter()
     for timestamp, url, progress in with_progress(records, BOUND_MS):
@@ -172,5 +171,5 @@ def expected(records: Records, declared: Declared) -> Rows:
 
 
 def _may_be(given: int, due: int, declared: Declared) -> bool:
-    """Return whether a run can have given so many; before its end the rest may be in its state."""
+    """Return whether a run can have emitted this many; before its end, the rest may be in its state."""
     return given == due if declared.is_whole else given <= due

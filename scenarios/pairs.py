@@ -1,8 +1,9 @@
-"""Every two elements printed together, the textbook's first operator state: a list and a threshold of two.
+"""Every two elements written together: a buffering sink with a threshold of two.
 
-Which two meet is a matter of arrival, so each row declares a pair. The oracle asks that every element stands
-in exactly one of them, and that one stands alone only where a subtask had it left at the end. With so short a
-list a rescale deals out single elements, where the longer lists of a buffered sink leave a remainder.
+Which two meet depends on the order of arrival, so each row declares a pair. The oracle requires that every
+element stands in exactly one row, and that an element stands alone only where a subtask had one left at the
+end. With so short a list a rescale deals out single elements, where the longer lists of buffered_sink leave a
+remainder.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ THRESHOLD = 2
 
 
 def generate(random: Random) -> Workload:
-    """Draw numbers; some are the same, and often there is an odd one."""
+    """Draw numbers; some repeat, and often there is an odd one."""
     chance = Chance(random)
     splits = chance.weighted([(1, 2), (2, 3), (3, 2)])
     longest = chance.weighted([(4, 1), (20, 3), (40, 3)])
@@ -65,7 +66,7 @@ class PairSink(BufferingSink):
     """Writes two numbers as one row."""
 
     def rows(self, values: Sequence[int]) -> Sequence[tuple[int, int | None]]:
-        """Return the pair, or what is left at the end."""
+        """Return the pair, or the single element that is left at the end."""
         return [(values[0], values[1] if len(values) > 1 else None)]
 
 
@@ -75,7 +76,7 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
 
 
 def expected(records: Records, declared: Declared) -> Rows:
-    """Give the declared pairs whose numbers are there, and pair up the numbers that are in none of them."""
+    """Return the declared pairs whose numbers are in the input, and pair up the remaining numbers."""
     left = Counter(number for split in records.values() for _, number in split)
     alone = 0
     rows: list[tuple[object, ...]] = []

@@ -1,8 +1,8 @@
 """The 75th and the 99th percentile of each hour: a window whose function needs all its values at once.
 
-Values are ranked (the least that so many percent of all do not exceed), so ties and windows of one value have
-a certain answer. The logs are in order, and time goes on with the slowest of them: so nothing is ever late,
-each window comes out once, and only when it does is the run's to say.
+A percentile is the least value that at least so many percent of all values do not exceed, so ties and windows
+of one value have one answer. The logs are in order and the watermark is that of the slowest, so no record is
+late and each window is emitted once. Only when it is emitted depends on the run.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def generate(random: Random) -> Workload:
         for _ in range(chance.integer(0, longest)):
             now += chance.weighted([(0, 2), (1, 1), (chance.integer(0, HOUR_MS // 4), 6), (HOUR_MS, 1)])
             if chance.chance(0.1):
-                # On to the first or the last millisecond of the next hour.
+                # Go to the first or the last millisecond of the next hour.
                 now += HOUR_MS - now % HOUR_MS + chance.choice((0, HOUR_MS - 1))
             requests.append((now, (chance.choice(services), chance.choice((3, 5, 8, 200, 4_000)))))
         records[f"log-{log}"] = tuple(requests)
@@ -67,14 +67,13 @@ class Percentiles(ProcessWindowFunction):
     def process(
         self, key: str, context: WindowContext, elements: Iterable[tuple[str, int]]
     ) -> Iterator[tuple[str, int, int, int, int]]:
-        """Emit both percentiles."""
         ranked = sorted(millis for _, millis in elements)
         hour: int = context.window().start
         yield key, hour, percentile(ranked, 75), percentile(ranked, 99), len(ranked)
 
 
 def percentile(ranked: list[int], percent: int) -> int:
-    """Return the least value that ``percent`` of the ranked ones do not exceed."""
+    """Return the least value that ``percent`` percent of the ranked values do not exceed."""
     return ranked[-(-percent * len(ranked) // 100) - 1]
 
 
@@ -101,7 +100,7 @@ def _service(value: tuple[Any, ...]) -> str:
 
 
 def expected(records: Records, declared: Declared) -> Rows:
-    """Count, of the values of each hour, how many are not greater than each."""
+    """Find each percentile by counting the values of the hour that are not greater."""
     hours: dict[tuple[Any, int], list[int]] = {}
     for log in records.values():
         for timestamp, request in log:
@@ -115,6 +114,6 @@ def expected(records: Records, declared: Declared) -> Rows:
 
 
 def _least(values: list[int], percent: int) -> int:
-    """Return the least of the values that so many percent of them do not exceed."""
+    """Return the least of the values that ``percent`` percent of them do not exceed."""
     enough = percent * len(values)
     return min(value for value in values if sum(each <= value for each in values) * 100 >= enough)

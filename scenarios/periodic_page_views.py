@@ -1,13 +1,14 @@
 """Page views per user, emitted every ten seconds: a count in the state, and an event timer that emits it.
 
-The first view of a user sets a timer ten seconds after it; when the timer fires it emits how many views there
-have been by then, and the next view sets the next one. Count and timer belong together: a checkpoint that has
-one without the other, a timer that is lost with a rescale, fires twice, or under another key, gives rows that
-no run can give.
+The first view of a user registers a timer ten seconds later. When it fires, the function emits the number of
+views so far, and the next view registers the next timer. Count and timer belong together: a checkpoint that
+has only one of them, or a timer that is lost in a rescale, fires twice or under another key, gives rows that
+no correct run gives.
 
-How many views have come when a timer fires depends on when watermarks come. The oracles take what each row
-says, if it can be: all views before the record that moved the watermark past the timer are counted, and the
-next timer follows from the first view that is not. A user is one of a split, so his views come in order.
+How many views have come when a timer fires depends on when watermarks come. The oracles accept the count of a
+row if it is possible: all views before the record that moved the watermark past the timer are counted, and
+the next timer follows from the first view that is not. A user belongs to one split, so the views of a user
+come in order.
 """
 
 from __future__ import annotations
@@ -120,12 +121,12 @@ class PageViews(KeyedProcessFunction):
     """Counts the views of each user, and emits the count every ten seconds."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Bind the count, and the timer that is set."""
+        """Bind the count and the registered timer."""
         self._views = runtime_context.get_state(ValueStateDescriptor("views", Types.LONG()))
         self._timer = runtime_context.get_state(ValueStateDescriptor("timer", Types.LONG()))
 
     def process_element(self, value: tuple[str, str, str], ctx: KeyedProcessFunction.Context) -> None:
-        """Count the view; set the timer unless it is set."""
+        """Count the view; register a timer unless there is one."""
         self._views.update((self._views.value() or 0) + 1)
         if self._timer.value() is None:
             due = cast(int, ctx.timestamp()) + PERIOD_MS
@@ -135,7 +136,7 @@ class PageViews(KeyedProcessFunction):
     def on_timer(
         self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext
     ) -> Iterator[tuple[str, str, int, int]]:
-        """Tell the count; the next view sets the next timer."""
+        """Emit the count; the next view registers the next timer."""
         yield *ctx.get_current_key(), timestamp, self._views.value()
         self._timer.clear()
 
@@ -150,7 +151,7 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
 
 
 def expected(records: Records, declared: Declared) -> Rows:
-    """Follow each user's timers, from what his rows say to the views that set the next one."""
+    """Follow each user's timers: the declared count decides which view registers the next one."""
     said = defaultdict(set)
     for split, user, at, views in declared.rows:
         if views is not None and at is not None:
@@ -161,7 +162,7 @@ def expected(records: Records, declared: Declared) -> Rows:
         for place, (_, value) in enumerate(log):
             places[cast(tuple[str, str], value)[0]].append(place)
         for user, own in places.items():
-            # Views only ever grow, so they tell the order in which the rows were given out.
+            # The count only grows, so it gives the order in which the rows were emitted.
             stated = _stated_of(log, own, sorted(said[split, user]))
             rows += [(split, user, at, views) for at, views in stated]
     return lateness.given_out(rows, declared)
@@ -170,7 +171,7 @@ def expected(records: Records, declared: Declared) -> Rows:
 def _stated_of(
     log: Sequence[InputRecord], places: list[int], said: list[tuple[int, int]]
 ) -> Iterator[tuple[int, int]]:
-    """Give time and number of views of each row of one user; ``places`` are those of his views in the log."""
+    """Return (time, number of views) of each row of a user; ``places`` are the user's views in the log."""
     stated = 0
     total = len(places)
     while stated < total:
@@ -185,7 +186,7 @@ def _stated_of(
 
 
 def _passed(log: Sequence[InputRecord], time: int) -> int:
-    """The place of the record that moves the watermark of the split past a time, or that of the last one."""
+    """Return the index of the record that moves the split's watermark past ``time``, or of the last one."""
     for place, (timestamp, _) in enumerate(log):
         if timestamp - lateness.BOUND_MS - 1 >= time:
             return place

@@ -1,8 +1,8 @@
 """An alarm for each sensor whose temperature rises three times in a row.
 
-Two ValueStates belong together: the last temperature, and how often it has risen since it last did not. The
-count begins anew after an alarm and after any record that does not rise; a temperature of nought degrees is a
-value like any other, while no value yet is none.
+Two ValueStates belong together: the last temperature, and how many times in a row it has risen. The count
+starts again after an alarm and after any record that does not rise. A temperature of zero is a value; only
+None means that there is none yet.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ RISES = 3
 
 
 def generate(random: Random) -> Workload:
-    """Draw measurements that often rise, sometimes stay and sometimes fall, around nought."""
+    """Draw measurements that often rise, sometimes stay and sometimes fall, around zero."""
     return draw_keyed(random, SENSORS, _measurement)
 
 
@@ -66,7 +66,6 @@ class Alarm(KeyedProcessFunction):
     """Counts how often the temperature has risen."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Bind the states."""
         self._last = runtime_context.get_state(ValueStateDescriptor("last", Types.LONG()))
         self._rises = runtime_context.get_state(ValueStateDescriptor("rises", Types.LONG()))
         self._measured = runtime_context.get_state(ValueStateDescriptor("measured", Types.LONG()))
@@ -98,7 +97,7 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
 
 
 def expected(records: Records, declared: Declared) -> Rows:
-    """Look at the temperatures of each sensor one after another."""
+    """Go through the temperatures of each sensor in order."""
     rows = []
     for split, values in records.items():
         measured: dict[object, list[int]] = {}

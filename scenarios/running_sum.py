@@ -32,7 +32,7 @@ KEYS = ("a", "b", "c", "d", "e", "f", "g")
 
 
 def generate(random: Random) -> Workload:
-    """Draw numbers that are mostly different, so that each sum shows what it is made of."""
+    """Draw numbers that are mostly different, so that a sum shows which numbers are in it."""
     return draw_keyed(random, KEYS, _number)
 
 
@@ -44,7 +44,6 @@ class Add(ReduceFunction):
     """Adds two numbers."""
 
     def reduce(self, value1: int, value2: int) -> int:
-        """Return the sum."""
         return value1 + value2
 
 
@@ -52,13 +51,11 @@ class RunningSum(KeyedProcessFunction):
     """Emits the sum after each value."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Bind the state."""
         self._sum = runtime_context.get_reducing_state(ReducingStateDescriptor("sum", Add(), Types.LONG()))
 
     def process_element(
         self, value: tuple[str, str, int], ctx: KeyedProcessFunction.Context
     ) -> Iterator[tuple[str, str, int]]:
-        """Add one value."""
         split, key, number = value
         self._sum.add(number)
         yield split, key, self._sum.get()
@@ -71,7 +68,7 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
 
 
 def streaming_query(records: Any, io: Any) -> Any:
-    """Add with applyInPandasWithState; the rows go to the sink of the harness."""
+    """Add with applyInPandasWithState; the rows go to a sink of the harness."""
     return io.apply_in_pandas_with_state(records, ("split", "key"), _add_number, "sum BIGINT", row_schema)
 
 

@@ -1,13 +1,13 @@
-"""What users do in one go: sessions that end after ten seconds of silence, with late actions beside them.
+"""Sessions of users' actions that end after ten seconds without an action, with late actions beside them.
 
-A session is a window that grows and merges: its contents stay where they were while the window moves, and
-two sessions become one when an action falls between them. So a checkpoint must agree on windows, on where
-their contents are, and on timers, some of which were deleted. Each session lists its actions, so that it
-can be seen which are missing, or there twice.
+A session is a window that grows and merges: its contents stay under the first window while the window moves,
+and an action between two sessions makes them one. So a checkpoint must agree on windows, on where their
+contents are stored, and on timers, some of which were deleted. Each session's row lists its actions, so that
+a missing or repeated one is seen.
 
 Which sessions there are may depend on when watermarks come: an action that should have joined two sessions
-may find the first of them given out already. Then it is late, or begins a session of its own that touches the
-other. The oracles take such sessions where an action was so far out of order that this can happen.
+may come after the first of them was emitted. Then it is late, or begins a session of its own that touches the
+other. The oracles accept such sessions where an action was far enough out of order.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ generator_version = 1
 options = FamilyOptions(
     declares=True,
     any_backend=True,
-    # Of the actions that make a session, it is the first to arrive under whose window all of them are kept.
+    # All actions of a session are kept under the window of the action that arrived first.
     arrival_states=("merging-window-set", "window-contents"),
 )
 tasks: dict[str, Role] = {"actions": "source", "sessions": "keyed", "late": "keyed", "table": "sink"}
@@ -45,7 +45,7 @@ record_schema = "user STRING, action BIGINT"
 row_schema = "kind STRING, user STRING, start BIGINT, actions STRING"
 
 GAP_MS = 10 * lateness.SECOND_MS
-"""A session is from its first action to so long after its last one; those that touch are one."""
+"""A session ends this many milliseconds after its last action; sessions that touch are one."""
 
 oracle_sql = f"""
 WITH arrivals AS (
@@ -140,24 +140,22 @@ def generate(random: Random) -> Workload:
     return Workload(records, parameters)
 
 
-class Tell(ProcessWindowFunction):
-    """Lists the actions of a session."""
+class SessionRow(ProcessWindowFunction):
+    """Emits the row of a session, with the list of its actions."""
 
     def process(
         self, key: str, context: WindowContext, elements: Iterable[tuple[str, int]]
     ) -> Iterator[tuple[str, str, int, str]]:
-        """One row for each session."""
         actions = sorted(action for _, action in elements)
         yield SESSION, key, context.window().start, ",".join(map(str, actions))
 
 
 class LateAction(ProcessFunction):
-    """Gives a late action out as a row."""
+    """Emits a late action as a row."""
 
     def process_element(
         self, value: tuple[str, int], ctx: ProcessFunction.Context
     ) -> Iterator[tuple[str, str, int | None, str]]:
-        """One row."""
         yield lateness.LATE, value[0], ctx.timestamp(), str(value[1])
 
 
@@ -176,7 +174,7 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
         .key_by(_user, Types.STRING())
         .window(EventTimeSessionWindows.with_gap(Time.milliseconds(GAP_MS)))
         .side_output_late_data(LATE)
-        .process(Tell(), row)
+        .process(SessionRow(), row)
         .name("sessions")
         .uid("sessions")
         .set_parallelism(io.parallelism)
@@ -203,11 +201,11 @@ class Stated(NamedTuple):
 
     @property
     def end(self) -> int:
-        """A gap after the last action."""
+        """The end of the session: one gap after its last action, in milliseconds."""
         return self.members[-1].timestamp + GAP_MS
 
     def is_whole(self) -> bool:
-        """Whether the actions make one session, or one action that may be late."""
+        """Return whether the actions make one session, or one action that may be late."""
         kind, _, start, actions = self.row
         times = [member.timestamp for member in self.members]
         if len(times) != len(actions.split(",")) or times[0] != start:
@@ -219,7 +217,7 @@ class Stated(NamedTuple):
         )
 
     def may_miss(self, other: Stated) -> bool:
-        """Whether all that joins it to another session came when that one may have been given out."""
+        """Return whether all actions that join it to the other session may have come after that one was emitted."""
         start, end = other.members[0].timestamp, other.end
         joining = [
             member
@@ -229,13 +227,13 @@ class Stated(NamedTuple):
         return all(member.may_miss(end) for member in joining)
 
     def touches(self, other: Stated) -> bool:
-        """Whether the two should be one session."""
+        """Return whether the two should be one session."""
         mine, theirs = self.members[0].timestamp, other.members[0].timestamp
         return mine <= other.end and self.end >= theirs
 
 
 def expected(records: Records, declared: Declared) -> Rows:
-    """Take the sessions that the run declares and that are possible; make those of the other actions."""
+    """Return the declared sessions that are possible, and the sessions that the other actions make."""
     arrivals = {(arrival.value[0], str(arrival.value[1])): arrival for arrival in lateness.arrivals(records)}
     stated = []
     uses: dict[tuple[str, str], int] = {}
@@ -263,7 +261,7 @@ def expected(records: Records, declared: Declared) -> Rows:
 
 
 def _is_possible(stated: Stated, whole: list[Stated], unexplained: list[Arrival]) -> bool:
-    """Whether a session, where it touches another, may have missed it, or been missed by it."""
+    """Return whether each session that it touches may have missed it, or been missed by it."""
     if stated.row[0] == lateness.LATE:
         return True
     for arrival in unexplained:
@@ -278,7 +276,7 @@ def _is_possible(stated: Stated, whole: list[Stated], unexplained: list[Arrival]
 
 
 def _made_of(arrivals: list[Arrival]) -> Iterator[tuple[str, str, int, str]]:
-    """Give the sessions of actions in the order of their timestamps, as if none had come late."""
+    """Yield the sessions of actions in the order of their timestamps, as if none had come late."""
     open_sessions: dict[str, list[Arrival]] = {}
     for arrival in arrivals:
         session = open_sessions.get(arrival.value[0])

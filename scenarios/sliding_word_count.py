@@ -1,10 +1,10 @@
-"""Words of the last ten seconds, counted every five: sliding windows of event time, folded as words come in.
+"""Words of the last ten seconds, counted every five: sliding event-time windows, aggregated as words arrive.
 
-Each word is in two windows, so it is counted twice, under two namespaces of the same key, with two timers.
-A snapshot that loses a window, a timer that is lost or fires twice after a restore, a word that is added to a
-window that has been given out: each shows as a wrong count. Words that come too late for both of their
-windows are given out as they are. One that comes too late for the earlier only is counted in the later and
-nowhere declared: where that may have happened, the oracles take any count that is possible.
+Each word is in two windows, so it is counted twice, under two namespaces of the same key, with two timers. A
+snapshot that loses a window, a timer that is lost or fires twice after a restore, a word that is added to a
+window already emitted: each shows as a wrong count. Words that are late for both of their windows are emitted
+as rows of their own. A word that is late only for the earlier window is counted in the later one and not
+declared: where that may have happened, the oracles accept any count that is possible.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ WITH {lateness.arrivals_sql("word", "1", f"({LATEST} + {SIZE_MS})")},
 
 WORDS = ("ant", "bee", "cat", "dog", "elk", "fox")
 LATE = OutputTag(lateness.LATE, Types.TUPLE([Types.STRING(), Types.LONG()]))
-"""The one row of a pair of word and number."""
+"""The side output of late words, as pairs of word and number."""
 
 
 def generate(random: Random) -> Workload:
@@ -73,38 +73,33 @@ def generate(random: Random) -> Workload:
 
 
 class Count(AggregateFunction):
-    """Counts."""
+    """Adds up the numbers of words."""
 
     def create_accumulator(self) -> int:
-        """Nothing yet."""
         return 0
 
     def add(self, value: tuple[str, int], accumulator: int) -> int:
-        """One more."""
         return accumulator + value[1]
 
     def get_result(self, accumulator: int) -> int:
-        """The count."""
         return accumulator
 
     def merge(self, acc_a: int, acc_b: int) -> int:
-        """Both together."""
         return acc_a + acc_b
 
 
-class Tell(ProcessWindowFunction):
-    """Says of which window and word a count is."""
+class CountRow(ProcessWindowFunction):
+    """Adds word and window start to a count."""
 
     def process(
         self, key: str, context: WindowContext, elements: Iterable[int]
     ) -> Iterator[tuple[str, str, int, int]]:
-        """One row for each window."""
         for count in elements:
             yield "count", key, context.window().start, count
 
 
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
-    """Build words -> counts in sliding windows -> table, and late words beside them."""
+    """Build words -> counts in sliding windows -> table; late words go to the table."""
     lateness.set_interval(env, io)
     pair = Types.TUPLE([Types.STRING(), Types.LONG()])
     row = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG(), Types.LONG()])
@@ -121,7 +116,7 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
         once.key_by(_first, Types.STRING())
         .window(SlidingEventTimeWindows.of(Time.milliseconds(SIZE_MS), Time.milliseconds(SLIDE_MS)))
         .side_output_late_data(LATE)
-        .aggregate(Count(), Tell(), Types.LONG(), row)
+        .aggregate(Count(), CountRow(), Types.LONG(), row)
         .name("counts")
         .uid("counts")
         .set_parallelism(io.parallelism)
@@ -145,7 +140,7 @@ def _word(row: tuple[str, str, int, int]) -> str:
 
 
 def expected(records: Records, declared: Declared) -> Rows:
-    """Count the words of each window, but for those that were late."""
+    """Count the words of each window, without those that were late."""
     kept, rows = lateness.in_time(
         records,
         declared,
@@ -157,6 +152,6 @@ def expected(records: Records, declared: Declared) -> Rows:
         latest = arrival.timestamp - arrival.timestamp % SLIDE_MS
         for start in range(latest, latest - SIZE_MS, -SLIDE_MS):
             may_miss = arrival.may_miss(start + SIZE_MS)
-            # What misses its latest window is late, and is not here.
+            # A word that misses its latest window is late, and so not among these.
             windows[cast(str, arrival.value), start].add(1, may_miss, may_miss and start < latest)
     return lateness.given_out([*rows, *lateness.rows_of_windows("count", windows, declared)], declared)

@@ -1,16 +1,15 @@
-"""Tickets: numbered at the door, counted at the desks, and the two numbers of a ticket must agree.
+"""Tickets: numbered by one operator, counted by another, and the two numbers of a ticket must agree.
 
-The one family with operator state of a user's own function: the machine at the door keeps the last number of
-each service in a list state, outside of any key. Its elements are changed in place and new ones are added
-between two checkpoints, so a snapshot that shares the list, or an element of it, with the running job shows
-here. There is one machine, since a running number needs one place; so the source has one subtask, whatever
-the scenario says, and reads all splits. The desks keep a dict, changed in place, too.
+The machine keeps the last number of each service in operator state, a list state outside of any key. Its
+elements are changed in place and new ones are added between two checkpoints, so a snapshot that shares the
+list, or an element of it, with the running job shows here. There is one machine, since a running number needs
+one place; so the source has one subtask, whatever the scenario says, and reads all splits. The desks keep a
+dict, changed in place, too.
 
 The machine prints tickets in strips, which are torn off when they are long enough, before each checkpoint and
-at the end: an operator that emits records of itself ahead of the barrier, and buffers of several records.
+at the end: an operator that emits records ahead of the barrier, in buffers of several records.
 
-Each row holds both numbers. A checkpoint that joins the door of one moment to the desks of another gives rows
-in which they differ.
+Each row holds both numbers. They differ when a checkpoint holds machine and desks as of different moments.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ FROM (
 """
 
 SERVICES = ("a-pay", "a-ask", "b-buy", "b-sell", "c-send", "c-fetch", "d-move", "d-stay")
-"""The first letter is the desk."""
+"""The first letter of a service is its desk."""
 
 STRIP = 3
 
@@ -78,12 +77,12 @@ class Machine(MapFunction, CheckpointedFunction):
     """Gives each service's tickets the numbers 1, 2, 3; an element of its state is [service, last number]."""
 
     def initialize_state(self, context: FunctionInitializationContext) -> None:
-        """Take up the numbers where the checkpoint left them."""
+        """Take the numbers from the checkpoint."""
         self._state = context.get_operator_state_store().get_list_state(ListStateDescriptor("last"))
         self._last = {entry[0]: entry for entry in self._state.get()}
 
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
-        """There is nothing to bring up to date: the elements themselves are what ``map`` changes."""
+        """Do nothing: ``map`` changes the elements of the state in place."""
 
     def map(self, value: str) -> tuple[str, int]:
         """Number the ticket."""
@@ -96,22 +95,21 @@ class Machine(MapFunction, CheckpointedFunction):
 
 
 class Strips(Operator):
-    """Holds tickets back until there are some; it has no state, since it holds none over a checkpoint."""
+    """Holds tickets back until there are STRIP of them; it needs no state, since it holds none over a checkpoint."""
 
     def __init__(self) -> None:
         self._strip: list[Record] = []
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
-        """Add to the strip."""
         self._strip += records
         return self._tear_off() if len(self._strip) >= STRIP else []
 
     def prepare_snapshot(self, checkpoint_id: int) -> list[Record]:
-        """What is held goes ahead of the barrier."""
+        """Emit the tickets that are held, ahead of the barrier."""
         return self._tear_off()
 
     def finish(self) -> list[Record]:
-        """What is held goes with the last people."""
+        """Emit the tickets that are held, at the end of the input."""
         return self._tear_off()
 
     def _tear_off(self) -> list[Record]:
@@ -120,23 +118,21 @@ class Strips(Operator):
 
 
 class Desk(KeyedProcessFunction):
-    """Counts what a desk has served of each service."""
+    """Counts the tickets that a desk has served of each service."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Bind the state that holds the counts."""
         counts = Types.MAP(Types.STRING(), Types.LONG())
         self._served = runtime_context.get_state(ValueStateDescriptor("served", counts))
 
     def process_element(
         self, value: tuple[str, int], ctx: KeyedProcessFunction.Context
     ) -> Iterator[tuple[str, int, int]]:
-        """Serve one ticket."""
         service, ticket = value
         served = self._served.value()
         if served is None:
             served = {}
         served[service] = number = served.get(service, 0) + 1
-        # On the heap it is the same dict that was changed in its place; a database needs the update.
+        # On the heap backend the dict was changed in place; a database backend needs the update.
         self._served.update(served)
         yield service, ticket, number
 
@@ -153,7 +149,7 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
         .uid("machine")
         .set_parallelism(1)
     )
-    # No function can emit ahead of a barrier; an operator can.
+    # A function cannot emit ahead of a barrier; an operator can.
     strips = numbered.transform("strips", ticket, Strips)
     desks = (
         strips.name("strips")

@@ -1,9 +1,8 @@
-"""The sum of all numbers of every five seconds: tumbling windows over everything, reduced as numbers come in.
+"""The sum of all numbers of every five seconds: tumbling windows without a key, reduced as numbers arrive.
 
-The windows have no key, so one subtask works them out whatever the parallelism around it: all channels meet
-there, and its watermark is the least of all of them. A reduced window is one number in the state, so a number
-that is lost or added twice is seen at once, and so is a window that is given out before its time: the numbers
-that come after it are late, though they cannot be.
+One subtask computes them whatever the parallelism around it: all channels meet there, and its watermark is
+the least of theirs. A reduced window is one number in the state, so a number that is lost or added twice
+shows in the sum. A window that is emitted too early makes numbers late that cannot be.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ LATE = OutputTag(lateness.LATE, Types.TUPLE([Types.STRING(), Types.LONG()]))
 
 
 def generate(random: Random) -> Workload:
-    """Draw 1 to 4 splits of numbers within a minute or so; the powers of two tell which are in a sum."""
+    """Draw 1 to 4 splits of numbers within a minute or so; they are powers of two, so a sum shows which are in it."""
     chance = Chance(random)
     splits = chance.weighted([(1, 2), (2, 4), (4, 2)])
     longest = chance.weighted([(3, 1), (12, 4), (25, 3)])
@@ -68,26 +67,24 @@ def generate(random: Random) -> Workload:
 
 
 class Add(ReduceFunction):
-    """Adds numbers up."""
+    """Adds numbers."""
 
     def reduce(self, value1: tuple[str, int], value2: tuple[str, int]) -> tuple[str, int]:
-        """The sum."""
         return value1[0], value1[1] + value2[1]
 
 
-class Tell(AllWindowFunction):
-    """Says of which window a sum is."""
+class SumRow(AllWindowFunction):
+    """Adds the window start to a sum."""
 
     def apply(
         self, window: TimeWindow, inputs: Iterable[tuple[str, int]]
     ) -> Iterator[tuple[str, str, int, int]]:
-        """One row for each window."""
         for key, number in inputs:
             yield "sum", key, window.start, number
 
 
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
-    """Build numbers -> sums of tumbling windows -> table, and late numbers beside them."""
+    """Build numbers -> sums of tumbling windows -> table; late numbers go to the table."""
     lateness.set_interval(env, io)
     row = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG(), Types.LONG()])
     numbers = (
@@ -102,7 +99,7 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     sums = (
         numbers.window_all(TumblingEventTimeWindows.of(Time.milliseconds(SIZE_MS)))
         .side_output_late_data(LATE)
-        .reduce(Add(), Tell(), row)
+        .reduce(Add(), SumRow(), row)
         .name("sums")
         .uid("sums")
     )
@@ -117,7 +114,7 @@ def _pair(number: int) -> tuple[str, int]:
 
 
 def expected(records: Records, declared: Declared) -> Rows:
-    """Add up the numbers of each window, but for those that were late."""
+    """Add up the numbers of each window, without those that were late."""
     kept, rows = lateness.in_time(
         records,
         declared,

@@ -1,7 +1,7 @@
-"""Word count through a write-ahead sink: rows wait in the checkpoint until it is complete, and are sent.
+"""Word count through a write-ahead sink: rows wait in the checkpoint until it completes, and are sent then.
 
-The target has no transactions. It recognises a batch that it has by the checkpoint and the subtask that
-named it, so a crash between the sending of a batch and its being remembered shows nothing twice.
+The target has no transactions. It recognises a batch that it already has by checkpoint and subtask. So a
+crash after a batch was sent, and before that was recorded, makes nothing visible twice.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""Word count in bundles: the words are counted where they are read, and a bundle gives each word one row.
+"""Word count in bundles: words are aggregated before the shuffle, and a bundle gives one row for each word.
 
-The row is the running count as the bundle ends. Where bundles end depends on when records, barriers and
-timers come, so each row says a choice of the run's own, and the oracles take it as declared. Certain is: no
-count is given twice or exceeds what there is, and the last one counts everything, at the end as at each
-checkpoint, since no bundle is open across a barrier.
+The row is the running count when the bundle ends. Where bundles end depends on when records, barriers and
+timers come, so the oracles take a row's count as declared and check this: no count is given twice or exceeds
+the occurrences of the word, and the last one counts all of them, at the end and at each checkpoint, since no
+bundle is open across a barrier.
 
-The accumulator is a list that is changed in place: one that a bundle, the state and a snapshot share shows
-here.
+The accumulator is a list that is changed in place: if bundle, state and snapshot share one, it shows here.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ SIZE = "bundle_records"
 SIZES = (1, 2, 3, 5, 10, 1000)
 LATENCY = "bundle_latency_ms"
 LATENCIES = (0, 2, 10, 60)
-"""0: a bundle may wait."""
+"""Milliseconds after which a bundle ends; 0: there is no limit."""
 
 
 def generate(random: Random) -> Workload:
-    """Draw words, how many fill a bundle, and how long it waits for them."""
+    """Draw words, the size of a bundle, and its latency."""
     workload = word_count.generate(random)
     chance = Chance(random)
     drawn = {SIZE: chance.choice(SIZES), LATENCY: chance.choice(LATENCIES)}
@@ -55,23 +54,20 @@ def generate(random: Random) -> Workload:
 
 
 class Count(AggregateFunction):
-    """Counts, in place."""
+    """Counts in a list of one number, which it changes in place."""
 
     def create_accumulator(self) -> list[int]:
-        """Return the count of nothing."""
         return [0]
 
     def add(self, value: str, accumulator: list[int]) -> list[int]:
-        """Count one more."""
         accumulator[0] += 1
         return accumulator
 
     def get_result(self, accumulator: list[int]) -> int:
-        """Return the count."""
         return accumulator[0]
 
     def merge(self, acc_a: list[int], acc_b: list[int]) -> list[int]:
-        """Add the second to the first."""
+        """Add the second to the first, in place."""
         acc_a[0] += acc_b[0]
         return acc_a
 
@@ -94,7 +90,7 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
 
 
 def expected(records: Records, declared: Declared) -> Rows:
-    """Take each count that the run declares once, if there can have been so many, and the whole count."""
+    """Return each possible declared count once, and the whole count of each word."""
     due = Counter(word for split in records.values() for _, word in split)
     rows = {(word, count) for word, count in due.items()}
     rows.update((word, count) for word, count in declared.rows if count and 1 <= count <= due[word])

@@ -1,8 +1,8 @@
-"""Word count through a sink of writer and committer, which takes errors in each way that a committer may.
+"""Word count through a sink of writer and committer, with each reaction of a committer to an error.
 
-A checkpoint lists several committables of a subtask. A commit that fails is raised, tried again at once,
-tried again with what is left of it, or fails the job, as the workload says; one that had taken place is found
-so.
+A checkpoint lists several committables of a subtask. The workload says what the committer does with a failed
+commit: raise, retry it, retry it with the remaining rows, or fail the job. A commit that took place although
+it was reported as failed is recognised when it is tried again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REACTIONS = ("raises", "puts off", "updates", "fails")
 
 
 def generate(random: Random) -> Workload:
-    """Draw words, and how the committer takes an error."""
+    """Draw words, and the committer's reaction to an error."""
     words = word_count.generate(random)
     reaction = Chance(random).choice(REACTIONS)
     return Workload(words.records, {**words.parameters, "reaction": reaction})

@@ -1,8 +1,8 @@
-"""Word count: how often each word has been seen so far, the smallest job with keyed state.
+"""Word count: how often each word has been seen so far; the smallest job with keyed state.
 
 Every record changes the state of its word and gives a row (word, running count), so the output shows each
-error of the protocol at once: a record applied twice skips a number or repeats one, a lost record ends the
-count too early. The two hash edges let barriers and records of different channels race each other.
+protocol error: a record applied twice skips a number or repeats one, a lost record ends the count too early.
+The two hash edges let barriers and records of different channels race each other.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WORDS = (
 
 
 def generate(random: Random) -> Workload:
-    """Draw 1 to 4 splits of words; one word alone and empty splits are corners worth a share of their own."""
+    """Draw 1 to 4 splits of words; workloads of one word and empty splits are drawn on purpose."""
     chance = Chance(random)
     splits = chance.weighted([(1, 2), (2, 4), (3, 2), (4, 2)])
     words = WORDS[: chance.weighted([(1, 1), (2, 2), (4, 3), (8, 3), (20, 1)])]
@@ -60,7 +60,7 @@ def generate(random: Random) -> Workload:
 
 
 def with_key(value: RecordValue, number: int) -> RecordValue:
-    """Return word number ``number``, of which there is no last."""
+    """Return word number ``number``; there is one for every number."""
     return WORDS[number] if number < len(WORDS) else f"word-{number}"
 
 
@@ -68,18 +68,16 @@ class Count(KeyedProcessFunction):
     """Counts the records of each key."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Bind the state that holds the count."""
         self._count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
 
     def process_element(self, value: str, ctx: KeyedProcessFunction.Context) -> Iterator[tuple[str, int]]:
-        """Add one to the word's count and emit it."""
         count = (self._count.value() or 0) + 1
         self._count.update(count)
         yield value, count
 
 
 def counted_words(env: StreamExecutionEnvironment, io: JobIO) -> KeyedStream:
-    """Build source -> count, and have rows of a word come to one sink subtask, in their order."""
+    """Build source -> count, keyed so that all rows of a word reach one sink subtask, in order."""
     words = env.from_source(io.source("words"), None, "source").uid("source")
     counts = (
         words.set_parallelism(io.source_parallelism)
@@ -99,7 +97,7 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
 
 
 def streaming_query(records: Any, io: Any) -> Any:
-    """Count with transformWithState; the rows go to the sink of the harness."""
+    """Count with transformWithState; the rows go to a sink of the harness."""
     return io.transform_with_state(records, ("word",), count_once, "count BIGINT", row_schema)
 
 

@@ -1,8 +1,7 @@
-"""A table that always has the latest count of each word: an idempotent sink, which writes by key.
+"""A table with the latest count of each word: an idempotent sink, which writes by key.
 
-A restored job writes again what it had written, so a reader may see a count come back for a moment; in the
-end each word has the count of the whole input, and once a checkpoint is complete, never less than that of its
-cut.
+A restored job writes rows again, so a reader may see an older count for a while. In the end each word has the
+count of the whole input, and once a checkpoint is complete, never less than that of its cut.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def streaming_query(records: Any, io: Any) -> Any:
 
 
 def versions(records: Records) -> Rows:
-    """Number the occurrences of each word: it shows one number after the other."""
+    """Number the occurrences of each word: a reader sees these numbers one after the other."""
     return word_count.expected(records, NOTHING_DECLARED)
 
 

@@ -1,16 +1,17 @@
-"""Nexmark's events in scenarios: how much is drawn of them, and how jobs and oracles read them.
+"""Nexmark's events in scenarios: how many are drawn, and how jobs and oracles read them.
 
 The rules this module lives by:
 
-- All events come through one source, dealt out to its splits as they come. A query takes those of a kind out
-  of it, as the views ``person``, ``auction`` and ``bid`` of ``nexmark-flink`` do; the time of an event is the
+- All events come through one source, dealt out to its splits in order. A query selects the events of a kind,
+  like the views ``person``, ``auction`` and ``bid`` of ``nexmark-flink``; the time of an event is the
   timestamp of its record.
-- One row fits all kinds; what a kind lacks is null. ``VIEWS`` are the three views over it in SQL.
-- Scenarios are small, so ids begin where something happens, time goes slower, and where a query asks for
-  people and auctions there are more of them among the bids. The public generator has settings for it.
-- Watermarks are four seconds behind, as there. Records are held back for three at the most and out of order
-  by less than one, so none is ever late, whatever watermarks do: what windows hold follows from the input.
-  When they are given out does not, so families of windows declare (``lateness.given_out``).
+- One row type fits all kinds; columns that a kind lacks are null. ``VIEWS`` are the three views over it in
+  SQL.
+- Scenarios are small, so ids begin where something happens, time goes slower, and where a query needs people
+  and auctions there are more of them among the bids. The public generator has settings for it.
+- Watermarks are four seconds behind, as in the public generator. Records are held back for three at the most
+  and out of order by less than one, so none is ever late: the contents of windows follow from the input. When
+  a window is emitted does not, so families of windows declare (``lateness.given_out``).
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ BID_TYPE: Final = Types.TUPLE([LONG, LONG, LONG, STRING, STRING])
 BOUND_MS: Final = 4_000
 WATERMARKS: Final = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(BOUND_MS))
 MOST_DISORDER_MS: Final = 500
-"""How far apart the events of a group are whose times are out of order."""
+"""The greatest difference in time between neighbours of a group that is out of order, in milliseconds."""
 
 PUBLISHED: Final = (1, 3, 46)
 MORE_AUCTIONS: Final = ((PUBLISHED, 1), ((1, 3, 12), 3), ((1, 5, 5), 3))
@@ -79,7 +80,8 @@ def draw(
 ) -> Workload:
     """Draw up to some eighty events in one to three splits.
 
-    ``first_auctions`` says where ids may begin, ``hot_sellers`` how hot sellers may be, 1 being not at all.
+    ``first_auctions``: where ids may begin. ``hot_sellers``: the possible hot seller ratios; 1 means none is
+    hot.
     """
     chance = Chance(random)
     splits = chance.weighted([(1, 2), (2, 4), (3, 3)])
@@ -143,17 +145,17 @@ def source(env: StreamExecutionEnvironment, io: JobIO) -> DataStream:
 
 
 def bids(events: DataStream, io: JobIO) -> DataStream:
-    """Take the bids out of all events: (auction, bidder, price, channel, url)."""
+    """Return the bids among the events: (auction, bidder, price, channel, url)."""
     return _taken(events, "bids", bids_of, BID_TYPE, io)
 
 
 def auctions(events: DataStream, io: JobIO) -> DataStream:
-    """Take the auctions out: (id, seller, category, initial bid, reserve, expires)."""
+    """Return the auctions among the events: (id, seller, category, initial bid, reserve, expires)."""
     return _taken(events, "auctions", auctions_of, AUCTION_TYPE, io)
 
 
 def people(events: DataStream, io: JobIO) -> DataStream:
-    """Take the people out: (id, name, city, state)."""
+    """Return the people among the events: (id, name, city, state)."""
     return _taken(events, "people", people_of, PERSON_TYPE, io)
 
 
@@ -162,23 +164,23 @@ def _taken(events: DataStream, name: str, taking: Any, kind: TypeInformation, io
 
 
 def named(stream: DataStream, name: str, io: JobIO) -> DataStream:
-    """Give a keyed operator its name and the scenario's parallelism."""
+    """Set name and uid of a keyed operator, and the scenario's parallelism."""
     return stream.name(name).uid(name).set_parallelism(io.parallelism)
 
 
 def into_table(rows: DataStream, io: JobIO, column: int, kind: TypeInformation = LONG) -> None:
-    """End the job in a sink that is keyed by a column."""
+    """End the job in a sink, keyed by column number ``column``."""
     table = rows.key_by(lambda row: row[column], kind).add_sink(io.sink("table"))
     table.name("table").uid("table").set_parallelism(io.sink_parallelism)
 
 
 def bids_of(value: tuple[Any, ...]) -> Sequence[Any]:
-    """Return the bid that an event is, or nothing."""
+    """Return the bid in an event, or nothing."""
     return ((*value[1:4], value[7], value[8]),) if value[0] == BID else ()
 
 
 def auctions_of(value: tuple[Any, ...]) -> Sequence[Any]:
-    """Return the auction that an event is, or nothing."""
+    """Return the auction in an event, or nothing."""
     if value[0] != AUCTION:
         return ()
     _, number, seller, initial_bid, reserve, expires, category, *_ = value
@@ -186,17 +188,17 @@ def auctions_of(value: tuple[Any, ...]) -> Sequence[Any]:
 
 
 def people_of(value: tuple[Any, ...]) -> Sequence[Any]:
-    """Return the person that an event is, or nothing."""
+    """Return the person in an event, or nothing."""
     return ((value[1], *value[7:10]),) if value[0] == PERSON else ()
 
 
 def first(value: tuple[Any, ...]) -> Any:
-    """The first column: the id of a person or an auction, the auction of a bid."""
+    """Return the first column: the id of a person or an auction, the auction of a bid."""
     return value[0]
 
 
 def second(value: tuple[Any, ...]) -> Any:
-    """The second column: the seller of an auction, the bidder of a bid."""
+    """Return the second column: the seller of an auction, the bidder of a bid."""
     return value[1]
 
 
@@ -204,7 +206,7 @@ def second(value: tuple[Any, ...]) -> Any:
 
 
 def all_bids(records: Records) -> Iterator[tuple[int, Bid]]:
-    """Give the bids with their times."""
+    """Yield the bids with their times."""
     for split in records.values():
         for time, value in split:
             kind, auction, bidder, price, _, _, _, channel, url, _ = cast(tuple[Any, ...], value)
@@ -213,7 +215,7 @@ def all_bids(records: Records) -> Iterator[tuple[int, Bid]]:
 
 
 def all_auctions(records: Records) -> Iterator[tuple[int, Auction]]:
-    """Give the auctions with their times."""
+    """Yield the auctions with their times."""
     for split in records.values():
         for time, value in split:
             kind, number, seller, amount, reserve, expires, category, *_ = cast(tuple[Any, ...], value)
@@ -222,7 +224,7 @@ def all_auctions(records: Records) -> Iterator[tuple[int, Auction]]:
 
 
 def all_people(records: Records) -> Iterator[tuple[int, Person]]:
-    """Give the people with the times at which they registered."""
+    """Yield the people with the times at which they registered."""
     for split in records.values():
         for time, value in split:
             kind, number, _, _, _, _, _, name, city, state = cast(tuple[Any, ...], value)

@@ -28,13 +28,13 @@ from typing import Final, NamedTuple, TypeAlias
 from onceproof.harness.model.chance import Chance, derived_seed
 
 FIRST_ID: Final = 1000
-"""Of people and of auctions."""
+"""The first id of people and of auctions."""
 FIRST_CATEGORY: Final = 10
 CATEGORIES: Final = 5
 HOT_BATCH: Final = 100
-"""Of so many people or auctions, one is hot."""
+"""One of this many people or auctions is hot."""
 ID_LEAD: Final = 10
-"""How many ids that are not there yet may be named."""
+"""Bids and auctions may refer to ids up to this many ahead of those that exist."""
 MOST_CHANNELS: Final = 10_000
 HOT_CHANNELS: Final = ("Google", "Facebook", "Baidu", "Apple")
 STATES: Final = ("AZ", "CA", "ID", "OR", "WA", "WY")
@@ -51,7 +51,7 @@ LAST_NAMES: Final = ("Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton"
 
 
 class Person(NamedTuple):
-    """A person has registered."""
+    """A person who registers."""
 
     id: int
     name: str
@@ -60,7 +60,7 @@ class Person(NamedTuple):
 
 
 class Auction(NamedTuple):
-    """A person has opened an auction."""
+    """An auction that a person opens."""
 
     id: int
     seller: int
@@ -72,7 +72,7 @@ class Auction(NamedTuple):
 
 
 class Bid(NamedTuple):
-    """A person has bid."""
+    """A bid that a person makes."""
 
     auction: int
     bidder: int
@@ -92,30 +92,30 @@ class Settings:
     auctions: int = 3
     bids: int = 46
     hot_auction_ratio: int = 2
-    """All but one of so many bids go to the hot auction."""
+    """Of this many bids all but one go to the hot auction."""
     hot_sellers_ratio: int = 4
     hot_bidders_ratio: int = 4
     auctions_in_flight: int = 100
     active_people: int = 1000
     first_event: int = 0
-    """Ids follow from it, times do not."""
+    """Number of the first event: ids follow from it, times do not."""
     events_per_second: float = 10_000.0
     out_of_order_group: int = 1
-    """Within so many events times are out of order; 1: none are."""
+    """Size of the groups within which times are out of order; 1: none are."""
     delayed_share: float = 0.1
     longest_delay_ms: int = 3_000
 
     def time_ms(self, number: int) -> int:
-        """The time of event number ``number``."""
+        """Return the time of event number ``number``, in milliseconds."""
         return int(number * 1000 / self.events_per_second)
 
     def shuffled(self, number: int) -> int:
-        """The number whose time an event has, other than its own where times are out of order."""
+        """Return the number whose time event ``number`` has: another one where times are out of order."""
         size = self.out_of_order_group
         return number // size * size + number * 953 % size
 
     def event_of_auction(self, place: int) -> int:
-        """The first event of the round in which auction number ``place`` is opened."""
+        """Return the number of the first event of the round in which auction number ``place`` is opened."""
         return place // self.auctions * (self.people + self.auctions + self.bids)
 
 
@@ -137,7 +137,7 @@ def _arrival(coming: tuple[int, int, int, Event]) -> tuple[int, int]:
 
 
 def _generated(settings: Settings, count: int, chance: Chance) -> Iterator[tuple[int, Event]]:
-    """Generate events with their times, before any is held back."""
+    """Yield events with their times, before any is held back."""
     round_length = settings.people + settings.auctions + settings.bids
     for number in range(count):
         shuffled = settings.shuffled(number)
@@ -166,7 +166,7 @@ def _auction(settings: Settings, place: int, last_person: int, number: int, chan
         seller = _any_person(settings, last_person, chance)
     category = FIRST_CATEGORY + chance.integer(0, CATEGORIES - 1)
     initial_bid = _price(chance)
-    # As long as it takes until so many more auctions are opened, on average.
+    # On average an auction lasts until a fixed number of further auctions has been opened.
     round_length = settings.people + settings.auctions + settings.bids
     ahead = settings.auctions_in_flight * round_length // settings.auctions
     time = settings.time_ms(number)
@@ -182,7 +182,7 @@ def _bid(settings: Settings, last_auction: int, last_person: int, chance: Chance
     else:
         auction = chance.integer(max(last_auction - settings.auctions_in_flight, 0), last_auction + ID_LEAD)
     if chance.integer(1, settings.hot_bidders_ratio) > 1:
-        # The second one, so that hot bidders and hot sellers are not the same.
+        # The second of the batch, so that hot bidders and hot sellers differ.
         bidder = last_person // HOT_BATCH * HOT_BATCH + 1
     else:
         bidder = _any_person(settings, last_person, chance)
@@ -195,19 +195,19 @@ def _bid(settings: Settings, last_auction: int, last_person: int, chance: Chance
 
 
 def _any_person(settings: Settings, last_person: int, chance: Chance) -> int:
-    """One of those who are active, or who soon will be."""
+    """Return a person who is active, or who soon will be."""
     active = min(last_person + 1, settings.active_people)
     return last_person + 1 - active + chance.integer(0, active + ID_LEAD - 1)
 
 
 def _price(chance: Chance) -> int:
-    """In cents: as many between 1 and 10 as between 100,000 and a million."""
+    """Return a price in cents: as many prices lie between 1 and 10 as between 100,000 and a million."""
     return int(10.0 ** (chance.unit() * 6.0) * 100.0 + 0.5)
 
 
 @cache
 def url_of(channel: str) -> str:
-    """Return the address behind a channel, which follows from its name."""
+    """Return the address of a channel, which follows from its name."""
     chance = Chance(Random(derived_seed("nexmark", channel)))
     path = "/".join(
         "".join(chr(ord("a") + chance.integer(0, 25)) for _ in range(chance.integer(3, 5))) for _ in range(3)
@@ -215,6 +215,6 @@ def url_of(channel: str) -> str:
     url = f"https://www.nexmark.com/{path}/item.htm?query=1"
     if channel in HOT_CHANNELS or not chance.chance(0.9):
         return url
-    # The number with its 32 bits in reverse, taken for a signed one and made positive, as Java does it.
+    # Java: the number with its 32 bits reversed, as a signed number, made positive.
     turned = int(f"{int(channel.rpartition('-')[2]):032b}"[::-1], 2)
     return f"{url}&channel_id={min(turned, 2**32 - turned)}"

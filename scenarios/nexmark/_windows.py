@@ -1,6 +1,6 @@
-"""What the queries share that work in windows: their lengths, a count, and the cutting of times in oracles.
+"""What the windowed queries share: lengths of windows, a count, and the windows of a time for the oracles.
 
-The windows of the public queries are ten seconds long, those that slide begin every five.
+The windows of the public queries are ten seconds long; sliding ones begin every five.
 """
 
 from __future__ import annotations
@@ -17,42 +17,38 @@ SLIDE: Final = Time.milliseconds(SLIDE_MS)
 
 
 class Count(AggregateFunction):
-    """Counts."""
+    """Counts elements."""
 
     def create_accumulator(self) -> int:
-        """Nothing yet."""
         return 0
 
     def add(self, value: Any, accumulator: int) -> int:
-        """One more."""
         return accumulator + 1
 
     def get_result(self, accumulator: int) -> int:
-        """The count."""
         return accumulator
 
     def merge(self, acc_a: int, acc_b: int) -> int:
-        """Both together."""
         return acc_a + acc_b
 
 
 def start_of(time: int) -> int:
-    """Return where the tumbling window of a time begins."""
+    """Return the start of the tumbling window of a time."""
     return time - time % SIZE_MS
 
 
 def starts_of(time: int) -> tuple[int, int]:
-    """Return where the two sliding windows of a time begin."""
+    """Return the starts of the two sliding windows of a time."""
     latest = time - time % SLIDE_MS
     return latest, latest - SLIDE_MS
 
 
 def start_sql(time: str) -> str:
-    """Return the beginning of the tumbling window of a time, in SQL."""
+    """Return SQL for the start of the tumbling window of a time."""
     return f"({time} - pmod({time}, {SIZE_MS}))"
 
 
 def starts_sql(time: str) -> str:
-    """Return the beginnings of the two sliding windows of a time as an array, in SQL."""
+    """Return SQL for an array of the starts of the two sliding windows of a time."""
     latest = f"{time} - pmod({time}, {SLIDE_MS})"
     return f"array({latest}, {latest} - {SLIDE_MS})"

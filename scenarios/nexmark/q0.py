@@ -1,6 +1,6 @@
-"""Nexmark q0, pass through: every bid as it is.
+"""Nexmark q0, pass through: every bid unchanged.
 
-Nothing is kept, so all that can go wrong are offsets and commits: a bid that is read twice is a row twice.
+The job has no keyed state, so only offsets and commits can go wrong: a bid that is read twice is a row twice.
 """
 
 from __future__ import annotations
@@ -36,6 +36,6 @@ def _row(bid: tuple[int, int, int, str, str]) -> tuple[str, str, int, int, int]:
 
 
 def expected(records: Records, declared: Declared) -> Rows:
-    """Every bid."""
+    """Return every bid."""
     bids = nexmark.all_bids(records)
     return [(bid.channel, bid.url, bid.auction, bid.bidder, bid.price) for _, bid in bids]

@@ -1,7 +1,6 @@
 """Nexmark q1, currency conversion: every bid with its price in euros.
 
-A dollar is 0.89 euros, as in Beam's ``Query1``: prices are whole cents, and what is left of a cent is
-dropped.
+A dollar is 0.89 euros, as in Beam's ``Query1``: prices are whole cents, rounded down.
 """
 
 from __future__ import annotations
@@ -40,6 +39,6 @@ def _in_euros(bid: tuple[int, int, int, str, str]) -> tuple[str, int, int, int]:
 
 
 def expected(records: Records, declared: Declared) -> Rows:
-    """Every bid, converted."""
+    """Return every bid, converted."""
     bids = nexmark.all_bids(records)
     return [(bid.channel, bid.auction, bid.bidder, bid.price * 89 // 100) for _, bid in bids]

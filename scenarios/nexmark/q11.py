@@ -1,6 +1,6 @@
-"""Nexmark q11, user sessions: how many bids a person makes before being silent for ten seconds.
+"""Nexmark q11, user sessions: how many bids a person makes before ten seconds without a bid.
 
-The sessions are counted as bids come in, and merge with their counts when a bid falls between two of them.
+Bids are counted as they arrive, and two sessions merge with their counts when a bid falls between them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ generator_version = 1
 options = FamilyOptions(
     declares=True,
     any_backend=True,
-    # Of the bids that make a session, it is the first to arrive under whose window the count is kept.
+    # The count of a session is kept under the window of the bid that arrived first.
     arrival_states=("merging-window-set", "window-contents"),
 )
 tasks: dict[str, Role] = {"events -> bids": "source", "sessions": "keyed", "table": "sink"}
@@ -51,13 +51,12 @@ generate = nexmark.draw
 LONG = Types.LONG()
 
 
-class Tell(ProcessWindowFunction):
-    """Says of whom and when a session was."""
+class SessionRow(ProcessWindowFunction):
+    """Adds bidder, start and end to the count of a session."""
 
     def process(
         self, key: int, context: WindowContext, elements: Iterable[int]
     ) -> Iterator[tuple[int, int, int, int]]:
-        """One row for each session."""
         for bids in elements:
             yield key, bids, context.window().start, context.window().end
 
@@ -68,7 +67,7 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     sessions = (
         bids.key_by(nexmark.second, LONG)
         .window(EventTimeSessionWindows.with_gap(windows.SIZE))
-        .aggregate(windows.Count(), Tell(), LONG, Types.TUPLE([LONG, LONG, LONG, LONG]))
+        .aggregate(windows.Count(), SessionRow(), LONG, Types.TUPLE([LONG, LONG, LONG, LONG]))
     )
     nexmark.into_table(nexmark.named(sessions, "sessions", io), io, column=0)
 

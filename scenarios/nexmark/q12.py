@@ -1,11 +1,12 @@
 """Nexmark q12, windows of processing time: how many bids a person makes in each ten seconds on the clock.
 
-When a bid is seen decides in which window it is, so each row says its window, and the oracles take that as
-declared: a window begins and ends where windows do, has a bid at least, and all windows of a bidder together
-have each of his bids once. A clock that stands in the last millisecond of a window may open it again.
+When a bid is processed decides in which window it is, so each row gives its window, and the oracles take that
+as declared: a window begins and ends at multiples of its length, has at least one bid, and all windows of a
+bidder together have each bid once. When the clock stays in the last millisecond of a window, the window may
+open again.
 
-In Flink SQL what waits for the clock when the input ends is lost. Here a trigger gives it out with the last
-watermark, as Beam does, so that no bid may be missing. In scenarios windows are much shorter.
+Flink SQL drops the open windows when the input ends. Here a trigger emits them with the last watermark, as
+Beam does, so that no bid may be missing. In scenarios windows are much shorter.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ SIZE = "window_ms"
 
 
 def generate(random: Random) -> Workload:
-    """Draw events, and how long windows are."""
+    """Draw events, and the length of windows."""
     workload = nexmark.draw(random)
     size_ms = Chance(random).choice(SIZES_MS)
     return replace(workload, parameters={**workload.parameters, SIZE: size_ms})
@@ -75,27 +76,26 @@ class ByTheClock(ProcessingTimeTrigger):
     """Fires when the clock passes the end of a window, and at the end of the input."""
 
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerScope) -> TriggerResult:
-        """Wait for either end."""
+        """Register a timer for each of the two ends."""
         ctx.register_event_time_timer(MAX_WATERMARK)
         return super().on_element(element, timestamp, window, ctx)
 
     def on_event_time(self, time: int, window: Window, ctx: TriggerScope) -> TriggerResult:
-        """No more will come: give out what there is, and keep nothing that the clock could find."""
+        """Fire and purge the window: no more elements will come."""
         return TriggerResult.FIRE_AND_PURGE
 
     def clear(self, window: Window, ctx: TriggerScope) -> None:
-        """Wait no longer."""
+        """Delete both timers."""
         ctx.delete_event_time_timer(MAX_WATERMARK)
         super().clear(window, ctx)
 
 
-class Tell(ProcessWindowFunction):
-    """Says of whom and when a window is."""
+class WindowRow(ProcessWindowFunction):
+    """Adds bidder, start and end to the count of a window."""
 
     def process(
         self, key: int, context: WindowContext, elements: Iterable[int]
     ) -> Iterator[tuple[int, int, int, int]]:
-        """One row for each window."""
         for bids in elements:
             yield key, context.window().start, context.window().end, bids
 
@@ -108,13 +108,13 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
         bids.key_by(nexmark.second, LONG)
         .window(TumblingProcessingTimeWindows.of(size))
         .trigger(ByTheClock())
-        .aggregate(windows.Count(), Tell(), LONG, Types.TUPLE([LONG, LONG, LONG, LONG]))
+        .aggregate(windows.Count(), WindowRow(), LONG, Types.TUPLE([LONG, LONG, LONG, LONG]))
     )
     nexmark.into_table(nexmark.named(counts, "windows", io), io, column=0)
 
 
 def expected(records: Records, declared: Declared) -> Rows:
-    """Take the windows that the run declares for a bidder, if they are possible."""
+    """Return the windows that the run declares for a bidder, if they are possible."""
     due = Counter(bid.bidder for _, bid in nexmark.all_bids(records))
     stated = defaultdict(list)
     for row in declared.rows:
@@ -131,7 +131,7 @@ def expected(records: Records, declared: Declared) -> Rows:
 
 
 def _is_fit(row: tuple[Any, ...]) -> bool:
-    """Whether a window begins and ends where windows do, and is not empty."""
+    """Return whether a window begins and ends at multiples of its length, and is not empty."""
     _, start, end, bids = row
     if None in (start, end, bids):
         return False

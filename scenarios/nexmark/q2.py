@@ -1,7 +1,7 @@
 """Nexmark q2, selection: the bids for every 123rd auction.
 
-Most records give no row, so checkpoints and transactions without any are the rule here. In scenarios ids
-begin near those auctions; in one of two the hot auction is one of them.
+Most records give no row, so checkpoints and transactions without rows are the rule here. In scenarios ids
+begin near the selected auctions; in every second scenario the hot auction is one of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ row_schema = "channel STRING, auction BIGINT, price BIGINT"
 
 EVERY = 123
 HOT = 100 * EVERY - FIRST_ID
-"""How many auctions go ahead of the first that is hot and one of the 123rd."""
+"""The number of auctions before the first that is both hot and a 123rd one."""
 
 oracle_sql = f"""
 WITH {nexmark.VIEWS}
@@ -34,7 +34,7 @@ SELECT scenario_id, channel, auction, price FROM bid WHERE auction % {EVERY} = 0
 
 
 def generate(random: Random) -> Workload:
-    """Draw events around an auction that is chosen."""
+    """Draw events around a selected auction."""
     return nexmark.draw(random, first_auctions=(9 * EVERY - FIRST_ID, HOT))
 
 
@@ -51,6 +51,6 @@ def _chosen(bid: tuple[int, int, int, str, str]) -> tuple[tuple[str, int, int], 
 
 
 def expected(records: Records, declared: Declared) -> Rows:
-    """The bids for auctions that are chosen."""
+    """Return the bids for selected auctions."""
     bids = nexmark.all_bids(records)
     return [(bid.channel, bid.auction, bid.price) for _, bid in bids if bid.auction % EVERY == 0]

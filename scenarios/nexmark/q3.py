@@ -1,7 +1,7 @@
-"""Nexmark q3, local item suggestion: who in Oregon, Idaho or California sells something of category ten.
+"""Nexmark q3, local item suggestion: people in Oregon, Idaho or California who sell items of category ten.
 
-People and their auctions find each other whichever come first, so both sides keep all they have seen, for
-ever: a join whose state only grows. The two streams come from one source over two edges, which race.
+People and auctions may come in any order, so both sides keep all records for ever: a join whose state only
+grows. The two streams come from one source over two edges, which race.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Suggest(KeyedCoProcessFunction):
     """Pairs each person with each of the auctions."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Bind what is known of a seller; each of the maps stands for a set."""
+        """Bind the known people and auctions of a seller; each of the maps serves as a set."""
         person = Types.TUPLE([Types.STRING(), Types.STRING(), Types.STRING()])
         self._people = runtime_context.get_map_state(MapStateDescriptor("people", person, Types.BOOLEAN()))
         self._auctions = runtime_context.get_map_state(
@@ -69,7 +69,7 @@ class Suggest(KeyedCoProcessFunction):
     def process_element1(
         self, value: tuple[int, str, str, str], ctx: KeyedCoProcessFunction.Context
     ) -> Iterator[tuple[str, str, str, int]]:
-        """A person, and the auctions that came before."""
+        """Pair a person with the auctions that came before."""
         _id, person, city, state = value
         if state in STATES and not self._people.contains((person, city, state)):
             self._people.put((person, city, state), True)
@@ -79,7 +79,7 @@ class Suggest(KeyedCoProcessFunction):
     def process_element2(
         self, value: tuple[int, int, int, int, int, int], ctx: KeyedCoProcessFunction.Context
     ) -> Iterator[tuple[str, str, str, int]]:
-        """An auction, and its seller if he is known."""
+        """Pair an auction with its seller, if the person is known."""
         auction, _seller, category, *_ = value
         if category == CATEGORY and not self._auctions.contains(auction):
             self._auctions.put(auction, True)

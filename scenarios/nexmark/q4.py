@@ -1,10 +1,10 @@
-"""Nexmark q4, average price for a category: what auctions went for, on average, in windows that slide.
+"""Nexmark q4, average price for a category: the average of winning bids, in sliding windows.
 
-An auction is closed by a timer of event time in its last millisecond, when all its bids have come; the bids
-wait until then, also those that came before their auction. What it went for has the time of the timer, and
-falls into two windows of its category. So a checkpoint holds bids, auctions, timers and windows of both, and
-an auction that closes twice, or without one of its bids, is in the averages. As in Beam's ``Query4``, the
-average is of sliding windows; here it is in whole cents, and what is left of a cent is dropped.
+An event-time timer closes an auction in its last millisecond, when all its bids have come; the bids wait
+until then, also those that came before their auction. The winning price has the time of the timer, and falls
+into two windows of its category. So a checkpoint holds bids, auctions, timers and windows of both, and an
+auction that closes twice, or without one of its bids, changes the averages. As in Beam's ``Query4``, the
+average is over sliding windows; here it is in whole cents, rounded down.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ def generate(random: Random) -> Workload:
 
 
 class WinningBids(KeyedCoProcessFunction):
-    """Gives (category, price) of each auction that is closed and had a bid."""
+    """Emits (category, price) of each auction that is closed and had a bid."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Bind what is open: auctions as (time, expires, category), bids as (time, price)."""
+        """Bind the open auctions as (time, expires, category), and bids as (time, price)."""
         auction, bid = Types.TUPLE([LONG, LONG, LONG]), Types.TUPLE([LONG, LONG])
         self._auctions = runtime_context.get_list_state(ListStateDescriptor("auctions", auction))
         self._bids = runtime_context.get_list_state(ListStateDescriptor("bids", bid))
@@ -77,7 +77,7 @@ class WinningBids(KeyedCoProcessFunction):
     def process_element1(
         self, value: tuple[int, int, int, int, int, int], ctx: KeyedCoProcessFunction.Context
     ) -> None:
-        """An auction is opened."""
+        """Store an auction that is opened."""
         _id, _seller, category, _initial_bid, _reserve, expires = value
         time = ctx.timestamp()
         assert time is not None
@@ -88,7 +88,7 @@ class WinningBids(KeyedCoProcessFunction):
     def process_element2(
         self, value: tuple[int, int, int, str, str], ctx: KeyedCoProcessFunction.Context
     ) -> None:
-        """A bid waits for its auction to close, or for the time when its auction would have been here."""
+        """Store a bid until its auction closes, or until its auction would have come."""
         time = ctx.timestamp()
         assert time is not None
         self._bids.add((time, value[2]))
@@ -98,7 +98,7 @@ class WinningBids(KeyedCoProcessFunction):
     def on_timer(
         self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext
     ) -> Iterator[tuple[int, int]]:
-        """Close what has expired, and forget the bids that nothing can ask for any more."""
+        """Close expired auctions, and remove bids that no auction can need."""
         auctions, bids = list(self._auctions.get()), list(self._bids.get())
         still_open = []
         for opened, expires, category in auctions:
@@ -122,29 +122,25 @@ class Average(AggregateFunction):
     """Accumulates (sum, number) of prices."""
 
     def create_accumulator(self) -> tuple[int, int]:
-        """Nothing yet."""
         return 0, 0
 
     def add(self, value: tuple[int, int], accumulator: tuple[int, int]) -> tuple[int, int]:
-        """Add a price."""
         return accumulator[0] + value[1], accumulator[1] + 1
 
     def get_result(self, accumulator: tuple[int, int]) -> int:
-        """The average, in whole cents."""
+        """Return the average, in whole cents."""
         return accumulator[0] // accumulator[1]
 
     def merge(self, acc_a: tuple[int, int], acc_b: tuple[int, int]) -> tuple[int, int]:
-        """Both together."""
         return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
 
 
-class Tell(ProcessWindowFunction):
-    """Says of which category and window an average is."""
+class AverageRow(ProcessWindowFunction):
+    """Adds category and window start to an average."""
 
     def process(
         self, key: int, context: WindowContext, elements: Iterable[int]
     ) -> Iterator[tuple[int, int, int]]:
-        """One row for each window."""
         for average in elements:
             yield key, context.window().start, average
 
@@ -159,13 +155,13 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
         nexmark.named(winning, "winning", io)
         .key_by(nexmark.first, LONG)
         .window(SlidingEventTimeWindows.of(windows.SIZE, windows.SLIDE))
-        .aggregate(Average(), Tell(), Types.TUPLE([LONG, LONG]), Types.TUPLE([LONG, LONG, LONG]))
+        .aggregate(Average(), AverageRow(), Types.TUPLE([LONG, LONG]), Types.TUPLE([LONG, LONG, LONG]))
     )
     nexmark.into_table(nexmark.named(averages, "averages", io), io, column=0)
 
 
 def expected(records: Records, declared: Declared) -> Rows:
-    """Find what each auction went for, and average it."""
+    """Compute the winning price of each auction, and the averages."""
     bids: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for time, bid in nexmark.all_bids(records):
         bids[bid.auction].append((time, bid.price))

@@ -1,9 +1,9 @@
 """Nexmark q5, hot items: the auctions with the most bids in the last ten seconds, every five seconds.
 
-Two windows in a row: bids are counted by auction in windows that slide, and of the counts of one window,
-which come together by its beginning, the highest are emitted. The second stage hears of a window when the
-watermark has passed it in all subtasks of the first, and must not tell before. Auctions with as many bids are
-all emitted. Five seconds is Beam's period; that of ``nexmark-flink`` is two.
+Two windows in a row: bids are counted by auction in sliding windows; the counts of one window, keyed by its
+start, meet in a second window, which emits the highest. The second stage may emit a window only after the
+watermark has passed it in all subtasks of the first. Auctions with equally many bids are all emitted. Five
+seconds is Beam's period; that of ``nexmark-flink`` is two.
 """
 
 from __future__ import annotations
@@ -47,13 +47,12 @@ LONG = Types.LONG()
 COUNT = Types.TUPLE([LONG, LONG, LONG])
 
 
-class Tell(ProcessWindowFunction):
-    """Says of which auction and window a count is."""
+class CountRow(ProcessWindowFunction):
+    """Adds auction and window start to a count."""
 
     def process(
         self, key: int, context: WindowContext, elements: Iterable[int]
     ) -> Iterator[tuple[int, int, int]]:
-        """One count."""
         for count in elements:
             yield context.window().start, key, count
 
@@ -64,7 +63,6 @@ class Hottest(ProcessWindowFunction):
     def process(
         self, key: int, context: WindowContext, elements: Iterable[tuple[int, int, int]]
     ) -> Iterator[tuple[int, int, int]]:
-        """One row for each auction that has the most bids."""
         counts = list(elements)
         most = max(count for _, _, count in counts)
         for row in counts:
@@ -78,9 +76,10 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     counts = (
         bids.key_by(nexmark.first, LONG)
         .window(SlidingEventTimeWindows.of(windows.SIZE, windows.SLIDE))
-        .aggregate(windows.Count(), Tell(), LONG, COUNT)
+        .aggregate(windows.Count(), CountRow(), LONG, COUNT)
     )
-    # A count has the time of the last millisecond of its window, so those of one window share a slide.
+    # A count has the timestamp of the last millisecond of its window, so the counts of one window share a
+    # slide.
     hottest = (
         nexmark.named(counts, "counts", io)
         .key_by(nexmark.first, LONG)
@@ -91,7 +90,7 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
 
 
 def expected(records: Records, declared: Declared) -> Rows:
-    """Count the bids of each auction in each window, and take the most."""
+    """Count the bids of each auction in each window, and return the highest counts."""
     counts: dict[int, Counter[int]] = {}
     for time, bid in nexmark.all_bids(records):
         for start in windows.starts_of(time):

@@ -1,8 +1,8 @@
 """Nexmark q7, highest bid: of every ten seconds the bids with the highest price.
 
-The highest bids of each auction are found first, then those of all: one subtask has to hear of everything,
-and two stages spare it most. Bids of the same price are all emitted, as where prices are joined with their
-maximum.
+The highest bids of each auction are found first, then those of all auctions: the last stage has one subtask,
+and the first stage reduces its input. Bids of the same price are all emitted, as in a join of the prices with
+their maximum.
 """
 
 from __future__ import annotations
@@ -47,28 +47,25 @@ generate = nexmark.draw
 LONG = Types.LONG()
 Bids: TypeAlias = list[tuple[int, int, int]]
 BIDS = Types.LIST(Types.TUPLE([LONG, LONG, LONG]))
-"""(auction, bidder, price) of bids of one price."""
+"""(auction, bidder, price) of bids of equal price."""
 
 
 class Highest(AggregateFunction):
-    """Accumulates the bids with the highest price, in one order whatever the order in which they come."""
+    """Accumulates the bids with the highest price, in an order that does not depend on arrival."""
 
     def create_accumulator(self) -> Bids:
-        """None yet."""
         return []
 
     def add(self, value: Any, accumulator: Bids) -> Bids:
-        """Compare with a bid."""
         if accumulator and value[2] < accumulator[0][2]:
             return accumulator
         return self.merge(accumulator, [value[:3]])
 
     def get_result(self, accumulator: Bids) -> Bids:
-        """The bids."""
         return accumulator
 
     def merge(self, acc_a: Bids, acc_b: Bids) -> Bids:
-        """Take the higher ones, or both."""
+        """Return the higher ones, or both if they are equal."""
         if not acc_a or not acc_b:
             return acc_a or acc_b
         price, other = acc_a[0][2], acc_b[0][2]
@@ -78,18 +75,16 @@ class Highest(AggregateFunction):
 
 
 class HighestOfAll(Highest):
-    """Takes the highest bids of auctions together."""
+    """Accumulates the highest of the highest bids of auctions."""
 
     def add(self, value: Any, accumulator: Bids) -> Bids:
-        """Compare with the highest bids of an auction."""
         return self.merge(accumulator, value)
 
 
-class Tell(AllWindowFunction):
-    """Says of which window the bids are."""
+class BidRows(AllWindowFunction):
+    """Adds the window start to the highest bids."""
 
     def apply(self, window: TimeWindow, inputs: Iterable[Bids]) -> Iterator[tuple[int, int, int, int]]:
-        """One row for each bid."""
         for bids in inputs:
             for bid in bids:
                 yield window.start, *bid
@@ -106,7 +101,7 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     highest = (
         nexmark.named(by_auction, "by auction", io)
         .window_all(TumblingEventTimeWindows.of(windows.SIZE))
-        .aggregate(HighestOfAll(), Tell(), BIDS, Types.TUPLE([LONG, LONG, LONG, LONG]))
+        .aggregate(HighestOfAll(), BidRows(), BIDS, Types.TUPLE([LONG, LONG, LONG, LONG]))
         .name("highest")
         .uid("highest")
     )

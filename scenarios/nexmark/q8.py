@@ -1,4 +1,4 @@
-"""Nexmark q8, monitor new users: who opens an auction in the ten seconds in which he registered.
+"""Nexmark q8, monitor new users: people who open an auction in the ten seconds in which they registered.
 
 A join over windows: people and auctions wait together until their window is over, and each pair is a row, as
 in Beam's ``Query8``. Both streams come from one source over two edges; the watermark is that of the slower.
@@ -55,7 +55,7 @@ class NewSeller(JoinFunction):
     def join(
         self, first: tuple[int, str, str, str], second: tuple[int, int, int, int, int, int]
     ) -> tuple[int, str, int]:
-        """(person, name, reserve)."""
+        """Return (person, name, reserve)."""
         return first[0], first[1], second[4]
 
 
