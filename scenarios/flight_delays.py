@@ -185,7 +185,7 @@ class LateFlight(ProcessFunction):
 
 
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
-    """Build flights -> days -> names -> table; airlines are broadcast to names. Late flights join the table."""
+    """Build flights -> days -> names -> table; late flights go to the table, too."""
     lateness.set_interval(env, io)
     log = LabelledSource(StreamSource(io.source(FLIGHTS), FLIGHTS), _from_origin)
     flights = env.from_source(log, WATERMARKS, FLIGHTS).uid(FLIGHTS).set_parallelism(io.source_parallelism)

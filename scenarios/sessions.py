@@ -217,7 +217,7 @@ class Stated(NamedTuple):
         )
 
     def may_miss(self, other: Stated) -> bool:
-        """Return whether all actions that join it to the other session may have come after that one was emitted."""
+        """Return whether all actions that join it to the other may have come after that was emitted."""
         start, end = other.members[0].timestamp, other.end
         joining = [
             member

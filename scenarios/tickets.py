@@ -95,7 +95,7 @@ class Machine(MapFunction, CheckpointedFunction):
 
 
 class Strips(Operator):
-    """Holds tickets back until there are STRIP of them; it needs no state, since it holds none over a checkpoint."""
+    """Holds back up to STRIP tickets; it needs no state, since it holds none over a checkpoint."""
 
     def __init__(self) -> None:
         self._strip: list[Record] = []

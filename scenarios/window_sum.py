@@ -50,7 +50,7 @@ LATE = OutputTag(lateness.LATE, Types.TUPLE([Types.STRING(), Types.LONG()]))
 
 
 def generate(random: Random) -> Workload:
-    """Draw 1 to 4 splits of numbers within a minute or so; they are powers of two, so a sum shows which are in it."""
+    """Draw 1 to 4 splits of powers of two within a minute or so: a sum shows which are in it."""
     chance = Chance(random)
     splits = chance.weighted([(1, 2), (2, 4), (4, 2)])
     longest = chance.weighted([(3, 1), (12, 4), (25, 3)])
