@@ -1,12 +1,12 @@
-"""By which means the faults of a scenario come about in real processes, drawn from its seed.
+"""Draws by which means the faults of a scenario come about in real processes.
 
 The rules this module lives by:
 
-- What is drawn stands in the scenario, fault by fault, so that its JSON replays it. Each fault has a draw of
-  its own, whatever the others have come to; drawing again gives the same.
-- About half of the faults that could come about in another way do. Some kills come at a time of their own,
-  and not at the point: a protocol point is where somebody thought that a kill might hurt.
-- A scenario without a seed was written or shrunk, and is what it says.
+- The draws follow from the seed of the scenario, for each fault apart: drawing again gives the same.
+- What is drawn stands in the scenario, fault by fault, so that its JSON replays it.
+- About half of the faults that have another means than the plain way get one. Some kills come at a time of
+  their own: bugs hide between the protocol points as well.
+- A scenario without a seed was written or shrunk, and stays as it is.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from onceproof.harness.model.faults import FAULTS, Means
 from onceproof.harness.model.scenario import Fault, Scenario
 
 SHARE: Final = 0.5
-"""Of the faults that could come about in another way, how many do."""
+"""The share of the faults with other means that get one of them."""
 LATE_SHARE: Final = 0.25
-"""Of the plain kills, how many come at a time of their own."""
+"""The share of the plain kills that come at a time of their own."""
 LONGEST_DELAY_MS: Final = 400
 MOST_REFUSALS: Final = 4
-"""How many calls a disk refuses after the first one."""
+"""How many further calls a disk may refuse, after the first one."""
 
 
 def with_means(scenario: Scenario, available: frozenset[Means]) -> Scenario:
-    """Return the scenario with the means of its faults, of those that a system has."""
+    """Return the scenario with means drawn for its faults, from those that a system has."""
     if scenario.seed is None:
         return scenario
     faults = [
@@ -41,8 +41,8 @@ def with_means(scenario: Scenario, available: frozenset[Means]) -> Scenario:
 
 
 def _drawn(fault: Fault, chance: Chance, available: frozenset[Means]) -> Fault:
-    """Return a fault with its means; one that has some, or its time, keeps them."""
-    # As many draws whatever comes of them.
+    """Return a fault with its means; a fault that has a means or a delay keeps it."""
+    # The number of draws is always the same, so that no draw depends on another.
     changes, place, is_late, delay = chance.unit(), chance.unit(), chance.unit(), chance.unit()
     if fault.means or fault.delay:
         return fault

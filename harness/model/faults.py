@@ -56,8 +56,10 @@ Point: TypeAlias = Literal[
     "element",
     "end_of_data",
 ]
-Target: TypeAlias = Literal["task", "all_tasks", "process", "master", "message", "write", "commit"]
-"""What a fault strikes. The first four are kills."""
+Target: TypeAlias = Literal["tasks", "process", "master", "message", "write", "commit"]
+"""What a fault strikes. The first three are kills."""
+Victims: TypeAlias = Literal["none", "passing", "all"]
+"""Which tasks a kill of tasks hits: the one that passes the point, or all of them (`systems/victims.py`)."""
 Delay: TypeAlias = Literal["none", "optional", "required"]
 
 FAULT_KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
@@ -96,18 +98,19 @@ class FaultRow:
     """What the fault did, for a report. ``{task}`` stands for the task that passed the point."""
     delay: Delay = "none"
     """Whether ``Fault.delay`` says by how many steps the fault holds something back."""
+    victims: Victims = "none"
     means: tuple[Means, ...] = ()
     """By what it can come about in real processes, besides the plain way."""
 
     @property
     def is_kill(self) -> bool:
         """Whether a task or a process dies of it."""
-        return self.strikes in ("task", "all_tasks", "process", "master")
+        return self.strikes in ("tasks", "process", "master")
 
     @property
     def kills_tasks(self) -> bool:
         """Whether tasks die of it, and the process lives on."""
-        return self.strikes in ("task", "all_tasks")
+        return self.strikes == "tasks"
 
     def fits(self, point: Point, means: Means) -> bool:
         """Return whether the kind can come about by a means at a point."""
@@ -117,22 +120,24 @@ class FaultRow:
 _ROWS: Final = (
     FaultRow(
         "kill_task",
-        "task",
+        "tasks",
         TASK_POINTS,
         Capability.KILL_TASK,
         "kill {task}",
         "{task} was killed",
+        victims="passing",
         # A task dies with its executor; is stopped, replaced, and runs on; dies when what it had read is gone
         # as well; or is so slow that another one takes its place.
         means=("executor", "zombie", "shuffle", "slow"),
     ),
     FaultRow(
         "kill_all",
-        "all_tasks",
+        "tasks",
         POINTS,
         Capability.KILL_ALL,
         "kill all tasks",
         "all tasks were killed",
+        victims="all",
         means=("executor", "shuffle"),
     ),
     FaultRow(

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, Protocol, runtime_checkable
 
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family
+from onceproof.harness.model.fault_answers import FaultAnswer, MissingPoints
 from onceproof.harness.model.faults import FAULTS, FaultKind, Point
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Fault, Scenario
@@ -36,8 +37,8 @@ class System(Protocol):
         """What it can take, and what it can do."""
 
     @property
-    def missing(self) -> frozenset[tuple[FaultKind, Point]]:
-        """What it could take by its kind, but never comes to."""
+    def missing(self) -> MissingPoints:
+        """What it could take by its kind, but never comes to, and why."""
 
     def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
         """Run the scenario to its end; with ``trace`` the history carries the full trace, if it can."""
@@ -117,6 +118,12 @@ def capabilities_of(name: str) -> frozenset[Capability]:
     return capabilities
 
 
+def answers_of(name: str) -> Mapping[FaultKind, FaultAnswer]:
+    """Return what a system answers to each row of the fault table; UnknownSystem if there is none."""
+    answers: Mapping[FaultKind, FaultAnswer] = _class_of(name).answers
+    return answers
+
+
 def _class_of(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
@@ -138,7 +145,7 @@ def can_strike(system: System, kind: FaultKind, point: Point) -> bool:
 def applicable(
     faults: Iterable[Fault],
     capabilities: frozenset[Capability],
-    missing: frozenset[tuple[FaultKind, Point]] = frozenset(),
+    missing: Container[tuple[FaultKind, Point]] = (),
 ) -> tuple[tuple[Fault, ...], dict[tuple[str, str], int]]:
     """Return the faults that a system can take, and how many (kind, point) it cannot.
 

@@ -3,10 +3,10 @@
 The rules this module lives by:
 
 - An incarnation is a leg. The first is a process of the local runtime, the next a driver on Spark, and so on
-  in turn, over the same folders and nothing else: whoever dies, the other runtime goes on from the checkpoint
+  in turn, over the same folders and nothing else: when one dies, the other goes on from the checkpoint
   that it left, at the parallelism that the kill asks for.
 - The faults strike in turn, each once the one before it has struck. So how far they have come is known
-  between two legs from what was told, though one runtime counts in its process and the other on a board.
+  between two legs from the event logs, though one runtime counts in its process and the other on a board.
 - Where keyed state lives, who is killed where, and the parallelism of each leg follow from the scenario's
   seed. What the generator planned for one runtime is not used: much of it exists on one of the two only.
 - Everything is judged as on any system.
@@ -28,19 +28,21 @@ from onceproof.engine.runtime.java import find_java
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.chance import Chance, derived_seed
 from onceproof.harness.model.family import Family
+from onceproof.harness.model.fault_answers import MissingPoints, answers
 from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS, FaultKind, Point
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Fault, Scenario, StateBackend
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.model.system import applicable
 from onceproof.harness.systems.local.local_system import LocalRun
-from onceproof.harness.systems.process.board_state import BoardState, encode_board, read_board
+from onceproof.harness.systems.process.board_state import board_file
 from onceproof.harness.systems.process.incarnations import Ending, JobRun, trial_folder
 from onceproof.harness.systems.process.job_specification import read_spec, spec_of
 from onceproof.harness.systems.recording.history_builder import HistoryBuilder
 from onceproof.harness.systems.spark.driver_pool import Drivers
 from onceproof.harness.systems.spark.epoch_history_builder import EpochHistoryBuilder
 from onceproof.harness.systems.spark.spark_system import SparkRun, spark_drivers
+from onceproof.harness.systems.spark.worker_kills import WorkerKills
 
 NAME: Final = "relay"
 
@@ -74,18 +76,28 @@ PROCESS_POINTS: Final[tuple[Point, ...]] = (
     "element",
 )
 """Where the process of a leg dies, or its driver: all that both runtimes pass before the input has ended."""
-MISSING: Final[frozenset[tuple[FaultKind, Point]]] = frozenset(
-    {
-        *[("kill_process", point) for point in FAULTS["kill_process"].points if point not in PROCESS_POINTS],
-        *[
-            (kind, point)
-            for kind in ("kill_task", "kill_all")
-            for point in FAULTS[kind].points
-            if point not in TASK_POINTS
-        ],
-    }
-)
+MISSING: Final[MissingPoints] = {
+    (row.kind, point): "Only one of the two runtimes comes to this point, or neither does in time."
+    for row in FAULTS.values()
+    if row.kills_tasks or row.strikes == "process"
+    for point in row.points
+    if point not in (TASK_POINTS if row.kills_tasks else PROCESS_POINTS)
+}
 """What only one of the runtimes comes to, or neither in time."""
+
+_ONLY_DEATHS: Final = "A relay is about the change of runtimes: only deaths are planned for it."
+ANSWERS: Final = answers(
+    CAPABILITIES,
+    {"tasks": WorkerKills.strike, "process": WorkerKills.strike},
+    {
+        Capability.KILL_MASTER: "Neither runtime has a job master that dies alone.",
+        Capability.MESSAGE_FAULTS: "Neither runtime sends messages that could be lost.",
+        Capability.WRITE_FAULTS: _ONLY_DEATHS,
+        Capability.COMMIT_ERRORS: _ONLY_DEATHS,
+        Capability.FAILED_COMMITS: _ONLY_DEATHS,
+    },
+    MISSING,
+)
 
 BACKENDS: Final[tuple[tuple[StateBackend, bool], ...]] = (
     ("hashmap", False),
@@ -110,9 +122,10 @@ class RelaySystem:
     name = NAME
     capabilities = CAPABILITIES
     missing = MISSING
+    answers = ANSWERS
 
     def __init__(self, folder: Path | None = None, drivers: Drivers | None = None) -> None:
-        # What is missing is told here and not by each driver.
+        # What is missing is an error here, and not in each driver.
         find_java(os.environ)
         self._drivers = drivers or spark_drivers()
         self._folder = folder
@@ -189,14 +202,9 @@ def _passes(point: Point, interval: int) -> int:
 class SparkLegs(SparkRun):
     """The legs of a relay on Spark."""
 
-    def will_die(self) -> bool:
-        """Whether another driver will be needed: it is, if the leg that follows this one dies as well."""
-        left = read_board(self.spec.board).waiting.left or [1] * len(self.spec.faults)
-        deaths = [
-            count and fault.kind == "kill_process"
-            for count, fault in zip(left, self.spec.faults, strict=True)
-        ]
-        return sum(map(bool, deaths)) > 1
+    def needs_another_driver(self) -> bool:
+        """Return whether the leg that follows this one dies as well: every second leg is a driver."""
+        return self.deaths_to_come() > 1
 
 
 @dataclass(slots=True)
@@ -226,7 +234,7 @@ class RelayRun(JobRun):
         # Spelt out: a class with slots is made anew, and the short form would look in the old one.
         history = JobRun.run(self)
         totals = history.statistics.points
-        for point, count in read_board(board).points.items():
+        for point, count in board_file(board).read().points.items():
             totals[point] = totals.get(point, 0) + count
         return history
 
@@ -234,8 +242,6 @@ class RelayRun(JobRun):
         """Run one leg to its death, or to the end of the job."""
         if number % 2:
             return self._local.live(number, path)
-        board = Path(self.spec.board)
-        state = read_board(board) if board.exists() else BoardState()
-        state.waiting = read_spec(path).waiting
-        board.write_bytes(encode_board(state))
+        with board_file(self.spec.board).held() as state:
+            state.waiting = read_spec(path).waiting
         return self._spark.live(number, path)

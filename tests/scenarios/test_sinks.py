@@ -69,8 +69,8 @@ def test_a_batch_that_was_never_sent_cannot_be_remembered(system: TransactionalS
 
 
 def test_a_batch_that_is_refused_is_not_taken_and_one_that_times_out_is(system: TransactionalSystem) -> None:
-    answers = iter(["fail_commit", "commit_error_after_success"])
-    system.commit_fault = lambda: next(answers)  # type: ignore[arg-type]
+    faults = iter([Fault("fail_commit", "committing"), Fault("commit_error_after_success", "committing")])
+    system.commit_fault = lambda: next(faults)
     with pytest.raises(InjectedError):
         system.take_batch(0, 1, "1.1", ["a"])
     assert visible(system) == []

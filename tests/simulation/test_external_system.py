@@ -9,6 +9,7 @@ import pytest
 
 from onceproof.harness.model.history import COMMIT_FAILED, TRANSACTION_VISIBLE, History
 from onceproof.harness.model.injected_error import InjectedError
+from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.simulation.clock import Clock
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem, TransactionError
 from onceproof.harness.systems.simulation.simulated_io import SimulatedLog
@@ -83,7 +84,7 @@ def test_a_commit_may_fail_and_succeed_when_it_is_repeated(
 ) -> None:
     name = system.begin(0, 0, "1.1")
     system.prepare(name)
-    system.commit_fault = lambda: "fail_commit"
+    system.commit_fault = lambda: Fault("fail_commit", "committing")
     with pytest.raises(InjectedError):
         system.commit(name)
     assert [kind for _, kind, _, _ in history.events] == [COMMIT_FAILED]
@@ -97,7 +98,7 @@ def test_a_commit_may_take_place_and_answer_with_an_error(
 ) -> None:
     name = system.begin(0, 0, "1.1")
     system.prepare(name)
-    system.commit_fault = lambda: "commit_error_after_success"
+    system.commit_fault = lambda: Fault("commit_error_after_success", "committing")
     with pytest.raises(InjectedError):
         system.commit(name)
     assert visible(history) == [(name, [])]

@@ -2,10 +2,10 @@
 
 The rules this module lives by:
 
-- One process is one incarnation of the job. It is told everything by its specification and its checkpoint
-  directory, and may be killed at any instruction.
+- One process is one incarnation of the job. Its specification and its checkpoint directory are all that it
+  starts from, and it may be killed at any instruction.
 - It imports what a production job would, and little more: recovery time is measured from outside.
-- Whatever ends it other than a kill is told in the log before it ends. Exit codes: 0 finished, 1 the job or
+- Before it ends by anything but a kill, it logs why. Exit codes: 0 finished, 1 the job or
   the engine failed, 2 the process could not begin.
 """
 
@@ -19,7 +19,7 @@ from onceproof.engine.runtime.job_result import JobExecutionFailed
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import recover
 from onceproof.engine.runtime.storage import LocalCheckpointStorage
-from onceproof.harness.model.faults import FaultKind
+from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.local.observed_local_job import ObservedLocalExecution
 from onceproof.harness.systems.process.job_assembly import Assembly
 from onceproof.harness.systems.process.job_specification import Spec, read_spec
@@ -31,9 +31,8 @@ def run(spec: Spec, log: EventLog, locked: ExitStack) -> int:
     """Go on with the job until it has ended; ``locked`` holds its folder for as long."""
     execution: ObservedLocalExecution | None = None
 
-    def commit_fault(task: str) -> FaultKind | None:
-        fault = None if execution is None else execution.fault_clock.other_at(COMMITTING, task, 0)
-        return None if fault is None else fault.kind
+    def commit_fault(task: str) -> Fault | None:
+        return None if execution is None else execution.fault_clock.other_at(COMMITTING, task, 0)
 
     assembly = Assembly(spec, log, commit_fault)
     graph = assembly.graph(spec.parallelism)

@@ -24,11 +24,14 @@ import msgspec
 
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family
-from onceproof.harness.model.faults import FaultKind, Point
+from onceproof.harness.model.fault_answers import MissingPoints, answers
 from onceproof.harness.model.history import History
 from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.system import applicable
+from onceproof.harness.systems.commit_faults import COMMIT_METHODS
+from onceproof.harness.systems.local.observed_local_job import ObservedLocalExecution
+from onceproof.harness.systems.process.fault_actions import die
 from onceproof.harness.systems.process.incarnations import Ending, JobRun, last_line, trial_folder
 from onceproof.harness.systems.process.job_specification import spec_of
 from onceproof.harness.systems.recording.event_log import read_events
@@ -50,13 +53,29 @@ CAPABILITIES: Final = frozenset(
     }
 )
 
+ANSWERS: Final = answers(
+    CAPABILITIES,
+    {
+        "tasks": ObservedLocalExecution.strike,
+        "process": die,
+        **COMMIT_METHODS,
+    },
+    {
+        Capability.KILL_MASTER: "The job master runs in the process of its tasks and cannot die alone.",
+        Capability.MESSAGE_FAULTS: "Messages of the job master and its tasks are calls within one process.",
+        Capability.WRITE_FAULTS: "The process writes its checkpoints to a plain folder.",
+    },
+    {},
+)
+
 
 class LocalSystem:
     """Runs scenarios against the local runtime, a process after another."""
 
     name = NAME
     capabilities = CAPABILITIES
-    missing: Final[frozenset[tuple[FaultKind, Point]]] = frozenset()
+    missing: Final[MissingPoints] = {}
+    answers = ANSWERS
 
     def __init__(
         self,
@@ -66,7 +85,7 @@ class LocalSystem:
         process_seconds: float = LONGEST_PROCESS_SECONDS,
     ) -> None:
         if mutant:
-            # A wrong name is told here, and not by each child.
+            # A wrong name is an error here, and not in each child.
             find_mutant(mutant, mutant_file or None)
         self._folder = folder
         self._mutant = mutant
@@ -93,7 +112,7 @@ class LocalSystem:
 class LocalRun(JobRun):
     """One job on the local runtime.
 
-    ``started`` is called with each process, for somebody who wants to kill it from outside.
+    ``started`` is called with each process, so that the caller can kill it from outside.
     """
 
     process_seconds: float = LONGEST_PROCESS_SECONDS

@@ -21,7 +21,7 @@ from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import Recovered
 from onceproof.engine.task.events import StoreSnapshot, TaskEvent
 from onceproof.engine.task.task import Task
-from onceproof.harness.model.faults import KILLS
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.injected_error import is_injected
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.fault_clock import ProcessFaultClock
@@ -37,6 +37,7 @@ from onceproof.harness.systems.recording.event_logging_driver import (
     log_snapshot,
     log_task_failure,
 )
+from onceproof.harness.systems.victims import is_victim
 
 
 class ObservedLocalExecution(EventLoggingDriver, LocalExecution):
@@ -50,7 +51,7 @@ class ObservedLocalExecution(EventLoggingDriver, LocalExecution):
         recovered: Recovered,
         log: EventLog,
     ) -> None:
-        self.fault_clock = ProcessFaultClock(spec.faults, spec.in_turn, spec.waiting, self._strike)
+        self.fault_clock = ProcessFaultClock(spec.faults, spec.in_turn, spec.waiting, self.strike)
         self.log = log
         self.parallelism = spec.parallelism
         self._graph_of = graph_of
@@ -65,14 +66,16 @@ class ObservedLocalExecution(EventLoggingDriver, LocalExecution):
 
     # Deaths.
 
-    def _strike(self, number: int, fault: Fault, name: str) -> None:
+    def strike(self, number: int, fault: Fault, name: str) -> None:
+        """Kill the victims of a fault inside this process, or the process itself."""
         if fault.rescale_to:
             self.parallelism = fault.rescale_to
         running = self.current_task
         # A task that is being cancelled has left ``tasks``, and can still be killed as it closes.
         living = {task.id: task for task in (*self.tasks.values(), *([] if running is None else [running]))}
-        victims = [task for task in living.values() if fault.kind == "kill_all" or task.name == name]
-        if fault.kind == "kill_task" and not victims:
+        row = FAULTS[fault.kind]
+        victims = [task for task in living.values() if is_victim(row, name, task.name)]
+        if row.victims == "passing" and not victims:
             return
         self.log.write(
             event_log.FAULT_STRUCK,
@@ -82,10 +85,8 @@ class ObservedLocalExecution(EventLoggingDriver, LocalExecution):
             points=self.fault_clock.points,
             read=self._positions(),
         )
-        if fault.kind == "kill_process":
+        if row.strikes == "process":
             die()
-        if fault.kind not in KILLS:
-            return
         for task in victims:
             if task is not running:
                 self.kill(task)

@@ -6,17 +6,18 @@ from pathlib import Path
 
 import msgspec
 
-from onceproof.harness.systems.fault_clock import ClockState
+from onceproof.harness.systems.fault_clock import NOTHING_HIT, ClockState
+from onceproof.harness.systems.process.locked_file import LockedFile
 
 
 class LivingTask(msgspec.Struct, frozen=True):
-    """A task that runs in a worker, and where."""
+    """A task that runs in a worker process."""
 
     process: int
     name: str
     attempt: str
     java: int = 0
-    """The Java that its worker works for; 0 where nobody knows."""
+    """The process id of the Java that its worker works for; 0 where that is unknown."""
 
 
 class StoppedTask(msgspec.Struct, frozen=True):
@@ -28,7 +29,7 @@ class StoppedTask(msgspec.Struct, frozen=True):
 
 
 class LateStrike(msgspec.Struct, frozen=True):
-    """A fault that was hit and strikes at its time, by the machine's monotonic clock in nanoseconds."""
+    """A fault that was hit and strikes later, at a time of the machine's monotonic clock in nanoseconds."""
 
     number: int
     task: str
@@ -36,44 +37,37 @@ class LateStrike(msgspec.Struct, frozen=True):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """A disk that refuses so many more calls, because of a fault."""
+    """A disk that refuses ``left`` further calls, because of the fault with that number."""
 
     number: int
     left: int
 
 
 class BoardState(msgspec.Struct):
-    """What is on the board."""
+    """What is on the board of one run."""
 
-    waiting: ClockState = ClockState()
+    waiting: ClockState = NOTHING_HIT
+    """How far the faults have come."""
     points: dict[str, int] = {}
     """How often each protocol point was passed, by all processes of the run."""
+    struck: int = 0
+    """How many faults have struck."""
     living: tuple[LivingTask, ...] = ()
     stopped: tuple[StoppedTask, ...] = ()
     late: tuple[LateStrike, ...] = ()
     refusal: Refusal | None = None
     parallelism: int = 0
-    """What the last kill of tasks asked for; 0 while none has."""
+    """What the last kill with a rescale asked of the processes that live on; 0 while none has."""
+    partitions: int = 0
+    """With how many a query of Structured Streaming runs, or ran last."""
     deaths: int = 0
     """How many tasks were killed so far."""
     java_is_dead: bool = False
-    """That of the driver was killed."""
+    """The Java of the driver was killed."""
     is_over: bool = False
     """The engine made a mistake of its own: nothing is tried again."""
 
 
-_decoder = msgspec.json.Decoder(BoardState)
-_encoder = msgspec.json.Encoder()
-
-
-def encode_board(state: BoardState) -> bytes:
-    """Return what is written of a board."""
-    return _encoder.encode(state)
-
-
-def read_board(path: str | Path) -> BoardState:
-    """Return what is on a board; a new one is empty."""
-    try:
-        return _decoder.decode(Path(path).read_bytes())
-    except FileNotFoundError:
-        return BoardState()
+def board_file(path: str | Path) -> LockedFile[BoardState]:
+    """Return the file of a board."""
+    return LockedFile(path, BoardState)

@@ -1,13 +1,13 @@
-"""What is done to processes and files that stand trial, besides killing them: the means of a fault.
+"""Signals, cut connections, lost files and full disks: the means by which faults come about in processes.
 
 The rules this module lives by:
 
 - Everything here is real: signals, connections that are cut, files that are deleted, a limit that the system
   sets. The one exception is a disk that can only be read, which not every user can make: there the storage
-  answers as it would.
+  raises the error of such a disk (`faulty_storage.py`).
 - A worker that is to become a zombie loses its connections before it is stopped, as when a network parts. Its
-  Java takes it for dead, and gives its task to another one. It cannot know that when it goes on.
-- Only processes of our own session are hit: a number that is somebody else's by now is left alone.
+  Java takes it for dead, and gives its task to another worker. The zombie does not know that when it goes on.
+- Signals go only to processes of this session: the id of a dead process may belong to another session now.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from typing import Final
 from onceproof.harness.systems.process.process_table import is_alive, is_in_session, parent_of
 
 SECONDS_TO_END: Final = 10.0
-"""For so long a process that is let go on is waited for."""
+"""How long a stopped process that goes on may take to end."""
 SLOW_SECONDS: Final = 6.0
-"""For so long a slow task does nothing: ten times what its neighbours take."""
+"""How long a slow task does nothing: ten times what its neighbours take."""
 _SECONDS_BETWEEN_LOOKS: Final = 0.01
 _SHUFFLE_FILES: Final = "shuffle_*"
 
 
 def send(process: int, what: signal.Signals = signal.SIGKILL) -> None:
-    """Send a signal to a process of our own session, if its number is known."""
+    """Send a signal to a process of this session; ids of 0 and 1 stand for no process."""
     if process <= 1:
         return
     with suppress(ProcessLookupError):
@@ -55,7 +55,7 @@ def java_of_this_worker() -> int:
 
 
 def cut_off() -> None:
-    """End all connections of this process: whoever is at their other ends finds them closed."""
+    """Close all connections of this process; the processes at their other ends see them closed."""
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for name in os.listdir("/dev/fd"):
         descriptor = int(name)
@@ -66,7 +66,7 @@ def cut_off() -> None:
 
 
 def stop_here() -> None:
-    """Stop this process until somebody lets it go on; nobody waits for it."""
+    """Cut this process off and stop it, until ``let_go_on`` is called for it."""
     # When its Java ends, those that it has started are asked to end; one that is cut off does not hear that.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     cut_off()
@@ -74,7 +74,7 @@ def stop_here() -> None:
 
 
 def let_go_on(process: int) -> bool:
-    """Let a stopped process go on, and wait for its end; whether that came in time."""
+    """Let a stopped process go on, and wait for its end. Return whether it ended in time."""
     send(process, signal.SIGCONT)
     deadline = time.monotonic() + SECONDS_TO_END
     while is_in_session(process, os.getsid(0)) and is_alive(process):
@@ -85,7 +85,7 @@ def let_go_on(process: int) -> bool:
 
 
 def lose_shuffle_files(folder: str) -> int:
-    """Delete what has gone from stage to stage below a folder; how many files that were."""
+    """Delete what Spark keeps below a folder between two stages. Return the number of deleted files."""
     count = 0
     for path in Path(folder).rglob(_SHUFFLE_FILES) if folder else ():
         with suppress(FileNotFoundError):
@@ -96,7 +96,7 @@ def lose_shuffle_files(folder: str) -> int:
 
 @contextmanager
 def room_for(size: int) -> Iterator[None]:
-    """Let no file of this process become longer than that: the disk is full there."""
+    """Limit each file of this process to ``size`` bytes: a longer one fails as on a full disk."""
     before, most = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
     try:

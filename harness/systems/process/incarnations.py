@@ -3,8 +3,8 @@
 The rules this module lives by:
 
 - A process is one incarnation. When it has died, with all that it had started, and not before, the next one
-  starts over the same folders and nothing else; the parallelism that a kill asked for is all that it is told
-  anew.
+  starts over the same folders and nothing else; the parallelism that a kill asked for is all that is new
+  to it.
 - The last planned kill is followed by an incarnation that runs to the end of the job. One that does not end
   in its time is killed, and the run has used up its budget.
 - How a process is started and how it ends differs from system to system, and is left to them (``live``).
@@ -37,9 +37,9 @@ class Ending(NamedTuple):
     was_killed: bool
     in_time: bool
     events: list[dict[str, Any]]
-    """What it told, in order."""
+    """What it logged, in order."""
     last_words: str
-    """Why it ended, for one that did so without a word in its log."""
+    """The last line that it printed, for a process that ended without logging why."""
 
 
 @dataclass(slots=True)
@@ -109,12 +109,12 @@ class JobRun(ABC):
         return ending
 
     def events_path(self, number: int) -> Path:
-        """Where incarnation ``number`` tells its events."""
+        """Return the event log of incarnation ``number``."""
         return self.folder / f"events-{number}.jsonl"
 
 
 def last_line(path: Path) -> str:
-    """Return what a process said last, for somebody who wonders why it ended."""
+    """Return the last line that a process printed: it may say why the process ended."""
     lines = path.read_text(errors="replace").strip().splitlines()
     return lines[-1] if lines else "no message"
 

@@ -1,4 +1,4 @@
-"""What a child process is told to do, as JSON: the job, its ends, its folders, and who is to die where.
+"""The specification of a child process, as JSON: its job, its input and output, its folders, its faults.
 
 The rules this module lives by:
 
@@ -23,7 +23,7 @@ from onceproof.harness.systems.fault_clock import NOTHING_HIT, ClockState
 Rows: TypeAlias = Literal["json", "csv"]
 
 HIDDEN: Final = "."
-"""What the names of part files begin with that nobody may read yet."""
+"""The prefix of part files that are not visible yet."""
 
 
 class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -23,15 +23,15 @@ from onceproof.engine.connectors.source import Source, SplitReader
 from onceproof.engine.elements import Record
 from onceproof.engine.functions import RuntimeContext
 from onceproof.engine.operators.source import SourceOperator
-from onceproof.harness.model.faults import FaultKind
-from onceproof.harness.model.injected_error import InjectedError
+from onceproof.harness.model.scenario import Fault
+from onceproof.harness.systems.commit_faults import answer, refuse
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import EventLog
 
 PREFIX: Final = "part"
 
-CommitFault: TypeAlias = Callable[[str], FaultKind | None]
-"""What is wrong with the commit that a task is about to make, if anything."""
+CommitFault: TypeAlias = Callable[[str], Fault | None]
+"""Called with the name of a task that is about to commit. Returns the fault of that commit, if any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +55,18 @@ class LoggedCommits:
         self.log.write(event_log.COMMITTED, transaction=name, length=length)
         self.answer(fault, name)
 
-    def strike(self, context: RuntimeContext, name: str) -> FaultKind | None:
+    def strike(self, context: RuntimeContext, name: str) -> Fault | None:
         """What is wrong with what a task is about to do; what fails has failed by now."""
         fault = self.fault(task_name(context))
-        if fault == "fail_commit":
-            self.log.write(event_log.COMMIT_FAILED, transaction=name)
-            raise InjectedError(f"commit of {name} was refused")
+        refuse(fault, f"commit of {name} was refused", lambda: self._log_failure(name))
         return fault
 
-    def answer(self, fault: FaultKind | None, name: str) -> None:
+    def answer(self, fault: Fault | None, name: str) -> None:
         """What was done is answered, with an error if there is to be one."""
-        if fault is not None:
-            self.log.write(event_log.COMMIT_FAILED, transaction=name)
-            raise InjectedError(f"commit of {name} timed out")
+        answer(fault, f"commit of {name} timed out", lambda: self._log_failure(name))
+
+    def _log_failure(self, name: str) -> None:
+        self.log.write(event_log.COMMIT_FAILED, transaction=name)
 
 
 def task_name(context: RuntimeContext) -> str:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from onceproof.harness.model.faults import KILLS
+from onceproof.harness.model.faults import FAULTS, KILLS
 from onceproof.harness.model.history import History, Recovery, Row
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.fault_clock import ClockState
@@ -200,7 +200,7 @@ class HistoryBuilder:
             # The fault strikes repeatedly; only its first strike begins a recovery.
             self.history.fault_fired(self._step, fault.kind, fault.point, event["task"], fault.means)
             return
-        self.death_was_planned |= fault.kind == "kill_process"
+        self.death_was_planned |= FAULTS[fault.kind].strikes == "process"
         self.next_parallelism = fault.rescale_to or self.next_parallelism
         self._fired(fault.kind, fault.point, event["task"], event["at"], event["read"], fault.means)
 

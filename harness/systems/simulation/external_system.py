@@ -17,9 +17,9 @@ from typing import Any, Self
 
 from msgspec import Struct
 
-from onceproof.harness.model.faults import FaultKind
 from onceproof.harness.model.history import History
-from onceproof.harness.model.injected_error import InjectedError
+from onceproof.harness.model.scenario import Fault
+from onceproof.harness.systems.commit_faults import answer, refuse
 from onceproof.harness.systems.simulation.clock import Clock
 
 OPEN = "open"
@@ -54,8 +54,8 @@ class TransactionalSystem:
         self.transactions: dict[str, Transaction] = {}
         self._history = history
         self._clock = clock
-        self.commit_fault: Callable[[], FaultKind | None] = _none
-        """Asked at each commit whether it is to fail, or to take place and be answered with an error."""
+        self.commit_fault: Callable[[], Fault | None] = _none
+        """Called before each commit. Returns the fault that the commit suffers, if any."""
         self.seen: Callable[[Transaction], None] | None = None
         """Called with every transaction that becomes visible; only a traced run sets it."""
 
@@ -96,14 +96,15 @@ class TransactionalSystem:
         if transaction.state == OPEN:
             raise TransactionError(f"transaction {name} was never prepared, it cannot be committed")
         fault = self.commit_fault()
-        if fault == "fail_commit":
-            self._history.commit_failed(self._clock.step, name)
-            raise InjectedError(f"commit of {name} was refused")
+        if fault is not None:
+            refuse(fault, f"commit of {name} was refused", lambda: self._commit_failed(name))
         if transaction.state != COMMITTED:
             self._show(transaction)
         if fault is not None:
-            self._history.commit_failed(self._clock.step, name)
-            raise InjectedError(f"commit of {name} timed out")
+            answer(fault, f"commit of {name} timed out", lambda: self._commit_failed(name))
+
+    def _commit_failed(self, name: str) -> None:
+        self._history.commit_failed(self._clock.step, name)
 
     def _show(self, transaction: Transaction) -> None:
         transaction.state = COMMITTED
@@ -139,16 +140,12 @@ class TransactionalSystem:
         """Take all rows of a batch at once, or find that it is there: subtask and checkpoint name it."""
         fault = self.commit_fault()
         name = batch_name(subtask, checkpoint_id, attempt)
-        if fault == "fail_commit":
-            self._history.commit_failed(self._clock.step, name)
-            raise InjectedError(f"batch {name} was refused")
+        refuse(fault, f"batch {name} was refused", lambda: self._commit_failed(name))
         if self._batch(subtask, checkpoint_id) is None:
             batch = Transaction(name, subtask, checkpoint_id, attempt, rows=list(rows), waits=True)
             self.transactions[name] = batch
             self._show(batch)
-        if fault is not None:
-            self._history.commit_failed(self._clock.step, name)
-            raise InjectedError(f"batch {name} timed out")
+        answer(fault, f"batch {name} timed out", lambda: self._commit_failed(name))
 
     def remember_batch(self, subtask: int, checkpoint_id: int) -> None:
         """Remember for ever that a batch was taken."""
@@ -171,11 +168,9 @@ class TransactionalSystem:
     def write_by_key(self, task: str, attempt: str, keys: int, rows: Sequence[Any]) -> None:
         """Put rows in the place of those of the same keys, all at once."""
         fault = self.commit_fault()
-        if fault == "fail_commit":
-            raise InjectedError("the table refused a write")
+        refuse(fault, "the table refused a write", lambda: None)
         self._history.rows_written(self._clock.step, task, attempt, keys, rows)
-        if fault is not None:
-            raise InjectedError("a write to the table timed out")
+        answer(fault, "a write to the table timed out", lambda: None)
 
     def forget_listeners(self) -> None:
         """Drop both callbacks when the run is over."""

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from onceproof.engine.protocol_points import ELEMENT, POINTS
 from onceproof.engine.runtime.execution import Killed
 from onceproof.engine.task.task import Task
-from onceproof.harness.model.faults import COORDINATOR_POINTS, FaultKind
+from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.fault_clock import FaultClock, MasterKilled, ProcessKilled
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX
@@ -26,6 +26,7 @@ from onceproof.harness.systems.simulation.clock import Clock
 from onceproof.harness.systems.simulation.run_recorder import RunRecorder
 from onceproof.harness.systems.simulation.simulated_job import SimulatedJob
 from onceproof.harness.systems.simulation.user_requests import UserRequests
+from onceproof.harness.systems.victims import is_victim
 
 _TIMER = CLASS_INDEX["timer"]
 
@@ -131,12 +132,12 @@ class FaultInjector:
         fault = self._faults.kill_at(point, task, checkpoint_id)
         if fault is not None:
             # A task goes on with what it does while the master dies.
-            waits = fault.kind == "kill_master" and point not in COORDINATOR_POINTS
+            waits = FAULTS[fault.kind].strikes == "master" and point not in COORDINATOR_POINTS
             if fault.after or waits:
                 due = self._clock.now + fault.after
-                self._agenda.add_later(due, _TIMER, "", self._strike, (fault, task))
+                self._agenda.add_later(due, _TIMER, "", self.strike, (fault, task))
             else:
-                self._strike((fault, task))
+                self.strike((fault, task))
         if self._recorder.is_tracing:
             self._recorder.point_passed(point, task, checkpoint_id)
 
@@ -151,11 +152,10 @@ class FaultInjector:
             self._fire(fault, task)
         return fault
 
-    def commit_fault(self) -> FaultKind | None:
-        """Return what is wrong with the commit that the running task is about to make, if anything."""
+    def commit_fault(self) -> Fault | None:
+        """Return the fault of the commit that the running task is about to make, if any."""
         task = self._living.running_task()
-        fault = None if task is None else self.io_fault_at("committing", task.name, 0)
-        return None if fault is None else fault.kind
+        return None if task is None else self.io_fault_at("committing", task.name, 0)
 
     def _fire(self, fault: Fault, task: str) -> None:
         if self.observer is not None:
@@ -164,20 +164,20 @@ class FaultInjector:
 
     # Kills.
 
-    def _strike(self, argument: tuple[Fault, str]) -> None:
-        """Let a kill strike, if its victim lives.
+    def strike(self, argument: tuple[Fault, str]) -> None:
+        """Kill the victims of a fault that are alive: tasks, the job master, or the process.
 
         Raises Killed, MasterKilled or ProcessKilled where the victim is what runs now.
         """
         fault, name = argument
         if fault.rescale_to and self._living.has_master:
             self._job.keyed_parallelism = fault.rescale_to
-        match fault.kind:
-            case "kill_master":
+        match FAULTS[fault.kind].strikes:
+            case "master":
                 if self._living.has_master:
                     self._fire(fault, name)
                     raise MasterKilled
-            case "kill_process":
+            case "process":
                 if self._living.has_master:
                     self._fire(fault, name)
                     raise ProcessKilled
@@ -186,8 +186,9 @@ class FaultInjector:
 
     def _kill_tasks(self, fault: Fault, name: str) -> None:
         """Kill one task, or all; orphaned tasks as well, while no job master lives."""
+        row = FAULTS[fault.kind]
         living = self._living.tasks()
-        victims = [each for each in living if fault.kind == "kill_all" or each[1].name == name]
+        victims = [each for each in living if is_victim(row, name, each[1].name)]
         running: Any = self._living.running_task()
         # A task that is closing has left its attempt already, and can be killed nevertheless.
         is_closing = running is not None and not any(task is running for _, task in living)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol
 
 from onceproof.engine.checkpoint.events import (
@@ -51,7 +52,7 @@ from onceproof.engine.runtime.execution import Execution
 from onceproof.engine.runtime.recovery import Recovered, Superseded, files_of, metadata_path
 from onceproof.engine.runtime.restore_point import published_form
 from onceproof.engine.runtime.starting_point import StartingPoint
-from onceproof.engine.state.snapshot import encode_task_snapshot
+from onceproof.engine.state.snapshot import EncodedSnapshot, encode_task_snapshot
 from onceproof.engine.state.stored import SHARED
 from onceproof.engine.task.events import (
     Restore,
@@ -69,6 +70,14 @@ from onceproof.harness.systems.simulation.actions import CLASS_INDEX, Action, Sl
 from onceproof.harness.systems.simulation.agenda import Agenda
 from onceproof.harness.systems.simulation.clock import Clock
 from onceproof.harness.systems.simulation.fault_injection import FaultInjector
+from onceproof.harness.systems.simulation.io_faults import (
+    MESSAGE_METHODS,
+    NOW,
+    WRITE_METHODS,
+    Message,
+    Write,
+    is_stored,
+)
 from onceproof.harness.systems.simulation.run_recorder import RunRecorder
 from onceproof.harness.systems.simulation.simulated_job import SimulatedJob
 from onceproof.harness.systems.simulation.simulated_storage import SimulatedStorage
@@ -97,7 +106,6 @@ _LEAVES_UNKNOWN_FILES: Final[tuple[tuple[FaultKind, Point], ...]] = (
     ("tear_write", "snapshotted"),
     ("tear_write", "metadata_written"),
 )
-REFUSALS = ("fail_write", "tear_write")
 WRITE_REFUSED = "the storage refused the write"
 
 
@@ -256,17 +264,20 @@ class SimulatedProcess(Execution):
         if point not in self._faults.points_with_io_faults:
             self._pending.append(Action(class_index, label, self._deliver, message, self._clock.step))
             return
+        action = Action(class_index, label, self._deliver, message, self._clock.step)
         fault = self._faults.io_fault_at(point, name, checkpoint_id)
-        if fault is None or fault.kind == "duplicate_message":
-            self._agenda.add(class_index, label, self._deliver, message)
         if fault is None:
-            return
-        if fault.kind in ("duplicate_message", "delay_message"):
-            due = self._clock.now + fault.delay
-            self._agenda.add_later(due, class_index, label, self._deliver, message)
+            self._pending.append(action)
         else:
-            action = Action(class_index, label, self._deliver, message, self._clock.step)
-            self._recorder.message_lost(action)
+            sent = Message(partial(self._deliver_after, action), partial(self._recorder.message_lost, action))
+            MESSAGE_METHODS[fault.kind](sent, fault)
+
+    def _deliver_after(self, action: Action, delay: int) -> None:
+        if delay == NOW:
+            self._pending.append(action)
+        else:
+            due = self._clock.now + delay
+            self._agenda.add_later(due, action.class_index, action.label, action.perform, action.argument)
 
     # Storage.
 
@@ -287,20 +298,29 @@ class SimulatedProcess(Execution):
     def _store(self, argument: tuple[Task, StoreSnapshot, Fault | None]) -> None:
         task, effect, fault = argument
         encoded = encode_task_snapshot(effect.snapshot, effect.canonical)
-        path = effect.path
-        if fault is not None and fault.kind in REFUSALS:
-            if fault.kind == "tear_write":
-                self._ports.storage.tear(path, encoded.data)
-            self._stored((task, (path,), SnapshotFailed(effect.checkpoint_id, WRITE_REFUSED)))
-            return
-        handle = store_encoded(self._ports.storage, path, encoded)
-        paths = handle.paths if handle.files else (path,)
-        report = (task, paths, SnapshotStored(effect.checkpoint_id, handle))
         if fault is None:
-            self._stored(report)
-        else:
+            self._put_snapshot(task, effect, encoded, 0)
+            return
+        path = effect.path
+        failed = (task, (path,), SnapshotFailed(effect.checkpoint_id, WRITE_REFUSED))
+        write = Write(
+            store=partial(self._put_snapshot, task, effect, encoded),
+            tear=partial(self._ports.storage.tear, path, encoded.data),
+            refuse=partial(self._stored, failed),
+        )
+        WRITE_METHODS[fault.kind](write, fault)
+
+    def _put_snapshot(
+        self, task: Task, effect: StoreSnapshot, encoded: EncodedSnapshot, report_after: int
+    ) -> None:
+        handle = store_encoded(self._ports.storage, effect.path, encoded)
+        paths = handle.paths if handle.files else (effect.path,)
+        report = (task, paths, SnapshotStored(effect.checkpoint_id, handle))
+        if report_after:
             label = f"store {task.name} {effect.checkpoint_id}"
-            self._agenda.add_later(self._clock.now + fault.delay, _STORE, label, self._stored, report)
+            self._agenda.add_later(self._clock.now + report_after, _STORE, label, self._stored, report)
+        else:
+            self._stored(report)
 
     def _stored(self, report: tuple[Task, Sequence[str], SnapshotStored | SnapshotFailed]) -> None:
         task, paths, event = report
@@ -320,12 +340,12 @@ class SimulatedProcess(Execution):
         """Perform a write that was under way when the process died, and reached the storage nevertheless."""
         if action.perform == self._store:
             _, effect, fault = action.argument
-            if fault is None or fault.kind == "late_write":
+            if is_stored(fault):
                 encoded = encode_task_snapshot(effect.snapshot, effect.canonical)
                 store_encoded(self._ports.storage, effect.path, encoded)
         elif action.perform == self._publish:
             metadata, fault = action.argument
-            if fault is None or fault.kind == "late_write":
+            if is_stored(fault):
                 self.publish(metadata)
 
     def next_starting_point(self, metadata: CheckpointMetadata) -> StartingPoint | None:
@@ -341,13 +361,20 @@ class SimulatedProcess(Execution):
 
     def _publish(self, argument: tuple[Any, Fault | None]) -> None:
         metadata, fault = argument
-        checkpoint_id = metadata.checkpoint_id
-        if fault is not None and fault.kind in REFUSALS:
-            if fault.kind == "tear_write":
-                path = metadata_path(checkpoint_id, metadata.kind)
-                self._ports.storage.tear(path + ".tmp", published_form(metadata))
-            self.master_event(MetadataFailed(checkpoint_id, WRITE_REFUSED))
+        if fault is None:
+            self._put_metadata(metadata, 0)
             return
+        path = f"{metadata_path(metadata.checkpoint_id, metadata.kind)}.tmp"
+        failed = MetadataFailed(metadata.checkpoint_id, WRITE_REFUSED)
+        write = Write(
+            store=partial(self._put_metadata, metadata),
+            tear=lambda: self._ports.storage.tear(path, published_form(metadata)),
+            refuse=partial(self.master_event, failed),
+        )
+        WRITE_METHODS[fault.kind](write, fault)
+
+    def _put_metadata(self, metadata: CheckpointMetadata, report_after: int) -> None:
+        checkpoint_id = metadata.checkpoint_id
         try:
             self.publish(metadata)
         except Superseded:
@@ -355,12 +382,12 @@ class SimulatedProcess(Execution):
             if not self.is_headless:
                 raise
             return
-        if fault is None:
-            self.metadata_published(checkpoint_id)
-        else:
-            due = self._clock.now + fault.delay
+        if report_after:
+            due = self._clock.now + report_after
             label = f"metadata {checkpoint_id}"
             self._agenda.add_later(due, _METADATA, label, self.metadata_published, checkpoint_id)
+        else:
+            self.metadata_published(checkpoint_id)
 
     def metadata_published(self, checkpoint_id: int) -> None:
         """Tell the job master, unless it has died; a savepoint is remembered for the scenario's user."""

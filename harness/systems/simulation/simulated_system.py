@@ -9,9 +9,12 @@ from msgspec.structs import replace
 
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family
-from onceproof.harness.model.faults import FaultKind, Point
+from onceproof.harness.model.fault_answers import MissingPoints, answers
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario, Schedule
+from onceproof.harness.systems.commit_faults import COMMIT_METHODS
+from onceproof.harness.systems.simulation.fault_injection import FaultInjector
+from onceproof.harness.systems.simulation.io_faults import MESSAGE_METHODS, WRITE_METHODS
 from onceproof.harness.systems.simulation.schedule import RecordingChooser, chooser_of
 from onceproof.harness.systems.simulation.tracing import NO_TRACER, Tracer
 from onceproof.harness.systems.simulation.world import World
@@ -19,13 +22,28 @@ from onceproof.harness.systems.simulation.world import World
 NAME = "simulated"
 NAME_WITH_DATABASES = "simulated-rocksdb"
 
+ANSWERS: Final = answers(
+    frozenset(Capability),
+    {
+        "tasks": FaultInjector.strike,
+        "process": FaultInjector.strike,
+        "master": FaultInjector.strike,
+        **MESSAGE_METHODS,
+        **WRITE_METHODS,
+        **COMMIT_METHODS,
+    },
+    {},
+    {},
+)
+
 
 class SimulatedSystem:
     """Runs scenarios against the engine's machines in one thread."""
 
     name: str = NAME
     capabilities = frozenset(Capability)
-    missing: Final[frozenset[tuple[FaultKind, Point]]] = frozenset()
+    missing: Final[MissingPoints] = {}
+    answers = ANSWERS
 
     def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
         """One run; with ``trace`` the history carries the full trace."""

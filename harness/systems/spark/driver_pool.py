@@ -4,24 +4,26 @@ The rules this module lives by:
 
 - One driver runs a job. If a fault of the scenario will kill it, the pool starts the next driver beforehand,
   because a start takes seconds.
-- Subclasses of DriverRun know the program of a driver, the fault board that counts protocol points, and the
-  faults that kill a driver (``points_on``, ``will_die``).
+- Points are counted on the fault board of the run, which the driver shares with its workers.
+- Subclasses of DriverRun know the program of a driver, and the faults that kill it (``kills_driver``).
 """
 
 from __future__ import annotations
 
 import signal
 import time
-from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
 import msgspec
 
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History
+from onceproof.harness.model.scenario import Fault
+from onceproof.harness.systems.process.board_state import board_file
 from onceproof.harness.systems.process.incarnations import Ending, JobRun
 from onceproof.harness.systems.recording.event_log import read_all_events
 from onceproof.harness.systems.spark.driver_process import Driver
@@ -76,13 +78,21 @@ class DriverRun(JobRun):
     drivers: Drivers = field(kw_only=True)
     process_seconds: float = field(kw_only=True)
 
-    @abstractmethod
-    def points_on(self, board: Path) -> Mapping[str, int]:
-        """Return how often each protocol point was passed, from the fault board in a file."""
+    def kills_driver(self, fault: Fault) -> bool:
+        """Return whether the driver dies of a fault."""
+        return FAULTS[fault.kind].strikes == "process"
 
-    @abstractmethod
-    def will_die(self) -> bool:
-        """Return whether a pending fault will kill the driver."""
+    def deaths_to_come(self) -> int:
+        """Return how many faults still wait that kill a driver."""
+        waiting = board_file(self.spec.board).read().waiting
+        return sum(
+            waiting.waits_for(number) and self.kills_driver(fault)
+            for number, fault in enumerate(self.spec.faults)
+        )
+
+    def needs_another_driver(self) -> bool:
+        """Return whether the driver that is about to start will die, and another one will go on."""
+        return self.deaths_to_come() > 0
 
     def run(self) -> History:
         """Run the job on one driver after another until it has ended, and return its history."""
@@ -90,14 +100,14 @@ class DriverRun(JobRun):
         self.spec = msgspec.structs.replace(self.spec, board=str(board))
         # super() without arguments fails here, because dataclass(slots=True) creates a new class.
         history = JobRun.run(self)
-        history.statistics.points = dict(self.points_on(board))
+        history.statistics.points = dict(board_file(board).read().points)
         return history
 
     def live(self, number: int, path: Path) -> Ending:
         """Run the job on one driver until it ends or the driver dies."""
         driver = self.drivers.take()
         driver.wait_until_ready()
-        if self.will_die():
+        if self.needs_another_driver():
             self.drivers.prepare()
         try:
             answer = driver.run(path, self.process_seconds)

@@ -20,15 +20,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from onceproof.harness.model.faults import FAULTS, row_of
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.process.visible_outputs import ReadRows
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.history_builder import HistoryBuilder
+from onceproof.harness.systems.victims import is_victim
 
 TORN_METADATA: Final = ("tear_write", "metadata_written")
 """This fault kills the driver, which writes the metadata."""
-
-_DEATHS_OF_TASKS: Final = ("kill_task", "kill_all", "tear_write", "fail_write")
 
 
 class EpochHistoryBuilder(HistoryBuilder):
@@ -58,8 +58,9 @@ class EpochHistoryBuilder(HistoryBuilder):
         return sum({**self._reached, **read}.values())
 
     def is_death(self, kind: str) -> bool:
-        """Whether the job has to come back from such a fault; who tears a write dies of it."""
-        return kind in ("tear_write", "fail_write") or super().is_death(kind)
+        """Return whether the job has to recover from such a fault: a write that fails costs an epoch, too."""
+        row = row_of(kind)
+        return super().is_death(kind) or (row is not None and row.strikes == "write")
 
     def add_event(self, event: dict[str, Any]) -> None:
         """Add one event of the driver or of a worker."""
@@ -83,9 +84,12 @@ class EpochHistoryBuilder(HistoryBuilder):
         """Record the job attempt of a worker, and the recovery of a task that was killed before."""
         self._attempts[event["attempt"]] = self._attempt
         for recovery, _, read in self._waiting:
-            if recovery.parallelism_after or recovery.kind not in _DEATHS_OF_TASKS:
+            row = row_of(recovery.kind)
+            if recovery.parallelism_after or row is None or row.strikes not in ("tasks", "write"):
                 continue
-            if recovery.kind in ("kill_all", "fail_write") or recovery.task == event["task"]:
+            is_hit = recovery.task == event["task"] or is_victim(row, recovery.task, event["task"])
+            # A write that failed costs the epoch, and with it all tasks.
+            if is_hit or recovery.kind == "fail_write":
                 self.record_recovery(recovery, event["restored"], read)
 
     def _snapshot_taken(self, event: dict[str, Any]) -> None:
@@ -94,7 +98,7 @@ class EpochHistoryBuilder(HistoryBuilder):
 
     def _fault_struck(self, event: dict[str, Any]) -> None:
         fault = self._faults[event["number"]]
-        kills_driver = fault.kind == "kill_process" or (fault.kind, fault.point) == TORN_METADATA
+        kills_driver = FAULTS[fault.kind].strikes == "process" or (fault.kind, fault.point) == TORN_METADATA
         self.death_was_planned |= kills_driver
         if kills_driver:
             # The job reads again what all sources had read, not only the process that logged the fault.

@@ -31,14 +31,16 @@ from onceproof.engine.runtime.recovery import RecoverableStorage, Recovered, rec
 from onceproof.engine.runtime.spark.shared_storage import spark_storage
 from onceproof.engine.runtime.spark_session import spark_context
 from onceproof.harness.systems.process.fault_board import FaultBoard
+from onceproof.harness.systems.process.faulty_storage import FaultyStorage, RefusedByFault
 from onceproof.harness.systems.process.job_specification import Spec, read_spec
 from onceproof.harness.systems.recording.event_log import EventLog
 from onceproof.harness.systems.recording.event_logging_driver import RunOver, log_error, log_process_start
 from onceproof.harness.systems.spark.driver_process import ENDED, JAVA_DIED, READY, STANDALONE_MASTER
 from onceproof.harness.systems.spark.observed_spark_job import ObservedSparkExecution
-from onceproof.harness.systems.spark.observed_subtask import FaultyStorage, RefusedByFault, assembly_of
+from onceproof.harness.systems.spark.observed_subtask import assembly_of
 from onceproof.harness.systems.spark.spark_daemon import DAEMON, planted, variables
 from onceproof.harness.systems.spark.standalone_cluster import SETTINGS, start_standalone
+from onceproof.harness.systems.spark.worker_kills import WorkerKills
 
 SECONDS_BETWEEN_LOOKS: Final = 0.005
 """Polling interval for faults with a delay."""
@@ -86,9 +88,8 @@ def serve(path: str, context: SparkContext) -> int:
         return 2
     assert context._gateway is not None
     java = context._gateway.proc.pid
-    board = FaultBoard(
-        spec.board, spec.faults, spec.in_turn, os.getpid(), log, java, os.environ.get("TMPDIR", "")
-    )
+    kills = WorkerKills(os.getpid(), java, os.environ.get("TMPDIR", ""))
+    board = FaultBoard(spec.board, spec.faults, spec.in_turn, log, kills)
     over = threading.Event()
     if board.has_late_faults:
         threading.Thread(target=strike_late, args=(board, over), daemon=True).start()

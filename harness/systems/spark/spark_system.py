@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Final
@@ -27,13 +26,15 @@ import msgspec
 from onceproof.engine.runtime.java import find_java
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, options_of
+from onceproof.harness.model.fault_answers import MissingPoints, answers
 from onceproof.harness.model.fault_means import with_means
-from onceproof.harness.model.faults import KILLS, FaultKind, Means, Point
+from onceproof.harness.model.faults import FAULTS, Means, Point
 from onceproof.harness.model.history import History
 from onceproof.harness.model.mutants import find_mutant
-from onceproof.harness.model.scenario import Scenario
+from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.model.system import applicable
-from onceproof.harness.systems.process.board_state import read_board
+from onceproof.harness.systems.commit_faults import COMMIT_METHODS
+from onceproof.harness.systems.process.faulty_storage import FaultyStorage
 from onceproof.harness.systems.process.incarnations import trial_folder
 from onceproof.harness.systems.process.job_specification import spec_of
 from onceproof.harness.systems.recording.history_builder import HistoryBuilder
@@ -46,6 +47,7 @@ from onceproof.harness.systems.spark.driver_process import (
     Driver,
 )
 from onceproof.harness.systems.spark.epoch_history_builder import TORN_METADATA, EpochHistoryBuilder
+from onceproof.harness.systems.spark.worker_kills import WorkerKills
 
 NAME: Final = "spark"
 CHILD: Final = "onceproof.harness.systems.spark.spark_child"
@@ -66,7 +68,6 @@ CAPABILITIES: Final = frozenset(
     }
 )
 
-KILLS_OF_TASKS: Final[tuple[FaultKind, ...]] = ("kill_task", "kill_all")
 DRIVER_POINTS: Final[tuple[Point, ...]] = (
     "triggered",
     "metadata_written",
@@ -100,18 +101,45 @@ UNFENCED: Final[frozenset[Means]] = frozenset({"zombie", "slow"})
 transactions that fence such writes, so families with a table do not get these means."""
 
 ABORTED: Final[Point] = "aborted"
-MISSING: Final[frozenset[tuple[FaultKind, Point]]] = frozenset(
+MISSING: Final[MissingPoints] = {
+    **{
+        (row.kind, point): "The driver passes this point between two epochs, when no worker runs a task."
+        for row in FAULTS.values()
+        if row.kills_tasks
+        for point in DRIVER_POINTS
+    },
+    **{
+        (
+            row.kind,
+            ABORTED,
+        ): "A sink has nothing open once its snapshot is taken; the driver sweeps up what is"
+        " left by dead tasks, and a sweep passes no point."
+        for row in FAULTS.values()
+        if row.is_kill
+    },
+    **{
+        (row.kind, point): "An epoch waits for its writes, so no write is reported after the epoch."
+        for row in FAULTS.values()
+        if row.strikes == "write" and row.delay == "required"
+        for point in row.points
+    },
+}
+"""What this system could take by its kind, but never comes to, and why."""
+
+ANSWERS: Final = answers(
+    CAPABILITIES,
     {
-        *[(kind, point) for kind in KILLS_OF_TASKS for point in DRIVER_POINTS],
-        # A sink ends with its snapshot and has nothing open then. What dead ones leave the driver sweeps, and
-        # a sweep passes no point.
-        *[(kind, ABORTED) for kind in sorted(KILLS)],
-        # An epoch waits for its writes, so none can come after its time.
-        ("late_write", "snapshotted"),
-        ("late_write", "metadata_written"),
-    }
+        "tasks": WorkerKills.strike,
+        "process": WorkerKills.strike,
+        "write": FaultyStorage.carry_out,
+        **COMMIT_METHODS,
+    },
+    {
+        Capability.KILL_MASTER: "The driver is the job master: its death is that of the process.",
+        Capability.MESSAGE_FAULTS: "Acknowledgements travel with the data of Spark's jobs, not alone.",
+    },
+    MISSING,
 )
-"""What this system could take by its kind, but never comes to."""
 
 
 class SparkSystem:
@@ -122,6 +150,7 @@ class SparkSystem:
     """Spark master of the driver's session."""
     capabilities = CAPABILITIES
     missing = MISSING
+    answers = ANSWERS
     means: frozenset[Means] = LOCAL_MEANS
     """Means of faults that this system supports, besides the plain one."""
 
@@ -204,14 +233,7 @@ class SparkRun(DriverRun):
             spec.faults, self.lengths, output, spec.suffix, self.read_rows, spec.parallelism
         )
 
-    def points_on(self, board: Path) -> Mapping[str, int]:
-        """As workers and driver have counted them."""
-        return read_board(board).points
-
-    def will_die(self) -> bool:
-        """Whether a fault still waits that kills the driver."""
-        left = read_board(self.spec.board).waiting.left or [1] * len(self.spec.faults)
-        return any(
-            count and (fault.kind == "kill_process" or (fault.kind, fault.point) == TORN_METADATA)
-            for fault, count in zip(self.spec.faults, left, strict=True)
-        )
+    def kills_driver(self, fault: Fault) -> bool:
+        """Return whether the driver dies of a fault; it is also the process that writes metadata."""
+        # Spelt out: a class with slots is made anew, and the short form would look in the old one.
+        return DriverRun.kills_driver(self, fault) or (fault.kind, fault.point) == TORN_METADATA

@@ -20,9 +20,12 @@ from typing import Final
 from msgspec.structs import replace
 
 from onceproof.harness.model.capabilities import Capability
-from onceproof.harness.model.faults import FAULTS, FaultKind, Point
+from onceproof.harness.model.fault_answers import MissingPoints, answers
+from onceproof.harness.model.faults import FAULTS, Point
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Scenario
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
+from onceproof.harness.systems.commit_faults import COMMIT_METHODS
+from onceproof.harness.systems.structured.query_kills import QueryKills
 
 CAPABILITIES: Final = frozenset(
     {
@@ -65,16 +68,31 @@ batches.
 WORKER_POINTS: Final[frozenset[Point]] = frozenset({"element", "pre_committed"})
 """Points in workers: after a kill Spark runs the task in another worker, and the query continues."""
 
-MISSING: Final[frozenset[tuple[FaultKind, Point]]] = frozenset(
+MISSING: Final[MissingPoints] = {
+    (kind, point): "A fault planned for this point strikes at the step of a micro-batch that is like it."
+    if point in PLACES
+    else "No step of a micro-batch is like this point."
+    for kind, row in FAULTS.items()
+    if row.needs in CAPABILITIES
+    for point in row.points
+    if point not in PLACES.values()
+}
+"""What this system could take by its kind, but never comes to (see ``prepared``), and why."""
+
+ANSWERS: Final = answers(
+    CAPABILITIES,
     {
-        (kind, point)
-        for kind, row in FAULTS.items()
-        if row.needs in CAPABILITIES
-        for point in row.points
-        if point not in PLACES.values()
-    }
+        "tasks": QueryKills.strike,
+        "process": QueryKills.strike,
+        **COMMIT_METHODS,
+    },
+    {
+        Capability.KILL_MASTER: "The driver plans the batches: its death is that of the process.",
+        Capability.MESSAGE_FAULTS: "The driver asks its workers and waits: no message can be late or lost.",
+        Capability.WRITE_FAULTS: "Java writes the files of the state store.",
+    },
+    MISSING,
 )
-"""What this system could take by its kind, but never comes to, once faults have found their places."""
 
 LEAST_BATCHES: Final = 2
 MOST_BATCHES: Final = 4

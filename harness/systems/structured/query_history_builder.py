@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import Row, as_tuple
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.process.visible_outputs import read_json_rows
@@ -106,7 +107,7 @@ class QueryHistoryBuilder(HistoryBuilder):
     def _fault_struck(self, event: dict[str, Any]) -> None:
         super()._fault_struck(event)
         fault = self._faults[event["number"]]
-        if fault.kind in ("kill_task", "kill_all") and fault.point in WORKER_POINTS:
+        if FAULTS[fault.kind].kills_tasks and fault.point in WORKER_POINTS:
             # Spark runs the task again in another worker, and the attempt continues.
             recovery, _, reading = self._waiting[-1]
             self.record_recovery(recovery, max(self._complete, default=None), reading)

@@ -23,9 +23,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from onceproof.harness.model.family import Family, FamilyError, options_of
 from onceproof.harness.model.scenario import Parameter
+from onceproof.harness.systems.process.fault_board import FaultBoard
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.structured import query_state as structured_state
-from onceproof.harness.systems.structured.query_fault_board import StructuredBoard
 from onceproof.harness.systems.structured.query_sink import ROWS, Store, storing, upsert
 from onceproof.harness.systems.structured.query_source import COLUMNS, DRIVER_PROCESS, RECORDS, SPEC
 
@@ -88,9 +88,7 @@ def _streaming_query_of(family: Family) -> Callable[[Any, Any], Any]:
     return streaming_query
 
 
-def start(
-    family: Family, spec: Spec, path: str, session: SparkSession, board: StructuredBoard
-) -> StreamingQuery:
+def start(family: Family, spec: Spec, path: str, session: SparkSession, board: FaultBoard) -> StreamingQuery:
     """Start the query of a family over the checkpoint location of a job."""
     streaming_query = _streaming_query_of(family)
     options = {SPEC: path, DRIVER_PROCESS: str(os.getpid())}

@@ -24,9 +24,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import Row, StructType
 
-from onceproof.harness.model.injected_error import InjectedError
+from onceproof.harness.systems.commit_faults import answer, refuse
+from onceproof.harness.systems.process.fault_board import FaultBoard
 from onceproof.harness.systems.process.job_specification import Spec
-from onceproof.harness.systems.structured.query_fault_board import StructuredBoard, board_of
+from onceproof.harness.systems.structured.query_kills import board_of
 from onceproof.harness.systems.structured.query_output import TABLE, batch_ends, rows_in, visible_rows
 from onceproof.harness.systems.structured.query_source import DRIVER_PROCESS, SPEC
 
@@ -86,14 +87,13 @@ class RowWriter(DataSourceStreamWriter):
         """Do nothing: no row is visible before the commit."""
 
 
-def commit(spec: Spec, board: StructuredBoard, batch: int, act: Callable[[], object]) -> None:
+def commit(spec: Spec, board: FaultBoard, batch: int, act: Callable[[], object]) -> None:
     """Have a sink make a batch visible, with all that may go wrong around it, and tell what a reader saw."""
     output = Path(spec.output)
     checkpoint = batch + 1
     board.log.write(PLANNED, batch=batch, cut=batch_ends(Path(spec.checkpoints)).get(batch))
-    fault = board.outside_fault("committing", TASK, checkpoint)
-    if fault == "fail_commit":
-        raise InjectedError(f"commit of batch {batch} was refused")
+    fault = board.commit_fault(TASK, checkpoint)
+    refuse(fault, f"commit of batch {batch} was refused", lambda: None)
     board("committing", TASK, checkpoint)
     before = visible_rows(output)
     act()
@@ -103,12 +103,11 @@ def commit(spec: Spec, board: StructuredBoard, batch: int, act: Callable[[], obj
     else:
         new, gone = list((after - before).elements()), list((before - after).elements())
         board.log.write(SHOWN, batch=batch, new=new, gone=gone)
-    if fault is not None:
-        raise InjectedError(f"commit of batch {batch} timed out")
+    answer(fault, f"commit of batch {batch} timed out", lambda: None)
     board("committed", TASK, checkpoint)
 
 
-def storing(spec: Spec, board: StructuredBoard, store: Store) -> Store:
+def storing(spec: Spec, board: FaultBoard, store: Store) -> Store:
     """Return what foreachBatch is to call for a sink of the user's."""
 
     def stored(rows: DataFrame, batch: int) -> None:

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from pyspark.sql.types import StructType
 
 from onceproof.harness.systems.process.job_specification import read_records
-from onceproof.harness.systems.structured.query_fault_board import board_of
+from onceproof.harness.systems.structured.query_kills import board_of, end_to_rescale
 
 RECORDS: Final = "onceproof_records"
 COLUMNS: Final = "split STRING, offset BIGINT, timestamp BIGINT"
@@ -76,7 +76,7 @@ class RecordReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else sum(lengths.values())
         end = next_offset(start, lengths, rows)
         if end != start:
-            board.end_to_rescale()
+            end_to_rescale(board)
             board("triggered", TASK, 0)
         return end
 

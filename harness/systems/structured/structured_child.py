@@ -26,14 +26,21 @@ from pyspark.sql import SparkSession
 from onceproof import scenarios
 from onceproof.engine.runtime.spark_session import SPARK_ERRORS, spark_session
 from onceproof.harness.model.family import Family, load_family, source_file
+from onceproof.harness.systems.process.fault_board import FaultBoard
 from onceproof.harness.systems.process.job_specification import Spec, read_spec
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import EventLog
 from onceproof.harness.systems.recording.event_logging_driver import log_error, log_task_failure
 from onceproof.harness.systems.spark.driver_process import ENDED, READY
-from onceproof.harness.systems.structured.query_fault_board import DRIVER, QueryRescaled, StructuredBoard
 from onceproof.harness.systems.structured.query_history_builder import LOOKED, QUERY_STOPPED, look
 from onceproof.harness.systems.structured.query_io import start
+from onceproof.harness.systems.structured.query_kills import (
+    DRIVER,
+    QueryRescaled,
+    begin_query,
+    query_board,
+    wanted_partitions,
+)
 from onceproof.harness.systems.structured.query_output import batch_ends, finished_batches
 from onceproof.harness.systems.structured.query_rescale import rescale_query
 from onceproof.harness.systems.structured.query_sink import RowSink
@@ -50,14 +57,14 @@ SETTINGS: Final = {
 }
 
 
-def run(spec: Spec, path: str, board: StructuredBoard, session: SparkSession) -> int:
+def run(spec: Spec, path: str, board: FaultBoard, session: SparkSession) -> int:
     """Go on with the query until its input is consumed; the exit code of a process for it alone."""
     family = load_family(spec.family)
     _by_value(family)
     checkpoints = Path(spec.checkpoints)
     board.log.write(event_log.PROCESS_STARTED, found=[])
     while True:
-        struck = board.struck
+        struck = board.state().struck
         partitions = _rescaled(spec, checkpoints, board, session)
         planned = batch_ends(checkpoints)
         board.log.write(
@@ -75,7 +82,7 @@ def run(spec: Spec, path: str, board: StructuredBoard, session: SparkSession) ->
             board.log.write(LOOKED, **look(spec))
             if QueryRescaled.__name__ in str(error):
                 board.log.write(QUERY_STOPPED)
-            elif board.struck == struck:
+            elif board.state().struck == struck:
                 log_error(board.log, "query", error)
                 return 1
             else:
@@ -88,11 +95,11 @@ def run(spec: Spec, path: str, board: StructuredBoard, session: SparkSession) ->
             _stop_all(session)
 
 
-def _rescaled(spec: Spec, checkpoints: Path, board: StructuredBoard, session: SparkSession) -> int:
+def _rescaled(spec: Spec, checkpoints: Path, board: FaultBoard, session: SparkSession) -> int:
     """Deal state out anew where that was asked for and can be done; return with how many partitions."""
     before = batch_ends(checkpoints)
-    partitions, is_refused = rescale_query(session, checkpoints, board.wanted, board.log)
-    board.begin(partitions, is_refused)
+    partitions, is_refused = rescale_query(session, checkpoints, wanted_partitions(board, spec), board.log)
+    begin_query(board, partitions, is_refused)
     if batch_ends(checkpoints) != before:
         board.log.write(LOOKED, **look(spec))
     return partitions
@@ -125,7 +132,7 @@ def serve(path: str, session: SparkSession) -> int:
         print(f"{path}: {error}", file=sys.stderr, flush=True)
         return 2
     try:
-        return run(spec, path, StructuredBoard(spec, os.getpid(), log), session)
+        return run(spec, path, query_board(spec, os.getpid(), log), session)
     except Exception as error:
         log_error(log, "process", error)
         return 1

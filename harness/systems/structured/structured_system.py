@@ -12,7 +12,6 @@ The rules this module lives by:
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -29,8 +28,7 @@ from onceproof.harness.systems.process.job_specification import spec_of
 from onceproof.harness.systems.recording.history_builder import HistoryBuilder
 from onceproof.harness.systems.spark.driver_pool import DriverRun, Drivers
 from onceproof.harness.systems.spark.driver_process import Driver
-from onceproof.harness.systems.structured.query_fault_board import read_structured_board
-from onceproof.harness.systems.structured.query_fault_points import CAPABILITIES, MISSING, prepared
+from onceproof.harness.systems.structured.query_fault_points import ANSWERS, CAPABILITIES, MISSING, prepared
 from onceproof.harness.systems.structured.query_history_builder import QueryHistoryBuilder
 from onceproof.harness.systems.structured.query_io import check_streaming_query
 
@@ -45,6 +43,7 @@ class StructuredStreamingSystem:
     name = NAME
     capabilities = CAPABILITIES
     missing = MISSING
+    answers = ANSWERS
 
     def __init__(self, folder: Path | None = None, process_seconds: float = LONGEST_PROCESS_SECONDS) -> None:
         # A missing Java is an error here, not in each driver.
@@ -91,15 +90,3 @@ class StructuredRun(DriverRun):
     def history_builder(self) -> HistoryBuilder:
         """Return the history builder for batches."""
         return QueryHistoryBuilder(self.spec, self.lengths, self.table_keys)
-
-    def points_on(self, board: Path) -> Mapping[str, int]:
-        """As the driver and its Python processes have counted them."""
-        return read_structured_board(board).points
-
-    def will_die(self) -> bool:
-        """Whether a fault still waits that kills the driver."""
-        left = read_structured_board(self.spec.board).waiting.left or [1] * len(self.spec.faults)
-        return any(
-            count and fault.kind == "kill_process"
-            for fault, count in zip(self.spec.faults, left, strict=True)
-        )

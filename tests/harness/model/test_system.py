@@ -7,11 +7,14 @@ import sys
 
 import pytest
 
+from onceproof.harness.model import fault_answers
 from onceproof.harness.model.capabilities import Capability
+from onceproof.harness.model.fault_answers import CarriedOut
 from onceproof.harness.model.faults import FAULT_KINDS, FAULTS
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.model.system import (
     UnknownSystem,
+    answers_of,
     applicable,
     can_strike,
     find_system,
@@ -40,6 +43,26 @@ def test_an_unknown_system_is_one_clear_line(name, said):
 
 def test_every_kind_of_fault_needs_something():
     assert tuple(FAULTS) == FAULT_KINDS
+
+
+@pytest.mark.parametrize("name", system_names())
+def test_every_system_answers_every_kind_with_a_method_or_a_reason(name):
+    system, answers = find_system(name), answers_of(name)
+    assert tuple(answers) == FAULT_KINDS
+    for kind, answer in answers.items():
+        points = tuple(point for point in FAULTS[kind].points if can_strike(system, kind, point))
+        if isinstance(answer, CarriedOut):
+            assert answer.points == points
+            assert callable(answer.method)
+        else:
+            assert points == ()
+        assert str(answer).endswith("."), "one sentence, for reports and docs"
+    assert all(reason.endswith(".") for reason in system.missing.values())
+
+
+def test_a_row_without_an_answer_is_refused():
+    with pytest.raises(KeyError):
+        fault_answers.answers(frozenset(), {}, {}, {})
 
 
 def test_what_a_system_cannot_take_is_counted_and_not_planned():

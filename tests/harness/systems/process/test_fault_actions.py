@@ -1,4 +1,4 @@
-"""By which means faults come about, in real processes that stand for workers, drivers and their Javas."""
+"""The means of faults, carried out on real processes in place of workers, drivers and their Javas."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from onceproof.harness.model.family import load_family
 from onceproof.harness.model.fault_means import with_means
 from onceproof.harness.model.faults import FAULTS, MEANS_POINTS
 from onceproof.harness.model.scenario import Fault, ScenarioError, check, from_json, to_json
-from onceproof.harness.systems.process.board_state import LivingTask, StoppedTask
+from onceproof.harness.systems.process.board_state import LivingTask, StoppedTask, board_file
 from onceproof.harness.systems.process.fault_actions import lose_shuffle_files, room_for, send
-from onceproof.harness.systems.process.fault_board import FaultBoard, read_board
+from onceproof.harness.systems.process.fault_board import FaultBoard
+from onceproof.harness.systems.process.faulty_storage import FaultyStorage
 from onceproof.harness.systems.process.process_table import is_alive, is_in_session
 from onceproof.harness.systems.recording.event_log import EventLog, read_all_events
-from onceproof.harness.systems.spark.observed_subtask import FaultyStorage
 from onceproof.harness.systems.spark.spark_child import claimed
 from onceproof.harness.systems.spark.spark_system import CLUSTER_MEANS, LOCAL_MEANS
+from onceproof.harness.systems.spark.worker_kills import WorkerKills
 
 WORKER = """
 import pickle, socket, sys
@@ -68,10 +69,11 @@ def processes():
 def board_of(tmp_path):
     def board(*faults, driver=1, java=0):
         log = EventLog(str(tmp_path / "events"))
-        return FaultBoard(str(tmp_path / "board"), faults, False, driver, log, java, str(tmp_path))
+        kills = WorkerKills(driver, java, str(tmp_path))
+        return FaultBoard(str(tmp_path / "board"), faults, False, log, kills)
 
     board.said = lambda kind: [each for each in read_all_events(tmp_path / "events") if each["kind"] == kind]
-    board.read = lambda: read_board(tmp_path / "board")
+    board.read = lambda: board_file(tmp_path / "board").read()
     return board
 
 
@@ -106,7 +108,7 @@ def wait_for(condition):
         time.sleep(0.01)
 
 
-def test_a_zombie_loses_its_connections_and_goes_on_when_its_checkpoint_is_complete(processes, board_of):
+def test_a_zombie_is_cut_off_and_goes_on_after_its_checkpoint(processes, board_of):
     fault = Fault("kill_task", "aligned", means="zombie")
     board = board_of(fault, driver=os.getpid())
     worker = working(processes, board)
@@ -125,11 +127,11 @@ def test_a_zombie_loses_its_connections_and_goes_on_when_its_checkpoint_is_compl
     assert board.state().stopped == ()
 
 
-def test_the_death_of_an_executor_is_that_of_all_its_tasks_and_of_no_others(processes, board_of):
+def test_the_death_of_an_executor_kills_all_its_tasks_and_no_others(processes, board_of):
     board = board_of(Fault("kill_task", "aligned", means="executor"))
     mine, other = processes(), processes()
     with board.living("count-0", "1.1"):
-        with board._held() as state:
+        with board.held() as state:
             [living] = state.living
             tasks = [
                 LivingTask(living.process, "count-0", "1.1", mine.pid),
@@ -154,13 +156,13 @@ def test_the_death_of_a_drivers_java_leaves_its_python(processes, board_of):
     assert not board.state().java_is_dead
 
 
-def test_a_kill_with_a_delay_strikes_whoever_lives_then(processes, board_of):
+def test_a_late_kill_strikes_a_task_that_lives_then(processes, board_of):
     board = board_of(Fault("kill_task", "aligned", delay=1))
     with board.living("count-0", "1.1"):
         board("aligned", "count-0", 1)
     time.sleep(0.01)
     board.strike_late()
-    assert board_of.said("fault_struck") == [], "nobody is alive"
+    assert board_of.said("fault_struck") == [], "no task is alive"
     worker = working(processes, board)
     board.strike_late()
     assert worker.wait(10) == -signal.SIGKILL
@@ -168,12 +170,12 @@ def test_a_kill_with_a_delay_strikes_whoever_lives_then(processes, board_of):
     assert board.state().late == ()
 
 
-def test_what_is_known_before_a_driver_dies_is_on_the_board(processes, board_of):
+def test_a_late_kill_of_the_driver_is_off_the_board_before_it_strikes(processes, board_of):
     driver = processes(
         sys.executable,
         "-c",
         "import pickle, sys, os; board = pickle.loads(bytes.fromhex(sys.argv[1]));"
-        "board._driver = os.getpid(); board('aligned', 'x', 1);"
+        "board.kills = type(board.kills)(os.getpid()); board('aligned', 'x', 1);"
         "[board.strike_late() for _ in iter(int, 1)]",
         pickle.dumps(board_of(Fault("kill_process", "aligned", delay=1))).hex(),
     )
@@ -219,7 +221,7 @@ def test_from_a_disk_that_can_only_be_read_nothing_is_deleted(tmp_path, board_of
     assert storage.list("chk-") == ["chk-2/_metadata"]
 
 
-def test_a_driver_that_finds_a_disk_read_only_is_started_until_it_can_claim_the_job(tmp_path, board_of):
+def test_a_driver_claims_its_job_again_until_the_disk_can_be_written(tmp_path, board_of):
     board = board_of(Fault("fail_write", "metadata_written", means="read_only", delay=2))
     storage = FaultyStorage(str(tmp_path / "job"), board, "coordinator")
     assert claimed(storage, 1).incarnation == 1
@@ -239,7 +241,7 @@ def test_a_limit_on_files_goes_with_its_context(tmp_path):
     path.write_bytes(b"as long as it likes")
 
 
-def test_nobody_is_hit_whose_number_is_not_known_or_is_another_sessions(processes):
+def test_no_signal_goes_to_unknown_or_other_sessions_processes(processes):
     stranger = processes("sleep", "60", start_new_session=True)
     for process in (0, 1, stranger.pid):
         send(process)

@@ -12,8 +12,10 @@ import textwrap
 import pytest
 
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.process.fault_board import FaultBoard, read_board
+from onceproof.harness.systems.process.board_state import board_file
+from onceproof.harness.systems.process.fault_board import FaultBoard
 from onceproof.harness.systems.recording.event_log import EventLog, read_all_events
+from onceproof.harness.systems.spark.worker_kills import WorkerKills
 
 WORKER = """
 import pickle, sys, time
@@ -57,7 +59,7 @@ class Worker:
 
 @pytest.fixture
 def hire(tmp_path):
-    """Makes a board of faults, and workers that share it; the driver is somebody who does nothing."""
+    """Makes a board of faults, and workers that share it; the driver is a process that sleeps."""
     driver = subprocess.Popen(["sleep", "60"])
     workers = []
 
@@ -67,7 +69,7 @@ def hire(tmp_path):
         driver_process = driver
 
         def board(self, *faults, driver=driver.pid):
-            return FaultBoard(self.path, faults, False, driver, EventLog(str(self.log)))
+            return FaultBoard(self.path, faults, False, EventLog(str(self.log)), WorkerKills(driver))
 
         def worker(self, board, name, attempt="1.7"):
             workers.append(Worker(board, name, attempt))
@@ -83,7 +85,7 @@ def hire(tmp_path):
     driver.wait()
 
 
-def test_a_worker_is_killed_once_whoever_passes_the_point_before(hire):
+def test_a_worker_is_killed_once_at_the_nth_pass_over_all_workers(hire):
     board = hire.board(Fault("kill_task", "element", occurrence=3))
     first, second = hire.worker(board, "count-0"), hire.worker(board, "count-1", "1.8")
     assert first.passes("element", "count-0")
@@ -95,7 +97,7 @@ def test_a_worker_is_killed_once_whoever_passes_the_point_before(hire):
     assert (struck["task"], struck["read"]) == ("count-1", {"a": 7})
     [failed] = hire.said("subtask_failed")
     assert (failed["task"], failed["attempt"], failed["injected"]) == ("count-1", "1.8", True)
-    state = read_board(hire.path)
+    state = board_file(hire.path).read()
     assert state.points == {"element": 4}
     assert [task.name for task in state.living] == ["count-0"]
 
@@ -107,12 +109,12 @@ def test_all_workers_that_run_a_task_die_together(hire):
     assert [worker.death() for worker in workers] == [-signal.SIGKILL] * 3
     assert {failed["task"] for failed in hire.said("subtask_failed")} == {"count-0", "count-1", "count-2"}
     assert len(hire.said("fault_struck")) == 1
-    assert read_board(hire.path).living == ()
+    assert board_file(hire.path).read().living == ()
     assert hire.driver_process.poll() is None
 
 
-def test_who_dies_is_the_task_that_was_hit_wherever_it_runs(hire):
-    # Three passes later, whoever makes them.
+def test_delayed_kill_hits_the_task_that_passed_the_point(hire):
+    # Three passes later, by any task.
     board = hire.board(Fault("kill_task", "element", "count-1", after=2))
     first, second = hire.worker(board, "count-0"), hire.worker(board, "count-1")
     assert second.passes("element", "count-1")
@@ -122,7 +124,7 @@ def test_who_dies_is_the_task_that_was_hit_wherever_it_runs(hire):
     assert first.passes("element", "count-0")
 
 
-def test_a_fault_that_is_to_strike_later_waits_for_its_victim(hire):
+def test_delayed_kill_waits_until_its_victim_runs_again(hire):
     board = hire.board(Fault("kill_task", "element", "count-1", after=1))
     first, second = hire.worker(board, "count-0"), hire.worker(board, "count-1")
     assert second.passes("element", "count-1")
@@ -149,27 +151,27 @@ def test_kills_of_tasks_do_not_count_what_the_driver_passes(hire):
     with board.living("count-0", "1.1"):
         for point in ("committing", "completed") * 2:
             board(point, "sink-0", 1)
-    state = read_board(hire.path)
+    state = board_file(hire.path).read()
     assert state.waiting.left == (1, 1)
     assert state.points == {"committing": 2, "completed": 2}
     assert hire.said("fault_struck") == []
 
 
-def test_what_the_outside_does_wrong_is_told_once(hire):
+def test_write_and_commit_faults_are_logged_once(hire):
     board = hire.board(Fault("fail_commit", "committing", occurrence=2), Fault("tear_write", "snapshotted"))
-    assert board.outside_fault("committing", "sink-0") is None
-    assert board.outside_fault("snapshotted", "count-0", 4) == "tear_write"
-    assert board.outside_fault("committing", "sink-0") == "fail_commit"
-    assert board.outside_fault("committing", "sink-0") is None
+    assert board.commit_fault("sink-0") is None
+    assert board.write_fault("snapshotted", "count-0", 4).kind == "tear_write"
+    assert board.commit_fault("sink-0").kind == "fail_commit"
+    assert board.commit_fault("sink-0") is None
     assert [struck["number"] for struck in hire.said("fault_struck")] == [1, 0]
 
 
-def test_a_number_that_is_another_ones_by_now_is_left_alone(hire):
+def test_a_process_of_another_session_is_never_killed(hire):
     board = hire.board(Fault("kill_all", "element"))
     stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
     try:
         worker = hire.worker(board, "count-0")
-        with board._held() as state:
+        with board.held() as state:
             [living] = state.living
             state.living = (living, type(living)(stranger.pid, "count-1", "1.1"))
         assert not worker.passes("element", "count-0")
@@ -180,7 +182,7 @@ def test_a_number_that_is_another_ones_by_now_is_left_alone(hire):
         stranger.wait()
 
 
-def test_what_several_processes_told_comes_in_the_order_of_time(tmp_path):
+def test_events_of_several_processes_are_read_in_the_order_of_time(tmp_path):
     path = tmp_path / "events"
     lines = {
         "events": [(2, "b"), (5, "d"), (5, "e")],

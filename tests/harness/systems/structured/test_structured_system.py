@@ -174,7 +174,7 @@ def test_the_query_of_the_readme_survives_what_its_careless_twin_does_not(
     explanation = explain(shrunk.scenario, history, None, shrunk.trial.verdict)
     assert "is visible twice instead of once, committed by batch-0" in explanation.sentence
     assert "sink was killed at the point committed" in explanation.cause
-    assert "attempt 2.1, which began from checkpoint 1" in explanation.cause
+    assert "Attempt 2.1, which started from checkpoint 1" in explanation.cause
     trace = visible_trace(history)
     assert trace["lanes"] == ["job", "sink", "query", "output"]
     [kill] = trace["kills"]
@@ -183,7 +183,7 @@ def test_the_query_of_the_readme_survives_what_its_careless_twin_does_not(
     assert shown[0] < kill["step"] < shown[1]
     [recovery] = map(recovery_text, history.statistics.recoveries)
     assert "started again from checkpoint 1" in recovery
-    assert "new rows after" in recovery
+    assert "new rows became visible after" in recovery
 
 
 def test_a_query_survives_the_death_of_all_workers_when_hardly_any_are_left(system, payments):

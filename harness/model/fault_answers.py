@@ -1,0 +1,73 @@
+"""What each system answers to each row of the fault table: the method that carries it out, or why it cannot.
+
+The rules this module lives by:
+
+- A system answers every row. It names a method for what it can take, a reason for each capability that it
+  lacks, and a reason for each point that it never comes to. A row without an answer is a KeyError as the
+  system is imported.
+- An answer is a value that a person can read: ``str`` gives the first line of what the method says of itself,
+  or the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeAlias
+
+from onceproof.harness.model.capabilities import Capability
+from onceproof.harness.model.faults import FAULTS, FaultKind, FaultRow, Point
+
+Method: TypeAlias = Callable[..., object]
+MissingPoints: TypeAlias = Mapping[tuple[FaultKind, Point], str]
+"""What a system could take by its kind, but never comes to, and why."""
+
+
+class CarriedOut(NamedTuple):
+    """A system carries a kind of fault out, at these points."""
+
+    method: Method
+    points: tuple[Point, ...]
+
+    def __str__(self) -> str:
+        return (self.method.__doc__ or self.method.__qualname__).partition("\n")[0]
+
+
+class NotCarriedOut(NamedTuple):
+    """A system cannot carry a kind of fault out."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+FaultAnswer: TypeAlias = CarriedOut | NotCarriedOut
+
+
+def answers(
+    capabilities: frozenset[Capability],
+    methods: Mapping[str, Method],
+    reasons: Mapping[Capability, str],
+    missing: MissingPoints,
+) -> Mapping[FaultKind, FaultAnswer]:
+    """Return the answer to each row.
+
+    ``methods`` has what carries faults out, by kind, or by target for all kinds that strike it; ``reasons``
+    why the system lacks a capability. Raises KeyError where a row stays without an answer.
+    """
+    return {row.kind: _answer(row, capabilities, methods, reasons, missing) for row in FAULTS.values()}
+
+
+def _answer(
+    row: FaultRow,
+    capabilities: frozenset[Capability],
+    methods: Mapping[str, Method],
+    reasons: Mapping[Capability, str],
+    missing: MissingPoints,
+) -> FaultAnswer:
+    if row.needs not in capabilities:
+        return NotCarriedOut(reasons[row.needs])
+    points = tuple([point for point in row.points if (row.kind, point) not in missing])
+    if not points:
+        return NotCarriedOut(missing[row.kind, row.points[0]])
+    return CarriedOut(methods[row.kind if row.kind in methods else row.strikes], points)

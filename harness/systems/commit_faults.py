@@ -1,0 +1,38 @@
+"""What a fault does to a commit: the same in the simulation and in real processes.
+
+The rules this module lives by:
+
+- A sink asks before it commits which fault the commit suffers (``refuse``), and again once it has committed
+  (``answer``). What raises before has done nothing; what raises afterwards has done everything, as when the
+  answer of a server is lost.
+- Both raise InjectedError with the caller's message, and call ``log_failure`` before, because the task fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from onceproof.harness.model.injected_error import InjectedError
+from onceproof.harness.model.scenario import Fault
+
+
+def refuse(fault: Fault | None, message: str, log_failure: Callable[[], None]) -> None:
+    """Refuse a commit with an error, before anything is done."""
+    if fault is not None and fault.kind == "fail_commit":
+        log_failure()
+        raise InjectedError(message)
+
+
+def answer(fault: Fault | None, message: str, log_failure: Callable[[], None]) -> None:
+    """Let a commit take place, and answer it with an error."""
+    if fault is not None and fault.kind == "commit_error_after_success":
+        log_failure()
+        raise InjectedError(message)
+
+
+COMMIT_METHODS: Final[Mapping[str, Callable[..., None]]] = {
+    "fail_commit": refuse,
+    "commit_error_after_success": answer,
+}
+"""By kind, what carries a fault of a commit out."""

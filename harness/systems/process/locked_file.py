@@ -1,0 +1,54 @@
+"""A value that several processes share: one file, read and replaced as a whole, under a lock.
+
+The rules this module lives by:
+
+- The lock is held from the reading to the replacing, so no change is lost. It is a file of its own beside the
+  value; the kernel releases it when its holder dies.
+- A new value replaces the file at once, so a process that dies in the middle leaves the old one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import msgspec
+
+Value = TypeVar("Value", bound=msgspec.Struct)
+
+
+class LockedFile(Generic[Value]):
+    """The file of one shared value. ``empty`` is its class; without a file the value is ``empty()``."""
+
+    def __init__(self, path: str | Path, empty: type[Value]) -> None:
+        self._path = str(path)
+        self._empty = empty
+
+    def read(self) -> Value:
+        """Return the value as it is now, without the lock."""
+        try:
+            return msgspec.json.decode(Path(self._path).read_bytes(), type=self._empty)
+        except FileNotFoundError:
+            return self._empty()
+
+    def replace(self, value: Value) -> None:
+        """Replace the file. The caller holds the lock, or is the only process there is."""
+        new = Path(f"{self._path}.new")
+        new.write_bytes(msgspec.json.encode(value))
+        os.replace(new, self._path)
+
+    @contextmanager
+    def held(self) -> Iterator[Value]:
+        """Lock the file, and write what the caller has made of the value, unless the caller raises."""
+        descriptor = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            value = self.read()
+            yield value
+            self.replace(value)
+        finally:
+            os.close(descriptor)

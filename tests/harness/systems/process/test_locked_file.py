@@ -1,0 +1,36 @@
+"""A value that several processes read and replace as a whole."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from onceproof.harness.systems.process.board_state import BoardState, board_file
+
+COUNT = """
+import sys
+from onceproof.harness.systems.process.board_state import board_file
+file = board_file(sys.argv[1])
+for _ in range(50):
+    with file.held() as state:
+        state.struck += 1
+"""
+
+
+def test_no_change_of_two_processes_is_lost(tmp_path):
+    path = str(tmp_path / "board")
+    workers = [subprocess.Popen([sys.executable, "-c", COUNT, path]) for _ in range(2)]
+    assert [worker.wait(60) for worker in workers] == [0, 0]
+    assert board_file(path).read().struck == 100
+
+
+def test_a_file_that_is_not_there_is_empty_and_a_change_that_raises_is_not_written(tmp_path):
+    file = board_file(tmp_path / "board")
+    assert file.read() == BoardState()
+    with pytest.raises(ZeroDivisionError), file.held() as state:
+        state.struck = 1 // 0
+    with file.held() as state:
+        state.deaths = 2
+    assert file.read() == BoardState(deaths=2)
