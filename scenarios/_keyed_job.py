@@ -6,13 +6,13 @@ column of the value. So the order of a key's records is fixed, and so are the ro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from onceproof.engine.types import Types
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import JobIO, Workload
+from onceproof.harness.model.family import JobIO, Records, Workload
 from onceproof.scenarios._labelled import LabelledSource
 
 if TYPE_CHECKING:
@@ -70,3 +70,18 @@ def draw_keyed(
         drawn[split].append((now[split], value_of(chance, key, now[split])))
     records = {f"part-{index}": tuple(split) for index, split in enumerate(drawn)}
     return Workload(records, {"records": total, "keys": len(taken), "splits": splits})
+
+
+def groups_of(size: int, records: Records) -> Iterator[tuple[str, RecordValue, int, list[int]]]:
+    """Yield each ``size`` values in a row of a key: split, key, number of the last one, and the values.
+
+    A record is a pair of key and number. Values are numbered from 1; a group that is not full is left out.
+    """
+    for split, values in records.items():
+        numbers: dict[object, list[int]] = {}
+        for _, value in values:
+            assert isinstance(value, tuple)
+            so_far = numbers.setdefault(value[0], [])
+            so_far.append(int(value[1] or 0))
+            if len(so_far) % size == 0:
+                yield split, value[0], len(so_far), so_far[-size:]

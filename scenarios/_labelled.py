@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from onceproof.engine.connectors.source import Source, SplitReader
+from onceproof.engine.connectors.source import ForwardingReader, Source, SplitReader
 
 if TYPE_CHECKING:
     from onceproof.engine.elements import Record
@@ -43,25 +43,12 @@ class LabelledSource(Source):
         return _LabellingReader(self._source.open_split(split, position), label_of(split), self._placing)
 
 
-class _LabellingReader(SplitReader):
-    __slots__ = ("_label", "_placing", "_reader")
-
+class _LabellingReader(ForwardingReader):
     def __init__(self, reader: SplitReader, label: str, placing: Placing) -> None:
-        self._reader = reader
+        super().__init__(reader)
         self._label = label
         self._placing = placing
 
     def read(self, limit: int) -> list[Record]:
         label, placing = self._label, self._placing
         return [(placing(label, value), timestamp) for value, timestamp in self._reader.read(limit)]
-
-    @property
-    def position(self) -> Any:
-        return self._reader.position
-
-    @property
-    def exhausted(self) -> bool:
-        return self._reader.exhausted
-
-    def close(self) -> None:
-        self._reader.close()

@@ -16,7 +16,7 @@ from onceproof.engine.state.descriptors import ListStateDescriptor, MapStateDesc
 from onceproof.engine.types import Types
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
-from onceproof.scenarios._keyed_job import draw_keyed, into_table, keyed_records, named
+from onceproof.scenarios._keyed_job import draw_keyed, groups_of, into_table, keyed_records, named
 
 if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
@@ -58,16 +58,8 @@ HAVING count(*) = 3
 
     def expected(self, records: Records, declared: Declared) -> Rows:
         """Average each three in a row; ``last`` is the number of the third among the values of the key."""
-        rows = []
-        for split, values in records.items():
-            numbers: dict[object, list[int]] = {}
-            for _, value in values:
-                assert isinstance(value, tuple)
-                so_far = numbers.setdefault(value[0], [])
-                so_far.append(int(value[1] or 0))
-                if len(so_far) % THREE == 0:
-                    rows.append((split, value[0], len(so_far), sum(so_far[-THREE:]) / THREE))
-        return rows
+        groups = groups_of(THREE, records)
+        return [(split, key, last, sum(numbers) / THREE) for split, key, last, numbers in groups]
 
 
 def _number(chance: Chance, key: str, now: int) -> tuple[str, int]:

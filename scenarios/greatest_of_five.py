@@ -13,7 +13,7 @@ from onceproof.engine.functions import AggregateFunction
 from onceproof.engine.types import Types
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
-from onceproof.scenarios._keyed_job import draw_keyed, into_table, keyed_records, named
+from onceproof.scenarios._keyed_job import draw_keyed, groups_of, into_table, keyed_records, named
 
 if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
@@ -80,13 +80,4 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
 
 def expected(records: Records, declared: Declared) -> Rows:
     """Take the greatest of each five values in a row."""
-    rows = []
-    for split, values in records.items():
-        numbers: dict[object, list[int]] = {}
-        for _, value in values:
-            assert isinstance(value, tuple)
-            so_far = numbers.setdefault(value[0], [])
-            so_far.append(int(value[1] or 0))
-            if len(so_far) % FIVE == 0:
-                rows.append((split, value[0], max(so_far[-FIVE:])))
-    return rows
+    return [(split, key, max(numbers)) for split, key, _, numbers in groups_of(FIVE, records)]

@@ -42,6 +42,27 @@ class SplitReader(ABC):
         """Release files and connections; called once, when the task finishes or is cancelled."""
 
 
+class ForwardingReader(SplitReader):
+    """Base of readers over another reader, which keeps the position; subclasses define ``read``."""
+
+    def __init__(self, reader: SplitReader) -> None:
+        self._reader = reader
+
+    @property
+    def position(self) -> Any:
+        """The position of the inner reader."""
+        return self._reader.position
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the inner reader has returned all records."""
+        return self._reader.exhausted
+
+    def close(self) -> None:
+        """Close the inner reader."""
+        self._reader.close()
+
+
 class Source(ABC):
     """Lists splits and opens them (Flink: Source)."""
 

@@ -436,8 +436,3 @@ def _listed(stored: Sequence[Any]) -> Listed:
     if holders and holders[0].checkpoint_id == 0:
         return holders[0], holders[1:], stored[0]
     return None, holders, stored[0]
-
-
-def listed_transactions(stored: Sequence[Any]) -> list[Any]:
-    """Return the pre-committed transactions in one element of the sink's list state, as stored."""
-    return [pending.transaction for pending in _listed(stored)[1]]

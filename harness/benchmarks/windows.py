@@ -30,7 +30,6 @@ from onceproof.engine.connectors.file_sink import FileSink
 from onceproof.engine.connectors.source import Source
 from onceproof.engine.durations import Duration, Time
 from onceproof.engine.elements import Record
-from onceproof.engine.functions import AggregateFunction
 from onceproof.engine.types import Types
 from onceproof.engine.watermarks.strategy import TimestampAssigner, WatermarkStrategy
 from onceproof.engine.windows.assigners import TumblingEventTimeWindows
@@ -39,6 +38,7 @@ from onceproof.engine.windows.windows import TimeWindow
 from onceproof.harness.benchmarks.local import PARALLELISM, PoolReader, WrongCount
 from onceproof.harness.benchmarks.measurement import Measurement
 from onceproof.harness.reporting.report_builder import machine_text
+from onceproof.scenarios.nexmark._windows import Count
 
 RECORDS: Final = 1_000_000
 KEYS: Final = 1_000
@@ -88,26 +88,6 @@ class Moment(TimestampAssigner):
     def extract_timestamp(self, value: tuple[int, int], record_timestamp: int) -> int:
         """The second field."""
         return value[1]
-
-
-class Count(AggregateFunction):
-    """Counts."""
-
-    def create_accumulator(self) -> int:
-        """Return 0."""
-        return 0
-
-    def add(self, value: Any, accumulator: int) -> int:
-        """Count a record."""
-        return accumulator + 1
-
-    def get_result(self, accumulator: int) -> int:
-        """The number."""
-        return accumulator
-
-    def merge(self, acc_a: int, acc_b: int) -> int:
-        """Return the sum of two counts."""
-        return acc_a + acc_b
 
 
 class Tell(WindowFunction):

@@ -27,7 +27,7 @@ from onceproof.engine.api.datastream import StreamExecutionEnvironment
 from onceproof.engine.api.job_description import submitted
 from onceproof.engine.configuration import Configuration
 from onceproof.engine.connectors.collection import CollectionSource
-from onceproof.engine.connectors.source import Source, SplitReader
+from onceproof.engine.connectors.source import ForwardingReader, Source, SplitReader
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.runtime.job_requests import JobRequest, RequestKind
 from onceproof.engine.runtime.job_result import JobCancelled, JobExecutionFailed, JobExecutionResult
@@ -145,31 +145,17 @@ def _folder_of(subject: str, jobs: Path) -> Path:
 # A family's job.
 
 
-class RateLimitedReader(SplitReader):
+class RateLimitedReader(ForwardingReader):
     """Reads a split one record at a time, and sleeps ``seconds`` before each."""
 
     def __init__(self, reader: SplitReader, seconds: float) -> None:
-        self._reader = reader
+        super().__init__(reader)
         self._seconds = seconds
 
     def read(self, limit: int) -> list[Any]:
         """Return the next record after a pause."""
         time.sleep(self._seconds)
         return self._reader.read(1)
-
-    @property
-    def position(self) -> Any:
-        """Position of the inner reader."""
-        return self._reader.position
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether the inner reader has read the whole split."""
-        return self._reader.exhausted
-
-    def close(self) -> None:
-        """Close the inner reader."""
-        self._reader.close()
 
 
 class RateLimitedSource(Source):

@@ -238,10 +238,6 @@ class History:
         """Something was left behind at rest: ``kind`` as in "open transaction", and which."""
         self.events.append((step, LEAK, kind, {"name": name}))
 
-    def last_fault_step(self) -> int:
-        """Return the step at which the last fault struck, 0 if none did."""
-        return max((event[0] for event in self.events if event[1] == FAULT_FIRED), default=0)
-
 
 def as_tuple(value: Any) -> Any:
     """Return lists as tuples, however deep they stand: JSON has made lists of them."""

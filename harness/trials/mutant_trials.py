@@ -36,6 +36,7 @@ from onceproof.harness.model.family import Family, FamilyError, load_family
 from onceproof.harness.model.mutants import Mutant, MutantError, Reach, find_mutant
 from onceproof.harness.model.scenario import Scenario, Schedule
 from onceproof.harness.model.seeds import numbered
+from onceproof.harness.shrinking.reductions import Size
 from onceproof.harness.shrinking.shrinker import shrink
 from onceproof.harness.systems.simulation.simulated_system import record_preemptions
 from onceproof.harness.trials.trial import scenario_of, try_scenario
@@ -50,14 +51,6 @@ LONGEST_RUN_SECONDS: Final = 2.0
 """A run takes milliseconds, some tens of them on a busy machine."""
 
 
-class Shrunk(msgspec.Struct, frozen=True):
-    """What was left of the scenario that killed a mutant."""
-
-    records: int
-    faults: int
-    schedule: int
-
-
 class Killing(msgspec.Struct, frozen=True):
     """The scenario that killed a mutant, as it was generated and, if it was asked for, as it was shrunk."""
 
@@ -65,9 +58,9 @@ class Killing(msgspec.Struct, frozen=True):
     signature: Signature
     scenario: Scenario
     shrunk: Scenario | None = None
-    size: Shrunk | None = None
+    size: Size | None = None
+    """The size of ``shrunk``."""
     shrink_seconds: float = 0.0
-    shrink_runs: int = 0
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -82,7 +75,7 @@ class Result(msgspec.Struct, frozen=True):
     """The property by which it was found: the first that the killing scenario breaks."""
     scenarios: int
     """How many were run, the killing one included."""
-    shrunk: Shrunk | None
+    shrunk: Size | None
     seconds: float
     summary: str = ""
     killing: Killing | None = None
@@ -216,8 +209,7 @@ def _shrunk(
             return record_preemptions(family, candidate)
 
     result = shrink(scenario, run, signature, shrink_seconds, preemptions)
-    size = Shrunk(result.after.records, result.after.faults, result.after.schedule)
-    return Killing(family.name, signature, scenario, result.scenario, size, result.seconds, result.runs)
+    return Killing(family.name, signature, scenario, result.scenario, result.after, result.seconds)
 
 
 def _failure_of(

@@ -197,10 +197,6 @@ class WorkerPool:
         for _ in range(workers):
             self._start_worker()
 
-    def process_ids(self) -> list[int]:
-        """Return the ids of the worker processes."""
-        return [worker.process_id for worker in self._workers]
-
     def run(self, batches: Iterator[Batch]) -> Iterator[Done]:
         """Yield the answer to each batch as it arrives. After an error no further batch is started.
 

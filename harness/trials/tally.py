@@ -144,10 +144,6 @@ class Tally:
         """Return one hash over the traces of all scenarios, independent of their order."""
         return combined_hash(self.hashes)
 
-    def broken_properties(self) -> list[str]:
-        """Return the broken properties by name."""
-        return sorted({name for family in self.families.values() for name in family.broken})
-
 
 def determinism_counts(family: FamilyTally) -> tuple[int, int]:
     """Return (scenarios checked for determinism, scenarios that broke it)."""

@@ -1,4 +1,4 @@
-"""The smallest aggregation, for tests of whatever aggregates."""
+"""The smallest aggregations, for tests of operators that aggregate."""
 
 from __future__ import annotations
 
@@ -13,6 +13,22 @@ class Count(AggregateFunction):
 
     def add(self, value, accumulator):
         return accumulator + 1
+
+    def get_result(self, accumulator):
+        return accumulator
+
+    def merge(self, acc_a, acc_b):
+        return acc_a + acc_b
+
+
+class Sum(AggregateFunction):
+    """Adds up the second fields."""
+
+    def create_accumulator(self):
+        return 0
+
+    def add(self, value, accumulator):
+        return accumulator + value[1]
 
     def get_result(self, accumulator):
         return accumulator

@@ -35,7 +35,6 @@ _SEQUENCE: Final = struct.Struct(">Q")
 
 GROUP_BYTES: Final = _GROUP.size
 LENGTH_BYTES: Final = _LENGTH.size
-SEQUENCE_BYTES: Final = _SEQUENCE.size
 
 pack_group = _GROUP.pack
 pack_length = _LENGTH.pack

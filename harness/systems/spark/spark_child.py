@@ -32,10 +32,15 @@ from onceproof.engine.runtime.spark.shared_storage import spark_storage
 from onceproof.engine.runtime.spark_session import spark_context
 from onceproof.harness.systems.process.fault_board import FaultBoard
 from onceproof.harness.systems.process.faulty_storage import FaultyStorage, RefusedByFault
-from onceproof.harness.systems.process.job_specification import Spec, read_spec
-from onceproof.harness.systems.recording.event_log import EventLog
+from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.recording.event_logging_driver import RunOver, log_error, log_process_start
-from onceproof.harness.systems.spark.driver_process import ENDED, JAVA_DIED, READY, STANDALONE_MASTER
+from onceproof.harness.systems.spark.driver_process import JAVA_DIED, STANDALONE_MASTER
+from onceproof.harness.systems.spark.driver_protocol import (
+    UNREADABLE,
+    claim_standard_output,
+    open_job,
+    serve_jobs,
+)
 from onceproof.harness.systems.spark.observed_spark_job import ObservedSparkExecution
 from onceproof.harness.systems.spark.observed_subtask import assembly_of
 from onceproof.harness.systems.spark.spark_daemon import DAEMON, planted, variables
@@ -80,12 +85,10 @@ def strike_late(board: FaultBoard, over: threading.Event) -> None:
 
 def serve(path: str, context: SparkContext) -> int:
     """Run the job of a specification file; return its exit code, 2 if the file cannot be read."""
-    try:
-        spec = read_spec(path)
-        log = EventLog(spec.events)
-    except (OSError, ValueError) as error:
-        print(f"{path}: {error}", file=sys.stderr, flush=True)
-        return 2
+    opened = open_job(path)
+    if opened is None:
+        return UNREADABLE
+    spec, log = opened
     assert context._gateway is not None
     java = context._gateway.proc.pid
     kills = WorkerKills(os.getpid(), java, os.environ.get("TMPDIR", ""))
@@ -106,8 +109,7 @@ def serve(path: str, context: SparkContext) -> int:
 
 def main(folder: str, mutant: str, mutant_file: str, master: str) -> int:
     """Run jobs until the standard input ends; return the exit code of the process."""
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    answers = claim_standard_output()
     configuration = {"spark.python.daemon.module": DAEMON}
     # Separate executor processes import modules only from the given python path.
     python_path = [Path(each) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
@@ -121,17 +123,9 @@ def main(folder: str, mutant: str, mutant_file: str, master: str) -> int:
             planted(mutant, mutant_file),
             spark_context(master, "onceproof trial", configuration, python_path) as context,
         ):
-            print(READY, file=answers, flush=True)
-            for line in sys.stdin:
-                code = serve(line.rstrip("\n"), context)
-                if code == JAVA_DIED:
-                    return code
-                print(ENDED, code, file=answers, flush=True)
-                if context._jsc.sc().isStopped():
-                    break
+            return serve_jobs(lambda path: serve(path, context), context, answers)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return 0
 
 
 if __name__ == "__main__":

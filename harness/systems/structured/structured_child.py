@@ -2,7 +2,7 @@
 
 The rules this module lives by:
 
-- The process starts Spark once and runs one query after another, with the protocol of `spark_child.py`.
+- The process starts Spark once and runs one query after another, with the protocol of `driver_protocol.py`.
 - Each query is one incarnation with its checkpoint location. If it fails after a fault struck, the process
   restarts it from there, as an operator would, with another number of partitions if the fault asked for it.
   If it fails without a fault, the run is over.
@@ -27,11 +27,15 @@ from onceproof import scenarios
 from onceproof.engine.runtime.spark_session import SPARK_ERRORS, spark_session
 from onceproof.harness.model.family import Family, load_family, source_file
 from onceproof.harness.systems.process.fault_board import FaultBoard
-from onceproof.harness.systems.process.job_specification import Spec, read_spec
+from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.recording import event_log
-from onceproof.harness.systems.recording.event_log import EventLog
 from onceproof.harness.systems.recording.event_logging_driver import log_error, log_task_failure
-from onceproof.harness.systems.spark.driver_process import ENDED, READY
+from onceproof.harness.systems.spark.driver_protocol import (
+    UNREADABLE,
+    claim_standard_output,
+    open_job,
+    serve_jobs,
+)
 from onceproof.harness.systems.structured.query_history_builder import LOOKED, QUERY_STOPPED, look
 from onceproof.harness.systems.structured.query_io import start
 from onceproof.harness.systems.structured.query_kills import (
@@ -125,12 +129,10 @@ def _by_value(family: Family) -> None:
 
 def serve(path: str, session: SparkSession) -> int:
     """Run the query of a specification file; return its exit code, 2 if the file cannot be read."""
-    try:
-        spec = read_spec(path)
-        log = EventLog(spec.events)
-    except (OSError, ValueError) as error:
-        print(f"{path}: {error}", file=sys.stderr, flush=True)
-        return 2
+    opened = open_job(path)
+    if opened is None:
+        return UNREADABLE
+    spec, log = opened
     try:
         return run(spec, path, query_board(spec, os.getpid(), log), session)
     except Exception as error:
@@ -140,21 +142,14 @@ def serve(path: str, session: SparkSession) -> int:
 
 def main(folder: str) -> int:
     """Run queries until the standard input ends; return the exit code of the process."""
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    answers = claim_standard_output()
     try:
         with spark_session(name="onceproof structured streaming", configuration=SETTINGS) as session:
             session.dataSource.register(RecordSource)
             session.dataSource.register(RowSink)
-            print(READY, file=answers, flush=True)
-            for line in sys.stdin:
-                code = serve(line.rstrip("\n"), session)
-                print(ENDED, code, file=answers, flush=True)
-                if session.sparkContext._jsc.sc().isStopped():
-                    break
+            return serve_jobs(lambda path: serve(path, session), session.sparkContext, answers)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return 0
 
 
 if __name__ == "__main__":

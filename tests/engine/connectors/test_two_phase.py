@@ -11,7 +11,6 @@ from onceproof.engine.connectors.two_phase import (
     CommitFailed,
     Recovery,
     TwoPhaseCommitSinkFunction,
-    listed_transactions,
 )
 from onceproof.engine.types import Types
 
@@ -352,15 +351,6 @@ def test_a_commit_near_the_timeout_is_warned_of(sink_job, caplog):
     with caplog.at_level(logging.WARNING):
         job.notify(1)
     assert "has been open for 501 ms of its timeout of 1000 ms" in caplog.text
-
-
-def test_the_transactions_that_a_stored_state_lists_can_be_read_from_it(sink_job):
-    job = sink_job(lambda: Sink(Outside()))
-    job.start()
-    job.snapshot(1)
-    job.snapshot(2)
-    (element,) = job.checkpoints[2][0]["state"].elements
-    assert listed_transactions(Types.DYNAMIC().decode(element)) == ["0/0/1.1", "0/1/1.1"]
 
 
 @pytest.mark.parametrize("ratio", [-0.1, 1.1])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from onceproof.engine.elements import MAX_WATERMARK
-from onceproof.engine.functions import AggregateFunction
 from onceproof.engine.operators.window import MergedTooLate, WindowOperator
 from onceproof.engine.operators.window_parts import WindowFunctions, WindowSettings
 from onceproof.engine.output_tag import OutputTag
@@ -35,25 +34,10 @@ from onceproof.engine.windows.window_functions import (
     WindowFunction,
 )
 from onceproof.engine.windows.windows import TimeWindow, TimeWindowSerializer
+from tests.engine.counting import Sum
 
 MAX_PARALLELISM = 8
 LATE = "late"
-
-
-class Sum(AggregateFunction):
-    """Adds up the second fields."""
-
-    def create_accumulator(self):
-        return 0
-
-    def add(self, value, accumulator):
-        return accumulator + value[1]
-
-    def get_result(self, accumulator):
-        return accumulator
-
-    def merge(self, acc_a, acc_b):
-        return acc_a + acc_b
 
 
 class Tell(ProcessWindowFunction):
@@ -297,7 +281,10 @@ def test_a_continuous_trigger_fires_at_multiples_of_its_interval_and_at_the_end(
 def test_continuous_trigger_continues_when_windows_merge(bench):
     tested = bench.open(
         operator(
-            EventTimeSessionWindows(6), trigger=ContinuousEventTimeTrigger(5), fold=Sum(), function=Tell()
+            EventTimeSessionWindows(6),
+            trigger=ContinuousEventTimeTrigger(5),
+            fold=Sum(),
+            function=Tell(),
         )
     )
     feed(tested, ("a", 1, 1), ("a", 1, 6))

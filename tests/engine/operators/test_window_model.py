@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from onceproof.engine.api.adapters import CallableReduce
 from onceproof.engine.elements import MAX_WATERMARK
-from onceproof.engine.functions import AggregateFunction
 from onceproof.engine.key_groups import key_group_of, operator_index
 from onceproof.engine.operators import window as window_module
 from onceproof.engine.operators.window import WindowOperator
@@ -23,25 +22,10 @@ from onceproof.engine.windows.assigners import (
     TumblingEventTimeWindows,
 )
 from onceproof.engine.windows.window_functions import ProcessWindowFunction
+from tests.engine.counting import Sum
 
 MAX_PARALLELISM = 8
 LATE = "late"
-
-
-class Total(AggregateFunction):
-    """Adds up numbers."""
-
-    def create_accumulator(self):
-        return 0
-
-    def add(self, value, accumulator):
-        return accumulator + value[1]
-
-    def get_result(self, accumulator):
-        return accumulator
-
-    def merge(self, acc_a, acc_b):
-        return acc_a + acc_b
 
 
 class EmitWindow(ProcessWindowFunction):
@@ -53,7 +37,11 @@ class EmitWindow(ProcessWindowFunction):
         yield key, (window.start, window.end), sum(numbers)
 
 
-FOLDS = {"list": None, "reduce": CallableReduce(lambda a, b: (a[0], a[1] + b[1])), "aggregate": Total()}
+FOLDS = {
+    "list": None,
+    "reduce": CallableReduce(lambda a, b: (a[0], a[1] + b[1])),
+    "aggregate": Sum(),
+}
 
 
 class Model:
@@ -191,7 +179,7 @@ def test_windows_are_the_same_if_the_timer_cache_is_too_small(new_bench, monkeyp
         value_type=None,
         accumulator_type=Types.LONG(),
     )
-    (operator,) = bench.open_all(lambda: WindowOperator(WindowFunctions(Total(), EmitWindow()), settings), 1)
+    (operator,) = bench.open_all(lambda: WindowOperator(WindowFunctions(Sum(), EmitWindow()), settings), 1)
     for key in "abcabc":
         operator.process_batch([((key, 1), 7)], 0)
         assert operator._known_timers <= 2
