@@ -22,7 +22,7 @@ from onceproof.harness.checkers.verdict import Verdict, judge
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import NOTHING_DECLARED, Family, FamilyError, source_file
-from onceproof.harness.model.history import History
+from onceproof.harness.model.history import ROWS_WRITTEN, TRANSACTION_VISIBLE, History
 from onceproof.harness.model.scenario import Scenario, ScenarioError, from_json, to_json
 from onceproof.harness.model.seeds import is_checked_twice, is_continued
 from onceproof.harness.model.system import Preparing, System
@@ -63,10 +63,17 @@ def try_scenario(
     scenario = as_run(system, scenario)
     try:
         history = system.run(family, scenario, trace)
-        verdict = judge(scenario, history, PythonOracle(family, scenario))
     except Exception as error:
         _raise_as_family_error(family, error, f"seed {scenario.seed}")
         raise
+    try:
+        verdict = judge(scenario, history, PythonOracle(family, scenario))
+    except Exception as error:
+        _raise_as_family_error(family, error, f"seed {scenario.seed}")
+        _check_rows(family, scenario, history)
+        raise
+    if not verdict.passed:
+        _check_rows(family, scenario, history)
     wanted = is_checked_twice(scenario.seed) if twice is None else twice
     if wanted and Capability.DETERMINISM in system.capabilities:
         differences = check_determinism(history, system.run(family, scenario))
@@ -131,6 +138,17 @@ def check_family(family: Family) -> None:
     if set(vertices) != set(family.tasks):
         named, actual = ", ".join(family.tasks), ", ".join(vertices)
         raise FamilyError(f"{place}: 'tasks' names {named}, but the vertices of job() are {actual}")
+
+
+def _check_rows(family: Family, scenario: Scenario, history: History) -> None:
+    """Raise a FamilyError if the job committed a row that cannot be compared with the oracle's."""
+    for _, kind, _, payload in history.events:
+        for row in payload["rows"] if kind in (TRANSACTION_VISIBLE, ROWS_WRITTEN) else ():
+            if type(row) is not tuple:
+                place = source_file(family) or family.name
+                raise FamilyError(
+                    f"{place}: seed {scenario.seed}: the job writes {row!r} to the sink, but a row is a tuple"
+                )
 
 
 def _raise_as_family_error(family: Family, error: Exception, where: str) -> None:
