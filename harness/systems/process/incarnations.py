@@ -91,7 +91,7 @@ class JobRun(ABC):
         return builder.history
 
     def _incarnation(self, builder: HistoryBuilder) -> Ending:
-        """Run one process to its death, and hear what it told."""
+        """Run one process to its death, and add its event log to the history."""
         self._number += 1
         number = self._number
         path = self.folder / f"process-{number}.json"
