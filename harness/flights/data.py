@@ -2,16 +2,16 @@
 
 The rules this module lives by:
 
-- The package is never imported: that would load every table, through modules that Python no longer has. It is
-  found, and one archive in it is read.
-- A file holds the flights of one airport in the order in which they left: scheduled time plus delay,
-  cancelled flights at their scheduled time, ties in the order of the package.
-- Times are minutes on New York's clocks, taken as if they were UTC. The day of the timetable plus minutes of
-  delay carries a departure over midnight, which the hhmm of the departure alone does not. The two nights in
-  which clocks change need no more: no flight waited through them.
-- Files are written beside their names and renamed, and are used again only if they are what they should be to
-  the byte; so an interrupted run leaves nothing that a later one could take for the year.
-- Nothing is repaired: a row that is not as it should be is an error that names file and line.
+- The package is never imported: that would load every table, through modules that newer Pythons lack. The
+  module finds the package and reads one archive in it.
+- A file holds the flights of one airport in the order of departure: scheduled time plus delay, cancelled
+  flights at their scheduled time, ties in the order of the package.
+- Times are minutes on New York's clocks, read as UTC. A departure after midnight follows from the scheduled
+  day plus minutes of delay; the hhmm of the departure alone has no date. The two nights in which clocks
+  change need no special case: no flight was delayed across them.
+- Files are written under temporary names and renamed, and are used again only if their checksums match; so an
+  interrupted run leaves no partial year behind.
+- Nothing is repaired: a malformed row is an error that names file and line.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ _COLUMNS: Final = ("year", "month", "day", "dep_time", "sched_dep_time", "dep_de
 
 
 class DataMissing(Exception):
-    """The flights are not there, or are not the ones that were counted; the message is one line."""
+    """The package with the flights is missing, or its data has another checksum; the message is one line."""
 
 
 def write_year(folder: Path) -> list[Path]:
-    """Return the three files of the year in a folder, written there unless they are already."""
+    """Return the three files of the year in a folder; write them unless they are there already."""
     paths = [folder / f"{airport}.csv" for airport in AIRPORTS]
     if all(_checksum(path) == CHECKSUMS[path.stem] for path in paths):
         return paths
@@ -77,7 +77,7 @@ def write_year(folder: Path) -> list[Path]:
 
 
 def _archive() -> Path:
-    """Return where the package keeps its flights."""
+    """Return the path of the package's archive of flights."""
     found = importlib.util.find_spec(PACKAGE)
     for folder in (found.submodule_search_locations or ()) if found else ():
         archive = Path(folder) / ARCHIVE

@@ -1,11 +1,11 @@
-"""The year of flights as a trial sees it: its records, its oracle, and what a run of it comes to.
+"""One run of the year of flights: its records, its oracle, and the result.
 
 The rules this module lives by:
 
 - The records are read without the engine, and so are the rows that it committed.
-- The history is judged by all checkers with the Python oracle. The comparison in Spark SQL (`oracle.py`)
-  comes on top and shares no line with either.
-- What runs the year, and what dies where, is in `plans.py`.
+- The history is judged by all checkers with the Python oracle. The comparison in Spark SQL
+  (`flights_oracle.py`) comes on top and shares no line with either.
+- The runtimes and the planned kills are in `plans.py`.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ PARALLELISM: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class FlightsTrial:
-    """What became of the year."""
+    """The result of running the year once."""
 
     history: History
     verdict: Verdict
     planned: tuple[Fault, ...]
     files: tuple[Path, ...]
-    """What was read, a split each."""
+    """The input files, one for each split."""
     output: Path
     """The folder of the committed rows."""
     records: int
     runtime: str
-    """What it ran on, in words."""
+    """The runtime, in words for the report."""
     process: str
-    """What a kill of the process was the death of, in words."""
+    """The process that dies in a kill of the process, in words for the report."""
     seconds: float
-    """Of the job alone, deaths and restarts included."""
+    """Duration of the job alone, with its kills and restarts."""
 
     @property
     def kills(self) -> int:
-        """How many of the planned deaths came true."""
+        """The number of planned kills that struck."""
         return len(self.history.statistics.recoveries)
 
     @property
     def parallelisms(self) -> tuple[int, ...]:
-        """What the attempts began with, one after the other, each time that it changed."""
+        """The parallelism of the attempts in order, without repeats of the one before."""
         found = [
             payload["parallelism"] for _, kind, _, payload in self.history.events if kind == ATTEMPT_STARTED
         ]
@@ -64,23 +64,23 @@ class FlightsTrial:
 
     @property
     def rescales(self) -> int:
-        """How often an attempt began at another parallelism than the one before."""
+        """The number of attempts that began at another parallelism than the one before."""
         return max(0, len(self.parallelisms) - 1)
 
     @property
     def planned_rescales(self) -> int:
-        """How often that was to be, if every planned death comes true."""
+        """The number of rescales if every planned kill strikes."""
         asked = [fault.rescale_to for fault in self.planned if fault.rescale_to]
         return sum(1 for _ in groupby([PARALLELISM, *asked])) - 1
 
     @property
     def checkpoints(self) -> int:
-        """How many completed."""
+        """The number of completed checkpoints."""
         return sum(kind == CHECKPOINT_COMPLETED for _, kind, _, _ in self.history.events)
 
 
 class Year:
-    """The flights of some files, a split for each airport."""
+    """The flights of some files; each file is the split of one airport."""
 
     def __init__(self, files: Sequence[Path]) -> None:
         self.files = tuple(files)
@@ -91,7 +91,7 @@ class Year:
     def spec(
         self, folder: Path, faults: tuple[Fault, ...], interval_records: int, buffer_records: int
     ) -> Spec:
-        """The job over the year; each fault waits until the one before has struck."""
+        """Return the job over the year; each fault waits until the one before has struck."""
         return Spec(
             family=FAMILY,
             job_name=FAMILY,
@@ -122,7 +122,7 @@ class Year:
 
 
 class YearOracle:
-    """The family's own oracle, asked once: each flight gives one row, so the rows before a cut come first."""
+    """The family's own oracle, asked once: each flight gives one row, so the rows of a cut are a prefix."""
 
     at_least_once = None
     table_keys = 0
@@ -144,14 +144,14 @@ class YearOracle:
         )
 
     def versions_at(self, cut: Cut | None) -> Versions:
-        """Nothing is written by key."""
+        """Return no versions: no row is written by key."""
         return {}
 
 
 def scenario_of(
     seed: int, records: dict[str, tuple[InputRecord, ...]], faults: tuple[Fault, ...]
 ) -> Scenario:
-    """Return the year as checkers want to see it; nothing runs by this value."""
+    """Return the year as a scenario for the checkers; the run itself does not use it."""
     return Scenario(
         family=FAMILY,
         generator_version=1,
@@ -190,7 +190,7 @@ def _number(text: str) -> int | None:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Return the rows of a part file; a line that is no row is one that nothing explains."""
+    """Return the rows of a part file. A line that is no row becomes one that matches no expected row."""
     with path.open(encoding="utf-8", newline="") as lines:
         return [_row(fields) for fields in csv.reader(lines)]
 

@@ -1,14 +1,14 @@
-"""Chance that stays the same on every machine and in every Python.
+"""Random draws that are the same on every machine and in every Python version.
 
 The rules this module lives by:
 
 - Every draw goes through ``random.Random(seed).random()``, the one method whose results Python promises to
   keep. ``randint``, ``choice`` and ``shuffle`` have changed between versions and may change again; then a
-  seed in last year's report would no longer mean the scenario it meant.
+  seed in last year's report would give another scenario.
 - One draw costs one call of ``random()``, whatever it returns: a reader can count the draws of a generator,
-  and a draw that is not needed in one case can be made all the same, to keep the later ones in place.
-- Seeds for parts of a whole come from SHA-256 over names and numbers, never from adding to another seed:
-  the shards of two campaigns must not overlap.
+  and an unneeded draw can be made all the same, to keep the later ones in place.
+- Derived seeds come from SHA-256 over names and numbers, never from adding to another seed: the shards of two
+  campaigns must not overlap.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TypeVar
 Item = TypeVar("Item")
 
 SEED_LIMIT = 10**13
-"""Derived seeds stay below this: thirteen digits can still be read aloud and typed."""
+"""Derived seeds stay below this: thirteen digits are short enough to type."""
 
 
 class Chance:
@@ -30,7 +30,7 @@ class Chance:
     __slots__ = ("unit",)
 
     def __init__(self, random: Random) -> None:
-        # Bound once: this is called some two hundred times for each scenario.
+        # Bound once: it is called some two hundred times for each scenario.
         self.unit = random.random
         """A float in [0, 1)."""
 
@@ -60,7 +60,7 @@ class Chance:
         kept = []
         wanted = min(count, len(items))
         for index, item in enumerate(items):
-            # The chance of each item is what is still wanted over what is still to come.
+            # The chance of each item is the number still wanted over the number still to come.
             if self.unit() * (len(items) - index) < wanted:
                 kept.append(item)
                 wanted -= 1
@@ -68,6 +68,6 @@ class Chance:
 
 
 def derived_seed(*parts: str | int) -> int:
-    """Return the seed of a part of a whole: of a scenario in a campaign, of a worker in a test run."""
+    """Return a seed derived from the parts, such as names and numbers of a scenario in a campaign."""
     text = "\n".join(f"{type(part).__name__} {part}" for part in parts)
     return int.from_bytes(sha256(text.encode()).digest()[:8], "big") % SEED_LIMIT

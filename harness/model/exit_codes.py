@@ -1,13 +1,13 @@
-"""From an exception to what a user reads and a script sees: one line, and an exit code.
+"""From an exception to one line for the user, and an exit code.
 
 The rules this module lives by:
 
-- 0 passed, 1 a property failed, 3 internal error, 4 wrong usage or input that cannot be used, 5 nothing ran,
-  130 interrupted. They never change: `git bisect run` and CI stand on them.
-- Whatever its user can mend is told in one line, without a traceback, and with exit code 4. What only we can
-  mend is exit code 3, in one line too; the traceback is for whoever asks with --debug.
-- The kinds of error live in modules that are dear to import. If one of them was raised, its module has been
-  imported; so they are known here by their names.
+- 0 passed, 1 a property failed, 3 internal error, 4 wrong usage or unusable input, 5 nothing ran, 130
+  interrupted. They never change: `git bisect run` and CI depend on them.
+- What the user can correct is reported in one line, without a traceback, and with exit code 4. What only the
+  project can correct is exit code 3, in one line too; --debug shows the traceback.
+- The modules of these error types are slow to import. If an error was raised, its module has been imported;
+  so the types are listed here by module and name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NOTHING_RAN: Final = 5
 INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
 
-# Input that cannot be used, by the module and the name of what is raised for it.
+# Unusable input: module and name of the error types.
 _MENDABLE: Final = frozenset(
     {
         ("onceproof.harness.model.family", "FamilyError"),
@@ -36,7 +36,7 @@ _MENDABLE: Final = frozenset(
         ("onceproof.reports.model", "ReportUnreadable"),
         ("onceproof.engine.runtime.java", "JavaMissing"),
         ("onceproof.engine.configuration.configuration", "ConfigurationError"),
-        # What no restart of a job mends: damaged checkpoints, malformed rows.
+        # Errors that a restart of the job does not mend: damaged checkpoints, malformed rows.
         ("onceproof.engine.errors", "UnrecoverableError"),
         ("onceproof.engine.extras", "ExtraMissing"),
         ("onceproof.engine.runtime.storage", "StorageError"),
@@ -46,7 +46,7 @@ _MENDABLE: Final = frozenset(
     }
 )
 
-# What went wrong around us; the message says all, and the traceback nothing more.
+# Failures of processes around the command; the message is sufficient, a traceback adds nothing.
 _EXPECTED: Final = frozenset(
     {
         ("onceproof.harness.trials.pool", "WorkerDied"),
@@ -57,7 +57,7 @@ _EXPECTED: Final = frozenset(
 
 
 class UsageError(Exception):
-    """A command that was given what it cannot use; the message is one line."""
+    """A command line that cannot be used; the message is one line."""
 
 
 def exit_code_of(error: Exception) -> int:
@@ -67,20 +67,19 @@ def exit_code_of(error: Exception) -> int:
 
 
 def line_of(error: Exception) -> str:
-    """Return an error in one line."""
     error = _mistake_in(error)
     said = " ".join(str(error).split())
     if isinstance(error, UsageError) or _is_any(error, _MENDABLE | _EXPECTED):
         return said
     if _is_any(error, frozenset({("onceproof.harness.trials.pool", "WorkerFailed")})):
-        # Its message is the traceback of another process, which ends with what happened.
+        # Its message is the traceback of another process; the last line is the error.
         said = " ".join(str(error).strip().splitlines()[-1].split())
         return f"internal error: {said}; --debug shows where"
     return f"internal error: {type(error).__name__}: {said}; --debug shows where"
 
 
 def _mistake_in(error: Exception) -> Exception:
-    """Return what ended a run, where that was a mistake; else the error itself."""
+    """Return the user's mistake that ended a run, where the error holds one; else the error itself."""
     mistake: Exception = getattr(error, "mistake", error)
     return mistake
 

@@ -1,13 +1,13 @@
-"""What a run showed to the outside, step by step: all that checkers may judge by.
+"""The visible events of a run, step by step: the only input of the checkers besides scenario and oracle.
 
 The rules this module lives by:
 
 - Visible events only: what an operator of the job, or a reader of its output, could have seen. Bulk runs
-  record nothing else; what happened inside comes from a replay, which determinism makes free.
+  record nothing else; a replay, which is free by determinism, shows what happened inside.
 - An event is a plain tuple (step, kind, subject, payload), since some tens of them are made for each of
-  millions of scenarios. The methods below are the one place that knows the shapes of the payloads.
-- A payload holds what JSON holds, and tuples for rows: a history can be written down beside its scenario.
-- Nothing here imports the engine: the judge does not know the accused.
+  millions of scenarios. Only the methods below know the shapes of the payloads.
+- A payload holds JSON values, and tuples for rows: a history can be stored beside its scenario.
+- Nothing here imports the engine: the checkers must not depend on the code that they judge.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 
 Row: TypeAlias = tuple[Any, ...]
 Cut: TypeAlias = Mapping[str, int]
-"""By split, the number of records before the cut, which is also the offset of the next one."""
+"""By split, the number of records before the cut, which is also the offset of the next record."""
 Event: TypeAlias = tuple[int, str, Any, dict[str, Any]]
 
 ATTEMPT_STARTED: Final = "attempt_started"
@@ -64,29 +64,29 @@ EVENT_KINDS: Final = (
 
 @dataclass(slots=True)
 class Recovery:
-    """One death of a task or a process in a system that runs in real time, and how the job came back."""
+    """One kill of a task or a process in a system that runs in real time, and the recovery from it."""
 
     kind: str
     point: str
     task: str
     parallelism_before: int
     position: int | None = None
-    """How many records had been read, as far as the dying one could tell."""
+    """How many records had been read, as far as the killed process knew."""
     restored: int | None = None
-    """The checkpoint from which the job went on; None: from nothing."""
+    """The checkpoint from which the job restarted; None: from the beginning."""
     replayed: int | None = None
     parallelism_after: int = 0
     seconds: float | None = None
-    """From the death to the first rows that became visible after it; None if there were none."""
+    """From the kill to the first rows that became visible after it, in seconds; None if there were none."""
     commit_seconds: float | None = None
-    """From the death to the first new commit after it, of a transaction that may be empty."""
+    """From the kill to the first new commit after it, of a transaction that may be empty, in seconds."""
     means: str = ""
-    """By what somebody died, where that is not the plain way."""
+    """The means of the kill; "" for the default of its kind."""
 
 
 @dataclass(slots=True)
 class Statistics:
-    """What a run cost, and which of its faults struck."""
+    """The cost of a run, and which of its faults struck."""
 
     steps: int = 0
     attempts: int = 0
@@ -99,41 +99,41 @@ class Statistics:
     coverage: dict[tuple[str, str], int] = field(default_factory=dict)
     """How often a (fault kind, point) fired."""
     means: dict[tuple[str, str], int] = field(default_factory=dict)
-    """How often a fault of a (kind, means) fired, of those that came about in no plain way."""
+    """How often a fault of each (kind, means) fired; faults of the default means are not counted."""
     points: dict[str, int] = field(default_factory=dict)
     """How often a protocol point was passed."""
     not_applicable: dict[tuple[str, str], int] = field(default_factory=dict)
-    """How many planned faults of each (fault kind, point) the system cannot take."""
+    """How many planned faults of each (fault kind, point) the system does not support."""
     recoveries: list[Recovery] = field(default_factory=list)
-    """Only of systems that run in real time."""
+    """For systems that run in real time only."""
     milliseconds: float = 0.0
 
 
 @dataclass(slots=True)
 class History:
-    """The events of one run in order, with what identifies and what measures the run."""
+    """The events of one run in order, with its hash and its statistics."""
 
     events: list[Event] = field(default_factory=list)
     trace_hash: str = ""
-    """Over every step of the run: two runs of a scenario are the same if and only if it is equal."""
+    """A hash over every step: two runs of a scenario are equal if and only if their hashes are."""
     statistics: Statistics = field(default_factory=Statistics)
     trace: dict[str, Any] | None = None
-    """Lanes, arrows and marks for the diagram and the story; only a replay makes it."""
+    """Lanes, arrows and marks for the diagram and the explanation; only a replay fills it."""
 
     def attempt_started(self, step: int, attempt: str, parallelism: int, restored: int | None) -> None:
-        """A new attempt runs, from checkpoint ``restored`` or from nothing."""
+        """Record a new attempt, started from checkpoint ``restored``, or from the beginning if None."""
         payload = {"parallelism": parallelism, "restored": restored}
         self.events.append((step, ATTEMPT_STARTED, attempt, payload))
 
     def fault_fired(self, step: int, kind: str, point: str, task: str, means: str = "") -> None:
-        """A planned fault struck; ``means`` tells by what, where that is not the plain way."""
+        """Record that a planned fault struck; ``means`` is "" for the default of its kind."""
         payload = {"point": point, "task": task}
         if means:
             payload["means"] = means
         self.events.append((step, FAULT_FIRED, kind, payload))
 
     def checkpoint_triggered(self, step: int, checkpoint: int) -> None:
-        """The coordinator began a checkpoint."""
+        """Record that the coordinator triggered a checkpoint."""
         self.events.append((step, CHECKPOINT_TRIGGERED, checkpoint, {}))
 
     def checkpoint_completed(
@@ -146,13 +146,13 @@ class History:
         writers: Sequence[str] = (),
         in_flight: int = 0,
     ) -> None:
-        """A checkpoint became one that is restored from now on.
+        """Record that a checkpoint completed: restores may use it from now on.
 
-        Recorded once for each checkpoint: when the coordinator declares it complete, or, where the process
-        died between writing the metadata and saying so, when a new process finds it and before it restores.
-        ``transactions`` are the pre-committed ones that the sinks' states in it list, in their order;
-        ``writers`` the attempts whose snapshots it is made of, each once; ``in_flight`` how many records it
-        holds that were under way between two tasks.
+        It is recorded once for each checkpoint: when the coordinator declares it complete, or, where the
+        process died after writing the metadata and before that, when a new process finds it and before it
+        restores. ``transactions`` are the pre-committed ones that the sinks' states in it list, in their
+        order; ``writers`` the attempts whose snapshots it is made of, each once; ``in_flight`` the number of
+        records in it that were on their way between two tasks.
         """
         payload = {
             "attempt": attempt,
@@ -164,7 +164,7 @@ class History:
         self.events.append((step, CHECKPOINT_COMPLETED, checkpoint, payload))
 
     def checkpoint_aborted(self, step: int, checkpoint: int, reason: str) -> None:
-        """The coordinator gave a checkpoint up."""
+        """Record that the coordinator aborted a checkpoint."""
         self.events.append((step, CHECKPOINT_ABORTED, checkpoint, {"reason": reason}))
 
     def transaction_visible(
@@ -177,10 +177,10 @@ class History:
         rows: Iterable[Row],
         waits: bool = False,
     ) -> None:
-        """The rows of a transaction can be read from now on. Recorded for an empty transaction, too.
+        """Record that the rows of a transaction became readable; also for an empty transaction.
 
-        Attempt, epoch and subtask are those that began it, not those that happen to commit it. ``waits``: it
-        is a batch of a write-ahead sink, which a restore does not send: that waits for the next completion.
+        Attempt, epoch and subtask are those that began it, not those that commit it. ``waits``: it is a batch
+        of a write-ahead sink, which is sent at the next completion and not by a restore.
         """
         payload = {"subtask": subtask, "attempt": attempt, "epoch": epoch, "rows": list(rows)}
         if waits:
@@ -188,64 +188,64 @@ class History:
         self.events.append((step, TRANSACTION_VISIBLE, transaction, payload))
 
     def transaction_hidden(self, step: int, transaction: str) -> None:
-        """Rows that could be read are gone, or were replaced by others."""
+        """Record that readable rows are gone, or were replaced by others."""
         self.events.append((step, TRANSACTION_HIDDEN, transaction, {}))
 
     def rows_written(self, step: int, task: str, attempt: str, keys: int, rows: Iterable[Row]) -> None:
-        """A task has written rows by their key, the first ``keys`` columns; they replace those of the key."""
+        """Record rows written by key, the first ``keys`` columns; they replace earlier rows of the key."""
         payload = {"attempt": attempt, "keys": keys, "rows": list(rows)}
         self.events.append((step, ROWS_WRITTEN, task, payload))
 
     def commit_failed(self, step: int, transaction: str) -> None:
-        """The external system answered a commit with an error, whether or not it took place."""
+        """Record that the external system answered a commit with an error, whether or not it took place."""
         self.events.append((step, COMMIT_FAILED, transaction, {}))
 
     def task_failed(self, step: int, task: str, attempt: str, cause: str, injected: bool) -> None:
-        """A task died; ``injected`` says that a fault killed it or made the call that it died of fail."""
+        """Record that a task died; ``injected``: by a fault, or of a call that a fault made fail."""
         payload = {"attempt": attempt, "cause": cause, "injected": injected}
         self.events.append((step, TASK_FAILED, task, payload))
 
     def error(self, step: int, where: str, type_name: str, function: str, text: str) -> None:
-        """A machine raised what it never should, or failed its own ``validate()``."""
+        """Record an exception that a machine must not raise, or a failed ``validate()``."""
         payload = {"type": type_name, "function": function, "text": text}
         self.events.append((step, ERROR, where, payload))
 
     def savepoint_completed(self, step: int, checkpoint: int, attempt: str) -> None:
-        """A savepoint is whole; the job takes no notice of it."""
+        """Record that a savepoint completed; the job runs on."""
         self.events.append((step, SAVEPOINT_COMPLETED, checkpoint, {"attempt": attempt}))
 
     def job_stopped(self, step: int) -> None:
-        """The job has ended with a savepoint, and will be started again from there."""
+        """Record that the job ended with a savepoint, from which it will be started again."""
         self.events.append((step, JOB_STOPPED, "job", {}))
 
     def stop_failed(self, step: int, reason: str) -> None:
-        """There can be no savepoint to end with; tasks have stopped for it, so the attempt is over."""
+        """Record that the savepoint of a stop failed; the tasks have stopped, so the attempt is over."""
         self.events.append((step, STOP_FAILED, "job", {"reason": reason}))
 
     def job_finished(self, step: int) -> None:
-        """Every task ended after its last commit."""
+        """Record that every task ended after its last commit."""
         self.events.append((step, JOB_FINISHED, "job", {}))
 
     def job_failed(self, step: int, cause: str) -> None:
-        """The job ended for good without finishing."""
+        """Record that the job ended for good without finishing."""
         self.events.append((step, JOB_FAILED, "job", {"cause": cause}))
 
     def budget_exhausted(self, step: int) -> None:
-        """The run was cut off at the scenario's step budget."""
+        """Record that the run was cut off at the scenario's step budget."""
         self.events.append((step, BUDGET_EXHAUSTED, "job", {}))
 
     def leak(self, step: int, kind: str, name: str) -> None:
-        """Something was left behind at rest: ``kind`` as in "open transaction", and which."""
+        """Record what is left behind at rest: its ``kind``, such as "open transaction", and its name."""
         self.events.append((step, LEAK, kind, {"name": name}))
 
 
 def as_tuple(value: Any) -> Any:
-    """Return lists as tuples, however deep they stand: JSON has made lists of them."""
+    """Return lists as tuples at every depth, since JSON turns tuples into lists."""
     return tuple([as_tuple(each) for each in value]) if isinstance(value, (list, tuple)) else value
 
 
 def rows_at_end(history: History) -> list[Row]:
-    """Return the rows that can be read at the end of a run: the committed ones, and the last of each key."""
+    """Return the rows that are readable at the end of a run: committed ones, and the last of each key."""
     rows: list[Row] = []
     table: dict[Row, Row] = {}
     for _, kind, _, payload in history.events:

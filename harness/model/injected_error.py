@@ -1,4 +1,4 @@
-"""Errors that come of faults, told from mistakes; whoever runs a job under trial knows them."""
+"""The error that faults inject, which job, sinks and drivers distinguish from genuine errors."""
 
 from __future__ import annotations
 

@@ -2,14 +2,13 @@
 
 The rules this module lives by:
 
-- A scenario is a value. Everything that a run depends on stands in it, records included; nothing is drawn
-  while it runs that does not follow from its schedule's seed. So its JSON replays without the generator,
-  on another machine, years later.
-- Its names of points and kinds of fault are closed lists (`faults.py`), and so are its action classes.
-- JSON from outside is checked to the last field: unknown fields, wrong types and contradictions are refused
-  with one line that names the place. A typing error in a fault must not turn into a scenario without faults.
-- A newer format is refused before anything else in the file is looked at, since only the number is known to
-  mean the same.
+- A scenario is a value. Everything that a run depends on stands in it, records included; while it runs, all
+  random choices follow from its schedule's seed. So its JSON replays without the generator, on another
+  machine, years later.
+- Protocol points, fault kinds (`faults.py`) and action classes are closed lists.
+- Every field of JSON input is checked: unknown fields, wrong types and contradictions are refused with one
+  line that names the place. So a misspelt fault cannot become a scenario without faults.
+- The format number is checked before anything else in the file, since only it means the same in every format.
 """
 
 from __future__ import annotations
@@ -58,16 +57,17 @@ Positive: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One thing that goes wrong, once, at a point of the protocol.
+    """A fault that strikes once, at a protocol point.
 
     The fault waits until its point has been passed ``occurrence`` times by a task that matches, for a
-    checkpoint that matches; ``after`` steps later it strikes, whatever runs then.
+    checkpoint that matches; it strikes ``after`` steps later, whichever task runs then.
     """
 
     kind: FaultKind
     point: Point
     task: str = ANY_TASK
-    """A subtask ("count-1"), "coordinator", or "*". Of a message: the subtask it goes to or comes from."""
+    """A subtask ("count-1"), "coordinator", or "*" for any. For a fault of a message: its sender or
+    receiver."""
     checkpoint: Count = 0
     """0 matches any checkpoint."""
     occurrence: Positive = 1
@@ -75,20 +75,20 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     delay: Count = 0
     """Steps by which a message, its second copy, or the report of a late write, is held back.
 
-    Of a kill in real processes: milliseconds between the point and the kill. Of a disk that is full or can
-    only be read: how many calls after the first one are refused as well.
-    """
+    Of a kill in real processes: milliseconds between the point and the kill. Of a full or read-only disk:
+    how many calls after the first one are refused as well."""
     rescale_to: Count = 0
-    """Kills only: the parallelism of the attempts that follow; 0 keeps what it is."""
+    """Kills only: the parallelism of the attempts that follow; 0 keeps the current one."""
     means: Means = ""
-    """One of those in the row of the kind; systems without real processes ignore it."""
+    """One of the means in the row of the kind, or "" for the default; only systems with real processes
+    read it."""
 
 
 class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Something that is asked of the job, once, at a point of the protocol: it waits as a fault does.
+    """A request to the job, made once, at a protocol point; it waits for the point as a fault does.
 
-    A savepoint is taken while the job goes on. A stop ends it with a savepoint, and it is started again from
-    there, at ``parallelism`` and on ``state_backend`` if they are given.
+    A savepoint is taken while the job runs on. A stop ends the job with a savepoint; the job is then started
+    from it, at ``parallelism`` and on ``state_backend`` if they are given.
     """
 
     kind: OperationKind
@@ -100,17 +100,17 @@ class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     parallelism: Count = 0
     state_backend: StateBackend | None = None
     claims: bool = False
-    """The job that is started again may delete the savepoint when it no longer needs it."""
+    """Whether the restarted job claims the savepoint, and may delete it when it no longer needs it."""
 
 
 class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Which of the possible actions comes next.
+    """How the simulation chooses the next of the possible actions.
 
-    fair: round robin over what is possible. uniform: each possible action is as likely as the others.
-    priority: the class with the highest number goes first (one that is not listed has 0), within a class the
-    seed decides, or with seed 0 whose turn it is; at most four changes give a class another number.
-    preemptions: fair, but at the listed steps the named action comes first if it is possible. From step
-    ``horizon`` on every schedule is fair, so that liveness can be asked.
+    fair: round robin. uniform: each possible action has the same chance. priority: the class with the highest
+    number goes first (an unlisted class has 0); within a class the seed decides, or round robin with seed 0;
+    at most four changes give a class another number. preemptions: fair, but at the listed steps the named
+    action goes first if it is possible. From step ``horizon`` on every schedule is fair, so that liveness can
+    be checked.
     """
 
     kind: ScheduleKind = "fair"
@@ -122,7 +122,7 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class Parallelism(NamedTuple):
-    """How many subtasks each kind of operator runs with."""
+    """The number of subtasks of each kind of operator."""
 
     source: int
     keyed: int
@@ -134,7 +134,7 @@ class CheckpointMode(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
 
     barriers: Barriers = "aligned"
     aligned_timeout_ms: Count = 0
-    """Of unaligned ones: for how long they try to be aligned; 0: not at all."""
+    """For unaligned checkpoints: milliseconds of alignment before they become unaligned; 0: none."""
     max_concurrent: Positive = 1
     min_pause_ms: Count = 0
 
@@ -158,52 +158,52 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     family: str
     generator_version: int
     seed: int | None
-    """What it was generated from; None where it was shrunk or written by hand."""
+    """The seed it was generated from; None if it was shrunk or written by hand."""
     parameters: dict[str, Parameter]
     records: Annotated[dict[str, tuple[InputRecord, ...]], msgspec.Meta(min_length=1)]
-    """By split. A record's offset is its index."""
+    """The records of each split. A record's offset is its index."""
     parallelism: Positive
-    """Of the keyed operators; what ``Fault.rescale_to`` changes."""
+    """The parallelism of keyed operators; ``Fault.rescale_to`` changes it."""
     max_parallelism: Positive
     source_parallelism: Count
-    """0: as ``parallelism``, also after a rescale."""
+    """0: the same as ``parallelism``, also after a rescale."""
     sink_parallelism: Count
-    """0: as ``parallelism``, also after a rescale."""
+    """0: the same as ``parallelism``, also after a rescale."""
     channel_capacity: Positive
     checkpoint_interval_ms: Positive
     checkpoint_timeout_ms: Positive
     tolerable_failures: Count
-    """Checkpoints that may fail in a row before the job restarts."""
+    """How many checkpoints may fail in a row before the job restarts."""
     retained: Positive
     restart_delay_ms: Count
     faults: tuple[Fault, ...]
     schedule: Schedule
     step_budget: Positive
-    """Steps after which a run that has not finished is stuck."""
+    """Number of steps after which an unfinished run counts as stuck."""
     format_version: int = FORMAT_VERSION
     state_backend: StateBackend | msgspec.UnsetType = msgspec.UNSET
-    """Where keyed state lives; not said, it is on the heap."""
+    """Where keyed state lives; the heap if unset."""
     incremental: bool | msgspec.UnsetType = msgspec.UNSET
-    """Whether checkpoints of databases store only what has changed; not said, they store everything."""
+    """Whether checkpoints of databases store only changes; everything if unset."""
     mode: CheckpointMode | msgspec.UnsetType = msgspec.UNSET
-    """How checkpoints are taken; not said, they are aligned, one at a time."""
+    """How checkpoints are taken; aligned, one at a time, if unset."""
 
     operations: tuple[Operation, ...] | msgspec.UnsetType = msgspec.UNSET
-    """What is asked of the job while it runs; not said, nothing is."""
+    """The requests to the running job; none if unset."""
 
     @property
     def asked(self) -> tuple[Operation, ...]:
-        """What is asked of the job while it runs."""
+        """The requests to the running job."""
         return () if self.operations is msgspec.UNSET else self.operations
 
     @property
     def checkpoint_mode(self) -> CheckpointMode:
-        """How checkpoints are taken."""
+        """The checkpoint mode, with its default."""
         return ALIGNED if self.mode is msgspec.UNSET else self.mode
 
     @property
     def is_exactly_once(self) -> bool:
-        """Whether each record must count exactly once."""
+        """Whether the checkpoint mode is exactly-once."""
         return self.checkpoint_mode.barriers != "at_least_once"
 
     def parallelisms(self, keyed: int = 0) -> Parallelism:
@@ -217,7 +217,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScenarioError(Exception):
-    """A scenario that cannot be used; the message is one line that names the file, the field and the mend."""
+    """A scenario that cannot be used; the message is one line with the file, the field and the mend."""
 
 
 class _FormatVersion(msgspec.Struct):
@@ -300,7 +300,7 @@ def check(scenario: Scenario, path: str = "scenario") -> None:
 
 
 def _in_words(message: str) -> str:
-    """Turn msgspec's message into ours: "expected `int`, got `str` at faults[0].after"."""
+    """Return msgspec's message in the project's words: "expected `int`, got `str` at faults[0].after"."""
     what, separator, place = message.partition(" - at `")
     what = what[:1].lower() + what[1:]
     what = what.replace("object contains unknown field", "unknown field")

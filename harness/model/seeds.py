@@ -1,12 +1,12 @@
-"""Which scenarios a run consists of: the seed of each from the run's own seed.
+"""The scenarios of a run: the seed of each, derived from the run's seed.
 
 The rules this module lives by:
 
-- The seed of a scenario follows from the run's seed, the family's name and an index, and from nothing else:
-  not from how many workers there are, nor which other families run beside it, nor how long the run may take.
-  So a shorter run is the beginning of a longer one, and two families that share an index share nothing.
+- The seed of a scenario follows from the run's seed, the family's name and an index only: not from the number
+  of workers, the other families, or the duration of the run. So a shorter run is the beginning of a longer
+  one, and equal indexes of two families have nothing in common.
 - It comes from SHA-256 over the three: runs of neighbouring seeds have no scenario in common.
-- It fits a signed 64-bit column, because campaigns keep it in one.
+- It fits a signed 64-bit column, because campaigns store it in one.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from hashlib import sha256
 LARGEST_SEED = 2**63 - 1
 
 CHECKED_TWICE = 64
-"""One scenario in so many is run a second time, to see that it gives the same trace."""
+"""One scenario in this many is run twice, to check that it gives the same trace."""
 
 CONTINUED = 32
-"""Of one scenario in so many, what its checkpoints hold is looked into, and one of them is restored."""
+"""Of one scenario in this many, the checkpoints are examined, and one of them is restored."""
 
 
 def scenario_seed(run_seed: int, family: str, index: int) -> int:
-    """Return the seed of a family's scenario number ``index``, from 0 on, in a run."""
+    """Return the seed of a family's scenario number ``index``, counted from 0."""
     digest = sha256(f"{run_seed}/{family}/{index}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
 
 def numbered(run_seed: int, families: Sequence[str], first: int, count: int) -> Iterator[tuple[int, int]]:
-    """Yield (place of the family, seed) of ``count`` scenarios of a run; its families take turns."""
+    """Yield (index of the family, seed) of ``count`` scenarios of a run; its families take turns."""
     size = len(families)
     for number in range(first, first + count):
         place = number % size
@@ -43,5 +43,5 @@ def is_checked_twice(seed: int | None) -> bool:
 
 
 def is_continued(seed: int | None) -> bool:
-    """Return whether a scenario's checkpoints are looked into, by its seed; they are if it has none."""
+    """Return whether a scenario's checkpoints are examined, by its seed; they are if it has none."""
     return seed is None or seed % CONTINUED == CONTINUED - 1

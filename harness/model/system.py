@@ -1,12 +1,11 @@
-"""The one way to put anything on trial: a system runs a scenario and gives the history of what was seen.
+"""The protocol of a system under test: it runs a scenario and returns the history of visible events.
 
 The rules this module lives by:
 
-- A system says what it can take: which faults, and whether a run repeats itself. A fault that it cannot take
-  is not planned for it; it is counted as not applicable, so that no report takes silence for survival.
-- Whatever the system, the history has the same events, and the same checkers judge it with the same oracle.
-- Systems are found by name and imported when they are asked for: one of them may need Spark, another none of
-  its weight.
+- A system declares its capabilities: the faults that it supports, and whether a run repeats itself. A fault
+  that it does not support is not planned; it is counted as not applicable, so no report shows it as survived.
+- The history has the same events for every system, and the same checkers judge it with the same oracle.
+- Systems are found by name and imported on demand: one may need Spark, another has no heavy dependency.
 """
 
 from __future__ import annotations
@@ -26,35 +25,35 @@ from onceproof.harness.model.scenario import Fault, Scenario
 
 
 class System(Protocol):
-    """What stands trial."""
+    """A system under test."""
 
     @property
     def name(self) -> str:
-        """How the command line and reports call it."""
+        """The name on the command line and in reports."""
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """What it can take, and what it can do."""
+        """The faults, modes and operations that it supports."""
 
     @property
     def missing(self) -> MissingPoints:
-        """What it could take by its kind, but never comes to, and why."""
+        """The (kind, point) pairs that never occur here although the kind is supported, with the reason."""
 
     def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
-        """Run the scenario to its end; with ``trace`` the history carries the full trace, if it can."""
+        """Run the scenario to its end; with ``trace`` the history has the full trace, if supported."""
 
 
 @runtime_checkable
 class Closable(Protocol):
-    """A system that keeps something running between two scenarios."""
+    """A system that keeps processes running between two scenarios."""
 
     def close(self) -> None:
-        """End it."""
+        """Stop what it keeps running."""
 
 
 @runtime_checkable
 class Preparing(Protocol):
-    """A system that decides something of each scenario."""
+    """A system that changes a scenario before it runs it."""
 
     def prepared(self, scenario: Scenario) -> Scenario:
         """Return the scenario as it is run."""
@@ -62,7 +61,7 @@ class Preparing(Protocol):
 
 @contextmanager
 def let_go(system: System) -> Iterator[None]:
-    """End in the end what a system keeps running between two scenarios, if it does."""
+    """Close the system when the context ends, if it is Closable."""
     try:
         yield
     finally:
@@ -95,7 +94,7 @@ _EXTRAS: Final = {
     "relay": ("spark",),
     "structured_streaming": ("spark",),
 }
-"""The extras of the installation that a system needs, by its name."""
+"""By system, the extras of the installation that it needs."""
 
 
 def system_names() -> tuple[str, ...]:
@@ -113,7 +112,7 @@ def find_system(name: str) -> System:
 
 
 def capabilities_of(name: str) -> frozenset[Capability]:
-    """Return what the system of a name can do, without making one; UnknownSystem if there is none."""
+    """Return a system's capabilities without creating it; UnknownSystem if there is none."""
     capabilities: frozenset[Capability] = _class_of(name).capabilities
     return capabilities
 
@@ -147,9 +146,9 @@ def applicable(
     capabilities: frozenset[Capability],
     missing: Container[tuple[FaultKind, Point]] = (),
 ) -> tuple[tuple[Fault, ...], dict[tuple[str, str], int]]:
-    """Return the faults that a system can take, and how many (kind, point) it cannot.
+    """Return the faults that a system supports, and the number of unsupported ones by (kind, point).
 
-    ``missing`` are the pairs that it could take by their kind, but never comes to.
+    ``missing`` are the pairs that never occur there although the kind is supported.
     """
     taken: list[Fault] = []
     left: dict[tuple[str, str], int] = {}

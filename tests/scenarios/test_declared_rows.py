@@ -1,4 +1,4 @@
-"""Oracles told what no sound run says of its own choices: they judge it, and do not fail."""
+"""Oracles judge declared rows that no correct run gives, and do not raise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The families of event time: their rows by hand, what runs may choose, and that a sound engine passes."""
+"""The event-time families: rows by hand, what a run may declare, and that a correct engine passes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EARLY, LATER = 3_000, 60_000
 """A record at EARLY that comes behind one at LATER may be late for every window."""
 
 
-def said(*rows: tuple[Any, ...]) -> Declared:
+def declaring(*rows: tuple[Any, ...]) -> Declared:
     return Declared(rows)
 
 
@@ -68,10 +68,10 @@ COUNTS = [
 
 def test_words_are_counted_in_both_of_their_windows() -> None:
     assert sorted(sliding_word_count.expected(ANY_SPLIT, NOTHING_DECLARED)) == COUNTS
-    assert sorted(sliding_word_count.expected(ANY_SPLIT, said(*COUNTS))) == COUNTS
+    assert sorted(sliding_word_count.expected(ANY_SPLIT, declaring(*COUNTS))) == COUNTS
 
 
-def test_before_the_end_of_a_run_only_rows_that_are_out_are_asked_for() -> None:
+def test_before_the_end_of_a_run_only_emitted_rows_are_expected() -> None:
     visible = [COUNTS[3], ("count", "ant", 0, 1)]
     declared = Declared(visible, is_whole=False)
     assert sliding_word_count.expected(ANY_SPLIT, declared) == [COUNTS[3]]
@@ -80,11 +80,11 @@ def test_before_the_end_of_a_run_only_rows_that_are_out_are_asked_for() -> None:
 def test_a_word_may_be_late_only_behind_one_that_is_much_newer() -> None:
     late = ("late", "ant", EARLY, 1)
     in_order = {"words-0": [(EARLY, "ant"), (LATER, "bee")]}
-    assert late not in sliding_word_count.expected(in_order, said(late))
+    assert late not in sliding_word_count.expected(in_order, declaring(late))
     other_split = {"words-0": [(LATER, "bee")], "words-1": [(EARLY, "ant")]}
-    assert late not in sliding_word_count.expected(other_split, said(late))
+    assert late not in sliding_word_count.expected(other_split, declaring(late))
     behind = {"words-0": [(LATER, "bee"), (EARLY, "ant")]}
-    rows = sliding_word_count.expected(behind, said(late))
+    rows = sliding_word_count.expected(behind, declaring(late))
     assert late in rows
     assert not [row for row in rows if row[:2] == ("count", "ant")]
     assert ("count", "ant", 0, 1) in sliding_word_count.expected(behind, NOTHING_DECLARED)
@@ -94,15 +94,17 @@ def test_a_word_that_may_have_missed_its_earlier_window_may_be_counted_there_or_
     behind = {"words-0": [(4_000, "ant"), (13_000, "bee"), (6_000, "ant")]}
     for count in (1, 2):
         row = ("count", "ant", 0, count)
-        assert row in sliding_word_count.expected(behind, said(row))
-    assert ("count", "ant", 0, 3) not in sliding_word_count.expected(behind, said(("count", "ant", 0, 3)))
+        assert row in sliding_word_count.expected(behind, declaring(row))
+    assert ("count", "ant", 0, 3) not in sliding_word_count.expected(
+        behind, declaring(("count", "ant", 0, 3))
+    )
     assert ("count", "ant", 0, 1) in sliding_word_count.expected(behind, NOTHING_DECLARED)
 
 
 def test_numbers_are_added_up_in_one_window_each() -> None:
     records = {"a": [(0, 1), (4_999, 2), (LATER, 4)], "b": [(5_000, 8)], "c": [(LATER, 16), (EARLY, 32)]}
     late = ("late", "all", EARLY, 32)
-    assert sorted(window_sum.expected(records, said(late))) == [
+    assert sorted(window_sum.expected(records, declaring(late))) == [
         late,
         ("sum", "all", 0, 3),
         ("sum", "all", 5_000, 8),
@@ -122,7 +124,7 @@ def test_sessions_end_after_a_silence_and_list_their_actions() -> None:
         ("session", "bob", 5_000, "4"),
     ]
     assert sorted(sessions.expected(records, NOTHING_DECLARED)) == rows
-    assert sorted(sessions.expected(records, said(*rows))) == rows
+    assert sorted(sessions.expected(records, declaring(*rows))) == rows
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,7 @@ def test_sessions_end_after_a_silence_and_list_their_actions() -> None:
 )
 def test_a_session_that_cannot_be_is_not_expected(row: tuple[Any, ...]) -> None:
     records = {"a": [(1_000, ("ann", 1)), (4_000, ("ann", 2)), (50_000, ("ann", 3))]}
-    expected = sessions.expected(records, said(row, ("session", "ann", 50_000, "3")))
+    expected = sessions.expected(records, declaring(row, ("session", "ann", 50_000, "3")))
     assert row not in expected
     assert ("session", "ann", 1_000, "1,2") in expected
 
@@ -149,15 +151,15 @@ def test_a_session_may_miss_one_that_it_touches_if_it_came_so_late() -> None:
     first, second = ("session", "ann", 1_000, "1"), ("session", "ann", 8_000, "3")
     behind = {"a": [(1_000, ("ann", 1)), (LATER, ("bob", 2)), (8_000, ("ann", 3))]}
     together = ("session", "ann", 1_000, "1,3")
-    assert {first, second} <= set(sessions.expected(behind, said(first, second)))
-    assert together in sessions.expected(behind, said(together))
+    assert {first, second} <= set(sessions.expected(behind, declaring(first, second)))
+    assert together in sessions.expected(behind, declaring(together))
     assert together in sessions.expected(behind, NOTHING_DECLARED)
     in_order = {"a": [(1_000, ("ann", 1)), (8_000, ("ann", 3)), (LATER, ("bob", 2))]}
-    assert together in sessions.expected(in_order, said(first, second))
-    assert first not in sessions.expected(in_order, said(first, second))
+    assert together in sessions.expected(in_order, declaring(first, second))
+    assert first not in sessions.expected(in_order, declaring(first, second))
 
 
-def test_timers_tell_the_views_so_far_and_the_next_view_sets_the_next_one() -> None:
+def test_a_timer_emits_the_count_and_the_next_view_registers_the_next_timer() -> None:
     log = {"log-0": [(1_000, ("ann", "home")), (5_000, ("ann", "cart")), (14_000, ("bob", "home"))]}
     log["log-0"] += [(15_000, ("ann", "home")), (30_000, ("bob", "help"))]
     surely = [
@@ -165,11 +167,11 @@ def test_timers_tell_the_views_so_far_and_the_next_view_sets_the_next_one() -> N
         ("log-0", "ann", 25_000, 3),
         ("log-0", "bob", 24_000, 2),
     ]
-    assert sorted(periodic_page_views.expected(log, said(*surely))) == surely
+    assert sorted(periodic_page_views.expected(log, declaring(*surely))) == surely
     assert sorted(periodic_page_views.expected(log, NOTHING_DECLARED)) == surely
     # The watermark may have come later: then the third view of ann was counted, too, and sets no timer.
     slowly = [("log-0", "ann", 11_000, 3), ("log-0", "bob", 24_000, 2)]
-    assert sorted(periodic_page_views.expected(log, said(*slowly))) == slowly
+    assert sorted(periodic_page_views.expected(log, declaring(*slowly))) == slowly
 
 
 @pytest.mark.parametrize(
@@ -185,4 +187,4 @@ def test_timers_tell_the_views_so_far_and_the_next_view_sets_the_next_one() -> N
 def test_a_count_or_a_timer_that_cannot_be_is_not_expected(rows: list[tuple[Any, ...]]) -> None:
     log = {"log-0": [(1_000, ("ann", "a")), (5_000, ("ann", "b")), (14_000, ("bob", "c"))]}
     log["log-0"] += [(15_000, ("ann", "d"))]
-    assert rows[-1] not in periodic_page_views.expected(log, said(*rows))
+    assert rows[-1] not in periodic_page_views.expected(log, declaring(*rows))

@@ -1,4 +1,4 @@
-"""The family flights: its year to the row, its drawn mornings, and what becomes of rows that are wrong."""
+"""The family flights: the rows of its year, its drawn scenarios, and how wrong rows are refused."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def test_times_of_day_are_read_as_hours_and_minutes(hhmm: str, minute: int) -> N
 
 
 class FolderIO:
-    """The ends of the job: collections or the year in, part files out."""
+    """The JobIO of the test: collections or the year as input, part files as output."""
 
     source_parallelism = 2
     parallelism = 2

@@ -1,4 +1,4 @@
-"""The Nexmark queries as families: their rows by hand, what runs may choose, and a sound engine passes."""
+"""The Nexmark queries as families: rows by hand, what a run may declare, and that a correct engine passes."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_sound_engine_passes_and_gives_rows_after_rescales(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["nexmark_q3", "nexmark_q5"])
-def test_no_event_is_ever_behind_what_its_split_may_have_said(name: str) -> None:
+def test_no_event_is_behind_the_watermark_of_its_split(name: str) -> None:
     behind = 0
     for seed in range(100):
         drawn = load_family(name).generate(Random(seed)).records
@@ -147,12 +147,12 @@ def test_all_auctions_with_the_most_bids_of_a_window_are_hot() -> None:
     ]
 
 
-def test_all_bids_of_the_highest_price_of_a_window_are_told() -> None:
+def test_all_bids_of_the_highest_price_of_a_window_are_emitted() -> None:
     drawn = records([(0, bid(7, 1, 5)), (9_999, bid(8, 2, 9)), (10_000, bid(8, 2, 1))], [(1, bid(7, 3, 9))])
     assert sorted(q7.expected(drawn, NOTHING_DECLARED)) == [(0, 7, 3, 9), (0, 8, 2, 9), (10_000, 8, 2, 1)]
 
 
-def test_who_registers_and_sells_in_one_window_is_told_with_each_reserve() -> None:
+def test_a_person_who_registers_and_sells_in_one_window_is_emitted_per_reserve() -> None:
     auctions = [Auction(number, 1, 10, 1, 20 + number, 3) for number in range(3)]
     drawn = records(
         [(9_000, ANN), (9_000, BOB)], [(0, auctions[0]), (9_999, auctions[1]), (10_000, auctions[2])]

@@ -34,7 +34,7 @@ def of_kind(drawn: list[tuple[int, Event]], kind: type) -> list[tuple[int, int, 
     return [(number, time, event) for number, (time, event) in enumerate(drawn) if type(event) is kind]
 
 
-def test_a_seed_means_the_same_events_for_ever(many: list[tuple[int, Event]]) -> None:
+def test_a_seed_gives_the_same_events_for_ever(many: list[tuple[int, Event]]) -> None:
     text = msgspec.json.encode(many[:2_000])
     assert sha256(text).hexdigest()[:16] == "b79e207cd7b1002e"
     assert events(AS_PUBLISHED, 2_000, Random(7)) == many[:2_000]
@@ -115,7 +115,7 @@ def test_a_channel_has_one_address() -> None:
     assert all(url_of(channel).endswith("item.htm?query=1") for channel in HOT_CHANNELS)
     marked = sum("&channel_id=" in url_of(f"channel-{number}") for number in range(500))
     assert 430 < marked < 470
-    # Of an odd number, in reverse and taken for a signed one, the amount.
+    # The absolute value of the bit-reversed number, read as a signed one.
     numbered = next(url for number in range(1, 99, 2) if "&" in (url := url_of(f"channel-{number}")))
     assert 0 < int(numbered.rpartition("=")[2]) <= 2**31
 

@@ -1,4 +1,4 @@
-"""The families of the other kinds of sink: what the outside takes of them, and that a sound engine passes."""
+"""The families of the other kinds of sink: the external system's answers, and a correct engine."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_it_is_a_family(name: str) -> None:
     check_family(load_family(name))
 
 
-def test_a_batch_is_taken_once_whoever_sends_it(system: TransactionalSystem) -> None:
+def test_a_batch_is_taken_once_though_two_attempts_send_it(system: TransactionalSystem) -> None:
     system.take_batch(1, 4, "1.1", ["a", "b"])
     system.take_batch(1, 4, "1.2", ["a", "b"])
     assert visible(system) == [("1/4/1.1", ["a", "b"])]
@@ -79,7 +79,7 @@ def test_a_batch_that_is_refused_is_not_taken_and_one_that_times_out_is(system: 
     assert visible(system) == [("0/1/1.1", ["a"])]
 
 
-def test_a_table_tells_what_is_written_and_by_whom(system: TransactionalSystem) -> None:
+def test_a_table_reports_its_rows_and_the_attempt_that_wrote_them(system: TransactionalSystem) -> None:
     system.write_by_key("sink-0", "1.1", 1, [("a", 1)])
     assert system._history.events == [
         (0, ROWS_WRITTEN, "sink-0", {"attempt": "1.1", "keys": 1, "rows": [("a", 1)]})
@@ -88,7 +88,7 @@ def test_a_table_tells_what_is_written_and_by_whom(system: TransactionalSystem) 
 
 @pytest.mark.parametrize("kind", ["fail_commit", "commit_error_after_success"])
 def test_batches_that_fail_stay_and_come_with_a_later_completion(kind: FaultKind) -> None:
-    """A write-ahead sink survives what makes others restart, unless it was the last batch."""
+    """A write-ahead sink survives errors that restart other sinks, unless it was the last batch."""
     family = load_family("word_batches")
     survived = 0
     for index in range(12):

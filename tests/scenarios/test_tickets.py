@@ -1,4 +1,4 @@
-"""The family tickets: its numbers by hand, its one machine, and operator state that is changed in place."""
+"""The family tickets: numbers by hand, its one machine, and operator state that is changed in place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The families with two streams: their rows by hand, what runs may choose, and that a sound engine passes."""
+"""The families with two streams: rows by hand, what a run may declare, and that a correct engine passes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GOLDEN = {
 }
 
 
-def said(*rows: tuple[Any, ...]) -> Declared:
+def declaring(*rows: tuple[Any, ...]) -> Declared:
     return Declared(rows)
 
 
@@ -95,14 +95,14 @@ def judged(place: int, action: str, pattern: int, is_match: bool, then: str) -> 
     return "actions-0", "ann", place, action, pattern, is_match, then
 
 
-def test_actions_are_judged_by_the_patterns_that_the_run_says() -> None:
+def test_actions_are_judged_by_the_declared_patterns() -> None:
     rows = [
         judged(1, "login", 0, False, ""),
         judged(2, "pay", 1, True, "pay"),
         judged(3, "login", 2, True, "login"),
     ]
     bob = ("actions-0", "bob", 1, "login", 1, False, "pay")
-    assert sorted(behaviour_patterns.expected(ACTIONS, said(*rows, bob))) == sorted([*rows, bob])
+    assert sorted(behaviour_patterns.expected(ACTIONS, declaring(*rows, bob))) == sorted([*rows, bob])
     unsaid = behaviour_patterns.expected(ACTIONS, NOTHING_DECLARED)
     assert {row[4:] for row in unsaid} == {(0, False, "")}
 
@@ -120,7 +120,7 @@ def test_actions_are_judged_by_the_patterns_that_the_run_says() -> None:
     ids=["an older pattern", "a match unseen", "no such pattern", "no match", "no such action", "null"],
 )
 def test_a_judgement_that_cannot_be_is_not_expected(rows: list[tuple[Any, ...]]) -> None:
-    assert rows[-1] not in behaviour_patterns.expected(ACTIONS, said(*rows))
+    assert rows[-1] not in behaviour_patterns.expected(ACTIONS, declaring(*rows))
 
 
 def test_no_action_is_judged_by_a_pattern_behind_the_cut() -> None:
@@ -148,25 +148,25 @@ def test_clicks_from_five_seconds_before_to_two_after_an_order_are_its_partners(
     ]
 
 
-def test_who_comes_behind_his_own_time_may_be_late_or_miss_a_partner() -> None:
+def test_a_record_behind_its_watermark_may_be_late_or_miss_a_partner() -> None:
     records = {
         "orders-0": [(10_000, ("ann", 1))],
         "clicks-0": [(60_000, ("ann", 2)), (10_000, ("ann", 3)), (58_500, ("ann", 4))],
     }
     late, missed = ("late", "ann", 10_000, 3, 0), pair(10_000, 1, 3)
-    assert interval_join.expected(records, said(late)) == [late]
-    assert interval_join.expected(records, said(missed)) == [missed]
+    assert interval_join.expected(records, declaring(late)) == [late]
+    assert interval_join.expected(records, declaring(missed)) == [missed]
     assert interval_join.expected(records, NOTHING_DECLARED) == []
-    assert missed not in interval_join.expected(records, said(late, missed))
-    # The watermark behind 60,000 is 57,999: who is above it is not late, nor is he who came first.
+    assert missed not in interval_join.expected(records, declaring(late, missed))
+    # The watermark after 60,000 is 57,999: a record above it is not late, nor is the one that came first.
     for in_time in (
         ("late", "ann", 58_500, 4, 0),
         ("late", "ann", 60_000, 2, 0),
         ("late", "ann", 10_000, 1, 0),
     ):
-        assert in_time not in interval_join.expected(records, said(in_time))
+        assert in_time not in interval_join.expected(records, declaring(in_time))
     in_order = {"orders-0": records["orders-0"], "clicks-0": records["clicks-0"][1:2]}
-    assert interval_join.expected(in_order, said(late)) == [missed]
+    assert interval_join.expected(in_order, declaring(late)) == [missed]
 
 
 # Delays of flights.
@@ -192,7 +192,7 @@ LATE_FLIGHT = ("late", "EWR AA", NOON + 4, "6", 0, 0)
 
 def test_delays_are_added_up_per_airport_airline_and_day_where_the_name_is_known() -> None:
     rows = [FIRST_DAY, NEXT_DAY, AT_JFK, LATE_FLIGHT]
-    assert sorted(flight_delays.expected(FLIGHTS, said(*rows))) == sorted(rows)
+    assert sorted(flight_delays.expected(FLIGHTS, declaring(*rows))) == sorted(rows)
     in_time = ("day", "EWR American", DAY_MS, "1,3,4,6", 825, 800)
     assert sorted(flight_delays.expected(FLIGHTS, NOTHING_DECLARED)) == sorted([in_time, NEXT_DAY, AT_JFK])
 
@@ -200,7 +200,7 @@ def test_delays_are_added_up_per_airport_airline_and_day_where_the_name_is_known
 def test_a_late_flight_may_open_its_day_again_after_a_restore() -> None:
     again = ("day", "EWR American", DAY_MS, "6", 800, 800)
     rows = [FIRST_DAY, again, NEXT_DAY, AT_JFK]
-    assert sorted(flight_delays.expected(FLIGHTS, said(*rows))) == sorted(rows)
+    assert sorted(flight_delays.expected(FLIGHTS, declaring(*rows))) == sorted(rows)
 
 
 def test_before_the_end_a_day_may_be_out_or_not() -> None:
@@ -225,5 +225,5 @@ def test_before_the_end_a_day_may_be_out_or_not() -> None:
     ids=["torn", "wrong sum", "unsorted", "lost", "twice", "no such airline", "null", "not late"],
 )
 def test_a_day_that_cannot_be_is_not_expected(rows: list[tuple[Any, ...]]) -> None:
-    expected = flight_delays.expected(FLIGHTS, said(*rows, NEXT_DAY, AT_JFK))
+    expected = flight_delays.expected(FLIGHTS, declaring(*rows, NEXT_DAY, AT_JFK))
     assert sorted(expected) != sorted([*rows, NEXT_DAY, AT_JFK], key=str)

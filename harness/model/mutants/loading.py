@@ -1,6 +1,6 @@
 """Mutants by id or by file: the built-in modules, and a user's own files.
 
-A mistake in a file is one line that names the file and, where there is one, the line in it.
+An error in a file is reported in one line with the file and, where there is one, the line in it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Replacing a part of the engine, and putting back exactly what was there.
+"""Replacing an attribute of the engine, and restoring exactly the previous one.
 
-What stands in the owner's own dictionary is what is put back, a property or a static method as such; what
-the owner had inherited is deleted again. So nothing of a mutant stays, also where the code under it raised.
-Classes with ``__slots__`` take replaced methods like any other: slots are about instances.
+The entry of the owner's own dictionary is restored, a property or a static method as such; an attribute that
+the owner inherited is deleted again. So no patch remains, even if the patched code raised. Classes with
+``__slots__`` can be patched like any other: slots concern instances.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _INHERITED = object()
 
 @contextmanager
 def replaced(owner: Any, name: str, replacement: Any) -> Iterator[None]:
-    """Let ``owner.name``, of a class or a module, be ``replacement`` for as long as the context lasts."""
+    """Replace ``owner.name``, of a class or a module, by ``replacement`` inside the ``with`` block."""
     if not hasattr(owner, name):
         raise AttributeError(f"{getattr(owner, '__name__', owner)!s} has no {name!r} to replace")
     before = vars(owner).get(name, _INHERITED)

@@ -1,4 +1,4 @@
-"""The year of flights on executors: who is to die where, and what the command makes of what became of it."""
+"""The year of flights on executors: the planned kills, and the report and exit code of the command."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_every_plan_has_twenty_kills_of_six_kinds_and_three_rescales():
 def test_every_kill_at_a_checkpoint_has_an_epoch_of_its_own():
     for seed in SEEDS:
         plan = [fault for fault in CLUSTER.faults(seed, ROWS) if fault.point != "element"]
-        # Who dies of what an epoch restores dies in the epoch after that checkpoint.
+        # A kill at a point that restores causes takes place in the epoch after that checkpoint.
         epochs = [fault.checkpoint + (fault.point in ("restoring", "restored")) for fault in plan]
         assert epochs == sorted(set(epochs))
         assert epochs[0] > 1
@@ -61,7 +61,7 @@ def test_kills_strike_at_every_point_at_which_they_can():
 
 
 def trial_of(plan, parallelisms, missed=0):
-    """A year in which the plan came true, or all but the last ones."""
+    """Return what gives a trial in which all planned kills struck, but for the last ``missed``."""
     history = History()
     for step, parallelism in enumerate(parallelisms):
         history.attempt_started(step, f"1.{step}", parallelism, None)
@@ -90,7 +90,7 @@ PLAN = CLUSTER.faults(0, ROWS)
 
 @pytest.fixture
 def flown(monkeypatch, tmp_path):
-    """Run the command over a year that has become what is told, without Spark and without a year."""
+    """Run the command over given trial and comparison, without Spark and without reading the year."""
 
     @contextmanager
     def no_session(name):
@@ -110,7 +110,7 @@ def flown(monkeypatch, tmp_path):
 EQUAL = YearComparison(ROWS, ROWS, 0, 0, ())
 
 
-def test_a_year_that_comes_out_equal_is_told_kill_by_kill(flown, capsys):
+def test_an_equal_year_is_reported_kill_by_kill(flown, capsys):
     assert flown(trial_of(PLAN, (2, 2, 4, 1, 1, 3)), EQUAL) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len([line for line in lines if "  kill of " in line]) == 20
@@ -131,9 +131,9 @@ def test_rows_that_differ_kills_that_missed_and_rescales_that_never_came_fail(fl
     assert flown(trial_of(PLAN, whole, missed=1), EQUAL) == 1
     assert "only 19 of 20 planned kills struck" in capsys.readouterr().out
     assert flown(trial_of(PLAN, (2, 4, 1)), EQUAL, "--json") == 1
-    told = capsys.readouterr()
-    assert json.loads(told.out)["error"] == "only 2 of 3 planned rescales came about"
-    assert "20 kills, 2 rescales" in told.err
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["error"] == "only 2 of 3 planned rescales came about"
+    assert "20 kills, 2 rescales" in printed.err
 
 
 def test_a_kill_that_showed_nothing_new_has_no_time(tmp_path):
@@ -146,7 +146,7 @@ def test_a_kill_that_showed_nothing_new_has_no_time(tmp_path):
     assert objection_of(trial) == ""
 
 
-def test_a_system_that_flies_no_year_is_told_in_a_line(capsys):
+def test_a_system_without_the_year_is_refused_in_one_line(capsys):
     assert main(["flights", "--system", "simulated"]) == 4
     assert (
         capsys.readouterr().err

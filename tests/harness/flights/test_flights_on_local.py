@@ -1,4 +1,4 @@
-"""The year of flights under drawn kills: who is to die where, and what becomes of a part of the year."""
+"""The year of flights under drawn kills: the planned kills, and the verdict on a part of the year."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from onceproof.reports.headline import real_input_failed, real_input_text
 SEEDS = range(200)
 CHECKPOINTS = ROWS // LOCAL.interval_records
 SHORTEST_LOG = 104_662
-"""The flights of La Guardia."""
+"""The number of flights of La Guardia."""
 PUT_OFF = 25_000
-"""By how many records the kills of a year put its last checkpoints off, as measured."""
+"""By how many records the kills of a year delay its last checkpoints, as measured."""
 
 
 def part_of_year(folder: Path, records: int) -> list[Path]:
-    """The first flights of the year, in files of their own."""
+    """Return the first flights of the year, in files of their own."""
     whole = write_year(folder / "whole")
     files = []
     for path in whole:
@@ -43,7 +43,7 @@ def files(tmp_path_factory):
 
 
 SHORT = replace(LOCAL, interval_records=300, buffer_records=10)
-"""As many checkpoints as the whole year has, in a part of it."""
+"""A part of the year with as many checkpoints as the whole year has."""
 
 
 def test_every_plan_has_what_was_promised():
@@ -64,10 +64,11 @@ def test_every_plan_is_spread_over_the_year_in_the_order_of_time():
         plan = LOCAL.faults(seed, ROWS)
         checkpoints = [fault.checkpoint for fault in plan if fault.checkpoint]
         assert checkpoints == sorted(set(checkpoints))
-        # A log that has come to its end passes nothing any more; the logs are read side by side.
+        # A log that has ended passes no more points; the logs are read side by side.
         assert checkpoints[-1] * LOCAL.interval_records + PUT_OFF <= 3 * SHORTEST_LOG
         assert checkpoints[-1] - checkpoints[0] >= CHECKPOINTS // 2
-        # What only a restore passes comes after a kill behind some checkpoint, the end of the data last.
+        # Points that only a restore passes come after a kill behind some checkpoint, the end of the data
+        # last.
         assert not {fault.point for fault in plan[:2]} & {"restoring", "restored", "aborted"}
         assert "end_of_data" not in [fault.point for fault in plan[:-1]]
 
@@ -97,7 +98,7 @@ def test_a_part_of_the_year_comes_out_right_under_all_kills(files, tmp_path, see
 
 
 @pytest.mark.local_kill
-def test_what_went_wrong_is_told_whoever_saw_it(files, tmp_path, monkeypatch):
+def test_a_difference_is_reported_if_only_the_checkers_or_the_comparison_see_it(files, tmp_path, monkeypatch):
     run = LocalRun.run
 
     def losing(self):
@@ -120,7 +121,7 @@ def test_what_went_wrong_is_told_whoever_saw_it(files, tmp_path, monkeypatch):
     differing = real_input_of(trial, YearComparison(9000, 9000, 1, 1, sample))
     assert real_input_failed(differing)
     assert [difference.mark for difference in differing.differences] == ["wrong value"]
-    # The comparison saw nothing, the checkers did.
+    # The comparison saw no difference, the checkers did.
     unseen = real_input_of(trial, YearComparison(9000, 9000, 0, 0, ()))
     assert real_input_failed(unseen)
     assert "exactly once, lost" in real_input_text(unseen)

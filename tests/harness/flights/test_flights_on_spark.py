@@ -1,4 +1,4 @@
-"""The year of flights on Spark: who is to die where, and what becomes of a part of the year."""
+"""The year of flights on Spark: the planned kills, and the verdict on a part of the year."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_every_plan_is_spread_over_the_year_in_the_order_of_time():
         assert checkpoints[0] >= 1
         assert checkpoints[-1] < EPOCHS
         assert checkpoints[-1] - checkpoints[0] >= EPOCHS // 2
-        # There is something to go on from when the driver dies.
+        # There is a checkpoint to restore when the driver dies.
         assert plan[0].kind != "kill_process"
     assert len({SPARK.faults(seed, ROWS) for seed in SEEDS}) == len(SEEDS)
 
@@ -72,7 +72,7 @@ def test_a_part_of_the_year_comes_out_right_under_all_deaths(spark, tmp_path):
     assert trial.verdict.violations == ()
     assert (trial.kills, trial.records) == (6, 9000)
     assert trial.checkpoints >= 9000 // 700
-    # One driver died, and another one came to the end.
+    # One driver was killed, and another one finished the job.
     assert len(seen) == 2
     comparison = compare_year(spark, load_family("flights"), files, trial.output)
     assert (comparison.expected, comparison.committed, comparison.equal) == (9000, 9000, True)
@@ -82,7 +82,7 @@ def test_a_part_of_the_year_comes_out_right_under_all_deaths(spark, tmp_path):
     assert sum("in the middle of its write" in kill.task for kill in real.kills) == 1
     assert sum(kill.task.startswith("the driver, in ") for kill in real.kills) == 1
     assert all(kill.recovery_seconds is not None for kill in real.kills)
-    # Deaths that did not come true are no proof, though all rows are right.
+    # Kills that did not strike prove nothing, though all rows are right.
     trial.history.statistics.recoveries.pop()
     missed = real_input_of(trial, comparison)
     assert real_input_failed(missed)

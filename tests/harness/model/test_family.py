@@ -1,4 +1,4 @@
-"""Finding a family by name or file, and saying in one line what is wrong with it."""
+"""Finding a family by name or file, and the one-line errors where it is wrong."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def error_of(name_or_path: str) -> str:
     return str(refused.value)
 
 
-def test_the_built_in_families_load_by_name_and_bear_it() -> None:
+def test_the_built_in_families_load_by_their_names() -> None:
     assert {"word_count", "page_views"} <= set(family_names())
     assert [load_family(name).name for name in family_names()] == family_names()
 
@@ -97,7 +97,7 @@ def test_a_family_in_a_file_of_the_users_own_loads_by_its_path(tmp_path: Path) -
     assert family.expected({}, None) == []  # type: ignore[arg-type]
 
 
-def test_a_path_without_py_is_taken_for_a_file_where_it_names_a_folder(tmp_path: Path) -> None:
+def test_a_path_without_py_is_a_file_where_it_names_a_folder(tmp_path: Path) -> None:
     assert error_of(str(tmp_path / "mine")) == f"{tmp_path}/mine: no such file"
 
 
@@ -124,7 +124,7 @@ def test_an_exception_in_the_file_is_shown_with_the_line_of_the_file_it_came_fro
     assert error_of(path).startswith(f"{path}:5: JSONDecodeError: ")
 
 
-def test_an_import_of_what_is_not_there_is_shown_with_its_line(tmp_path: Path) -> None:
+def test_an_import_of_a_missing_module_is_shown_with_its_line(tmp_path: Path) -> None:
     path = write(tmp_path, "import onceproof_has_no_such_module\n")
     assert error_of(path) == f"{path}:1: ModuleNotFoundError: No module named 'onceproof_has_no_such_module'"
 
@@ -174,7 +174,7 @@ def test_an_object_in_a_file_loads_by_its_name(tmp_path: Path) -> None:
         ("__name__", "mine.py:__name__: a family needs 'name', a string; it is missing"),
     ],
 )
-def test_an_object_that_is_not_there_or_no_family_is_told(tmp_path: Path, attribute: str, said: str) -> None:
+def test_an_object_that_is_missing_or_no_family_is_refused(tmp_path: Path, attribute: str, said: str) -> None:
     assert said in error_of(f"{write(tmp_path, OBJECTS)}:{attribute}")
 
 
@@ -253,7 +253,7 @@ def test_a_package_of_the_same_name_elsewhere_is_not_taken_for_the_files_own(tmp
     assert source_file(family) == f"{tmp_path}/json/mine.py"
 
 
-def test_a_mistake_in_the_package_of_a_family_is_told(tmp_path: Path) -> None:
+def test_a_mistake_in_the_package_of_a_family_is_named(tmp_path: Path) -> None:
     write(tmp_path, "1 // 0\n", "broken/__init__.py")
     path = write(tmp_path, MINE, "broken/mine.py")
     assert error_of(path) == f"{path}:1: ZeroDivisionError: integer division or modulo by zero"

@@ -102,7 +102,7 @@ def test_a_truncated_file_is_refused(make_scenario: Make, tmp_path: Path) -> Non
         read_scenario(path)
 
 
-def test_a_file_of_bytes_that_are_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "bytes.json"
     path.write_bytes(b'{"format_version": 1, "family": "\xff\xfe"}')
     with pytest.raises(ScenarioError, match=r"bytes\.json: "):

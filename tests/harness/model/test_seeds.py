@@ -1,4 +1,4 @@
-"""The seeds of a run: pinned, since a report of last year names them."""
+"""The seeds of a run are pinned, since old reports name them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_seeds_fit_a_signed_column_and_differ() -> None:
 def test_families_take_turns_and_keep_their_own_count() -> None:
     both = list(numbered(7, ["a", "b"], 0, 5))
     assert both == [(n % 2, scenario_seed(7, "ab"[n % 2], n // 2)) for n in range(5)]
-    # A batch from the middle is what stands there in the whole.
+    # A batch from the middle equals that part of the whole run.
     assert list(numbered(7, ["a", "b"], 3, 2)) == both[3:]
     assert [seed for _, seed in numbered(7, ["a"], 0, 3)] == [seed for _, seed in both[::2]]
 
@@ -39,7 +39,7 @@ def test_a_share_of_the_scenarios_is_checked_twice() -> None:
     assert not is_checked_twice(None)
 
 
-def test_the_checkpoints_of_a_share_of_the_scenarios_are_looked_into() -> None:
+def test_the_checkpoints_of_a_share_of_the_scenarios_are_examined() -> None:
     count = CONTINUED * CONTINUED
     share = sum(is_continued(scenario_seed(0, "word_count", index)) for index in range(count))
     assert CONTINUED / 2 < share < 2 * CONTINUED

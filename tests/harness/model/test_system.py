@@ -1,4 +1,4 @@
-"""Systems by name, and the faults that each can take."""
+"""Systems by name, and the faults that each supports."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_an_unknown_system_is_one_clear_line(name, said):
     assert "\n" not in str(caught.value)
 
 
-def test_every_kind_of_fault_needs_something():
+def test_every_kind_of_fault_needs_a_capability():
     assert tuple(FAULTS) == FAULT_KINDS
 
 
@@ -65,7 +65,7 @@ def test_a_row_without_an_answer_is_refused():
         fault_answers.answers(frozenset(), {}, {}, {})
 
 
-def test_what_a_system_cannot_take_is_counted_and_not_planned():
+def test_unsupported_faults_are_counted_and_not_planned():
     kill = Fault("kill_process", "completed")
     lost = Fault("lose_message", "notified")
     torn = Fault("tear_write", "metadata_written")
@@ -74,7 +74,7 @@ def test_what_a_system_cannot_take_is_counted_and_not_planned():
     assert left == {("lose_message", "notified"): 2, ("tear_write", "metadata_written"): 1}
 
 
-def test_a_pair_that_a_system_never_comes_to_is_not_planned_though_it_can_take_the_kind():
+def test_a_pair_that_never_occurs_is_not_planned_though_its_kind_is_supported():
     system = find_system("spark")
     commits, aligned = Fault("kill_task", "committing"), Fault("kill_task", "aligned")
     taken, left = applicable((commits, aligned), system.capabilities, system.missing)
