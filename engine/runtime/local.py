@@ -17,14 +17,13 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-import gc
 import heapq
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
@@ -56,6 +55,7 @@ from onceproof.engine.messages import (
 from onceproof.engine.protocol_points import Probe, no_probe
 from onceproof.engine.runtime.deletion import delete_if_possible
 from onceproof.engine.runtime.execution import Execution
+from onceproof.engine.runtime.garbage_collection import few_garbage_collections
 from onceproof.engine.runtime.job_clients import FinishedJob, RunningJob
 from onceproof.engine.runtime.job_requests import JobRequest, Respond
 from onceproof.engine.runtime.job_result import JobExecutionResult
@@ -83,8 +83,6 @@ _logger = logging.getLogger(__name__)
 _TO_TASK: Final = (TriggerCheckpoint, NotifyCheckpointComplete, NotifyCheckpointAborted)
 LONGEST_WAIT_SECONDS: Final = 0.2
 REQUEST_LOOK_MS: Final = 200
-GARBAGE_THRESHOLD: Final = 100_000
-"""Most objects of a buffer are short-lived; Python's default of 700 costs a third of the time."""
 
 
 def execute(graph: JobGraph, probe: Probe = no_probe) -> JobExecutionResult:
@@ -155,7 +153,7 @@ class LocalExecution(Execution):
         """Run until the job has finished or failed."""
         started = time.monotonic_ns()
         try:
-            with _few_garbage_collections():
+            with few_garbage_collections():
                 self._now = _wall_clock_ms()
                 self.master_event(StartJob())
                 while not self.master.state.is_terminal:
@@ -443,13 +441,3 @@ def _raiser(error: BaseException) -> Callable[[], None]:
 
 def _wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-@contextmanager
-def _few_garbage_collections() -> Iterator[None]:
-    before = gc.get_threshold()
-    gc.set_threshold(GARBAGE_THRESHOLD, before[1], before[2])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)

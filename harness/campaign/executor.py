@@ -28,7 +28,7 @@ from uuid import uuid4
 import pyarrow as pa
 from pyarrow import parquet
 
-from onceproof.engine.runtime.spark.garbage_collection import freeze_loaded_objects
+from onceproof.engine.runtime.garbage_collection import freeze_loaded_objects
 from onceproof.harness.campaign.trial_tables import TrialTables, TriedScenario, verdicts
 from onceproof.harness.model.family import Family, FamilyError, load_family, split_address
 from onceproof.harness.model.seeds import scenario_seed

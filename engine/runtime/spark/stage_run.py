@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 from pyspark import Broadcast, TaskContext
 
 from onceproof.engine.messages import AttemptId, TaskFailed, TaskId
+from onceproof.engine.runtime.garbage_collection import few_garbage_collections, freeze_loaded_objects
 from onceproof.engine.runtime.spark.epoch import Deployment, Epoch, Report
-from onceproof.engine.runtime.spark.garbage_collection import freeze_loaded_objects
 from onceproof.engine.runtime.spark.stages import DRIVER, Parcel
 from onceproof.engine.runtime.spark.subtask import SubtaskRun
-
-GARBAGE_THRESHOLD: Final = 100_000
-"""Most objects of a buffer are short-lived, as in the local runtime."""
 
 
 class StageRun:
@@ -33,7 +28,8 @@ class StageRun:
     def __call__(self, partition: int, arrived: Iterable[Any]) -> Iterator[tuple[int, Parcel]]:
         """Yield (partition of the next stage, parcel): parcels of this subtask, and those passing through."""
         mine: list[Parcel] = []
-        with _cheap_garbage_collections():
+        freeze_loaded_objects()
+        with few_garbage_collections():
             # The key of the shuffle is not needed any more.
             for _, parcel in arrived:
                 if parcel[0] == self._stage:
@@ -73,15 +69,3 @@ def _unmade(partition: int, spark_attempt: int, error: Exception) -> Parcel:
     task, attempt = TaskId(0, partition), AttemptId("")
     failure = TaskFailed(attempt, task, cause, unrecoverable=True)
     return DRIVER, 0, 0, 0, Report(task, attempt, {}, (failure,), 0, spark_attempt)
-
-
-@contextmanager
-def _cheap_garbage_collections() -> Iterator[None]:
-    """Collect garbage seldom, and only among the objects of this task."""
-    freeze_loaded_objects()
-    before = gc.get_threshold()
-    gc.set_threshold(GARBAGE_THRESHOLD, before[1], before[2])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
