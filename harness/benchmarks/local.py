@@ -18,13 +18,13 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from statistics import median
 from typing import Any, Final
 
-from onceproof.engine.api.datastream import StreamExecutionEnvironment
+from onceproof.engine.api.datastream import DataStream, StreamExecutionEnvironment
 from onceproof.engine.configuration import Configuration
 from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.file_sink import FileSink
@@ -158,6 +158,23 @@ def _loop_seconds(source: PoolSource) -> float:
 
 def _job_seconds(source: PoolSource) -> tuple[float, float, int]:
     """Return the CPU seconds of the job, those on the wall, and how many checkpoints it completed."""
+
+    def counts(env: StreamExecutionEnvironment) -> DataStream:
+        keys = env.from_source(source, None, "source").uid("source")
+        return keys.key_by(lambda key: key, Types.LONG()).process(Count()).name("count").uid("count")
+
+    return measure_job("bench local", counts, lambda output: check_counts(output, source))
+
+
+def measure_job(
+    name: str, build: Callable[[StreamExecutionEnvironment], DataStream], check: Callable[[Path], None]
+) -> tuple[float, float, int]:
+    """Run a job with a checkpoint every second into an exactly-once file sink, keyed by the first field.
+
+    ``build`` returns the stream of rows. ``check`` gets the folder of their files after the run.
+
+    :returns: CPU seconds of the job, seconds on the wall, and how many checkpoints it completed
+    """
     with tempfile.TemporaryDirectory(prefix="onceproof-bench-") as folder:
         output = Path(folder, "output")
         options = {
@@ -166,14 +183,12 @@ def _job_seconds(source: PoolSource) -> tuple[float, float, int]:
             "parallelism.default": PARALLELISM,
         }
         env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_mapping(options))
-        keys = env.from_source(source, None, "source").uid("source")
-        counts = keys.key_by(lambda key: key, Types.LONG()).process(Count()).name("count").uid("count")
         sink = FileSink.for_row_format(str(output), Encoder.csv_encoder()).build()
-        counts.key_by(lambda row: row[0], Types.LONG()).sink_to(sink).name("sink").uid("sink")
+        build(env).key_by(lambda row: row[0], Types.LONG()).sink_to(sink).name("sink").uid("sink")
         cpu, wall = time.process_time(), time.perf_counter()
-        result = env.execute("bench local")
+        result = env.execute(name)
         cpu_seconds, wall_seconds = time.process_time() - cpu, time.perf_counter() - wall
-        check_counts(output, source)
+        check(output)
     return cpu_seconds, wall_seconds, result.checkpoints
 
 

@@ -14,7 +14,6 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -23,10 +22,7 @@ from random import Random
 from statistics import median
 from typing import Any, Final
 
-from onceproof.engine.api.datastream import StreamExecutionEnvironment
-from onceproof.engine.configuration import Configuration
-from onceproof.engine.connectors.encoders import Encoder
-from onceproof.engine.connectors.file_sink import FileSink
+from onceproof.engine.api.datastream import DataStream, StreamExecutionEnvironment
 from onceproof.engine.connectors.source import Source
 from onceproof.engine.durations import Duration, Time
 from onceproof.engine.elements import Record
@@ -35,7 +31,7 @@ from onceproof.engine.watermarks.strategy import TimestampAssigner, WatermarkStr
 from onceproof.engine.windows.assigners import TumblingEventTimeWindows
 from onceproof.engine.windows.window_functions import WindowFunction
 from onceproof.engine.windows.windows import TimeWindow
-from onceproof.harness.benchmarks.local import PARALLELISM, PoolReader, WrongCount
+from onceproof.harness.benchmarks.local import PARALLELISM, PoolReader, WrongCount, measure_job
 from onceproof.harness.benchmarks.measurement import Measurement
 from onceproof.harness.reporting.report_builder import machine_text
 from onceproof.scenarios.nexmark._windows import Count
@@ -160,14 +156,8 @@ def _loop_seconds(source: Clicks) -> float:
 
 def _job_seconds(source: Clicks) -> tuple[float, float]:
     """Return the CPU seconds of the job, and those on the wall."""
-    with tempfile.TemporaryDirectory(prefix="onceproof-bench-") as folder:
-        output = Path(folder, "output")
-        options = {
-            "execution.checkpointing.interval": "1 s",
-            "execution.checkpointing.dir": str(Path(folder, "checkpoints")),
-            "parallelism.default": PARALLELISM,
-        }
-        env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_mapping(options))
+
+    def counts(env: StreamExecutionEnvironment) -> DataStream:
         strategy = WatermarkStrategy.for_bounded_out_of_orderness(
             Duration.of_millis(DISORDER_MS)
         ).with_timestamp_assigner(Moment())
@@ -175,14 +165,9 @@ def _job_seconds(source: Clicks) -> tuple[float, float]:
         windows = clicks.key_by(lambda click: click[0], Types.LONG()).window(
             TumblingEventTimeWindows.of(Time.milliseconds(WINDOW_MS))
         )
-        counts = windows.aggregate(Count(), Tell(), Types.LONG()).name("count").uid("count")
-        sink = FileSink.for_row_format(str(output), Encoder.csv_encoder()).build()
-        counts.key_by(lambda row: row[0], Types.LONG()).sink_to(sink).name("sink").uid("sink")
-        cpu, wall = time.process_time(), time.perf_counter()
-        env.execute("bench windows")
-        cpu_seconds, wall_seconds = time.process_time() - cpu, time.perf_counter() - wall
-        check_counts(output, source)
-    return cpu_seconds, wall_seconds
+        return windows.aggregate(Count(), Tell(), Types.LONG()).name("count").uid("count")
+
+    return measure_job("bench windows", counts, lambda output: check_counts(output, source))[:2]
 
 
 def check_counts(output: Path, source: Clicks) -> None:
