@@ -1,18 +1,17 @@
-"""What a checkpoint stores and how long it takes when little has changed, and how long it holds records up.
+"""Bytes and seconds of a checkpoint when little has changed, and for how long it delays records.
 
 The rules this module lives by:
 
 - The case: a million keys in a database, of which one in a hundred changes between two checkpoints. Both full
   and incremental checkpoints are taken round by round from states that are changed alike. Files are copied to
-  the checkpoint directory, as they are where it lies on another disk than the databases: a full checkpoint of
-  files that can be linked costs as little as an incremental one.
-- Databases put files together now and then, and what has been put together is stored again. So the mean over
-  all rounds counts, and the dearest round stands beside it.
-- The last incremental checkpoint is restored, and every key that was ever changed is compared: a checkpoint
-  that is small because something is missing is no figure.
+  the checkpoint directory, as onto another disk: if files could be linked, a full checkpoint would cost as
+  little as an incremental one.
+- Databases compact their files now and then, and compacted files are stored again. So the mean over all
+  rounds counts, and the most expensive round stands beside it.
+- The last incremental checkpoint is restored, and every key that was ever changed is compared.
 - A gap is the longest time between two records in the operator with the state while a job runs. Beside it
-  stands the same job without checkpoints: it has gaps, too, of other work on the machine.
-- Under backpressure the operator behind is slow, and the channel to it always full.
+  stands the same job without checkpoints, whose gaps come from other work on the machine.
+- Under backpressure the next operator is slow, and the channel to it always full.
 """
 
 from __future__ import annotations
@@ -62,15 +61,14 @@ MODES: Final[dict[str, dict[str, Any]]] = {
 
 
 class CopyingStorage(LocalCheckpointStorage):
-    """A directory on another disk than the databases."""
+    """Behaves like a directory on another disk than the databases: files are copied, not linked."""
 
     def adopt(self, path: str, source: str, earlier: str | None) -> None:
-        """Copy the file."""
         self.write(path, Path(source).read_bytes())
 
 
 class Costs(NamedTuple):
-    """Of the checkpoints after the first: bytes that were stored, seconds."""
+    """Bytes stored and seconds taken by each checkpoint after the first."""
 
     lengths: list[int]
     seconds: list[float]
@@ -100,7 +98,7 @@ def measure(
     for backend in backends:
         for mode in MODES:
             for is_slow in (False, True):
-                # What overtakes does so only where something is in the way.
+                # Unaligned barriers overtake only where records are in the way.
                 if is_slow != (mode == "unaligned") and mode != NONE:
                     continue
                 name = f"{backend}_{mode}_longest_gap_seconds{'_under_backpressure' if is_slow else ''}"
@@ -113,7 +111,7 @@ def measure(
 
 
 def _costs(folder: str, keys: int, checkpoints: int, incremental: bool) -> Costs:
-    """Return what checkpoints cost of a state a part of which has changed since the one before."""
+    """Return the costs of checkpoints between which a fixed share of the state changes."""
     storage = CopyingStorage(Path(folder, "checkpoints"))
     settings = StateBackendSettings("rocksdb", folder, incremental=incremental)
     backend = RocksDBStateBackend(MAX_PARALLELISM, (0, MAX_PARALLELISM - 1), Types.LONG(), None, settings)
@@ -160,18 +158,17 @@ def _costs(folder: str, keys: int, checkpoints: int, incremental: bool) -> Costs
 
 
 class Stopwatch(KeyedProcessFunction):
-    """Counts the records of each key, and looks at the clock for each record."""
+    """Counts the records of each key, and notes the longest time between two records."""
 
     longest = 0.0
     last = 0.0
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Bind the state."""
         self._count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
         Stopwatch.longest, Stopwatch.last = 0.0, time.perf_counter()
 
     def process_element(self, value: int, ctx: KeyedProcessFunction.Context) -> tuple[int]:
-        """Add one; note the time since the record before."""
+        """Count a record and note the time since the one before."""
         self._count.update((self._count.value() or 0) + 1)
         now = time.perf_counter()
         gap = now - Stopwatch.last
@@ -182,14 +179,13 @@ class Stopwatch(KeyedProcessFunction):
 
 
 class Slow(MapFunction):
-    """Takes its time for every thousandth record."""
+    """Waits for a moment at every thousandth record."""
 
     def __init__(self, pause_seconds: float) -> None:
         self._pause_seconds = pause_seconds
         self._seen = 0
 
     def map(self, value: int) -> int:
-        """The same."""
         self._seen += 1
         if self._pause_seconds and self._seen % 1000 == 0:
             time.sleep(self._pause_seconds)
@@ -197,7 +193,7 @@ class Slow(MapFunction):
 
 
 class Keys(PoolSource):
-    """First every key once, so that all have state; then random ones."""
+    """Gives every key once, so that all have state; then random ones."""
 
     def __init__(self, records: int, keys: int) -> None:
         super().__init__(records, keys)
@@ -206,7 +202,7 @@ class Keys(PoolSource):
 
 
 def longest_gap(backend: str, mode: str, keys: int, records: int, is_slow: bool) -> float:
-    """Return the longest time between two records of a job, in seconds, its first checkpoint aside."""
+    """Return the longest time between two records of a job after its first checkpoint, in seconds."""
     with tempfile.TemporaryDirectory(prefix="onceproof-bench-") as folder:
         options: dict[str, Any] = {
             "state.backend.type": backend,

@@ -1,8 +1,8 @@
 """A state of gigabytes on the database backend, in a process whose memory is measured.
 
-Values are random, so that no compression makes the state smaller than it says. The process fills the state,
-reads it at random, takes a snapshot, stores it, and tells the largest resident memory that it ever had. It is
-a process of its own because that figure never shrinks: what ran before it would be counted, too.
+Values are random, so that compression does not make the state smaller. The process fills the state, reads it
+at random, takes a snapshot, stores it, and reports its peak resident memory. It is a process of its own
+because the peak never falls: earlier work would be counted, too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class LargeStateFailed(Exception):
 
 
 def measure_large_state(size_bytes: int = BYTES) -> dict[str, float]:
-    """Return what a state of ``size_bytes`` takes.
+    """Measure a state of ``size_bytes`` in a new process and return the figures.
 
     Raises LargeStateFailed.
     """

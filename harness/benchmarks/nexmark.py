@@ -1,18 +1,17 @@
-"""How many events a second the Nexmark queries take, on the local runtime and on Spark, beside a Python loop.
+"""Events a second of the Nexmark queries on the local runtime and on Spark, beside a Python loop.
 
 The rules this module lives by:
 
-- The jobs are those of the families, as they stand trial: two subtasks of everything, exactly-once files, a
-  checkpoint every second (local) or every half of the events (Spark). Events are the public generator's, in
-  the published proportions, at 10,000 a second of event time, in order. All events count, also for queries
-  that read bids only: taking them out is a part of the query.
-- Beside it stands the family's own oracle: plain Python over all events at once, in memory, which knows no
-  watermarks, keeps nothing that survives and writes nothing. It is written to be read, and takes every event
-  apart for each stream: a job that leaves most events out early may come out ahead of it (q3 does).
-- Events are drawn once in each process, before time is taken.
-- Of the local job CPU time is measured, and of the loop beside it; of a job on Spark, whose work is done in
-  other processes, the time on the wall, after one run to warm up. The best round counts, since other work on
-  the machine only adds.
+- The jobs are those of the families: two subtasks of everything, exactly-once files, a checkpoint every
+  second (local) or every half of the events (Spark). Events are the public generator's, in the published
+  proportions, at 10,000 a second of event time, in order. All events count, also for queries that read bids
+  only: filtering is a part of the query.
+- Beside it stands the family's own oracle: plain Python over all events at once, in memory, without
+  watermarks, durable state or output. It is written for clarity and parses every event for each stream: a job
+  that drops most events early may be faster (q3 is).
+- Events are drawn once in each process, before the measurement.
+- For the local job and the loop CPU time is measured; for a job on Spark, which works in other processes,
+  wall time after one warm-up run. The best round counts, since other work on the machine only adds.
 - The rows are read back and must be those of the oracle before a figure is given.
 """
 
@@ -60,10 +59,10 @@ ROUNDS: Final = 2
 EPOCHS: Final = 2
 BUFFER_RECORDS: Final = 1_000
 PARAMETERS: Final[dict[str, Parameter]] = {INTERVAL: 200}
-"""Watermarks five times a second; windows on the clock are as long as they are published."""
+"""Five watermarks a second; processing-time windows have their published length."""
 
 QUERY: Final = "nexmark_q"
-"""How the names of the families begin that are queries."""
+"""Prefix of the names of the query families."""
 
 
 @cache
@@ -75,17 +74,15 @@ def shares(count: int) -> tuple[list[Record], ...]:
 
 
 class Events(Source):
-    """The events of a benchmark; what travels to other processes is how many there are."""
+    """The events of a benchmark; only their number is pickled."""
 
     def __init__(self, count: int) -> None:
         self._count = count
 
     def splits(self) -> Sequence[str]:
-        """One a subtask."""
         return [str(place) for place in range(PARALLELISM)]
 
     def open_split(self, split: str, position: Any | None) -> PoolReader:
-        """A reader from ``position``."""
         share = shares(self._count)[int(split)]
         return PoolReader(share, position or 0, len(share))
 
@@ -138,20 +135,20 @@ def measure(
 
 
 def records_of(count: int) -> Records:
-    """Return the same events as oracles take them."""
+    """Return the same events in the form that oracles take."""
     by_split = {str(place): [each[::-1] for each in share] for place, share in enumerate(shares(count))}
     return cast(Records, by_split)
 
 
 def _loop_seconds(family: Family, records: Records) -> tuple[float, float]:
-    """Return the CPU seconds of the oracle, and those on the wall."""
+    """Return CPU and wall seconds of the oracle."""
     cpu, wall = time.process_time(), time.perf_counter()
     family.expected(records, NOTHING_DECLARED)
     return time.process_time() - cpu, time.perf_counter() - wall
 
 
 def run_once(family: Family, count: int, records: Records, session: Session | None) -> tuple[float, float]:
-    """Run a query, locally where there is no session; return the CPU seconds of this process, and the wall's.
+    """Run a query, locally if there is no session; return CPU seconds of this process and wall seconds.
 
     Raises WrongCount where its rows are not those of the oracle.
     """

@@ -2,11 +2,11 @@
 
 The rules this module lives by:
 
-- An epoch with next to nothing to do stands beside a bare Spark job of two stages, in the same session.
+- An epoch with nearly no records stands beside a bare Spark job of two stages, in the same session.
 - State lies in databases, and checkpoints are incremental. The first epoch counts every key once; each later
   one counts as many records as the smaller state has keys. So with few keys all of them change, and with many
-  one in a hundred: what an epoch then costs more is the price of the rest.
-- The median of the later epochs counts; the first two are left out, for they build what others reuse.
+  one in a hundred: the difference is the price of unchanged state.
+- The median of the later epochs counts; the first two are left out, since they build what others reuse.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ LATER_EPOCHS: Final = 10
 EPOCHS_LEFT_OUT: Final = 2
 
 _SPREAD: Final = 7_919
-"""A prime: keys that follow one another in the input lie far apart."""
+"""A prime: keys that are neighbours in the input lie far apart in the state."""
 
 
 def counting_graph(
@@ -59,7 +59,7 @@ def counting_graph(
 ) -> JobGraph:
     """Return the job: a keyed count of a source into exactly-once files.
 
-    Every count is written, or ``in_bundles`` those with which an epoch ends.
+    It writes every count, or with ``in_bundles`` only the last count of each key and epoch.
     """
     common = {
         "execution.checkpointing.interval-records": interval_records,
@@ -69,7 +69,7 @@ def counting_graph(
     }
     configuration = Configuration.from_mapping(common | (options or {}))
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    # A source has a split for each of these, however many count.
+    # The source has one split for each of these, whatever the parallelism of the count.
     keys = env.from_source(source, None, "source").uid("source").set_parallelism(PARALLELISM)
     by_key = keys.key_by(lambda key: key, Types.LONG())
     counts = (
@@ -86,7 +86,7 @@ def counting_graph(
 def state_epoch_seconds(
     session: SparkSession, keys: int, records: int = FEW_KEYS, epochs: int = LATER_EPOCHS
 ) -> float:
-    """Return the seconds of an epoch of so many records beside state of so many keys."""
+    """Return the seconds of epochs of so many records, beside a state of so many keys."""
     source = EveryKeyFirst(keys, records * epochs)
     options = {"state.backend.type": "rocksdb", "execution.checkpointing.incremental": True}
     with tempfile.TemporaryDirectory(prefix="onceproof-bench-") as folder:
@@ -112,7 +112,7 @@ class LoadingPace(EpochSize):
         self.moments: list[float] = []
 
     def quotas(self, sources: Sequence[TaskId], ended: Collection[TaskId] = ()) -> dict[TaskId, int]:
-        """Those of an epoch that begins now."""
+        """Return the quotas of an epoch that begins now."""
         self.moments.append(time.perf_counter())
         quotas = super().quotas(sources, ended)
         self._records = self._later
@@ -120,7 +120,7 @@ class LoadingPace(EpochSize):
 
 
 class EveryKeyFirst(PoolSource):
-    """Every key once, then keys from all over the state."""
+    """Gives every key once, then keys from all over the state."""
 
     def __init__(self, keys: int, records: int) -> None:
         self.keys = keys
@@ -128,12 +128,11 @@ class EveryKeyFirst(PoolSource):
         self.records = keys + records
 
     def open_split(self, split: str, position: Any | None) -> _EveryKeyReader:  # type: ignore[override]
-        """A reader from ``position``."""
         share = int(split.removeprefix("share-"))
         return _EveryKeyReader(share, self.keys, position or 0, self.records // PARALLELISM)
 
     def counts(self) -> dict[int, int]:
-        """How often each key is given."""
+        """Return the number of records of each key."""
         given: Counter[int] = Counter()
         for split in self.splits():
             given.update([key for key, _ in self.open_split(split, None).read(self.records)])
@@ -141,7 +140,7 @@ class EveryKeyFirst(PoolSource):
 
 
 class _EveryKeyReader(SplitReader):
-    """The keys of one share."""
+    """Reads the keys of one share."""
 
     def __init__(self, share: int, keys: int, position: int, end: int) -> None:
         self._share = share
@@ -150,7 +149,6 @@ class _EveryKeyReader(SplitReader):
         self._end = end
 
     def read(self, limit: int) -> list[Record]:
-        """The next records."""
         begin_at, keys = self._position, self._keys
         self._position = min(begin_at + limit, self._end)
         return [(self._key(place, keys), None) for place in range(begin_at, self._position)]
@@ -161,10 +159,8 @@ class _EveryKeyReader(SplitReader):
 
     @property
     def position(self) -> int:
-        """How many records were given."""
         return self._position
 
     @property
     def exhausted(self) -> bool:
-        """Whether all were given."""
         return self._position >= self._end

@@ -1,13 +1,13 @@
-"""The same keyed count by Spark's own means: Structured Streaming, from Parquet into exactly-once files.
+"""The same keyed count with Structured Streaming, from Parquet into exactly-once files.
 
 The rules this module lives by:
 
-- Each peer keeps its state in RocksDB and takes as many batches as the engine takes epochs. Those with a
-  Python function give every count, as the engine does; Spark's own aggregation can give only the last of each
-  key and batch, which is less to write.
-- What a peer has written is read back before its time counts.
+- Each peer keeps its state in RocksDB and takes as many batches as the engine takes epochs. Peers with a
+  Python function write every count, as the engine does; Spark's own aggregation writes only the last of each
+  key and batch, which is less work.
+- The output of a peer is read back before its time counts.
 - Its files are exactly-once: the file sink where rows are appended, else a folder for each batch, which a
-  batch that is done again replaces.
+  repeated batch replaces.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from onceproof.harness.benchmarks.local import PARALLELISM, PoolReader, PoolSource, WrongCount
 
 BATCHES: Final = 2
-"""As many as the engine takes epochs."""
+"""The number of batches, which is that of the engine's epochs."""
 
 STREAMING: Final = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -46,7 +46,6 @@ class CountingByRows(StatefulProcessor):
     """Counts the records of a key, for transformWithState."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Bind the state."""
         self._count = handle.getValueState("count", "count BIGINT")
 
     def handleInputRows(  # type: ignore[override]  # noqa: N802 (the name is Spark's, the type is ours)
@@ -55,7 +54,7 @@ class CountingByRows(StatefulProcessor):
         rows: Iterator[Row],
         timerValues: Any,  # noqa: N803
     ) -> Iterator[Row]:
-        """Give each record its number."""
+        """Number each record of a key."""
         found = self._count.get()
         count = 0 if found is None else int(found[0])
         for _ in rows:
@@ -64,11 +63,11 @@ class CountingByRows(StatefulProcessor):
         self._count.update((count,))
 
     def close(self) -> None:
-        """Hold nothing."""
+        """Do nothing: there is nothing to release."""
 
 
 class CountingByFrames(CountingByRows):
-    """The same for transformWithStateInPandas."""
+    """Counts the records of a key, for transformWithStateInPandas."""
 
     def handleInputRows(  # type: ignore[override]  # noqa: N802
         self,
@@ -76,7 +75,7 @@ class CountingByFrames(CountingByRows):
         rows: Iterator[pd.DataFrame],
         timerValues: Any,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
-        """Give each record its number."""
+        """Number each record of a key."""
         found = self._count.get()
         count = 0 if found is None else int(found[0])
         for batch in rows:
@@ -87,7 +86,7 @@ class CountingByFrames(CountingByRows):
 
 
 def _count_frames(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-    """Give each record its number, for applyInPandasWithState."""
+    """Number each record of a key, for applyInPandasWithState."""
     count = int(state.get[0]) if state.exists else 0
     for frame in frames:
         after = count + len(frame)
@@ -101,7 +100,7 @@ def _numbered(key: int, before: int, after: int) -> pd.DataFrame:
 
 
 class Peer(NamedTuple):
-    """One of Spark's own ways: from the keys to their counts, and whether it gives all of them."""
+    """One API of Spark: from the keys to their counts, and whether it writes all counts or the last ones."""
 
     counts: Callable[[DataFrame], DataFrame]
     gives_all: bool = True
@@ -123,11 +122,11 @@ PEERS: Final[Mapping[str, Peer]] = {
     ),
     "group_by_count": Peer(lambda keys: keys.groupBy("key").count(), gives_all=False),
 }
-"""By the name in the figures."""
+"""The peers by their names in the figures."""
 
 
 def peer_seconds(session: SparkSession, source: PoolSource, name: str) -> float:
-    """Return how long a peer takes over the records of a source; WrongCount where it miscounts."""
+    """Return the seconds of a peer over the records of a source; WrongCount where it miscounts."""
     peer = PEERS[name]
     with tempfile.TemporaryDirectory(prefix="onceproof-bench-") as folder:
         given, output = Path(folder, "input"), Path(folder, "output")
@@ -153,7 +152,7 @@ def peer_seconds(session: SparkSession, source: PoolSource, name: str) -> float:
 
 
 def replacing(output: Path) -> Callable[[DataFrame, int], None]:
-    """Return what writes a batch into a folder of its own; one that is done again replaces it."""
+    """Return a batch writer that puts each batch into its own folder; a repeated batch replaces it."""
 
     def write(batch: DataFrame, number: int) -> None:
         batch.write.mode("overwrite").csv(str(output / f"batch={number}"))
@@ -175,7 +174,7 @@ def write_keys(source: PoolSource, folder: Path) -> None:
 
 
 def check_all(session: SparkSession, output: str, source: PoolSource, name: str) -> None:
-    """Raise WrongCount unless every key was counted from one to the last, each number once."""
+    """Raise WrongCount unless the counts of every key go from one to the last, each number once."""
     session.read.schema(_COUNTED).csv(output).createOrReplaceTempView("counted")
     [(written, wrong)] = session.sql(
         """
@@ -191,7 +190,7 @@ def check_all(session: SparkSession, output: str, source: PoolSource, name: str)
 
 
 def check_last(session: SparkSession, output: str, source: PoolSource, name: str) -> None:
-    """Raise WrongCount unless the greatest counts of all keys come to the records."""
+    """Raise WrongCount unless the greatest counts of all keys add up to the number of records."""
     session.read.schema(_COUNTED).csv(output).createOrReplaceTempView("counted")
     [(counted,)] = session.sql(
         "SELECT coalesce(sum(last), 0) FROM (SELECT max(count) AS last FROM counted GROUP BY key)"

@@ -1,17 +1,17 @@
-"""How long a state of a million keys takes from two subtasks to four and back, beside Structured Streaming.
+"""Seconds to rescale a state of a million keys from two subtasks to four and back, and a peer's.
 
 The rules this module lives by:
 
-- The case: a keyed count on Spark by two subtasks, whose first epoch counts every key once. There the job is
-  ended; it goes on from its checkpoint at the same parallelism, at four, and at two again, each time for an
-  epoch of few records. The time goes from the moment when nothing of the job runs to the first rows that it
-  has committed.
+- The case: a keyed count on Spark by two subtasks, whose first epoch counts every key once. Then the job is
+  ended and restored from its checkpoint at the same parallelism, at four, and at two again, each time for an
+  epoch of few records. The time goes from the moment when nothing of the job runs to the first committed
+  rows.
 - Structured Streaming does the same with the same records (spark_rescale_peer.py): its query is ended, its
-  state is dealt out anew, the query is started again, and a batch is written.
+  state is repartitioned, the query is started again, and a batch is written.
 - Both run in one Spark on two cores, after a warm-up over fewer keys, and take turns. The best round counts,
   since other work on the machine only adds; the median stands beside it.
-- In the end every key is counted once more, and of each key the counts must follow one another from one to
-  the last: a rescale that has lost a key, or put one where it is not looked for, is no figure.
+- In the end every key is counted once more, and the counts of each key must go from one to the last without a
+  gap: a rescale that loses or misplaces a key gives no figure.
 - Bytes are those of the files that a step has added to the state on disk.
 """
 
@@ -45,10 +45,10 @@ from onceproof.harness.reporting.report_builder import machine_text
 
 KEYS: Final = 1_000_000
 RECORDS: Final = 1_000
-"""How many records the epoch has that follows a rescale, each of another key."""
+"""The number of records in the epoch after a rescale, each of another key."""
 ROUNDS: Final = 2
 WARM_UP: Final = 50
-"""The warm-up has one key of so many."""
+"""The warm-up has one key for this many."""
 
 BACKENDS: Final[Mapping[str, dict[str, Any]]] = {
     "hashmap": {},
@@ -58,7 +58,7 @@ _RETAINED: Final = {"execution.checkpointing.externalized-checkpoint-retention":
 
 Taken = dict[str, StepTaken]
 Run = Callable[[SparkSession, EveryKeyFirst], Taken]
-"""Loads the state, takes the steps, and sees that nothing is lost."""
+"""Loads the state, takes the steps, and checks the counts."""
 
 
 def measure(
@@ -103,7 +103,7 @@ def measure(
 
 
 def source_of(keys: int, records: int) -> EveryKeyFirst:
-    """Every key, some for each step, and every key once more."""
+    """Return a source of every key, some records for each step, and every key once more."""
     return EveryKeyFirst(keys, len(STEPS) * records + keys)
 
 
@@ -128,7 +128,7 @@ def _engine_run(backend: str) -> Run:
 
 
 def engine_steps(session: SparkSession, source: EveryKeyFirst, options: Mapping[str, Any]) -> Taken:
-    """Take all steps with the engine; WrongCount where a key was not counted as it should be."""
+    """Take all steps with the engine; WrongCount where a key was miscounted."""
     records = (source.records - 2 * source.keys) // len(STEPS)
     taken: Taken = {}
     with tempfile.TemporaryDirectory(prefix="onceproof-bench-") as folder:
@@ -144,7 +144,7 @@ def engine_steps(session: SparkSession, source: EveryKeyFirst, options: Mapping[
 def _go_on(
     session: SparkSession, source: EveryKeyFirst, folder: str, options: Mapping[str, Any], records: int
 ) -> StepTaken:
-    """Go on with the job for an epoch of so many records, and end it unless that was the last."""
+    """Restore the job, run one epoch of ``records`` records and cancel it; a last job runs to its end."""
     graph = counting_graph(source, folder, records, {**_RETAINED, **options})
     new = NewFiles(Path(folder, "checkpoints"))
     begun = time.perf_counter()
@@ -172,12 +172,12 @@ class OneEpoch(EpochSize):
         self._epochs = 0
         self.end: Callable[[], None] | None = None
         self.committed = 0.0
-        """When the first epoch was over."""
+        """Time of the commit of the first epoch, as of time.perf_counter."""
         self.bytes = 0
-        """Of the files that were new then."""
+        """Bytes of the files that were new then."""
 
     def quotas(self, sources: Sequence[TaskId], ended: Collection[TaskId] = ()) -> dict[TaskId, int]:
-        """Those of an epoch that begins now; one that is to be called off has nothing to read."""
+        """Return the quotas of the first epoch; afterwards cancel the job and return 0 records."""
         self._epochs += 1
         if self._epochs == 1:
             return super().quotas(sources, ended)

@@ -1,13 +1,13 @@
-"""The same rescales by Structured Streaming: a query is ended, its state dealt out anew, and it goes on.
+"""The same rescales by Structured Streaming: a query ends, its state is repartitioned, the query restarts.
 
 The rules this module lives by:
 
-- The query is Spark's own count by key over RocksDB, in update mode: the least state that a count can have,
-  all of it on the side of Java. A function in Python would go there for each of a million keys.
-- The state is dealt out by ``_streamingCheckpointManager.repartition``, the one way that Spark 4.3 has. It is
-  private, and reads no input; the first batch afterwards has the records of the step, and writes its rows.
-- After each step the state is read by Spark's own reader of it: as many keys as there should be, in as many
-  partitions, with counts that come to the records, also weighed by the keys.
+- The query is Spark's own count by key over RocksDB, in update mode: the smallest state that a count can
+  have, all of it in Java. A function in Python would be called for each of a million keys.
+- The state is repartitioned by ``_streamingCheckpointManager.repartition``, the one way that Spark 4.3 has.
+  It is private, and reads no input; the next batch has the records of the step, and writes its rows.
+- After each step the state is read by Spark's own state reader: the number of keys, the number of partitions,
+  and the sums of the counts, plain and weighted by the keys, must be right.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from onceproof.harness.benchmarks.spark_epochs import EveryKeyFirst
 from onceproof.harness.benchmarks.spark_peers import PEERS, STREAMING, replacing
 
 STEPS: Final[Mapping[str, int]] = {"same": 2, "2_to_4": 4, "4_to_2": 2}
-"""The parallelism with which a job of two subtasks goes on, in this order, by the name in the figures."""
+"""By name in the figures, in order: the parallelism with which a job of two subtasks is restored."""
 
 _PEER: Final = "group_by_count"
 
 
 class StepTaken(NamedTuple):
-    """What a step took."""
+    """Seconds and bytes of one step."""
 
     seconds: float
-    """From the moment when nothing runs to the first rows that are written."""
+    """From the moment when nothing runs to the first written rows."""
     bytes: int
-    """Of the files that the step has added to the state on disk."""
+    """Bytes of the files that the step has added to the state on disk."""
     offline_seconds: float = 0.0
-    """The part of it in which the state was dealt out anew, where that is done by itself."""
+    """The part of it that repartitioning took, where that is a separate operation."""
 
 
 def peer_steps(session: SparkSession, source: EveryKeyFirst) -> dict[str, StepTaken]:
-    """Take all steps; WrongCount where the state is not what it should be afterwards."""
+    """Take all steps; WrongCount where the state is wrong afterwards."""
     records = (source.records - 2 * source.keys) // len(STEPS)
     given = Given()
     taken: dict[str, StepTaken] = {}
@@ -71,7 +71,7 @@ def peer_steps(session: SparkSession, source: EveryKeyFirst) -> dict[str, StepTa
 
 
 class Given:
-    """What the counts must come to."""
+    """The number of records and sums that the counts must add up to."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -79,7 +79,7 @@ class Given:
         """The sum of the keys of all records."""
 
     def add(self, keys: list[int]) -> None:
-        """Take records into account."""
+        """Add the records of these keys."""
         self.records += len(keys)
         self.weighed += sum(keys)
 
@@ -99,7 +99,7 @@ def _inputs(source: EveryKeyFirst, sizes: list[int], folder: Path, given: Given)
 
 
 def _run_query(session: SparkSession, folder: Path) -> None:
-    """Let the query take what there is, in one batch, and end."""
+    """Run the query over the available records, in one batch, and end it."""
     keys = session.readStream.schema("key BIGINT").parquet(str(folder / "input"))
     writer = PEERS[_PEER].counts(keys).writeStream.option("checkpointLocation", str(folder / "checkpoints"))
     store: Callable[[DataFrame, int], None] = replacing(folder / "output")
@@ -125,14 +125,14 @@ def check_state(session: SparkSession, checkpoints: Path, keys: int, parallelism
 
 
 class NewFiles:
-    """The files below a folder that were not there before."""
+    """The files below a folder that have appeared since it was created."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._before = frozenset(self._files())
 
     def bytes(self) -> int:
-        """How much lies in them."""
+        """Return the bytes of the new files."""
         return sum(path.stat().st_size for path in self._files() if path not in self._before)
 
     def _files(self) -> Iterator[Path]:

@@ -1,14 +1,14 @@
-"""What an access to keyed state costs on each backend, beside a bare dict and a bare database.
+"""The cost of an access to keyed state on each backend, beside a bare dict and a bare database.
 
 The rules this module lives by:
 
-- An access is what an operator does for a record: set the current key, call the state. The floors do the
-  same to a dict, and to a database of rocksdict with the same settings whose keys and values are bytes
-  already. Iterating is measured over maps of a hundred entries each.
+- An access is what an operator does for a record: set the current key, call the state. The floors do the same
+  to a dict, and to a database of rocksdict with the same settings whose keys and values are bytes already.
+  Iterating is measured over maps of a hundred entries each.
 - A snapshot is measured to the last file on disk, a restore from there until a key of each key group has
-  given its state. Beside both stands the whole table as one msgpack file: encoded, written and synchronised;
-  read and decoded.
-- CPU seconds of this process, all threads of it; ours and the floor take turns, and the best round counts.
+  returned its state. Beside both stands the whole table as one msgpack file: encoded, written and
+  synchronised; read and decoded.
+- CPU seconds of this process, all threads of it; backend and floor take turns, and the best round counts.
   Snapshots and restores are measured in wall seconds, because they wait for the disk.
 - Every read is compared with what was written; a difference is an error instead of a figure.
 """
@@ -46,7 +46,7 @@ from onceproof.harness.reporting.report_builder import machine_text
 
 ACCESSES: Final = 400_000
 KEYS: Final = (1_000, 100_000)
-"""So few that they lie in the processor's caches, where a dict is quickest; and so many that they do not."""
+"""A table that fits into the processor's caches, where a dict is quickest; and one that does not."""
 MAP_ENTRIES: Final = 100
 SNAPSHOT_KEYS: Final = 1_000_000
 ROUNDS: Final = 3
@@ -68,9 +68,9 @@ def measure(
     rounds: int = ROUNDS,
     large: bool = False,
 ) -> Measurement:
-    """Return accesses a second of each backend and its floor, and what snapshots and restores take.
+    """Return accesses a second of each backend and its floor, and the figures of snapshots and restores.
 
-    ``large`` adds a state of gigabytes in a process of its own, and the memory that it took.
+    ``large`` adds a state of gigabytes in a process of its own, and its peak memory.
     """
     figures: dict[str, float] = {"accesses": accesses, "snapshot_keys": snapshot_keys}
     floors: dict[str, float] = {}
@@ -96,7 +96,7 @@ def measure(
 
 @contextmanager
 def opened(name: str, folder: str) -> Iterator[KeyedStateBackend]:
-    """Give a backend over all key groups, whose databases lie below a folder."""
+    """Yield a backend over all key groups, whose databases lie below a folder; close it in the end."""
     backend = made(name, folder)
     try:
         yield backend
@@ -105,7 +105,6 @@ def opened(name: str, folder: str) -> Iterator[KeyedStateBackend]:
 
 
 def made(name: str, folder: str) -> KeyedStateBackend:
-    """Make a backend over all key groups."""
     common = (MAX_PARALLELISM, (0, MAX_PARALLELISM - 1), Types.LONG(), None)
     if name == "hashmap":
         return HashMapStateBackend(*common)
@@ -118,7 +117,7 @@ def made(name: str, folder: str) -> KeyedStateBackend:
 def _access_seconds(
     name: str, folder: str, accesses: int, keys: int, rounds: int
 ) -> dict[str, tuple[float, float]]:
-    """Return the seconds of the backend and those of its floor, by what is done."""
+    """Return the seconds of the backend and those of its floor, by kind of access."""
     draw = Random(1).random
     chosen = [int(draw() * keys) for _ in range(accesses)]
     maps = max(1, min(keys, accesses // MAP_ENTRIES))
@@ -184,7 +183,7 @@ def _iterate(backend: KeyedStateBackend, walk: Sequence[int]) -> int:
 
 
 class _BareDict:
-    """The same on dicts."""
+    """The floor of the heap backend: the same accesses on dicts."""
 
     def __init__(self) -> None:
         self._values: dict[int, int] = {}
@@ -217,11 +216,11 @@ class _BareDict:
         return right
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is nothing to release."""
 
 
 class _BareDatabase:
-    """The same on a database, with bytes that are made beforehand."""
+    """The floor of the database backend: the same accesses with ready-made bytes."""
 
     def __init__(self, folder: str, chosen: Sequence[int]) -> None:
         self._database = Database.fresh(StateBackendSettings("rocksdb", folder))
@@ -266,7 +265,7 @@ class _BareDatabase:
 
 
 def _file_figures(folder: str, keys: int) -> dict[str, float]:
-    """Return what the whole table as one file takes."""
+    """Return the figures of the whole table as one file."""
     table = {key: key for key in range(keys)}
     path = Path(folder, "table")
     started = time.perf_counter()
@@ -288,7 +287,7 @@ def _file_figures(folder: str, keys: int) -> dict[str, float]:
 
 
 def _snapshot_figures(name: str, folder: str, keys: int) -> dict[str, float]:
-    """Return what a snapshot of so many keys and its restore take."""
+    """Return the figures of a snapshot of ``keys`` keys and its restore."""
     storage = LocalCheckpointStorage(Path(folder, f"checkpoints-{name}"))
     with opened(name, folder) as backend:
         fill(backend, range(keys))
@@ -311,7 +310,7 @@ def _snapshot_figures(name: str, folder: str, keys: int) -> dict[str, float]:
 
 
 def fill(backend: KeyedStateBackend, keys: Sequence[int], value: int = 0) -> None:
-    """Set the state of keys to themselves, and something more."""
+    """Set the state of each key to the key plus ``value``."""
     update = backend.value_state(VALUE).update
     for key in keys:
         backend.current_key = key
@@ -319,7 +318,7 @@ def fill(backend: KeyedStateBackend, keys: Sequence[int], value: int = 0) -> Non
 
 
 def restore(backend: KeyedStateBackend, storage: LocalCheckpointStorage, handle: StateHandle) -> None:
-    """Restore a backend from what one over the same key groups has stored."""
+    """Restore a backend from a snapshot of one over the same key groups."""
     stored = decode_task_snapshot(storage.read(handle.path), handle.path, handle.sha256)[OPERATOR]
     native = []
     if stored.native is not None:

@@ -60,7 +60,7 @@ CONCURRENT: Final = ((1, 7), (2, 2), (3, 1))
 LONGEST_PAUSE: Final = 40
 
 OPERATIONS: Final = 0.25
-"""The share of scenarios in which something is asked of the job."""
+"""The share of scenarios with savepoints or stops."""
 ASKED_AT: Final[tuple[tuple[Point, int], ...]] = (
     ("element", 6),
     ("triggered", 2),
@@ -77,7 +77,7 @@ LONGEST_INTERVAL: Final = 200
 
 
 def generate(family: Family, seed: int) -> Scenario:
-    """Return the scenario of a seed, a whole number from 0 on."""
+    """Return the scenario of a seed, an integer from 0."""
     if seed < 0:
         raise ValueError(f"a seed is a whole number from 0 on, not {seed}")
     random = Random(seed)
@@ -115,10 +115,10 @@ def generate(family: Family, seed: int) -> Scenario:
     natural = STEPS_PER_RECORD * records + (2 + stage.checkpoints) * (steps + len(tasks))
     delays = restart_delay * len(faults) + sum(fault.delay + fault.after for fault in faults)
     schedule = draw_schedule(chance, natural)
-    # Ample: longer than anything but a lost message can hold a checkpoint up.
+    # Longer than anything but a lost message can delay a checkpoint.
     ample = schedule.horizon + 10 * natural + delays
     tolerates = chance.chance(0.75)
-    # What waits for a message that is lost goes on when its time is over: better while there is still input.
+    # A checkpoint that waits for a lost message ends by its timeout, which should come while input is left.
     waits = any(fault.point == "triggered" and FAULTS[fault.kind].strikes == "message" for fault in faults)
     too_late = any(fault.point == "acknowledged" and fault.delay >= short for fault in faults)
     hurried = tolerates and chance.chance(0.8 if waits or too_late else 0.3)
@@ -133,7 +133,7 @@ def generate(family: Family, seed: int) -> Scenario:
         max_parallelism=max_parallelism,
         source_parallelism=source,
         sink_parallelism=sink,
-        # Barriers of checkpoints side by side must leave room for records, or none is ever read.
+        # Barriers of concurrent checkpoints must leave room for records, or none is ever read.
         channel_capacity=max(mode.max_concurrent, chance.weighted(CAPACITIES)),
         checkpoint_interval_ms=interval,
         checkpoint_timeout_ms=timeout if hurried else ample,
@@ -151,10 +151,10 @@ def generate(family: Family, seed: int) -> Scenario:
 def draw_operations(
     chance: Chance, stage: JobOutline, family: Family, *, may_stop: bool
 ) -> tuple[Operation, ...] | UnsetType:
-    """Draw what is asked of the job: savepoints, and that it stops with one.
+    """Draw savepoints, and stops with a savepoint.
 
-    A savepoint to stop with that runs out of time costs an attempt, so it is only asked for where time is
-    ample. It is asked for while there is input left, else there is nothing to go on with.
+    A stop whose savepoint expires costs an attempt, so stops are only drawn where the timeout is ample. They
+    are drawn while input is left, so that the restarted job has records to read.
     """
     if not chance.chance(OPERATIONS):
         return UNSET
@@ -184,7 +184,7 @@ def _operation(chance: Chance, stage: JobOutline, kind: OperationKind, any_backe
 
 
 def draw_mode(chance: Chance, family: Family) -> CheckpointMode:
-    """Draw how checkpoints are taken; at-least-once only where the family says what that does to its rows."""
+    """Draw the checkpoint mode; at-least-once only if the family's options say what it does."""
     barriers = chance.weighted(BARRIERS)
     if barriers == "at_least_once" and options_of(family).at_least_once is None:
         barriers = "unaligned"
@@ -197,13 +197,13 @@ def draw_mode(chance: Chance, family: Family) -> CheckpointMode:
 
 
 def _short_timeout(chance: Chance, mode: CheckpointMode, patience: int, steps: int) -> int:
-    """Draw after what time a checkpoint expires that a slow schedule, or a fault, holds up for long."""
-    # Checkpoints that go on side by side take as long as all of them together.
+    """Return a timeout after which a checkpoint expires that a slow schedule or a fault delays for long."""
+    # Concurrent checkpoints each take as long as all of them together.
     return mode.max_concurrent * chance.integer(patience * steps, 10 * steps) + 20
 
 
 def generator_version(family: Family) -> int:
-    """Return what a seed of the family depends on besides itself: our version and the family's in one."""
+    """Return one number for the generator's version and the family's."""
     return GENERATION * 1000 + family.generator_version
 
 
@@ -241,7 +241,7 @@ def _checkpoint_steps_of(family: Family, source: int, keyed: int, sink: int) -> 
 
 
 def _source_parallelism(chance: Chance, splits: int) -> int:
-    """As the job in three of ten, else up to one subtask more than there are splits."""
+    """Draw the source parallelism: 0 (that of the job) in three of ten, else up to one more than splits."""
     if chance.chance(0.3):
         return 0
     return chance.integer(1, min(splits + 1, HIGHEST_PARALLELISM))

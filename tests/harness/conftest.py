@@ -1,4 +1,4 @@
-"""What the tests of the harness share: a small scenario, a run of it told by hand, and a user's files."""
+"""What the tests of the harness share: a small scenario, a history written by hand, and a user's files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from onceproof.harness.model.scenario import Scenario, Schedule
 
 PAGE = Path(__file__).parents[2] / "harness" / "docs" / "families.md"
 
-# The family of the page with its totals where no checkpoint sees them.
+# The family of the documentation's example, with its totals outside of any checkpoint.
 _REDUCE = "by_shop.reduce(lambda total, sale: (total[0], total[1] + sale[1]))"
 _BUG = "by_shop.process(Total(), Types.TUPLE([Types.STRING(), Types.LONG()]))"
 _TOTAL = """
@@ -49,10 +49,10 @@ class WordCount:
 
 
 class Run:
-    """Tells a run of the job source -> count -> sink over one split, with two sink subtasks.
+    """Writes the history of a job source -> count -> sink over one split, with two sink subtasks.
 
-    ``commit`` makes a transaction visible; the rows in it are those of the records between two checkpoints,
-    the words of the first half of the alphabet in sink 0, the others in sink 1.
+    ``commit`` makes a transaction visible; its rows are those of the records between two checkpoints: words
+    of the first half of the alphabet in sink 0, the others in sink 1.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -68,7 +68,7 @@ class Run:
         self.pending: list[str] = []
         self.words = [value for _, value in scenario.records["words"]]
         self.offsets: dict[int | None, int] = {None: 0}
-        """By checkpoint."""
+        """Offset by checkpoint."""
 
     def tick(self) -> int:
         self.step += 1
@@ -86,7 +86,7 @@ class Run:
     def checkpoint(
         self, checkpoint: int, offset: int, rows: Sequence[Row] | None = None, in_flight: int = 0
     ) -> Run:
-        """Complete a checkpoint at an offset; what is pre-committed and not committed stays listed."""
+        """Complete a checkpoint at an offset; it lists all transactions that are not committed yet."""
         if rows is None:
             numbered = self.scenario.records["words"][:offset]
             all_rows = WordCount().expected({"words": numbered}, Declared())
@@ -109,7 +109,7 @@ class Run:
         return self
 
     def commit(self, *transactions: str) -> Run:
-        """Make transactions visible, all pending ones if none is named."""
+        """Make transactions visible; all pending ones if none is named."""
         for name in transactions or tuple(self.pending):
             subtask, attempt, epoch, rows = self.contents[name]
             self.history.transaction_visible(self.tick(), name, subtask, attempt, epoch, rows)
@@ -126,7 +126,7 @@ class Run:
         return self
 
     def check(self, checker: Any) -> list[tuple[str, str]]:
-        """Return (anomaly, where) of what a checker finds, steps left out."""
+        """Return (anomaly, where) of each violation that a checker finds."""
         found = checker.check(self.scenario, self.history, self.oracle)
         assert all(violation.property == checker.property for violation in found)
         return [(violation.anomaly, violation.where.split(", step")[0]) for violation in found]
@@ -134,7 +134,7 @@ class Run:
 
 @pytest.fixture
 def make_scenario() -> Callable[..., Scenario]:
-    """Return a function that makes a small scenario, with fields of its own where the test names them."""
+    """Return a function that makes a small scenario, with the fields that a test changes."""
 
     def make(**changes: Any) -> Scenario:
         words = ("bee", "owl", "bee", "toad", "ant", "owl")
@@ -165,13 +165,13 @@ def make_scenario() -> Callable[..., Scenario]:
 
 @pytest.fixture
 def run(make_scenario: Callable[..., Scenario]) -> Run:
-    """Return a run of the small scenario, not begun."""
+    """Return the run of the small scenario before its first event."""
     return Run(make_scenario())
 
 
 @pytest.fixture
 def sound_run(run: Run) -> Run:
-    """Return a finished run with two kills and a rescale, in which nothing went wrong."""
+    """Return a finished run with two kills and a rescale, without violations."""
     run.start("1.1").checkpoint(1, 2).commit().checkpoint(2, 3).fault()
     # The process dies with checkpoint 2 complete and not committed: the new attempt commits it.
     run.start("2.1", restored=2).commit().fault("kill_task", "element")
@@ -180,7 +180,7 @@ def sound_run(run: Run) -> Run:
 
 @pytest.fixture
 def sales(tmp_path: Path) -> Path:
-    """Return the file of the family that the page shows."""
+    """Return the file of the family in the documentation's example."""
     text = PAGE.read_text(encoding="utf-8")
     found = re.search(r"```python\n(\"\"\"Sales.*?)```", text, re.DOTALL)
     assert found is not None
@@ -191,7 +191,7 @@ def sales(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def forgetful(sales: Path) -> Path:
-    """Return the file of a family whose job forgets its totals when it is killed."""
+    """Return the file of a family whose job loses its totals when it is killed."""
     text = sales.read_text(encoding="utf-8")
     assert _REDUCE in text
     path = sales.with_name("forgetful.py")

@@ -1,9 +1,9 @@
-"""The tutorial, done as it says: its files are written, its change is made, its commands are typed.
+"""The tutorial's steps are executed: its files written, its change made, its commands run.
 
-What a command prints is compared with what the tutorial shows line by line, in order; a line is told by its
-first word, since what a failure looks like in detail changes with the generator of scenarios. Commands that
-are printed are compared word by word, but for seeds. ONCEPROOF_TUTORIAL names a file that gets all that was
-printed, for whoever brings the tutorial up to date.
+The output of a command is compared with the tutorial's line by line, in order. Only the first word of a line
+must agree, since the details of a failure change with the generator of scenarios. Printed commands are
+compared word by word, except for seeds. ONCEPROOF_TUTORIAL names a file that gets all output, for updating
+the tutorial.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def commands(content: str) -> Iterator[Typed]:
 
 
 def shape(line: str) -> str:
-    """Return what a line must have in common with the one that the tutorial shows."""
+    """Return the part of a line that must agree with the tutorial."""
     if line.lstrip().startswith("onceproof "):
         return re.sub(r"\d{6,}", "SEED", KEPT.sub("inside.json", line))
     first = line.split()[0]
@@ -75,17 +75,17 @@ def shape(line: str) -> str:
 
 @dataclass
 class Reader:
-    """Somebody who does what the tutorial says."""
+    """Carries out the steps of the tutorial."""
 
     folder: Path
     change: tuple[str, str, str] = ("", "", "")
     """File, text before, text after."""
     kept: str = ""
-    """The name of the file with the failure, which the tutorial's run may have found otherwise."""
+    """The name of the file with the failure, which may differ from the tutorial's."""
     outputs: list[tuple[str, str]] = field(default_factory=list)
 
     def do(self, block: Block) -> None:
-        """Do what one block says."""
+        """Carry out the step of one block."""
         if block.language == "python":
             (self.folder / block.file).write_text(block.content, encoding="utf-8")
         elif block.language == "diff":
@@ -101,14 +101,14 @@ class Reader:
                 self.type(typed)
 
     def replace(self, file: str, old: str, new: str) -> None:
-        """Change a text that stands once in a file."""
+        """Replace a text that occurs once in a file."""
         path = self.folder / file
         text = path.read_text(encoding="utf-8")
         assert text.count(old) == 1, old
         path.write_text(text.replace(old, new), encoding="utf-8")
 
     def type(self, typed: Typed) -> None:
-        """Type a command, and compare what it prints with what is shown."""
+        """Run a command, and compare its output with the tutorial's."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
         environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
         for name in ("CI", "ONCEPROOF_SEED", "ONCEPROOF_PROFILE"):
@@ -148,16 +148,16 @@ def test_the_tutorial_holds_what_it_promises(tmp_path: Path) -> None:
     outputs = dict(reader.outputs)
     explained = next(text for command, text in outputs.items() if "explain" in command)
     assert "checkpoint 1" in explained
-    told = [text for command, text in reader.outputs if command.startswith("pytest")]
-    assert len(told) == 2
-    assert f"inside: exactly_once, lost, in the scenario of {reader.kept}" in told[0]
-    assert "3 passed" in told[1]
+    printed = [text for command, text in reader.outputs if command.startswith("pytest")]
+    assert len(printed) == 2
+    assert f"inside: exactly_once, lost, in the scenario of {reader.kept}" in printed[0]
+    assert "3 passed" in printed[1]
     if shown := os.environ.get("ONCEPROOF_TUTORIAL"):
         Path(shown).write_text("".join(f"$ {command}\n{text}\n" for command, text in reader.outputs))
 
 
 @pytest.mark.spark
-def test_the_family_of_the_tutorial_tells_spark_the_same_as_python(
+def test_the_family_of_the_tutorial_gives_spark_the_same_as_python(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     for block in tutorial()[:2]:
@@ -172,10 +172,10 @@ def test_the_family_of_the_tutorial_tells_spark_the_same_as_python(
     ]
     schema = f"scenario_id INT, split STRING, offset BIGINT, timestamp BIGINT, {family.record_schema}"
     spark.createDataFrame(rows, schema).createOrReplaceTempView("records")
-    told = sorted(map(tuple, spark.sql(family.oracle_sql).collect()))
+    rows = sorted(map(tuple, spark.sql(family.oracle_sql).collect()))
     expected = [
         (number, *row)
         for number, scenario in enumerate(scenarios)
         for row in family.expected(scenario.records, None)  # type: ignore[arg-type]
     ]
-    assert told == sorted(expected)
+    assert rows == sorted(expected)

@@ -1,7 +1,7 @@
-"""Barriers of one task: drives the handlers of onceproof.engine.task.barriers, holding back what they block.
+"""Barriers of one task: drives the handlers of onceproof.engine.task.barriers with blocked channels.
 
-What goes ahead of records is put into a channel's queue by the function that the engine's outputs use; what
-is in flight is collected by the engine's recorder, as by a task and by those who send to it.
+Priority elements are queued by the function that the engine's outputs use; records in flight are collected by
+the engine's recorder, on the side of the receiver and of the senders.
 """
 
 from collections import deque
@@ -64,7 +64,7 @@ class Gate:
         self.channel_state: dict[str, dict[str, list[str]]] = {}
 
     def receive(self, event: list[Any]) -> None:
-        """Take an event of a vector; what stands on a blocked channel waits."""
+        """Handle an event of a vector; elements on a blocked channel wait."""
         kind = event[0]
         if kind == "T":
             self.now += event[1]
@@ -84,7 +84,7 @@ class Gate:
         self.drain()
 
     def send(self, event: list[Any]) -> None:
-        """Put an element into its channel: as a task does that sends it."""
+        """Append an element to its channel, like a sending task."""
         channel, element = event[1], self.element(event)
         queue = self.queues[channel]
         if type(element) is not CheckpointBarrier or element.options.alignment is not AlignmentKind.UNALIGNED:
@@ -96,7 +96,7 @@ class Gate:
             self.recorder(element.checkpoint_id).overtake(channel, queue)
 
     def drain(self) -> None:
-        """Take what may be taken."""
+        """Take all elements that are not blocked."""
         progress = True
         while progress:
             progress = False
@@ -113,7 +113,7 @@ class Gate:
         self.process(channel, element)
 
     def process(self, channel: int, element: Any) -> None:
-        """Hand one element to whom it concerns."""
+        """Pass one element to the barrier handler or the records."""
         if type(element) is list:
             self.delivered += [value for value, _ in element]
         else:
@@ -163,7 +163,7 @@ class Gate:
         return self.recorders.setdefault(checkpoint_id, InFlightRecorder(checkpoint_id, self.names))
 
     def barrier(self, checkpoint_id: int) -> CheckpointBarrier:
-        """A barrier, triggered when it is first heard of."""
+        """Return a barrier, triggered at its first mention."""
         begun = self.begun.setdefault(checkpoint_id, self.now)
         return CheckpointBarrier(checkpoint_id, begun, options=self.options)
 
@@ -189,7 +189,7 @@ def _is_barrier(element: Any, checkpoint_id: int) -> bool:
 
 
 def run(gate: Gate, given: dict[str, Any], *, blocked: bool, in_flight: bool) -> dict[str, Any]:
-    """Take all events; the answer has what is asked of the area."""
+    """Handle all events; the answer has the fields of the area."""
     blocked_after = []
     pending = []
     for event in given["events"]:

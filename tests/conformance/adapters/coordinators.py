@@ -53,7 +53,7 @@ KINDS = {"checkpoint": CHECKPOINT, "savepoint": SAVEPOINT, "sync_savepoint": SYN
 
 
 class Decider:
-    """The queue of requests among what a vector says of the coordinator around it."""
+    """The request queue, with the coordinator's state as the vector gives it."""
 
     def __init__(self, given: dict[str, Any]) -> None:
         self.queue = RequestQueue(given["max_concurrent"], given["min_pause_ms"], given["max_queued"])
@@ -171,7 +171,7 @@ def plan(given: dict[str, Any]) -> dict[str, Any]:
 
 
 class Coordination:
-    """A coordinator with tasks that do nothing of themselves."""
+    """A coordinator with tasks that only answer."""
 
     def __init__(self, given: dict[str, Any]) -> None:
         config = given.get("config", {})
@@ -194,11 +194,11 @@ class Coordination:
         self.answer: dict[str, Any] = {}
         self.handle(AttemptStarted(CheckpointPlan(ATTEMPT, (), self.tasks)))
         self.on_tasks_running(True)
-        # An attempt asks for checkpoints by itself; a vector says when that begins.
+        # An attempt requests checkpoints by itself; a vector says when that begins.
         self.handle(StopScheduler())
 
     def play(self, event: list[Any]) -> dict[str, Any]:
-        """Play one event; give what it led to."""
+        """Play one event and return its effects."""
         self.answer = {"messages": []}
         name, *arguments = event
         getattr(self, f"on_{name}")(*arguments)
@@ -207,7 +207,7 @@ class Coordination:
         return self.answer
 
     def handle(self, event: Any) -> bool:
-        """Hand an event in and carry out what follows; whether it came too late."""
+        """Pass an event in and carry out its effects; return whether it came too late."""
         too_late = False
         for effect in self.coordinator.handle(event, self.now):
             if isinstance(effect, Send):
@@ -288,7 +288,7 @@ class Coordination:
             for task in self.tasks:
                 self.handle(TaskRunning(ATTEMPT, task))
         else:
-            # A task that runs says so; that it does no more it says only by ending, which this is not.
+            # A running task reports itself as running; only a task that ends reports that it does no more.
             self.coordinator._running.clear()
 
 

@@ -1,4 +1,4 @@
-"""Who takes over records in flight after a rescale: drives in_flight_redistribution."""
+"""The subtasks that take over records in flight after a rescale: drives in_flight_redistribution."""
 
 from typing import Any
 

@@ -26,7 +26,7 @@ ENDS = {"stop with savepoint, drain": True, "stop with savepoint, no drain": Fal
 
 
 class Endless(Source):
-    """Two events, and then what is filtered out, but no end."""
+    """Gives two events, then records that are filtered out, and never ends."""
 
     EVENTS = (("e", 10), ("w", 20))
 
@@ -86,7 +86,7 @@ class OneTimer(KeyedProcessFunction):
 
 
 class Recording(TimedProcessOperator):
-    """Writes down each call behind watermark 20, and lets the engine's operator do what it does."""
+    """Records each call after watermark 20, and passes it on to the engine's operator."""
 
     def __init__(self, calls: list[str], begun: threading.Event) -> None:
         super().__init__(OneTimer(calls), lambda event: "key", Types.STRING())
@@ -125,7 +125,7 @@ class Recording(TimedProcessOperator):
 
 def lifecycle(given: dict[str, Any]) -> dict[str, Any]:
     drains = ENDS[given["mode"]]
-    # No checkpoint of the interval comes between.
+    # The interval is too long for a periodic checkpoint in between.
     options = {
         "execution.checkpointing.interval": "1 h",
         "pipeline.buffer-records": 1,

@@ -7,7 +7,7 @@ from onceproof.engine.job.restart_strategies import RestartStrategy, restart_str
 
 
 def decisions(strategy: RestartStrategy, events: list[list[Any]]) -> dict[str, Any]:
-    """Ask the strategy at every event that is a question."""
+    """Return the strategy's answer to every event that is a question."""
     now = 0
     trace: list[dict[str, Any]] = []
     for event in events:
@@ -31,7 +31,7 @@ def decisions(strategy: RestartStrategy, events: list[list[Any]]) -> dict[str, A
 
 
 def no_chance() -> Any:
-    """What is left to chance cannot be compared: vectors have no jitter, or too little to be drawn."""
+    """Random delays cannot be compared: vectors have no jitter, or too little to be drawn."""
     return lambda: 0.5
 
 

@@ -37,7 +37,7 @@ ERRORS = {
 
 
 class ScriptedCommitter(Committer):
-    """Says of each committable what the vector says, one word a call, and nothing when there is none left."""
+    """Reacts to each call with the vector's next word for the committable, and succeeds when none is left."""
 
     def __init__(self, behaviour: dict[str, list[str]]) -> None:
         self.behaviour = {committable: list(words) for committable, words in behaviour.items()}
@@ -78,7 +78,7 @@ class CommitterScript:
         self.snapshots: dict[int, list[Any]] = {}
 
     def play(self, event: list[Any]) -> dict[str, Any]:
-        """Play one event; give what it led to."""
+        """Play one event and return its effects."""
         self.committer.calls = []
         led_to: dict[str, Any] = {"commit_calls": self.committer.calls}
         name, *arguments = event
@@ -122,7 +122,7 @@ def committer(given: dict[str, Any]) -> dict[str, Any]:
 
 
 class Target(CheckpointCommitter):
-    """The world outside of a write-ahead sink, which outlives it."""
+    """The external system of a write-ahead sink, which outlives the sink."""
 
     def __init__(self) -> None:
         self.committed: list[str] = []
@@ -137,7 +137,7 @@ class Target(CheckpointCommitter):
 
 
 class RecordingWriteAheadSink(GenericWriteAheadSink):
-    """Writes down what it sends."""
+    """Records what it sends."""
 
     def __init__(self, target: Target) -> None:
         super().__init__(target)
@@ -159,14 +159,14 @@ class WriteAheadScript:
         self.snapshots: dict[int, dict[str, EncodedList]] = {}
 
     def play(self, event: list[Any]) -> dict[str, Any]:
-        """Play one event; give what it led to."""
+        """Play one event and return its effects."""
         self.target.sent = []
         name, *arguments = event
         led_to = getattr(self, f"on_{name}")(*arguments) or {}
         return {"sent": self.target.sent, **led_to}
 
     def start(self, restored_id: int | None, restored: Any) -> None:
-        """Start a new instance, as a task does."""
+        """Start a new instance, like a task."""
         self.sink = RecordingWriteAheadSink(self.target)
         self.store = OperatorStateStore()
         if restored is not None:

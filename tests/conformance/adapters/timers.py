@@ -1,4 +1,4 @@
-"""Timers of event time: runs a job on the local runtime, whose source gives what the vector says."""
+"""Timers of event time: runs a job on the local runtime, whose source gives the vector's events."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -17,11 +17,11 @@ from onceproof.engine.watermarks.strategy import WatermarkStrategy
 Written = list[list[Any]]
 
 STEP_BY_STEP = {"pipeline.buffer-records": 1, "pipeline.channel-buffers": 1}
-"""Whatever an event brings about is written down before the next one, whichever way it takes."""
+"""Buffers of one record: the effects of an event are recorded before the next one."""
 
 
 class FromEvents(WatermarkGenerator):
-    """A watermark for each event ``[w, timestamp]``."""
+    """Emits a watermark for each event ``[w, timestamp]``."""
 
     def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
         if event[0] == "w":
@@ -32,7 +32,7 @@ class FromEvents(WatermarkGenerator):
 
 
 class Recorder(Operator):
-    """Writes down what reaches the end of the job, watermarks included."""
+    """Records the elements that reach the end of the job, watermarks included."""
 
     def __init__(self, written: Written, kind: str) -> None:
         self.written = written
@@ -50,7 +50,7 @@ class Recorder(Operator):
 
 
 def elements_of(events: list[list[Any]]) -> DataStream:
-    """Give a stream of the elements among the events, with the watermarks among them."""
+    """Return a stream of the events' elements and watermarks."""
     configuration = Configuration.from_mapping(STEP_BY_STEP)
     environment = StreamExecutionEnvironment.get_execution_environment(configuration)
     for event in events:
@@ -62,7 +62,7 @@ def elements_of(events: list[list[Any]]) -> DataStream:
 
 
 def written_by(stream: DataStream, late: DataStream | None = None) -> Written:
-    """Run the job; give what came out at its end, in order."""
+    """Run the job and return its output in order."""
     written: Written = []
     stream._transform("written", lambda: Recorder(written, "out"), None)
     if late is not None:
@@ -71,8 +71,8 @@ def written_by(stream: DataStream, late: DataStream | None = None) -> Written:
     return written
 
 
-class AsTold(KeyedProcessFunction):
-    """Registers and deletes what an event says; the timer at 1000 registers one at 1001."""
+class TimerActions(KeyedProcessFunction):
+    """Registers and deletes the timers that an event names; the timer at 1000 registers one at 1001."""
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[dict[str, Any]]:
         timers = ctx.timer_service()
@@ -99,11 +99,11 @@ def reached(ctx: KeyedProcessFunction.Context) -> int | str:
 
 def keyed_process(given: dict[str, Any]) -> dict[str, Any]:
     keyed = elements_of(given["events"]).key_by(lambda event: event[1], Types.STRING())
-    return {"output": written_by(keyed.process(AsTold()))}
+    return {"output": written_by(keyed.process(TimerActions()))}
 
 
 def unordered(given: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
-    """Sort what is given out at one timestamp by key: Flink leaves that order open."""
+    """Sort the output of one timestamp by key: Flink leaves that order open."""
     output: Written = []
     for at, run in groupby(answer.get("output", ()), key=lambda entry: (entry[0], entry[-1])):
         entries = list(run)

@@ -52,7 +52,7 @@ DESCRIPTORS = {
 
 
 class Steps:
-    """One state of one backend, and the time."""
+    """One state of one backend, and its clock."""
 
     def __init__(self, given: dict[str, Any]) -> None:
         self.now = 0
@@ -62,7 +62,7 @@ class Steps:
         self.open(None)
 
     def open(self, stored: Any) -> None:
-        """Begin with nothing, or go on from what was stored."""
+        """Start empty, or from stored state."""
         self.backend = HashMapStateBackend(
             MAX_PARALLELISM, (0, MAX_PARALLELISM - 1), Types.STRING(), lambda: self.now
         )
@@ -71,7 +71,7 @@ class Steps:
         self.state = self.backend.state(self.descriptor)
 
     def take(self, step: dict[str, Any]) -> dict[str, Any]:
-        """Do one step; give its line of the trace."""
+        """Do one step and return its line of the trace."""
         self.now = step["t"]
         self.backend.current_key = step.get("key", DEFAULT_KEY)
         operation = step["op"]
@@ -90,7 +90,7 @@ class Steps:
         return answer
 
     def read(self, operation: str, step: dict[str, Any]) -> Any:
-        """Ask the state."""
+        """Read the state."""
         if operation == "entries":
             return dict(self.state.items())
         if operation in ("keys", "values"):

@@ -30,7 +30,7 @@ class Outside:
 
 
 class RecordingSink(TwoPhaseCommitSinkFunction):
-    """Writes down each call that the engine makes."""
+    """Records each call that the engine makes."""
 
     def __init__(self, outside: Outside) -> None:
         super().__init__(clock=lambda: outside.now_ms)
@@ -84,7 +84,7 @@ class Script:
         self.snapshots: dict[int, dict[str, EncodedList]] = {}
 
     def play(self, event: list[Any]) -> dict[str, Any]:
-        """Play one event; give what it led to."""
+        """Play one event and return its effects."""
         name, *arguments = event
         outside = self.outside
         outside.calls = []
@@ -109,7 +109,7 @@ class Script:
         return self.sink
 
     def start(self, restored: dict[str, EncodedList] | None, checkpoint_id: int | None) -> None:
-        """Start a new instance, as a task does."""
+        """Start a new instance, like a task."""
         self.attempts += 1
         sink = self.sink = RecordingSink(self.outside)
         if "transaction_timeout_ms" in self.given:

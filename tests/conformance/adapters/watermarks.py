@@ -48,7 +48,7 @@ def combine(given: dict[str, Any]) -> dict[str, Any]:
 
 
 class Written(WatermarkOutput):
-    """Writes down what a generator says, progress or not."""
+    """Records what a generator emits, idleness included."""
 
     def __init__(self) -> None:
         self.elements: list[list[Any]] = []

@@ -35,7 +35,7 @@ LATE = OutputTag("late", Types.DYNAMIC())
 
 
 def sibling(name: str) -> Any:
-    """Load another module of adapters, which stand alone as files."""
+    """Load another module of adapters; adapters are files without a package."""
     spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
     assert spec is not None
     assert spec.loader is not None
@@ -48,7 +48,7 @@ TIMERS = sibling("timers")
 
 
 class NoContext(AssignerContext):
-    """Windows of event time ask for nothing."""
+    """The context of assigners of event-time windows, which do not use it."""
 
     def get_current_processing_time(self) -> int:
         raise NotImplementedError
@@ -101,7 +101,7 @@ def merge(given: dict[str, Any]) -> dict[str, Any]:
 
 
 class Shown(ProcessWindowFunction):
-    """Shows the window, its key and its elements, or their sum."""
+    """Emits the window, its key, and its elements or their sum."""
 
     def __init__(self, shows: str) -> None:
         self.shows = shows
@@ -167,7 +167,7 @@ def operator(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def unordered(given: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
-    """As for timers; and the order of records whose windows were merged is open."""
+    """Sort the output as for timers, and the records of merged windows: Flink leaves their order open."""
     answer = TIMERS.unordered(given, answer)
     if given["assigner"] == "session":
         for entry in answer["output"]:
