@@ -272,7 +272,7 @@ def options_of(family: object) -> FamilyOptions:
 
 
 def columns_of(schema: str) -> tuple[str, ...]:
-    """The names of the columns in Spark DDL: "word STRING, pair STRUCT<a: INT, b: INT>"."""
+    """Return the names of the columns in Spark DDL: "word STRING, pair STRUCT<a: INT, b: INT>"."""
     names, depth, start = [], 0, 0
     for index, character in enumerate(f"{schema},"):
         depth += (character in "<(") - (character in ">)")
@@ -291,7 +291,7 @@ def family_names() -> list[str]:
 
 
 def _built_in_places() -> dict[str, tuple[str, str]]:
-    """Return each built-in family's module and its name there, by its name; no name: the module itself."""
+    """Return by family name its module and attribute; "" if the module itself is the family."""
     found = {}
     for module in pkgutil.iter_modules(scenarios.__path__, _BUILT_IN):
         inner = [module]
@@ -386,7 +386,7 @@ def _nearest(name: str, names: Iterable[str]) -> str:
 
 
 def address_of(family: Family) -> str:
-    """Return by which address another process finds a family; FamilyError where it finds it by none."""
+    """Return the address by which another process finds a family; FamilyError if there is none."""
     if isinstance(family, ModuleType):
         if family.__name__.startswith(_BUILT_IN):
             return _name_of(family.__name__)
@@ -419,7 +419,7 @@ def _place_in_a_module(wanted: object, likeliest: str) -> str | None:
 
 
 def _has_no_state(family: Family) -> bool:
-    """Return whether a new object of the family's class is as good as the family."""
+    """Return whether a new object of the family's class equals the family: it has no state."""
     return not getattr(family, "__dict__", None) and not hasattr(type(family), "__slots__")
 
 
