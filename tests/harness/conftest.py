@@ -36,7 +36,7 @@ class Total(KeyedProcessFunction):
 
 
 class WordCount:
-    """The oracle's half of a family, written a third time so that these tests need no engine."""
+    """The expected rows of word count, written here again so that these tests need no engine."""
 
     def expected(self, records: Records, declared: Declared) -> Rows:
         counts: dict[Any, int] = {}

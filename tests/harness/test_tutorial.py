@@ -1,9 +1,9 @@
-"""The tutorial's steps are executed: its files written, its change made, its commands run.
+"""The test follows the tutorial: it writes the files, makes the change and runs the commands.
 
-The output of a command is compared with the tutorial's line by line, in order. Only the first word of a line
-must agree, since the details of a failure change with the generator of scenarios. Printed commands are
-compared word by word, except for seeds. ONCEPROOF_TUTORIAL names a file that gets all output, for updating
-the tutorial.
+The output of a command is compared with the page line by line, in order. Lines are compared by their first
+word, because the details of a failure change with the generator of scenarios. Printed commands are compared
+word by word, except for their seeds. To update the tutorial, set ONCEPROOF_TUTORIAL to the path of a file:
+the test writes all output there.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def commands(content: str) -> Iterator[Typed]:
 
 
 def shape(line: str) -> str:
-    """Return the part of a line that must agree with the tutorial."""
+    """Return the part of a line that must equal that of the line on the page."""
     if line.lstrip().startswith("onceproof "):
         return re.sub(r"\d{6,}", "SEED", KEPT.sub("inside.json", line))
     first = line.split()[0]
@@ -75,17 +75,17 @@ def shape(line: str) -> str:
 
 @dataclass
 class Reader:
-    """Carries out the steps of the tutorial."""
+    """Follows the tutorial in a folder, block by block."""
 
     folder: Path
     change: tuple[str, str, str] = ("", "", "")
     """File, text before, text after."""
     kept: str = ""
-    """The name of the file with the failure, which may differ from the tutorial's."""
+    """The name of the file with the failure; the page may show another name."""
     outputs: list[tuple[str, str]] = field(default_factory=list)
 
     def do(self, block: Block) -> None:
-        """Carry out the step of one block."""
+        """Write the file, make or undo the change, or run the commands of one block."""
         if block.language == "python":
             (self.folder / block.file).write_text(block.content, encoding="utf-8")
         elif block.language == "diff":
@@ -108,7 +108,7 @@ class Reader:
         path.write_text(text.replace(old, new), encoding="utf-8")
 
     def type(self, typed: Typed) -> None:
-        """Run a command, and compare its output with the tutorial's."""
+        """Run a command and compare its output with the page."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
         environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
         for name in ("CI", "ONCEPROOF_SEED", "ONCEPROOF_PROFILE"):
@@ -134,32 +134,30 @@ class Reader:
         assert ended.returncode == int(broken and judges), ended.stdout
 
 
-def test_the_tutorial_holds_what_it_promises(tmp_path: Path) -> None:
+def test_each_step_of_the_tutorial_prints_what_the_page_shows(tmp_path: Path) -> None:
     blocks = tutorial()
     assert {block.language for block in blocks} == {"python", "diff", "console"}
     family = next(block.content for block in blocks if block.content.startswith('"""The job of'))
     assert 25 <= len([line for line in family.splitlines() if line.strip()]) <= 35
     reader = Reader(tmp_path / "reader")
     reader.folder.mkdir()
-    # It takes a fraction of that to be as small as the tutorial shows it.
+    # One second is ample: shrinking to the scenario on the page takes a fraction of it.
     (tmp_path / "pyproject.toml").write_text("[tool.onceproof]\nshrink_time = 1\n", encoding="utf-8")
     for block in blocks:
         reader.do(block)
     outputs = dict(reader.outputs)
     explained = next(text for command, text in outputs.items() if "explain" in command)
     assert "checkpoint 1" in explained
-    printed = [text for command, text in reader.outputs if command.startswith("pytest")]
-    assert len(printed) == 2
-    assert f"inside: exactly_once, lost, in the scenario of {reader.kept}" in printed[0]
-    assert "3 passed" in printed[1]
+    pytest_outputs = [text for command, text in reader.outputs if command.startswith("pytest")]
+    assert len(pytest_outputs) == 2
+    assert f"inside: exactly_once, lost, in the scenario of {reader.kept}" in pytest_outputs[0]
+    assert "3 passed" in pytest_outputs[1]
     if shown := os.environ.get("ONCEPROOF_TUTORIAL"):
         Path(shown).write_text("".join(f"$ {command}\n{text}\n" for command, text in reader.outputs))
 
 
 @pytest.mark.spark
-def test_the_family_of_the_tutorial_gives_spark_the_same_as_python(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+def test_spark_and_python_oracles_of_the_tutorial_family_agree(tmp_path: Path, spark: SparkSession) -> None:
     for block in tutorial()[:2]:
         (tmp_path / block.file).write_text(block.content, encoding="utf-8")
     family = load_family(str(tmp_path / "inside_family.py"))
@@ -172,10 +170,10 @@ def test_the_family_of_the_tutorial_gives_spark_the_same_as_python(
     ]
     schema = f"scenario_id INT, split STRING, offset BIGINT, timestamp BIGINT, {family.record_schema}"
     spark.createDataFrame(rows, schema).createOrReplaceTempView("records")
-    rows = sorted(map(tuple, spark.sql(family.oracle_sql).collect()))
+    spark_rows = sorted(map(tuple, spark.sql(family.oracle_sql).collect()))
     expected = [
         (number, *row)
         for number, scenario in enumerate(scenarios)
         for row in family.expected(scenario.records, None)  # type: ignore[arg-type]
     ]
-    assert rows == sorted(expected)
+    assert spark_rows == sorted(expected)

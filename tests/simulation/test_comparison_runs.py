@@ -1,4 +1,4 @@
-"""Checkpoints restored elsewhere and compared with undisturbed ones: sound ones pass, planted bugs do not."""
+"""Checkpoints are restored and compared with those of undisturbed runs; planted bugs are found."""
 
 from __future__ import annotations
 
@@ -83,14 +83,14 @@ def test_the_undisturbed_run_reads_exactly_the_input_before_the_cut() -> None:
                 if reached[operator] == progress.get(operator):
                     compared[state] += entries.total()
             assert all(operator in progress for operator, _, _ in contents)
-    # Both the counts and the timers of windows that are still open.
+    # The counts and the timers of windows that are still open are both compared.
     assert len(compared) == 2
     assert min(compared.values()) > 20
 
 
 def test_each_operator_knows_all_keyed_operators_upstream() -> None:
     family = load_family("nexmark_q4")
-    # The last of one scenario: by then each operator has been seen.
+    # By the last checkpoint each operator has been recorded.
     [scenario] = scenarios_of("nexmark_q4", 1)
     *_, upstream = contents_of(recorded_checkpoints(family, scenario)[-1], ordered=False)
     assert upstream["winning"] == frozenset()
@@ -112,7 +112,7 @@ def test_a_join_that_depends_on_arrival_order_is_no_violation() -> None:
     family = load_family("interval_join")
     scenario = generate(family, 200884)
     assert check_continuations(family, scenario) == ()
-    # Where nothing can be late it is compared as any other state.
+    # Without late records the state of the join is compared like any other.
     calm = {"late": 0.0}
     assert options_of(family).arrival_states_with(calm) == frozenset()
 
@@ -137,7 +137,7 @@ def test_a_restored_job_of_higher_parallelism_has_ample_timeouts() -> None:
 
 @mutant(id="one-value-stays-behind", breaks="restore_anywhere", summary="one key loses its value on restore")
 def one_value_stays_behind(reached: Reached) -> Iterator[None]:
-    """Only a restore at two subtasks or more does so, and no scenario without a rescale comes to it."""
+    """Subtask 1 of 3 loses its restored state. A scenario without a rescale does not reach this bug."""
     sound = KeyedProcessOperator.create_backend
 
     def forgetful(self: KeyedProcessOperator, context: Any) -> Any:
@@ -151,12 +151,12 @@ def one_value_stays_behind(reached: Reached) -> Iterator[None]:
 
 
 def haunting(operator: Any, table_name: str, entry: Any, content: Any) -> Mutant:
-    """A key that never comes has an entry in the state of restored operators of a kind: no row shows it."""
+    """Return a mutant that adds the entry of a key without records to restored state. No row shows it."""
 
     @mutant(
         id="entries-of-no-record", breaks="state_equivalence", summary="a restore adds an entry of no record"
     )
-    def entries_of_nobody(reached: Reached) -> Iterator[None]:
+    def entries_of_no_record(reached: Reached) -> Iterator[None]:
         create, snapshot = operator.create_backend, HashMapStateBackend.snapshot
         restored_backends: list[object] = []
 
@@ -182,7 +182,7 @@ def haunting(operator: Any, table_name: str, entry: Any, content: Any) -> Mutant
         ):
             yield
 
-    return entries_of_nobody
+    return entries_of_no_record
 
 
 ghost_of_a_word = haunting(KeyedProcessOperator, "count", "ghost", 1)
@@ -194,11 +194,11 @@ ghost_of_an_hour = haunting(WindowOperator, CONTENTS, ("ghost", (0, 3_600_000)),
     [
         (one_value_stays_behind, "word_count"),
         (ghost_of_a_word, "word_count"),
-        # Also where event time decides what is in the state.
+        # Event time decides which entries this state has.
         (ghost_of_an_hour, "percentiles"),
     ],
 )
-def test_a_planted_bug_that_no_row_shows_is_found(planted: Any, family: str) -> None:
+def test_planted_bug_without_wrong_rows_is_found(planted: Any, family: str) -> None:
     found: Counter[str] = Counter()
     with planted.applied() as reach:
         for scenario in scenarios_of(family, 60):
@@ -210,7 +210,7 @@ def test_a_planted_bug_that_no_row_shows_is_found(planted: Any, family: str) -> 
 def test_state_is_not_compared_while_event_time_lags_after_a_restore() -> None:
     family = load_family("percentiles")
     seen: Counter[str] = Counter()
-    # It is rare: all subtasks must be equally far for a comparison to be thought of at all.
+    # This is rare: states are compared only if all subtasks have the same watermark.
     known = read_scenario(REGRESSIONS / "restored_behind_the_time_of_its_state.json")
     for scenario in (known, *scenarios_of("percentiles", 100)):
         earlier: dict[str, int] = {}
@@ -232,7 +232,7 @@ def test_state_is_not_compared_while_event_time_lags_after_a_restore() -> None:
     assert seen["caught up"] > 50
 
 
-def test_copies_of_broadcast_state_that_differ_are_seen() -> None:
+def test_broadcast_state_that_differs_between_subtasks_is_found() -> None:
     family = load_family("behaviour_patterns")
     with find_mutant("new-subtasks-have-no-broadcast-state").applied() as reach:
         for scenario in scenarios_of("behaviour_patterns", 200):
@@ -243,7 +243,7 @@ def test_copies_of_broadcast_state_that_differ_are_seen() -> None:
             if torn and not any(recorded.metadata.records_in_flight for recorded in torn):
                 break
         assert reach.times
-        # Without a seed every checkpoint is looked into.
+        # Without a seed every checkpoint is checked.
         violations = check_continuations(family, msgspec.structs.replace(scenario, seed=None))
     seen = next(each.witness["places"] for each in violations if each.property == "state_equivalence")
     assert [(place["state"], place["key group"]) for place in seen] == [("pattern", EVERY_SUBTASK)]
@@ -251,7 +251,7 @@ def test_copies_of_broadcast_state_that_differ_are_seen() -> None:
 
 
 def torn_patterns(recorded: RecordedCheckpoint) -> list[str]:
-    """The entries of the broadcast state that only some subtasks have."""
+    """Return the entries of the broadcast state that only some subtasks have."""
     contents, *_ = contents_of(recorded, ordered=False)
     return [
         entry

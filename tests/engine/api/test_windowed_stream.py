@@ -1,4 +1,4 @@
-"""Windows in a job: from the description to rows that come out."""
+"""Windowed streams in a job: from the API calls to the emitted rows."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class AllSpans(ProcessAllWindowFunction):
 
 
 class EachRecord(WatermarkGenerator):
-    """Every timestamp is a watermark."""
+    """Emits a watermark at every timestamp."""
 
     def on_event(self, event, event_timestamp, output):
         output.emit_watermark(Watermark(event_timestamp))
@@ -71,7 +71,7 @@ def env():
 
 
 def pairs(env, strategy=IN_ORDER, **splits):
-    """A stream of (key, number) from splits of (key, number, timestamp)."""
+    """Return a stream of (key, number) from splits of (key, number, timestamp)."""
     source = CollectionSource(
         {name: [((key, number), at) for key, number, at in records] for name, records in splits.items()}
     )
@@ -159,7 +159,7 @@ def test_count_windows(env):
     assert numbers == [[1, 2], [2, 3, 4], [4, 5, 6]]
 
 
-def test_an_assigner_of_watermarks_mid_stream(env):
+def test_windows_follow_watermarks_assigned_mid_stream(env):
     stream = pairs(env, None, x=RECORDS).map(lambda pair: pair, PAIR)
     stream = stream.assign_timestamps_and_watermarks(
         WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(5))
@@ -168,7 +168,7 @@ def test_an_assigner_of_watermarks_mid_stream(env):
     assert rows(windowed.process(Spans())) == [("a", 0, 20, 13), ("b", 0, 20, 2), ("b", 20, 40, 16)]
 
 
-def test_the_operator_is_named_for_its_windows_and_types_go_through(env):
+def test_operator_is_named_after_its_windows_and_keeps_the_types(env):
     windowed = keyed(env, x=RECORDS).window(TumblingEventTimeWindows.of(Time.seconds(1)))
     assert windowed.get_input_type() is PAIR
     assert windowed.get_execution_environment() is env
@@ -211,12 +211,12 @@ def tens(stream):
 
 
 @pytest.mark.parametrize("words", WRONG)
-def test_what_makes_no_windows_is_told_where_it_is_said(env, words):
+def test_wrong_window_argument_is_refused_by_the_call_that_takes_it(env, words):
     with pytest.raises(ValueError, match=words):
         WRONG[words](keyed(env, x=RECORDS))
 
 
-def test_settings_go_into_the_operator(env):
+def test_window_settings_reach_the_operator(env):
     tag = OutputTag("late")
     windowed = tens(keyed(env, x=RECORDS)).trigger(EventTimeTrigger.create()).evictor(CountEvictor.of(2))
     windowed.allowed_lateness(7).side_output_late_data(tag).process(Spans())
@@ -229,6 +229,6 @@ def test_settings_go_into_the_operator(env):
     assert not isinstance(settings.trigger, CountTrigger)
 
 
-def test_wrong_jobs_are_invalid_jobs(env):
+def test_window_without_an_assigner_is_an_invalid_job(env):
     with pytest.raises(InvalidJob):
         keyed(env, x=RECORDS).window(None)

@@ -35,7 +35,7 @@ def test_every_system_is_found_by_its_name():
     ("name", "said"),
     [("lokal", "did you mean local?"), ("flink", "there are simulated, simulated-rocksdb, local")],
 )
-def test_an_unknown_system_is_one_clear_line(name, said):
+def test_unknown_system_is_refused_in_one_line(name, said):
     with pytest.raises(UnknownSystem, match=said) as caught:
         find_system(name)
     assert "\n" not in str(caught.value)
@@ -60,7 +60,7 @@ def test_every_system_answers_every_kind_with_a_method_or_a_reason(name):
     assert all(reason.endswith(".") for reason in system.missing.values())
 
 
-def test_a_row_without_an_answer_is_refused():
+def test_fault_kind_without_an_answer_is_refused():
     with pytest.raises(KeyError):
         fault_answers.answers(frozenset(), {}, {}, {})
 
@@ -74,7 +74,7 @@ def test_unsupported_faults_are_counted_and_not_planned():
     assert left == {("lose_message", "notified"): 2, ("tear_write", "metadata_written"): 1}
 
 
-def test_a_pair_that_never_occurs_is_not_planned_though_its_kind_is_supported():
+def test_fault_at_a_point_that_the_system_never_passes_is_not_planned():
     system = find_system("spark")
     commits, aligned = Fault("kill_task", "committing"), Fault("kill_task", "aligned")
     taken, left = applicable((commits, aligned), system.capabilities, system.missing)
@@ -84,13 +84,13 @@ def test_a_pair_that_never_occurs_is_not_planned_though_its_kind_is_supported():
     assert not can_strike(system, "lose_message", "notified")
 
 
-def test_a_kill_with_a_rescale_needs_both():
+def test_kill_with_a_rescale_needs_both_capabilities():
     kill = Fault("kill_task", "completed", rescale_to=2)
     assert applicable((kill,), frozenset({Capability.KILL_TASK}))[0] == ()
     assert applicable((kill,), frozenset({Capability.KILL_TASK, Capability.RESCALE}))[0] == (kill,)
 
 
-def test_the_child_imports_nothing_heavy():
+def test_local_child_imports_no_heavy_packages():
     code = "import onceproof.harness.systems.local.local_child, sys; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     heavy = {"hypothesis", "pyspark", "typer", "rich", "numpy", "pandas", "pyarrow", "jinja2", "chaospy"}

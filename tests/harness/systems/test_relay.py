@@ -1,4 +1,4 @@
-"""One job on both runtimes by turns, under real SIGKILLs: each goes on from what the other one left."""
+"""One job on both runtimes by turns, under real SIGKILLs: each restores the checkpoint of the other one."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ RELAYS = {
         Fault("kill_process", "acknowledged", occurrence=17, rescale_to=2),
     ),
 }
-"""By backend, and whether its checkpoints are incremental, who dies at the end of each leg."""
+"""The faults of a relay, by state backend and incremental checkpoints or not. A kill ends each leg."""
 
 
 @pytest.fixture(scope="module")
 def drivers():
-    """A driver that outlives one relay serves the next."""
+    """The Spark drivers of all relays: one that survives a relay is used for the next."""
     with closing(spark_drivers()) as drivers:
         yield drivers
 
@@ -65,7 +65,7 @@ def attempts_of(history):
 @pytest.mark.spark
 @pytest.mark.local_kill
 @pytest.mark.parametrize(("backend", "incremental"), list(RELAYS), ids=["hashmap", "rocksdb"])
-def test_each_runtime_goes_on_from_what_the_other_one_left(drivers, tmp_path, backend, incremental):
+def test_each_runtime_restores_the_checkpoint_of_the_other_one(drivers, tmp_path, backend, incremental):
     family = load_family(FAMILY)
     faults = RELAYS[backend, incremental]
     scenario = replace(
@@ -94,11 +94,11 @@ def test_each_runtime_goes_on_from_what_the_other_one_left(drivers, tmp_path, ba
     ]
     restored = [checkpoint for _, _, checkpoint in attempts]
     assert restored == sorted(set(restored)), (
-        "each leg has completed checkpoints, and the next goes on from them"
+        "each leg has completed checkpoints, and the next leg restores one of them"
     )
 
 
-def test_a_relay_follows_from_the_seed_and_is_drawn_once():
+def test_relay_faults_follow_from_the_seed_and_are_drawn_once():
     system = find_system("relay")
     family = load_family("tickets")
     backends = set()
@@ -116,6 +116,6 @@ def test_a_relay_follows_from_the_seed_and_is_drawn_once():
     assert len(backends) == 3
 
 
-def test_a_relay_without_a_seed_is_what_it_says():
+def test_relay_scenario_without_a_seed_is_not_changed():
     scenario = replace(generate(load_family("tickets"), 1), seed=None)
     assert find_system("relay").prepared(scenario) == scenario

@@ -27,8 +27,8 @@ def tried(scenario, **options):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_processes_that_die_around_a_commit_lose_and_repeat_nothing(family):
-    # The second pass stands between two writes, or between a batch and its being remembered.
+def test_processes_killed_around_a_commit_lose_and_repeat_no_rows(family):
+    # The second pass lies between two writes, or between sending a batch and remembering it.
     points = ("committing", "completed", "committed", "pre_committed")
     faults = [Fault("kill_process", point, occurrence=2) for point in points]
     history, verdict = tried(
@@ -44,7 +44,7 @@ def test_processes_that_die_around_a_commit_lose_and_repeat_nothing(family):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_write_that_fails_or_is_answered_with_an_error_is_done_once(family):
+def test_write_that_fails_or_reports_an_error_takes_effect_once(family):
     faults = [Fault(kind, "committing", occurrence=number) for number, kind in enumerate(COMMIT_FAULTS, 1)]
     history, verdict = tried(scenario_with(*faults, family=family))
     assert verdict.violations == ()
@@ -52,7 +52,7 @@ def test_a_write_that_fails_or_is_answered_with_an_error_is_done_once(family):
 
 
 @pytest.mark.parametrize("reaction", [UPDATES, FAILS])
-def test_a_committer_may_take_an_error_as_it_likes(reaction):
+def test_committer_may_update_or_fail_after_a_commit_error(reaction):
     fault = Fault("fail_commit", "committing")
     history, verdict = tried(scenario_with(fault, family="word_commits", parameters={"reaction": reaction}))
     assert verdict.violations == ()

@@ -29,15 +29,15 @@ RESTORES = ("restoring", "restored")
 
 
 def tried(scenario, **options):
-    """Run a scenario and judge it."""
+    """Run a scenario; return its history and verdict."""
     history = LocalSystem(**options).run(WORD_COUNT, scenario)
     return history, judge(scenario, history, PythonOracle(WORD_COUNT, scenario))
 
 
 def kill(point, kind="kill_process", **details) -> tuple[Fault, ...]:
-    """A kill at a point; what only a restore passes needs a kill before it."""
+    """Return a kill at a point. A point that only a restore passes needs another kill before it."""
     if point in (*RESTORES, "aborted"):
-        # Each attempt restores six subtasks; the fourth of the second attempt is to die.
+        # Each attempt restores six subtasks. The kill strikes the fourth one of the second attempt.
         passes = 1 if point == "aborted" else 10
         return Fault("kill_process", "completed", checkpoint=2), Fault(
             kind, point, occurrence=passes, **details
@@ -47,7 +47,7 @@ def kill(point, kind="kill_process", **details) -> tuple[Fault, ...]:
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_killed_process_loses_and_repeats_nothing(point):
+def test_process_killed_at_any_point_loses_and_repeats_no_rows(point):
     faults = kill(point)
     history, verdict = tried(scenario_with(*faults))
     assert verdict.violations == ()
@@ -58,8 +58,8 @@ def test_a_killed_process_loses_and_repeats_nothing(point):
 
 
 @pytest.mark.parametrize("kind", ["kill_task", "kill_all"])
-def test_tasks_that_die_one_after_another_lose_and_repeat_nothing(kind):
-    # All in one process: what dies is the task, each at a checkpoint of its own.
+def test_tasks_killed_one_after_another_lose_and_repeat_no_rows(kind):
+    # All tasks run in one process. Each kill fails tasks at a checkpoint of its own.
     points = [point for point in POINTS if kind == "kill_all" or point not in COORDINATOR_POINTS]
     faults = [
         Fault(kind, point, checkpoint=checkpoint, occurrence=10 if point in RESTORES else 1)
@@ -73,7 +73,7 @@ def test_tasks_that_die_one_after_another_lose_and_repeat_nothing(kind):
     assert history.statistics.attempts > len(points) // 2
 
 
-def test_a_job_is_restored_at_the_parallelism_that_a_kill_asks_for():
+def test_job_restarts_with_the_parallelism_that_each_kill_requests():
     faults = (
         Fault("kill_process", "notified", checkpoint=1, rescale_to=3),
         Fault("kill_task", "committed", checkpoint=2, rescale_to=1),
@@ -88,14 +88,14 @@ def test_a_job_is_restored_at_the_parallelism_that_a_kill_asks_for():
 
 
 @pytest.mark.parametrize("kind", sorted(kind for kind, row in FAULTS.items() if row.strikes == "commit"))
-def test_a_commit_that_fails_or_is_answered_with_an_error_is_done_once(kind):
+def test_commit_that_fails_or_reports_an_error_takes_effect_once(kind):
     history, verdict = tried(scenario_with(Fault(kind, "committing", "sink-0")))
     assert verdict.violations == ()
     assert history.statistics.coverage == {(kind, "committing"): 1}
     assert history.statistics.attempts == 2
 
 
-def test_what_the_system_cannot_take_is_counted_and_the_rest_is_run():
+def test_unsupported_faults_are_counted_and_the_others_strike():
     lost, killed = Fault("lose_message", "notified"), Fault("kill_process", "notified", checkpoint=1)
     history, verdict = tried(scenario_with(lost, killed))
     assert verdict.passed
@@ -107,18 +107,18 @@ def test_what_the_system_cannot_take_is_counted_and_the_rest_is_run():
     "mutant", ["commit-before-completion", "pending-dropped-on-restore", "offsets-missing"]
 )
 def test_a_planted_bug_is_caught(mutant):
-    # Between the first commit of a checkpoint and the second.
+    # The kill strikes between the first commit of a checkpoint and the second.
     faults = (Fault("kill_process", "committing", checkpoint=2, occurrence=2),)
     _, verdict = tried(scenario_with(*faults), mutant=mutant)
     assert {"exactly_once", "consistent_cut"} & set(verdict.failed_properties())
 
 
-def test_a_mutant_that_does_not_exist_is_an_error_at_once():
+def test_unknown_mutant_is_refused_with_the_nearest_name():
     with pytest.raises(MutantError, match="did you mean offsets-missing"):
         LocalSystem(mutant="offset-missing")
 
 
-def test_a_family_of_a_users_own_is_run_from_its_file(tmp_path):
+def test_user_family_is_run_from_its_file(tmp_path):
     text = Path(str(WORD_COUNT.__file__)).read_text(encoding="utf-8")
     path = tmp_path / "mine.py"
     path.write_text(text.replace('name = "word_count"', 'name = "mine"'), encoding="utf-8")
@@ -126,11 +126,11 @@ def test_a_family_of_a_users_own_is_run_from_its_file(tmp_path):
     scenario = scenario_with(Fault("kill_process", "committed", checkpoint=1), family="mine")
     history = LocalSystem(tmp_path / "runs").run(family, scenario)
     assert judge(scenario, history, PythonOracle(family, scenario)).passed
-    # A folder that was asked for is kept, to be looked at.
+    # The folder that the caller names is kept after the run.
     assert len(list((tmp_path / "runs").glob("*/events-*.jsonl"))) == 2
 
 
-def test_an_error_of_the_family_ends_the_run_with_its_name(tmp_path):
+def test_error_of_the_family_ends_the_run_and_is_named(tmp_path):
     text = Path(str(WORD_COUNT.__file__)).read_text(encoding="utf-8")
     path = tmp_path / "broken.py"
     path.write_text(
@@ -144,12 +144,12 @@ def test_an_error_of_the_family_ends_the_run_with_its_name(tmp_path):
     assert not judge(scenario, history, PythonOracle(family, scenario)).passed
 
 
-def test_a_job_that_does_not_end_in_its_time_is_stuck():
+def test_job_beyond_its_time_limit_is_stuck():
     _, verdict = tried(scenario_with(), process_seconds=0.05)
     assert verdict.signature == ("liveness", "stuck")
 
 
-def test_a_process_that_ends_without_a_word_is_an_error(tmp_path, monkeypatch):
+def test_process_that_ends_without_an_event_log_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr("onceproof.harness.systems.local.local_system.CHILD", "onceproof.missing")
     history = LocalRun(spec_of(WORD_COUNT, scenario_with(), tmp_path), {"x": 30, "y": 30}, tmp_path).run()
     [error] = [payload for _, kind, _, payload in history.events if kind == ERROR]
@@ -157,12 +157,12 @@ def test_a_process_that_ends_without_a_word_is_an_error(tmp_path, monkeypatch):
     assert "No module named onceproof.missing" in error["text"]
 
 
-def test_a_child_that_cannot_begin_says_why(tmp_path, capsys):
+def test_child_without_a_specification_prints_the_cause(tmp_path, capsys):
     assert main(str(tmp_path / "none.json")) == 2
     assert "No such file" in capsys.readouterr().err
 
 
-def test_a_kill_from_outside_is_survived_and_told(tmp_path):
+def test_job_survives_a_kill_from_outside_which_is_recorded(tmp_path):
     scenario = scenario_with()
     processes: list[subprocess.Popen[bytes]] = []
 
@@ -185,14 +185,14 @@ def test_a_kill_from_outside_is_survived_and_told(tmp_path):
     assert len(processes) == 2
 
 
-def test_checkpoints_come_by_records_and_the_job_tells_its_end():
+def test_checkpoints_follow_record_counts_until_the_job_finishes():
     history, verdict = tried(scenario_with())
     assert verdict.passed
     assert history.events[-1][1] == JOB_FINISHED
     cuts = [
         sum(payload["cut"].values()) for _, kind, _, payload in history.events if kind == CHECKPOINT_COMPLETED
     ]
-    # Ten records, and at most one more of the other source.
+    # A checkpoint comes after ten records; the other source may read one more.
     assert cuts == sorted(cuts)
     assert cuts[-1] == 60
     assert all(after - before <= 12 for before, after in zip([0, *cuts], cuts, strict=False))

@@ -1,4 +1,4 @@
-"""The means of faults, carried out on real processes in place of workers, drivers and their Javas."""
+"""The means of faults, carried out on real processes that stand for workers, drivers and their JVMs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ with board.living("count-0", "1.7"):
 
 @pytest.fixture
 def processes():
-    """Processes of this session that do nothing, and end with the test."""
+    """Starts processes in this session, and kills them at the end of the test."""
     begun = []
 
     def begin(*command, **settings):
@@ -72,13 +72,15 @@ def board_of(tmp_path):
         kills = WorkerKills(driver, java, str(tmp_path))
         return FaultBoard(str(tmp_path / "board"), faults, False, log, kills)
 
-    board.said = lambda kind: [each for each in read_all_events(tmp_path / "events") if each["kind"] == kind]
+    board.events = lambda kind: [
+        each for each in read_all_events(tmp_path / "events") if each["kind"] == kind
+    ]
     board.read = lambda: board_file(tmp_path / "board").read()
     return board
 
 
 def working(processes, board):
-    """A worker that runs a task, and passes the points that it is told to."""
+    """Start a worker that runs a task and passes the points that the test sends to it."""
     worker = processes(
         sys.executable,
         "-c",
@@ -108,7 +110,7 @@ def wait_for(condition):
         time.sleep(0.01)
 
 
-def test_a_zombie_is_cut_off_and_goes_on_after_its_checkpoint(processes, board_of):
+def test_zombie_is_stopped_and_runs_on_cut_off_after_its_checkpoint(processes, board_of):
     fault = Fault("kill_task", "aligned", means="zombie")
     board = board_of(fault, driver=os.getpid())
     worker = working(processes, board)
@@ -122,7 +124,7 @@ def test_a_zombie_is_cut_off_and_goes_on_after_its_checkpoint(processes, board_o
     board("completed", "coordinator", 3)
     assert worker.stdout.read() == "cut off\n"
     assert not is_alive(worker.pid)
-    [released] = board_of.said("zombie_released")
+    [released] = board_of.events("zombie_released")
     assert released["ended"] is True
     assert board.state().stopped == ()
 
@@ -142,7 +144,7 @@ def test_the_death_of_an_executor_kills_all_its_tasks_and_no_others(processes, b
         assert mine.wait(10) == -signal.SIGKILL
         assert other.poll() is None
         assert [task.name for task in board.state().living] == ["count-2"]
-        assert {failed["task"] for failed in board_of.said("subtask_failed")} == {"count-0", "count-1"}
+        assert {failed["task"] for failed in board_of.events("subtask_failed")} == {"count-0", "count-1"}
         assert not board.is_living("1.1")
 
 
@@ -156,21 +158,21 @@ def test_the_death_of_a_drivers_java_leaves_its_python(processes, board_of):
     assert not board.state().java_is_dead
 
 
-def test_a_late_kill_strikes_a_task_that_lives_then(processes, board_of):
+def test_delayed_kill_strikes_a_task_that_is_alive_when_it_is_due(processes, board_of):
     board = board_of(Fault("kill_task", "aligned", delay=1))
     with board.living("count-0", "1.1"):
         board("aligned", "count-0", 1)
     time.sleep(0.01)
     board.strike_late()
-    assert board_of.said("fault_struck") == [], "no task is alive"
+    assert board_of.events("fault_struck") == [], "no task is alive"
     worker = working(processes, board)
     board.strike_late()
     assert worker.wait(10) == -signal.SIGKILL
-    assert [struck["task"] for struck in board_of.said("fault_struck")] == ["count-0"]
+    assert [struck["task"] for struck in board_of.events("fault_struck")] == ["count-0"]
     assert board.state().late == ()
 
 
-def test_a_late_kill_of_the_driver_is_off_the_board_before_it_strikes(processes, board_of):
+def test_delayed_driver_kill_leaves_the_board_before_it_strikes(processes, board_of):
     driver = processes(
         sys.executable,
         "-c",
@@ -183,7 +185,7 @@ def test_a_late_kill_of_the_driver_is_off_the_board_before_it_strikes(processes,
     assert board_of.read().late == (), "or the next driver would die of it as well"
 
 
-def test_shuffle_files_are_lost_wherever_they_lie_and_nothing_else(tmp_path):
+def test_only_shuffle_files_are_deleted_in_any_folder(tmp_path):
     deep = tmp_path / "local" / "blockmgr-1" / "0c"
     deep.mkdir(parents=True)
     for name in ("shuffle_0_0_0.data", "shuffle_0_0_0.index", "broadcast_1"):
@@ -193,7 +195,7 @@ def test_shuffle_files_are_lost_wherever_they_lie_and_nothing_else(tmp_path):
     assert lose_shuffle_files("") == 0
 
 
-def test_a_disk_is_full_for_a_while_and_half_of_the_file_is_there(tmp_path, board_of):
+def test_full_disk_leaves_half_of_each_file_until_it_has_room_again(tmp_path, board_of):
     board = board_of(Fault("fail_write", "snapshotted", means="full", delay=1))
     storage = FaultyStorage(str(tmp_path / "job"), board, "count-0")
     for path in ("chk-1/a", "chk-1/b"):
@@ -202,11 +204,11 @@ def test_a_disk_is_full_for_a_while_and_half_of_the_file_is_there(tmp_path, boar
         assert storage.read(path) == b"twelve"
         storage.delete(path)
     storage.write("chk-1/c", b"twelve bytes")
-    assert [struck["again"] for struck in board_of.said("fault_struck")] == [False, True]
+    assert [struck["again"] for struck in board_of.events("fault_struck")] == [False, True]
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
 
 
-def test_from_a_disk_that_can_only_be_read_nothing_is_deleted(tmp_path, board_of):
+def test_read_only_disk_refuses_writes_and_deletions_for_a_while(tmp_path, board_of):
     board = board_of(Fault("fail_write", "metadata_written", means="read_only", delay=2))
     storage = FaultyStorage(str(tmp_path / "job"), board, "coordinator")
     storage.write("chk-1/a", b"state")
@@ -231,7 +233,7 @@ def test_a_driver_claims_its_job_again_until_the_disk_can_be_written(tmp_path, b
     assert storage.list("") == ["incarnation-4"]
 
 
-def test_a_limit_on_files_goes_with_its_context(tmp_path):
+def test_file_size_limit_ends_with_its_context(tmp_path):
     path = tmp_path / "file"
     with room_for(3), path.open("wb", buffering=0) as file:
         assert file.write(b"four") == 3
@@ -252,7 +254,7 @@ def test_no_signal_goes_to_unknown_or_other_sessions_processes(processes):
 
 
 @pytest.mark.parametrize("available", [LOCAL_MEANS, CLUSTER_MEANS], ids=["local", "cluster"])
-def test_means_follow_from_the_seed_and_stand_in_the_scenario(available):
+def test_means_are_drawn_from_the_seed_and_kept_in_the_scenario(available):
     drawn = []
     for seed in range(400):
         scenario = generate(load_family("word_count"), seed)

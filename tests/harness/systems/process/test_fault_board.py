@@ -1,4 +1,4 @@
-"""The board of faults that all processes of a run share, in real processes that die."""
+"""The fault board that all processes of a run share, tested with real processes that are killed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ with board.living(sys.argv[2], sys.argv[3]):
 
 
 class Worker:
-    """A process that runs one task, and passes the points that it is told to."""
+    """A process that runs one task and passes the points that the test sends to it."""
 
     def __init__(self, board, name, attempt="1.7"):
         sent = pickle.dumps(board).hex()
@@ -43,7 +43,7 @@ class Worker:
         assert self.process.stdout.readline() == "living\n"
 
     def passes(self, point, task):
-        """Whether it lives on."""
+        """Pass a point; return whether the worker is still alive."""
         self.process.stdin.write(f"{point} {task}\n")
         self.process.stdin.flush()
         return self.process.stdout.readline() == "lives\n"
@@ -58,12 +58,12 @@ class Worker:
 
 
 @pytest.fixture
-def hire(tmp_path):
-    """Makes a board of faults, and workers that share it; the driver is a process that sleeps."""
+def cluster(tmp_path):
+    """Makes fault boards, and workers that share them. The driver is a process that sleeps."""
     driver = subprocess.Popen(["sleep", "60"])
     workers = []
 
-    class Hire:
+    class Cluster:
         log = tmp_path / "events-1.jsonl"
         path = str(tmp_path / "board")
         driver_process = driver
@@ -75,48 +75,52 @@ def hire(tmp_path):
             workers.append(Worker(board, name, attempt))
             return workers[-1]
 
-        def said(self, kind):
+        def events(self, kind):
             return [event for event in read_all_events(self.log) if event["kind"] == kind]
 
-    yield Hire()
+    yield Cluster()
     for worker in workers:
         worker.end()
     driver.kill()
     driver.wait()
 
 
-def test_a_worker_is_killed_once_at_the_nth_pass_over_all_workers(hire):
-    board = hire.board(Fault("kill_task", "element", occurrence=3))
-    first, second = hire.worker(board, "count-0"), hire.worker(board, "count-1", "1.8")
+def test_worker_is_killed_once_at_the_nth_pass_over_all_workers(cluster):
+    board = cluster.board(Fault("kill_task", "element", occurrence=3))
+    first, second = cluster.worker(board, "count-0"), cluster.worker(board, "count-1", "1.8")
     assert first.passes("element", "count-0")
     assert second.passes("element", "count-1")
     assert not second.passes("element", "count-1")
     assert second.death() == -signal.SIGKILL
     assert first.passes("element", "count-0")
-    [struck] = hire.said("fault_struck")
+    [struck] = cluster.events("fault_struck")
     assert (struck["task"], struck["read"]) == ("count-1", {"a": 7})
-    [failed] = hire.said("subtask_failed")
+    [failed] = cluster.events("subtask_failed")
     assert (failed["task"], failed["attempt"], failed["injected"]) == ("count-1", "1.8", True)
-    state = board_file(hire.path).read()
+    state = board_file(cluster.path).read()
     assert state.points == {"element": 4}
     assert [task.name for task in state.living] == ["count-0"]
 
 
-def test_all_workers_that_run_a_task_die_together(hire):
-    board = hire.board(Fault("kill_all", "aligned"))
-    workers = [hire.worker(board, f"count-{number}", f"1.{number}") for number in range(3)]
+def test_all_workers_that_run_a_task_die_together(cluster):
+    board = cluster.board(Fault("kill_all", "aligned"))
+    workers = [cluster.worker(board, f"count-{number}", f"1.{number}") for number in range(3)]
     assert not workers[1].passes("aligned", "count-1")
     assert [worker.death() for worker in workers] == [-signal.SIGKILL] * 3
-    assert {failed["task"] for failed in hire.said("subtask_failed")} == {"count-0", "count-1", "count-2"}
-    assert len(hire.said("fault_struck")) == 1
-    assert board_file(hire.path).read().living == ()
-    assert hire.driver_process.poll() is None
+    assert {failed["task"] for failed in cluster.events("subtask_failed")} == {
+        "count-0",
+        "count-1",
+        "count-2",
+    }
+    assert len(cluster.events("fault_struck")) == 1
+    assert board_file(cluster.path).read().living == ()
+    assert cluster.driver_process.poll() is None
 
 
-def test_delayed_kill_hits_the_task_that_passed_the_point(hire):
-    # Three passes later, by any task.
-    board = hire.board(Fault("kill_task", "element", "count-1", after=2))
-    first, second = hire.worker(board, "count-0"), hire.worker(board, "count-1")
+def test_delayed_kill_hits_the_task_that_passed_the_point(cluster):
+    # The kill strikes two passes later, whichever task makes them.
+    board = cluster.board(Fault("kill_task", "element", "count-1", after=2))
+    first, second = cluster.worker(board, "count-0"), cluster.worker(board, "count-1")
     assert second.passes("element", "count-1")
     assert first.passes("element", "count-0")
     assert first.passes("restored", "count-0")
@@ -124,53 +128,57 @@ def test_delayed_kill_hits_the_task_that_passed_the_point(hire):
     assert first.passes("element", "count-0")
 
 
-def test_delayed_kill_waits_until_its_victim_runs_again(hire):
-    board = hire.board(Fault("kill_task", "element", "count-1", after=1))
-    first, second = hire.worker(board, "count-0"), hire.worker(board, "count-1")
+def test_delayed_kill_waits_until_its_victim_runs_again(cluster):
+    board = cluster.board(Fault("kill_task", "element", "count-1", after=1))
+    first, second = cluster.worker(board, "count-0"), cluster.worker(board, "count-1")
     assert second.passes("element", "count-1")
     second.end()
-    # The victim is gone by itself; Spark begins the task again, or the next epoch does.
+    # The victim has ended by itself. Spark or the next epoch starts the task again.
     assert first.passes("element", "count-0")
-    again = hire.worker(board, "count-1", "1.9")
+    again = cluster.worker(board, "count-1", "1.9")
     assert not again.passes("restoring", "count-1")
     assert again.death() == -signal.SIGKILL
 
 
-def test_the_driver_dies_with_the_worker_that_saw_it(hire):
-    # The point is passed in a worker; the driver is another process of the same session.
-    board = hire.board(Fault("kill_process", "snapshotted", rescale_to=3))
-    worker, other = hire.worker(board, "count-0"), hire.worker(board, "count-1")
+def test_kill_process_kills_the_driver_and_the_worker_at_the_point(cluster):
+    # A worker passes the point. The driver is another process of the same session.
+    board = cluster.board(Fault("kill_process", "snapshotted", rescale_to=3))
+    worker, other = cluster.worker(board, "count-0"), cluster.worker(board, "count-1")
     assert not worker.passes("snapshotted", "count-0")
     assert worker.death() == -signal.SIGKILL
-    assert hire.driver_process.wait(10) == -signal.SIGKILL
+    assert cluster.driver_process.wait(10) == -signal.SIGKILL
     assert other.passes("element", "count-1")
 
 
-def test_kills_of_tasks_do_not_count_what_the_driver_passes(hire):
-    board = hire.board(Fault("kill_task", "committing"), Fault("kill_all", "completed"), driver=os.getpid())
+def test_task_kills_do_not_count_points_that_the_driver_passes(cluster):
+    board = cluster.board(
+        Fault("kill_task", "committing"), Fault("kill_all", "completed"), driver=os.getpid()
+    )
     with board.living("count-0", "1.1"):
         for point in ("committing", "completed") * 2:
             board(point, "sink-0", 1)
-    state = board_file(hire.path).read()
+    state = board_file(cluster.path).read()
     assert state.waiting.left == (1, 1)
     assert state.points == {"committing": 2, "completed": 2}
-    assert hire.said("fault_struck") == []
+    assert cluster.events("fault_struck") == []
 
 
-def test_write_and_commit_faults_are_logged_once(hire):
-    board = hire.board(Fault("fail_commit", "committing", occurrence=2), Fault("tear_write", "snapshotted"))
+def test_write_and_commit_faults_are_logged_once(cluster):
+    board = cluster.board(
+        Fault("fail_commit", "committing", occurrence=2), Fault("tear_write", "snapshotted")
+    )
     assert board.commit_fault("sink-0") is None
     assert board.write_fault("snapshotted", "count-0", 4).kind == "tear_write"
     assert board.commit_fault("sink-0").kind == "fail_commit"
     assert board.commit_fault("sink-0") is None
-    assert [struck["number"] for struck in hire.said("fault_struck")] == [1, 0]
+    assert [struck["number"] for struck in cluster.events("fault_struck")] == [1, 0]
 
 
-def test_a_process_of_another_session_is_never_killed(hire):
-    board = hire.board(Fault("kill_all", "element"))
+def test_a_process_of_another_session_is_never_killed(cluster):
+    board = cluster.board(Fault("kill_all", "element"))
     stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
     try:
-        worker = hire.worker(board, "count-0")
+        worker = cluster.worker(board, "count-0")
         with board.held() as state:
             [living] = state.living
             state.living = (living, type(living)(stranger.pid, "count-1", "1.1"))

@@ -19,14 +19,14 @@ for _ in range(50):
 """
 
 
-def test_no_change_of_two_processes_is_lost(tmp_path):
+def test_concurrent_changes_of_two_processes_are_all_kept(tmp_path):
     path = str(tmp_path / "board")
     workers = [subprocess.Popen([sys.executable, "-c", COUNT, path]) for _ in range(2)]
     assert [worker.wait(60) for worker in workers] == [0, 0]
     assert board_file(path).read().struck == 100
 
 
-def test_a_file_that_is_not_there_is_empty_and_a_change_that_raises_is_not_written(tmp_path):
+def test_missing_file_reads_as_empty_and_a_failed_change_is_not_written(tmp_path):
     file = board_file(tmp_path / "board")
     assert file.read() == BoardState()
     with pytest.raises(ZeroDivisionError), file.held() as state:

@@ -1,4 +1,4 @@
-"""The database that real processes write to: each transaction whole, once, and each in its place."""
+"""The database that real processes write to: each transaction is whole, visible once, and in commit order."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def database(tmp_path):
     return Database(database_of(tmp_path / "output"))
 
 
-def test_where_nobody_has_written_there_is_nothing_and_no_file(database):
+def test_database_without_writes_is_empty_and_has_no_file(database):
     assert (database.visible(), database.prepared(), database.tables()) == ([], [], [])
     assert database.rows(FIRST) is None
     assert not database.is_visible(FIRST)
     assert not database.path.exists()
 
 
-def test_what_is_prepared_is_read_once_it_is_committed_in_the_order_of_commits(database):
+def test_prepared_rows_become_visible_in_the_order_of_their_commits(database):
     database.prepare(FIRST, [("ant", 1)])
     database.prepare(SECOND, [("bee", [1, 2])])
     assert (database.visible(), database.prepared()) == ([], [FIRST, SECOND])
@@ -53,7 +53,7 @@ def test_what_is_prepared_is_read_once_it_is_committed_in_the_order_of_commits(d
     assert database.rows(SECOND) == [("bee", (1, 2))]
 
 
-def test_a_commit_that_is_repeated_changes_nothing_and_one_of_nothing_is_refused(database):
+def test_repeated_commit_changes_nothing_and_an_unknown_one_is_refused(database):
     database.prepare(FIRST, [("ant", 1)])
     database.prepare(SECOND, [])
     database.commit(FIRST)
@@ -64,7 +64,7 @@ def test_a_commit_that_is_repeated_changes_nothing_and_one_of_nothing_is_refused
         database.commit(transaction_name(9, 0, "1.1"))
 
 
-def test_what_is_aborted_is_gone_and_what_is_visible_stays(database):
+def test_abort_removes_prepared_rows_and_keeps_visible_ones(database):
     database.prepare(FIRST, [("ant", 1)])
     database.prepare(SECOND, [("bee", 1)])
     database.commit(FIRST)
@@ -75,7 +75,7 @@ def test_what_is_aborted_is_gone_and_what_is_visible_stays(database):
         database.commit(SECOND)
 
 
-def test_those_who_are_the_first_to_write_at_once_wait_for_each_other(tmp_path):
+def test_concurrent_first_writers_wait_for_each_other(tmp_path):
     def prepared(name, database):
         together.wait()
         database.prepare(name, [("ant", 1)])
@@ -97,7 +97,7 @@ def test_two_transactions_never_have_one_name(database):
     assert database.rows(FIRST) == [("ant", 1)]
 
 
-def test_a_batch_is_taken_once_whoever_sends_it(database):
+def test_batch_is_taken_once_whichever_attempt_sends_it(database):
     assert database.take(BATCH, [("ant", 1)])
     assert not database.take(batch_name(1, 3, "5.1"), [("ant", 1)])
     assert database.take(batch_name(1, 30, "5.1"), [("bee", 1)])
@@ -106,7 +106,7 @@ def test_a_batch_is_taken_once_whoever_sends_it(database):
     assert not DatabaseOutput(database).waits(FIRST)
 
 
-def test_that_a_batch_was_taken_is_remembered_only_if_somebody_asks(database):
+def test_taken_batch_is_remembered_only_on_request(database):
     database.take(BATCH, [("ant", 1)])
     assert not database.remembers_batch(1, 3)
     database.remember_batch(1, 3)
@@ -116,7 +116,7 @@ def test_that_a_batch_was_taken_is_remembered_only_if_somebody_asks(database):
         database.remember_batch(1, 30)
 
 
-def test_names_say_who_began(database):
+def test_transaction_and_batch_names_identify_their_writer(database):
     assert writer_of(SECOND) == writer_of(BATCH) == (1, 3, "2.1")
 
 
@@ -134,7 +134,7 @@ def test_a_copy_is_the_same_database(database):
     assert copy.deepcopy(database) is database
 
 
-def test_a_process_that_dies_while_it_writes_has_written_nothing(database):
+def test_process_killed_during_a_write_leaves_nothing_written(database):
     database.prepare(FIRST, [("ant", 1)])
     dying = (
         "import os, signal, sys; from pathlib import Path\n"

@@ -1,4 +1,4 @@
-"""From what processes told, and the files they left, to a history."""
+"""The history built from the event logs of the processes and the files that they left."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SECOND = 1_000_000_000
 
 
 class Folder:
-    """A job's folders, and who retells it."""
+    """The folders of a job, and the builder of its history."""
 
     def __init__(self, path, *faults):
         self.output = path / "output"
@@ -96,7 +96,7 @@ def committed(name, length=9, at=0):
     return {"at": at, "kind": "committed", "transaction": name, "length": length}
 
 
-def test_what_was_told_is_retold_with_the_rows_of_the_files(folder):
+def test_history_has_the_logged_events_with_the_rows_of_their_files(folder):
     folder.write("part-0-0-1.1.jsonl", ["ant", 1], ["bee", [1, 2]])
     name, empty = "part-0-0-1.1.jsonl", "part-1-0-1.1.jsonl"
     folder.builder.add_process_log(
@@ -112,7 +112,7 @@ def test_what_was_told_is_retold_with_the_rows_of_the_files(folder):
     )
     [(_, _, number, checkpoint)] = folder.events(CHECKPOINT_COMPLETED)
     assert number == 1
-    # Split b is read by a source that had finished.
+    # The source of split b had finished before the checkpoint.
     assert checkpoint == {
         "attempt": "1.1",
         "cut": {"a": 4, "b": 20},
@@ -126,7 +126,7 @@ def test_what_was_told_is_retold_with_the_rows_of_the_files(folder):
     ]
 
 
-def test_a_file_that_nobody_told_of_became_visible_at_the_latest_when_its_process_died(folder):
+def test_unlogged_file_is_visible_at_the_latest_when_its_process_dies(folder):
     folder.write("part-3-7-2.1.jsonl", ["ant", 1])
     folder.write(".part-3-8-2.1.jsonl.inprogress", ["bee", 1])
     folder.builder.add_process_log([attempt("2.1")])
@@ -135,24 +135,24 @@ def test_a_file_that_nobody_told_of_became_visible_at_the_latest_when_its_proces
     assert (payload["subtask"], payload["epoch"], payload["attempt"]) == (3, 7, "2.1")
 
 
-def test_what_is_in_the_database_became_visible_told_or_not_in_the_order_of_its_places(folder):
+def test_database_transactions_become_visible_in_order_logged_or_not(folder):
     database = Database(database_of(folder.output))
-    told, untold = transaction_name(1, 7, "2.1"), batch_name(0, 8, "2.1")
-    for name in (told, transaction_name(0, 7, "2.1")):
+    logged, unlogged = transaction_name(1, 7, "2.1"), batch_name(0, 8, "2.1")
+    for name in (logged, transaction_name(0, 7, "2.1")):
         database.prepare(name, [["ant", 1]])
-    database.commit(told)
-    database.take(untold, [["bee", [2, 3]]])
-    folder.builder.add_process_log([attempt("2.1"), committed(told, length=1)])
+    database.commit(logged)
+    database.take(unlogged, [["bee", [2, 3]]])
+    folder.builder.add_process_log([attempt("2.1"), committed(logged, length=1)])
     assert [(subject, payload) for _, _, subject, payload in folder.events(TRANSACTION_VISIBLE)] == [
-        (told, {"subtask": 1, "attempt": "2.1", "epoch": 7, "rows": [("ant", 1)]}),
-        (untold, {"subtask": 0, "attempt": "2.1", "epoch": 8, "rows": [("bee", (2, 3))], "waits": True}),
+        (logged, {"subtask": 1, "attempt": "2.1", "epoch": 7, "rows": [("ant", 1)]}),
+        (unlogged, {"subtask": 0, "attempt": "2.1", "epoch": 8, "rows": [("bee", (2, 3))], "waits": True}),
     ]
     folder.builder.at_rest(folder.checkpoints)
     [(_, _, kind, payload)] = folder.events(LEAK)
     assert (kind, payload["name"]) == ("open transaction", transaction_name(0, 7, "2.1"))
 
 
-def test_rows_of_the_database_that_are_gone_are_seen(folder):
+def test_rows_deleted_from_the_database_are_recorded_as_hidden(folder):
     database = Database(database_of(folder.output))
     name = transaction_name(1, 7, "2.1")
     database.prepare(name, [["ant", 1]])
@@ -165,7 +165,7 @@ def test_rows_of_the_database_that_are_gone_are_seen(folder):
     assert [subject for _, _, subject, _ in folder.events(TRANSACTION_HIDDEN)] == [name]
 
 
-def test_a_row_of_a_table_that_nobody_told_was_written_last(folder):
+def test_unlogged_table_row_is_recorded_as_the_last_write(folder):
     sink = SqliteUpsertFunction(str(database_of(folder.output)), "counts", ("word", "count"), 1, 5)
     sink.open(None)
     sink.upsert({"ant": ("ant", 1), "bee": ("bee", 1)})
@@ -179,7 +179,7 @@ def test_a_row_of_a_table_that_nobody_told_was_written_last(folder):
     ]
 
 
-def test_committing_again_changes_nothing(folder):
+def test_repeated_commit_makes_a_transaction_visible_once(folder):
     folder.write("part-0-0-1.1.jsonl", ["ant", 1])
     folder.builder.add_process_log([attempt(), committed("part-0-0-1.1.jsonl")])
     folder.builder.add_process_log([attempt("2.1"), committed("part-0-0-1.1.jsonl")])
@@ -187,7 +187,7 @@ def test_committing_again_changes_nothing(folder):
 
 
 @pytest.mark.parametrize("change", ["deleted", "replaced", "longer"])
-def test_rows_that_change_after_they_could_be_read_are_seen(folder, change):
+def test_changed_rows_of_a_visible_file_are_recorded_as_hidden(folder, change):
     path = folder.output / "part-0-0-1.1.jsonl"
     folder.write(path.name, ["ant", 1])
     folder.builder.add_process_log([attempt(), committed(path.name)])
@@ -203,23 +203,23 @@ def test_rows_that_change_after_they_could_be_read_are_seen(folder, change):
     assert [subject for _, _, subject, _ in folder.events(TRANSACTION_HIDDEN)] == [path.name]
 
 
-def test_rows_that_were_told_and_cannot_be_read_are_hidden(folder):
+def test_committed_file_that_is_missing_is_recorded_as_hidden(folder):
     folder.builder.add_process_log([attempt(), committed("part-0-0-1.1.jsonl")])
     assert len(folder.events(TRANSACTION_HIDDEN)) == 1
 
 
-def test_a_checkpoint_is_complete_once_whether_told_or_found(folder):
-    told, untold = completed(1, "chk-1/a"), completed(2, "chk-2/a")
+def test_checkpoint_completes_once_whether_logged_or_found_at_a_restart(folder):
+    logged, unlogged = completed(1, "chk-1/a"), completed(2, "chk-2/a")
     folder.builder.add_process_log(
-        [started(), attempt(), snapshot("chk-1/a", {"a": 1}), told, snapshot("chk-2/a", {"a": 2})]
+        [started(), attempt(), snapshot("chk-1/a", {"a": 1}), logged, snapshot("chk-2/a", {"a": 2})]
     )
-    folder.builder.add_process_log([started(told, untold), attempt("2.1", restored=2)])
+    folder.builder.add_process_log([started(logged, unlogged), attempt("2.1", restored=2)])
     found = folder.events(CHECKPOINT_COMPLETED)
     assert [(number, payload["cut"]["a"]) for _, _, number, payload in found] == [(1, 1), (2, 2)]
     assert found[1][0] < folder.events(ATTEMPT_STARTED)[1][0]
 
 
-def test_a_kill_its_rescale_and_its_recovery(tmp_path):
+def test_kill_with_a_rescale_is_recorded_with_its_recovery(tmp_path):
     folder = Folder(tmp_path, Fault("kill_process", "committing", rescale_to=3))
     struck = {
         "at": 5 * SECOND,
@@ -258,7 +258,7 @@ def test_a_kill_its_rescale_and_its_recovery(tmp_path):
     assert folder.builder.is_over
 
 
-def test_what_a_dying_attempt_still_commits_is_no_recovery(tmp_path):
+def test_commit_by_a_dying_attempt_does_not_end_its_recovery(tmp_path):
     folder = Folder(tmp_path, Fault("kill_task", "restoring"))
     struck = {
         "at": 0,
@@ -283,14 +283,14 @@ def test_what_a_dying_attempt_still_commits_is_no_recovery(tmp_path):
     assert [recovery.seconds for recovery in folder.history.statistics.recoveries] == [2.0]
 
 
-def test_a_kill_from_outside_is_a_fault_too(folder):
+def test_kill_from_outside_is_recorded_as_a_fault(folder):
     folder.builder.add_process_log([attempt()])
     folder.builder.killed(SECOND)
     [(_, _, kind, payload)] = folder.events(FAULT_FIRED)
     assert (kind, payload["point"]) == ("kill_process", OUTSIDE)
 
 
-def test_what_is_left_behind_is_told(folder):
+def test_files_left_at_the_end_are_recorded_as_leaks(folder):
     folder.write(".part-0-1-1.1.jsonl.inprogress", ["ant", 1])
     directory = folder.checkpoints / "0123"
     (directory / "chk-4").mkdir(parents=True)
@@ -305,7 +305,7 @@ def test_what_is_left_behind_is_told(folder):
     }
 
 
-def test_a_last_line_that_is_torn_was_never_said(tmp_path):
+def test_torn_last_line_of_an_event_log_is_ignored(tmp_path):
     path = tmp_path / "events"
     log = EventLog(str(path))
     log.write("committed", transaction="x", length=3)

@@ -1,8 +1,7 @@
-"""Bugs planted into what only runs on Spark, in its driver or in its workers; and a bug that is any of them.
+"""Bugs planted into the code that runs only on Spark, in the driver or in the workers.
 
-A driver takes seconds to start and has one bug all its life. So that one can serve several bugs, one after
-another, there is a bug that does nothing but plant another one for the time of a job: the job's parameters
-say which.
+A driver takes seconds to start and has the same mutant from start to end. To test several bugs with one
+driver, the mutant ``the-bug-that-the-job-names`` plants for each job the bug that its parameters name.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from onceproof.harness.systems.process.job_assembly import Assembly
 from onceproof.harness.systems.process.job_specification import Spec
 
 BUG = "bug"
-"""The parameter of a job with the id of the bug that is planted while it runs."""
+"""The job parameter with the id of the bug that is planted while the job runs."""
 
 
 @mutant(
     id="the-bug-that-the-job-names",
-    breaks="whatever that one breaks",
+    breaks="the property that the named bug breaks",
     summary="in each process that puts the job together, the bug of its parameters is planted",
 )
 def the_bug_that_the_job_names(reached: Reached) -> Iterator[None]:
-    """Whoever runs a part of a job puts it together first; the bug of the job before is taken out then."""
+    """Each process assembles the job before it runs its part. The previous job's bug is removed then."""
     built_in = {each.id for each in built_in_mutants()}
     put_together = Assembly.__init__
     with ExitStack() as planted:
@@ -54,7 +53,7 @@ def the_bug_that_the_job_names(reached: Reached) -> Iterator[None]:
     summary="the driver leaves the part files that killed workers have begun",
 )
 def dead_attempts_are_not_swept(reached: Reached) -> Iterator[None]:
-    """They are nobody's, and no reader sees them; but they stay for ever."""
+    """No attempt owns these files and no reader sees them, but they are never deleted."""
 
     def leaving(self: DriverCommitter) -> None:
         reached()
@@ -69,7 +68,7 @@ def dead_attempts_are_not_swept(reached: Reached) -> Iterator[None]:
     summary="a driver that begins does not commit what the checkpoint lists that it has found",
 )
 def new_driver_commits_nothing(reached: Reached) -> Iterator[None]:
-    """The driver before it had completed the checkpoint, and died before its commits."""
+    """The driver before it completed the checkpoint and died before it could commit."""
     start_tasks = SparkExecution.start_tasks
 
     def unsettled(self: SparkExecution, begin_with: dict[TaskId, RestorePlan]) -> None:
@@ -89,7 +88,7 @@ def new_driver_commits_nothing(reached: Reached) -> Iterator[None]:
     summary="a commit that has been made already is made again, under another name",
 )
 def second_commit_copies_the_file(reached: Reached) -> Iterator[None]:
-    """The driver that made it died before it could say so."""
+    """The driver that made the first commit died before it could log the commit."""
     commit = FileSinkFunction.commit
 
     def again(self: FileSinkFunction, transaction: Transaction) -> None:

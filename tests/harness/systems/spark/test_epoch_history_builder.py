@@ -1,4 +1,4 @@
-"""From what a driver and its workers told to a history: tasks of single epochs become attempts of the job."""
+"""The history built from the event logs of driver and workers: tasks of epochs become attempts of the job."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STRUCK = {"kind": "fault_struck", "waiting": {"left": [0], "striking": []}, "poi
 
 
 class Job:
-    """A job's folder of rows, and who retells what is told."""
+    """The output folder of a job, and the builder of its history."""
 
     def __init__(self, path, *faults):
         self.output = path
@@ -77,7 +77,7 @@ def killed(task, attempt):
     return {"kind": "subtask_failed", "task": task, "attempt": attempt, "cause": "killed", "injected": True}
 
 
-def test_what_workers_write_counts_for_the_attempt_of_the_job(job_under):
+def test_worker_attempts_are_recorded_as_the_attempt_of_the_job(job_under):
     job = job_under()
     job.write("part-0-0-1.17.jsonl", ["ant", 1])
     job.add_process_log(
@@ -95,7 +95,7 @@ def test_what_workers_write_counts_for_the_attempt_of_the_job(job_under):
     assert (visible["attempt"], visible["epoch"], visible["rows"]) == ("1.1", 0, [("ant", 1)])
 
 
-def test_a_snapshot_of_a_killed_worker_in_a_checkpoint_is_a_foreign_one(job_under):
+def test_checkpoint_with_the_snapshot_of_a_killed_worker_is_foreign(job_under):
     job = job_under(Fault("kill_task", "uploaded"))
     job.add_process_log(
         attempt(),
@@ -114,11 +114,11 @@ def test_a_snapshot_of_a_killed_worker_in_a_checkpoint_is_a_foreign_one(job_unde
     ]
     found = Fencing().check(None, job.history, None)
     assert [violation.anomaly for violation in found] == [FOREIGN_SNAPSHOT]
-    # The death is told as that of a task in the job's attempt.
+    # The history records the death for the attempt of the job, not for that of the worker.
     assert [payload["attempt"] for payload in job.payloads(TASK_FAILED)] == ["1.1"]
 
 
-def test_a_failure_of_the_driver_is_not_that_of_a_worker_whose_attempt_is_called_the_same(job_under):
+def test_driver_failure_does_not_kill_a_worker_with_the_same_attempt_name(job_under):
     job = job_under(Fault("fail_commit", "committing"))
     job.add_process_log(
         attempt("2.1"),
@@ -134,7 +134,7 @@ def test_a_failure_of_the_driver_is_not_that_of_a_worker_whose_attempt_is_called
     assert Fencing().check(None, job.history, None) == []
 
 
-def test_a_snapshot_of_a_killed_worker_is_a_foreign_one_though_an_attempt_is_called_the_same(job_under):
+def test_snapshot_of_a_killed_worker_is_foreign_despite_the_jobs_attempt_name(job_under):
     job = job_under(Fault("kill_task", "uploaded"))
     job.add_process_log(
         attempt("2.1"),
@@ -148,7 +148,7 @@ def test_a_snapshot_of_a_killed_worker_is_a_foreign_one_though_an_attempt_is_cal
 
 
 @pytest.mark.parametrize("kind", ["kill_task", "kill_all", "tear_write"])
-def test_a_worker_that_dies_has_come_back_when_its_task_begins_again(job_under, kind):
+def test_recovery_of_a_killed_worker_ends_when_its_task_starts_again(job_under, kind):
     job = job_under(Fault(kind, "snapshotted"))
     job.write("part-0-1-1.9.jsonl", ["ant", 1])
     job.add_process_log(
@@ -156,7 +156,7 @@ def test_a_worker_that_dies_has_come_back_when_its_task_begins_again(job_under, 
         snapshot("chk-1/s", "1.2", {"a": 3, "b": 5}),
         completed(1, "chk-1/s"),
         subtask("source-0", "1.5", restored=1),
-        # Its neighbour has come to its snapshot, and so is known to have read so far.
+        # The snapshot of the other subtask shows how many records that subtask has read.
         snapshot("chk-2/s1", "1.6", {"b": 9}),
         {**STRUCK, "number": 0, "task": "source-0", "read": {"a": 7}},
         killed("source-0", "1.5"),
@@ -172,7 +172,7 @@ def test_a_worker_that_dies_has_come_back_when_its_task_begins_again(job_under, 
     assert not job.builder.death_was_planned
 
 
-def test_another_task_that_begins_is_no_recovery_of_the_one_that_died(job_under):
+def test_start_of_another_task_does_not_end_a_recovery(job_under):
     job = job_under(Fault("kill_task", "element"))
     job.add_process_log(
         attempt(),
@@ -187,7 +187,7 @@ def test_another_task_that_begins_is_no_recovery_of_the_one_that_died(job_under)
 @pytest.mark.parametrize(
     "fault", [Fault("kill_process", "aligned"), Fault("tear_write", "metadata_written")], ids=str
 )
-def test_with_the_driver_all_is_lost_that_was_read_since_the_checkpoint(job_under, fault):
+def test_driver_death_replays_all_records_read_since_the_checkpoint(job_under, fault):
     job = job_under(fault)
     job.add_process_log(
         attempt(),
@@ -204,5 +204,5 @@ def test_with_the_driver_all_is_lost_that_was_read_since_the_checkpoint(job_unde
     )
     [recovery] = job.history.statistics.recoveries
     assert (recovery.position, recovery.restored, recovery.replayed) == (16, 1, 8)
-    # The new attempt has read no more than what it was restored from.
+    # The new attempt has read nothing beyond the offsets of its checkpoint.
     assert job.builder.position({}) == 8

@@ -1,4 +1,4 @@
-"""The engine on Spark under each real fault: in one Java, on executors of their own, on two hosts."""
+"""The engine on Spark under each real fault: in one JVM, with separate executors, and on two hosts."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ TRIALS = {
         ),
     ),
 }
-"""By system the scenarios of one driver, which none of them kills: a start costs more than all the rest."""
+"""By system, the scenarios that share one driver. None kills it, because a start takes longest."""
 
 
 def scenario_of(name, faults):
-    """The first of its family with enough records, cut into epochs; each has its fault."""
+    """Return the first fitting scenario of the family, cut into epochs, with one fault for each epoch."""
     family = load_family(name)
     drawn = next(each for each in (generate(family, seed) for seed in range(99)) if is_fit(each))
     return replace(
         drawn,
         faults=faults,
-        # Three steps a record; what is left over is read in one more epoch.
+        # An interval has three steps for each record. One more epoch reads the remaining records.
         checkpoint_interval_ms=3 * (drawn.record_count() // EPOCHS),
         tolerable_failures=1,
         restart_delay_ms=1,
@@ -72,17 +72,19 @@ def is_fit(scenario):
 
 
 @pytest.mark.parametrize("name", TRIALS)
-def test_a_job_survives_whatever_is_done_to_its_processes_and_files(name):
+def test_job_survives_each_real_fault_of_its_processes_and_files(name):
     with closing(find_system(name)) as system:
         for family_name, *faults in TRIALS[name]:
             family, scenario = load_family(family_name), scenario_of(family_name, tuple(faults))
             history = system.run(family, scenario)
             assert judge(scenario, history, PythonOracle(family, scenario)).violations == ()
             assert history.events[-1][1] == JOB_FINISHED
-            # Each has struck, once, and is told by its means.
+            # Each fault has struck once, and the history records its means.
             struck = history.statistics
             assert struck.coverage == Counter((fault.kind, fault.point) for fault in faults)
             assert struck.means == Counter((fault.kind, fault.means) for fault in faults if fault.means)
-            told = {payload.get("means", "") for _, kind, _, payload in history.events if kind == FAULT_FIRED}
-            assert told == {fault.means for fault in faults}
+            recorded = {
+                payload.get("means", "") for _, kind, _, payload in history.events if kind == FAULT_FIRED
+            }
+            assert recorded == {fault.means for fault in faults}
             assert all(recovery.commit_seconds is not None for recovery in struck.recoveries)

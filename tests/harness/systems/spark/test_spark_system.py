@@ -1,4 +1,4 @@
-"""The engine on Spark under real SIGKILLs: thirty scenarios that it survives, and bugs that it does not."""
+"""The engine on Spark under real SIGKILLs: thirty scenarios that it survives, and planted bugs."""
 
 from __future__ import annotations
 
@@ -47,20 +47,21 @@ SEEDS = {
     "flights": (4, 15, 20, 25, 26, 36, 38, 39),
     "tickets": (6, 9, 11, 21, 24, 26, 32, 38),
 }
-"""Of each family some scenarios with 15 to 30 records, at parallelism 1 to 4."""
+"""By family, seeds of scenarios with 15 to 30 records and parallelism 1 to 4."""
 
 
 def fault(kind, point, rescale_to=0):
-    """In the second epoch, where a checkpoint is behind and records are ahead."""
+    """Return a fault in the second epoch, after a checkpoint and before the last records."""
     if point in ("element", "end_of_data"):
         return Fault(kind, point, occurrence=9 if point == "element" else 1, rescale_to=rescale_to)
     return Fault(kind, point, checkpoint=0 if point == "committing" else 1, rescale_to=rescale_to)
 
 
 def planned_faults():
-    """Faults for thirty scenarios: each kill at each of its points; what the outside does wrong on top."""
+    """Return the faults of thirty scenarios: each kill at each of its points, and write and commit faults."""
     kills = [(kind, point) for point in WORKER_POINTS for kind in KILLS_OF_TASKS]
-    # Of the points that workers pass the driver dies at two, before and after a pre-commit: deaths are dear.
+    # The restart of a driver is slow, so it is killed at only two of the points that workers pass: one before
+    # and one after a pre-commit.
     kills += [("kill_process", point) for point in (*DRIVER_POINTS, "aligned", "pre_committed")]
     plan = [
         [fault(kind, point, rescale_to=place // 3 % 4 + 1 if place % 3 == 0 else 0)]
@@ -75,9 +76,9 @@ def planned_faults():
     ]
     for place, (kind, point) in enumerate(others):
         plan[3 * place].append(fault(kind, point))
-    # Spark gives up what has died four times, and the job begins a new attempt.
+    # Spark gives up a task that has died four times; the job then starts a new attempt.
     plan.append([fault("kill_task", "aligned")] * 4)
-    # Somewhere in the next epoch.
+    # This kill strikes in the next epoch.
     plan.append([msgspec.structs.replace(fault("kill_all", "acknowledged"), after=30)])
     return plan
 
@@ -86,14 +87,14 @@ PLAN = planned_faults()
 
 
 def scenario_of(number):
-    """The scenario of that number: drawn, then cut into epochs, with the faults that are planned for it."""
+    """Return the scenario with this number, cut into epochs, with its planned faults."""
     names = sorted(SEEDS)
     name = names[number % len(names)]
     drawn = generate(load_family(name), SEEDS[name][number // len(names)])
     return msgspec.structs.replace(
         drawn,
         faults=tuple(PLAN[number]),
-        # Three steps a record; what is left over is read in one more epoch.
+        # An interval has three steps for each record. One more epoch reads the remaining records.
         checkpoint_interval_ms=3 * (drawn.record_count() // EPOCHS),
         max_parallelism=max(8, drawn.max_parallelism),
         tolerable_failures=1,
@@ -108,20 +109,20 @@ def title(number):
 
 @pytest.fixture(scope="module")
 def system():
-    """One driver serves all tests that do not kill it."""
+    """One driver for all tests that do not kill it."""
     with closing(SparkSystem()) as system:
         yield system
 
 
 @pytest.fixture(scope="module")
 def buggy_system():
-    """One driver serves all planted bugs that it does not die with."""
+    """One driver for all planted bugs that do not kill it."""
     with closing(SparkSystem(mutant=ANY_BUG, mutant_file=MUTANTS)) as system:
         yield system
 
 
 def tried(system, scenario, family=None):
-    """Run a scenario and judge it."""
+    """Run a scenario; return its history and verdict."""
     family = family or load_family(scenario.family)
     history = system.run(family, scenario)
     return history, judge(scenario, history, PythonOracle(family, scenario))
@@ -130,13 +131,13 @@ def tried(system, scenario, family=None):
 def assert_survived(system, scenario):
     history, verdict = tried(system, scenario)
     assert verdict.violations == ()
-    # Every fault has struck, once: a kill that nobody dies of proves nothing.
+    # Every fault has struck once: a kill without a victim proves nothing.
     assert history.statistics.coverage == Counter([(each.kind, each.point) for each in scenario.faults])
     assert history.statistics.not_applicable == {}
     assert history.events[-1][1] == JOB_FINISHED
 
 
-def test_the_thirty_scenarios_have_every_fault_that_there_is():
+def test_thirty_scenarios_contain_every_supported_fault_at_its_points():
     struck = {(each.kind, each.point) for faults in PLAN for each in faults}
     possible = {
         (kind, point)
@@ -152,7 +153,7 @@ def test_the_thirty_scenarios_have_every_fault_that_there_is():
 
 
 @pytest.mark.parametrize("number", range(len(PLAN)), ids=title)
-def test_a_scenario_under_real_kills_loses_and_repeats_nothing(system, number):
+def test_scenario_under_real_kills_loses_and_repeats_no_rows(system, number):
     assert_survived(system, scenario_of(number))
 
 
@@ -167,12 +168,12 @@ def test_a_scenario_under_real_kills_loses_and_repeats_nothing(system, number):
         ),
     ],
 )
-def test_sinks_of_every_kind_lose_and_repeat_nothing(system, family, faults):
+def test_each_kind_of_sink_loses_and_repeats_no_rows(system, family, faults):
     scenario = msgspec.structs.replace(scenario_of(3), family=family, faults=tuple(faults))
     assert_survived(system, scenario)
 
 
-def test_nobody_comes_back_who_could_write_old_rows_into_a_table(system):
+def test_zombie_that_could_write_old_table_rows_is_not_applicable(system):
     zombie = msgspec.structs.replace(fault("kill_task", "aligned"), means="zombie")
     scenario = msgspec.structs.replace(scenario_of(3), family="word_table", faults=(zombie,))
     history, verdict = tried(system, scenario)
@@ -195,19 +196,19 @@ def test_a_planted_bug_is_caught(buggy_system, mutant, broken, faults):
         scenario_of(2),
         parameters={**scenario_of(2).parameters, "bug": mutant},
         faults=tuple(faults),
-        # All is read in one epoch: without offsets the job would never come to the end of a second one.
+        # One epoch reads all records: without offsets the job would never finish a second one.
         checkpoint_interval_ms=1000 if mutant == "offsets-missing" else scenario_of(2).checkpoint_interval_ms,
     )
     _, verdict = tried(buggy_system, scenario)
     assert broken in verdict.failed_properties()
 
 
-def test_a_mutant_that_does_not_exist_is_an_error_at_once():
+def test_unknown_mutant_is_refused_with_the_nearest_name():
     with pytest.raises(MutantError, match="did you mean offsets-missing"):
         SparkSystem(mutant="offset-missing")
 
 
-def test_what_does_not_exist_in_epochs_is_counted_and_the_rest_is_run(system):
+def test_unsupported_faults_are_counted_and_the_others_strike(system):
     absent = (
         Fault("lose_message", "notified"),
         Fault("kill_task", "committing"),
@@ -222,7 +223,7 @@ def test_what_does_not_exist_in_epochs_is_counted_and_the_rest_is_run(system):
     assert history.statistics.coverage == {("kill_task", "restored"): 1}
 
 
-def test_a_job_goes_on_at_the_parallelism_that_each_kill_asks_for(system):
+def test_job_restarts_with_the_parallelism_that_each_kill_requests(system):
     faults = (
         Fault("kill_task", "aligned", checkpoint=1, rescale_to=3),
         Fault("kill_process", "completed", checkpoint=2, rescale_to=1),
@@ -232,7 +233,7 @@ def test_a_job_goes_on_at_the_parallelism_that_each_kill_asks_for(system):
     assert verdict.violations == ()
     started = [payload for _, kind, _, payload in history.events if kind == ATTEMPT_STARTED]
     assert [payload["parallelism"] for payload in started] == [2, 3, 1]
-    # The kill of a task is felt at the end of its epoch, that of the driver by the next one.
+    # A task's kill takes effect at the end of its epoch; the next driver notices that of the driver.
     assert [payload["restored"] for payload in started] == [None, 1, 2]
 
 
@@ -245,11 +246,11 @@ def test_a_kill_and_its_recovery_are_measured(system):
     assert (recovery.task, recovery.restored, recovery.position) == ("source-0", None, 2)
     assert recovery.replayed == history.statistics.records_replayed == 2
     assert recovery.seconds is not None
-    # Spark gave the task to another worker: the job has not even noticed.
+    # Spark gave the task to another worker, so the job needed no new attempt.
     assert history.statistics.attempts == 1
 
 
-def test_a_family_of_a_users_own_is_run_from_its_file(system, tmp_path):
+def test_user_family_is_run_from_its_file(system, tmp_path):
     word_count = load_family("word_count")
     text = Path(str(word_count.__file__)).read_text(encoding="utf-8")
     path = tmp_path / "mine.py"
@@ -260,11 +261,11 @@ def test_a_family_of_a_users_own_is_run_from_its_file(system, tmp_path):
     kept = SparkSystem(tmp_path / "runs", drivers=system.drivers)
     _, verdict = tried(kept, scenario, load_family(str(path)))
     assert verdict.violations == ()
-    # A folder that was asked for is kept, with what driver and workers told.
+    # The folder that the caller names is kept, with the event logs of the driver and the workers.
     assert len(list((tmp_path / "runs").glob("*/events-1.jsonl*"))) >= 3
 
 
-def test_workers_find_modules_where_the_driver_was_told_to_look(tmp_path, monkeypatch):
+def test_workers_import_modules_from_the_pythonpath_of_the_driver(tmp_path, monkeypatch):
     (tmp_path / "library").mkdir()
     (tmp_path / "library" / "counting.py").write_text("def following(number):\n    return number + 1\n")
     text = Path(str(load_family("word_count").__file__)).read_text(encoding="utf-8")
@@ -284,7 +285,7 @@ def test_workers_find_modules_where_the_driver_was_told_to_look(tmp_path, monkey
     assert history.events[-1][1] == JOB_FINISHED
 
 
-def test_an_error_of_the_family_ends_the_run_with_its_name(system, tmp_path):
+def test_error_of_the_family_ends_the_run_and_is_named(system, tmp_path):
     text = Path(str(load_family("word_count").__file__)).read_text(encoding="utf-8")
     path = tmp_path / "broken.py"
     path.write_text(
@@ -297,19 +298,19 @@ def test_an_error_of_the_family_ends_the_run_with_its_name(system, tmp_path):
     assert verdict.signature[0] == "TypeError"
 
 
-def test_a_job_that_does_not_end_in_its_time_is_stuck_and_its_driver_gone(system):
+def test_job_beyond_its_time_limit_is_stuck_and_its_driver_is_gone(system):
     hurried = SparkSystem(process_seconds=0.05, drivers=system.drivers)
     _, verdict = tried(hurried, msgspec.structs.replace(scenario_of(3), faults=()))
     assert verdict.signature == ("liveness", "stuck")
     assert system.drivers.idle == 0
 
 
-def test_nothing_of_a_driver_that_is_killed_from_outside_outlives_it(system, tmp_path):
+def test_no_process_outlives_a_driver_killed_from_outside(system, tmp_path):
     family, scenario = load_family("word_count"), msgspec.structs.replace(scenario_of(3), faults=())
     driver = system.drivers.take()
     driver.wait_until_ready()
     system.drivers.give_back(driver)
-    # Python, and the Java that it has started.
+    # The session has the Python process and the JVM that it has started.
     assert len(session_members(driver.process_id)) >= 2
 
     def kill_after_first_commit():
@@ -329,14 +330,14 @@ def test_nothing_of_a_driver_that_is_killed_from_outside_outlives_it(system, tmp
     assert history.statistics.attempts == 2
 
 
-def test_a_driver_that_cannot_start_says_why(monkeypatch):
+def test_driver_that_cannot_start_gives_the_cause_in_one_line(monkeypatch):
     monkeypatch.setattr("onceproof.harness.systems.spark.spark_system.CHILD", "onceproof.missing")
     with closing(SparkSystem()) as broken, pytest.raises(DriverFailed, match="No module named") as caught:
         broken.run(load_family("word_count"), scenario_of(3))
     assert "\n" not in str(caught.value)
 
 
-def test_a_specification_that_cannot_be_read_is_told_by_the_driver(system, tmp_path):
+def test_driver_reports_a_specification_that_it_cannot_read(system, tmp_path):
     driver = system.drivers.take()
     answer = driver.run(tmp_path / "none.json", 60)
     assert (answer.code, answer.in_time) == (2, True)

@@ -9,7 +9,7 @@ from onceproof.harness.systems.structured import placeholder_job as structured_o
 from onceproof.harness.trials.trial import check_family, scenario_of, try_scenario
 
 
-def test_a_family_with_a_query_only_is_a_family_and_says_where_it_runs():
+def test_query_only_family_is_valid_and_its_job_names_the_system_to_use():
     word_count = load_family("word_count")
     family = SimpleNamespace(
         name="words",

@@ -38,14 +38,14 @@ def with_faults(*faults):
 
 
 @given(SEEDS)
-def test_what_was_prepared_is_a_scenario_and_stays_as_it_is(seed):
+def test_prepared_scenario_is_valid_and_prepared_again_unchanged(seed):
     once = prepared(generate(FAMILY, seed))
     check(once)
     assert prepared(once) == once
 
 
 @given(SEEDS)
-def test_the_records_make_a_few_batches(seed):
+def test_records_are_cut_into_a_few_batches(seed):
     scenario = prepared(generate(FAMILY, seed))
     records = scenario.record_count()
     batches = -(-records // (scenario.checkpoint_interval_ms // STEPS_PER_RECORD))
@@ -54,7 +54,7 @@ def test_the_records_make_a_few_batches(seed):
 
 
 @given(SEEDS)
-def test_no_fault_asks_for_what_there_is_not(seed):
+def test_prepared_faults_name_only_points_and_tasks_of_a_query(seed):
     scenario = prepared(generate(FAMILY, seed))
     taken, left = applicable(scenario.faults, CAPABILITIES, MISSING)
     assert len(taken) + sum(left.values()) == len(scenario.faults)
@@ -66,13 +66,13 @@ def test_no_fault_asks_for_what_there_is_not(seed):
     )
 
 
-def test_a_kill_after_the_checkpoint_strikes_when_the_sink_is_done_and_spark_has_not_noted_it():
+def test_kill_at_completed_strikes_between_the_sink_and_the_commit_log():
     [fault] = prepared(with_faults(Fault("kill_task", "completed", checkpoint=1, rescale_to=3))).faults
     assert fault == Fault("kill_task", "committed", checkpoint=1, rescale_to=3)
     assert can_strike(SYSTEM, fault.kind, fault.point)
 
 
-def test_a_kill_in_a_snapshot_strikes_a_worker_before_the_driver_has_its_rows():
+def test_kill_in_a_snapshot_strikes_before_the_driver_has_the_rows():
     [fault] = prepared(with_faults(Fault("kill_all", "uploaded", task="count-1", checkpoint=2))).faults
     assert fault == Fault("kill_all", "pre_committed")
 
@@ -81,18 +81,18 @@ def test_a_kill_in_a_snapshot_strikes_a_worker_before_the_driver_has_its_rows():
     ("kind", "point"),
     [("lose_message", "notified"), ("tear_write", "snapshotted"), ("kill_process", "aborted")],
 )
-def test_what_has_no_place_is_left_for_others_to_count(kind, point):
+def test_fault_without_a_place_in_a_query_is_kept_and_not_applicable(kind, point):
     fault = Fault(kind, point)
     assert prepared(with_faults(fault)).faults == (fault,)
     assert applicable([fault], CAPABILITIES, MISSING) == ((), {(kind, point): 1})
 
 
-def test_every_place_is_one_where_kills_make_sense():
+def test_every_fault_point_of_a_query_is_a_point_of_process_kills():
     assert set(PLACES.values()) <= set(FAULTS["kill_process"].points)
 
 
 class AllStrike:
-    """In the place of Structured Streaming: nothing runs, and every fault strikes where it is placed."""
+    """A stand-in for Structured Streaming: no query runs, and every applicable fault strikes at its point."""
 
     name = SYSTEM.name
     capabilities = CAPABILITIES
@@ -110,7 +110,7 @@ class AllStrike:
         return history
 
 
-def test_a_fault_is_planned_where_it_strikes_and_not_where_it_was_drawn():
+def test_fault_is_planned_where_it_strikes_not_where_it_was_drawn():
     drawn = with_faults(
         Fault("kill_task", "completed", checkpoint=1),
         Fault("kill_process", "aligned"),
@@ -121,7 +121,7 @@ def test_a_fault_is_planned_where_it_strikes_and_not_where_it_was_drawn():
     assert outcome.not_applicable == {"lose_message/notified": 1}
 
 
-def test_a_kill_whose_rescale_is_refused_is_planned_all_the_same():
+def test_kill_is_planned_even_if_spark_refuses_its_rescale():
     class Refusing(AllStrike):
         def run(self, family, scenario, trace=False):
             history = super().run(family, scenario)

@@ -1,4 +1,4 @@
-"""From what a query told to the verdict: each way to show a batch wrongly breaks its property."""
+"""The verdict on the event log of a query: each way to show a batch wrongly breaks its property."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def scenario_of(name):
 
 
 class Query:
-    """A query that tells, and leaves what it is said to leave."""
+    """A stand-in for a query: the test writes its events, its checkpoint location and its output."""
 
     def __init__(self, folder, name="word_count", table_keys=0):
         self.checkpoints, self.output = folder / "checkpoints", folder / "output"
@@ -55,16 +55,16 @@ class Query:
         self.builder = QueryHistoryBuilder(spec, LENGTHS, table_keys)
         self.events = []
 
-    def say(self, kind, **payload):
+    def log(self, kind, **payload):
         self.events.append({"at": len(self.events), "kind": kind, **payload})
 
     def started(self, restored=None, over=0):
-        self.say(event_log.ATTEMPT_STARTED, attempt="", parallelism=1, restored=restored, over=over)
+        self.log(event_log.ATTEMPT_STARTED, attempt="", parallelism=1, restored=restored, over=over)
 
     def planned(self, batch, cut):
         encoded = msgspec.json.encode(cut).decode()
         (self.checkpoints / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{encoded}")
-        self.say(PLANNED, batch=batch, cut=cut)
+        self.log(PLANNED, batch=batch, cut=cut)
 
     def wrote(self, name, rows):
         lines = b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
@@ -72,15 +72,15 @@ class Query:
 
     def shown(self, batch, rows):
         self.wrote(f"batch-{batch}.jsonl", rows)
-        self.say(SHOWN, batch=batch, new=rows, gone=[])
+        self.log(SHOWN, batch=batch, new=rows, gone=[])
 
     def killed(self):
         waiting = msgspec.to_builtins(ClockState((0,)))
-        self.say(event_log.FAULT_STRUCK, number=0, task="sink", waiting=waiting, points={}, read={})
+        self.log(event_log.FAULT_STRUCK, number=0, task="sink", waiting=waiting, points={}, read={})
 
     def judged(self):
-        """Say that the input is consumed, and return the broken properties with their anomalies."""
-        self.say(event_log.JOB_FINISHED, points={})
+        """Finish the job, and return the broken properties with their anomalies."""
+        self.log(event_log.JOB_FINISHED, points={})
         self.builder.add_process_log(self.events)
         self.builder.at_rest(self.checkpoints)
         verdict = judge(self.scenario, self.builder.history, PythonOracle(self.family, self.scenario))
@@ -94,7 +94,7 @@ def query(tmp_path):
     return query
 
 
-def test_batches_that_are_planned_and_shown_in_turn_are_right(query):
+def test_batches_planned_and_shown_in_turn_break_no_property(query):
     query.planned(0, FIRST)
     query.shown(0, FIRST_ROWS)
     query.planned(1, SECOND)
@@ -102,22 +102,22 @@ def test_batches_that_are_planned_and_shown_in_turn_are_right(query):
     assert query.judged() == set()
 
 
-def test_a_batch_that_is_run_again_and_shows_nothing_new_is_right(query):
+def test_batch_run_again_without_new_rows_breaks_no_property(query):
     query.planned(0, FIRST)
     query.shown(0, FIRST_ROWS)
     query.killed()
     query.started(restored=1)
     query.planned(0, FIRST)
-    query.say(SHOWN, batch=0, new=[], gone=[])
+    query.log(SHOWN, batch=0, new=[], gone=[])
     query.planned(1, SECOND)
     query.shown(1, SECOND_ROWS)
     assert query.judged() == set()
 
 
-def test_a_batch_by_which_state_is_dealt_out_anew_shows_nothing_and_is_right(query):
+def test_repartition_batch_without_rows_breaks_no_property(query):
     query.planned(0, FIRST)
     query.shown(0, FIRST_ROWS)
-    query.say(QUERY_STOPPED)
+    query.log(QUERY_STOPPED)
     query.planned(1, FIRST)
     query.started(restored=2)
     query.planned(2, SECOND)
@@ -125,10 +125,10 @@ def test_a_batch_by_which_state_is_dealt_out_anew_shows_nothing_and_is_right(que
     assert query.judged() == set()
 
 
-def test_what_a_rescale_repeats_is_seen(query):
+def test_rows_repeated_by_a_rescale_are_duplicated(query):
     query.planned(0, FIRST)
     query.shown(0, FIRST_ROWS)
-    query.say(QUERY_STOPPED)
+    query.log(QUERY_STOPPED)
     query.planned(1, FIRST)
     query.started(restored=2)
     query.shown(1, FIRST_ROWS)
@@ -137,17 +137,17 @@ def test_what_a_rescale_repeats_is_seen(query):
     assert ("exactly_once", "duplicated") in query.judged()
 
 
-def test_a_rescale_that_spark_refuses_is_counted_as_not_applicable(query):
+def test_rescale_that_spark_refuses_is_counted_as_not_applicable(query):
     query.planned(0, SECOND)
     query.shown(0, [*FIRST_ROWS, *SECOND_ROWS])
     query.killed()
-    query.say(RESCALE_REFUSED, operators=["globalLimit"])
+    query.log(RESCALE_REFUSED, operators=["globalLimit"])
     query.started(restored=1)
     assert query.judged() == set()
     assert query.builder.history.statistics.not_applicable == {RESCALE: 1}
 
 
-def test_rows_that_nobody_told_of_are_found_at_the_death_of_the_process(query):
+def test_unlogged_rows_become_visible_when_the_process_dies(query):
     query.planned(0, FIRST)
     query.wrote("batch-0.jsonl", FIRST_ROWS)
     query.builder.add_process_log(query.events)
@@ -157,20 +157,20 @@ def test_rows_that_nobody_told_of_are_found_at_the_death_of_the_process(query):
     ]
 
 
-def test_a_batch_that_is_appended_once_more_is_seen_twice(query):
+def test_batch_appended_again_is_visible_twice(query):
     query.planned(0, FIRST)
     query.shown(0, FIRST_ROWS)
     query.killed()
     query.started(restored=1)
     query.planned(0, FIRST)
     query.wrote("again.jsonl", FIRST_ROWS)
-    query.say(SHOWN, batch=0, new=FIRST_ROWS, gone=[])
+    query.log(SHOWN, batch=0, new=FIRST_ROWS, gone=[])
     query.planned(1, SECOND)
     query.shown(1, SECOND_ROWS)
     assert {("exactly_once", "duplicated"), ("fencing", "visible twice")} <= query.judged()
 
 
-def test_a_batch_that_is_left_out_is_lost_and_skipped(query):
+def test_omitted_batch_is_lost_and_a_skipped_commit(query):
     query.planned(0, FIRST)
     query.killed()
     query.started(restored=1)
@@ -179,7 +179,7 @@ def test_a_batch_that_is_left_out_is_lost_and_skipped(query):
     assert {("exactly_once", "lost"), ("consistent_cut", "skipped commit")} <= query.judged()
 
 
-def test_a_batch_that_is_shown_before_it_is_planned_is_early(query):
+def test_batch_shown_before_it_is_planned_is_an_early_commit(query):
     query.shown(0, FIRST_ROWS)
     query.planned(0, FIRST)
     query.planned(1, SECOND)
@@ -187,7 +187,7 @@ def test_a_batch_that_is_shown_before_it_is_planned_is_early(query):
     assert query.judged() == {("consistent_cut", "early commit")}
 
 
-def test_rows_of_other_records_than_were_planned_make_a_wrong_cut(query):
+def test_rows_of_records_outside_the_planned_batch_are_a_wrong_cut(query):
     query.planned(0, FIRST)
     query.shown(0, [["ant", 1], ["bee", 1]])
     query.planned(1, SECOND)
@@ -195,42 +195,42 @@ def test_rows_of_other_records_than_were_planned_make_a_wrong_cut(query):
     assert query.judged() == {("consistent_cut", "wrong cut")}
 
 
-def test_rows_that_are_taken_back_are_hidden(query):
+def test_rows_removed_after_they_were_visible_are_hidden(query):
     query.planned(0, FIRST)
     query.shown(0, FIRST_ROWS)
     query.planned(1, SECOND)
     query.shown(1, SECOND_ROWS)
     (query.output / "batch-1.jsonl").unlink()
-    query.say(LOOKED, planned=[], over=[], rows=[[None, FIRST_ROWS]])
+    query.log(LOOKED, planned=[], over=[], rows=[[None, FIRST_ROWS]])
     assert ("fencing", "hidden") in query.judged()
 
 
-def test_what_a_sink_has_begun_and_not_ended_is_a_leak(query):
+def test_unfinished_file_of_a_sink_is_an_open_transaction(query):
     query.planned(0, SECOND)
     query.shown(0, [*FIRST_ROWS, *SECOND_ROWS])
     query.wrote(".batch-1.jsonl", [])
     assert query.judged() == {("no_leaks", "open transaction")}
 
 
-def test_a_table_may_show_a_batch_again_but_nothing_older_than_one_that_is_over(tmp_path):
+def test_table_may_repeat_a_batch_but_not_show_rows_behind_the_cut(tmp_path):
     query = Query(tmp_path, "word_table", 1)
     query.started()
     query.planned(0, FIRST)
-    query.say(WRITTEN, batch=0, rows=[["ant", 2]])
+    query.log(WRITTEN, batch=0, rows=[["ant", 2]])
     query.planned(1, SECOND)
-    query.say(WRITTEN, batch=1, rows=[["bee", 1]])
+    query.log(WRITTEN, batch=1, rows=[["bee", 1]])
     query.wrote("table.jsonl", [["ant", 2], ["bee", 1]])
     query.killed()
     query.started(restored=2, over=1)
     query.planned(1, SECOND)
-    query.say(WRITTEN, batch=1, rows=[["bee", 1]])
+    query.log(WRITTEN, batch=1, rows=[["bee", 1]])
     assert query.judged() == set()
 
     stale = Query(tmp_path / "stale", "word_table", 1)
     stale.started()
     stale.planned(0, FIRST)
-    stale.say(WRITTEN, batch=0, rows=[["ant", 1]])
+    stale.log(WRITTEN, batch=0, rows=[["ant", 1]])
     stale.planned(1, SECOND)
-    stale.say(WRITTEN, batch=1, rows=[["bee", 1], ["ant", 2]])
+    stale.log(WRITTEN, batch=1, rows=[["bee", 1], ["ant", 2]])
     stale.wrote("table.jsonl", [["ant", 2], ["bee", 1]])
     assert stale.judged() == {("consistent_cut", "behind the cut")}

@@ -1,4 +1,4 @@
-"""The board of a query: rescales that a kill asks for, and kills at points that the driver passes."""
+"""The fault board of a query: rescales that a kill requests, and kills at points that the driver passes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_kill_at_a_point_of_the_driver_fails_the_query(spec, tmp_path):
     assert kinds == ["fault_struck", "task_failed"], "the strike is logged before the death"
 
 
-def test_a_query_ends_between_two_batches_to_go_on_with_other_partitions(spec):
+def test_query_stops_between_batches_to_rescale_after_a_kill(spec):
     board = board_with(spec, Fault("kill_all", "triggered", rescale_to=3))
     begin_query(board, 2)
     end_to_rescale(board)
@@ -61,7 +61,7 @@ def test_a_query_ends_between_two_batches_to_go_on_with_other_partitions(spec):
     end_to_rescale(board)
 
 
-def test_a_refused_rescale_is_not_asked_for_again(spec):
+def test_refused_rescale_is_not_requested_again(spec):
     board = board_with(spec, Fault("kill_all", "triggered", rescale_to=3))
     with pytest.raises(QueryKilled):
         board("triggered", "source", 0)

@@ -1,4 +1,4 @@
-"""What a reader sees of a query's output, and what a checkpoint location says of its batches."""
+"""The rows that a reader sees in a query's output, and the batches that a checkpoint location lists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onceproof.harness.systems.structured.query_sink import publish, upsert
 from onceproof.harness.systems.structured.query_source import next_offset
 
 
-def test_rows_are_lines_of_files_that_are_not_hidden(tmp_path):
+def test_visible_rows_are_the_lines_of_files_that_are_not_hidden(tmp_path):
     (tmp_path / "page-0.jsonl").write_text('["a", 1]\n["a", 1]\n')
     (tmp_path / "deeper").mkdir()
     (tmp_path / "deeper" / "part.json").write_text('{"word": "b", "count": [2]}\n')
@@ -25,7 +25,7 @@ def test_rows_are_lines_of_files_that_are_not_hidden(tmp_path):
     assert visible_rows(tmp_path) == Counter({("a", 1): 2, ("b", (2,)): 1})
 
 
-def test_of_the_file_sink_only_what_its_log_names_can_be_read(tmp_path):
+def test_only_files_named_in_the_log_of_the_file_sink_are_visible(tmp_path):
     log = tmp_path / "_spark_metadata"
     log.mkdir()
     for name in ("noted", "left by a dead task"):
@@ -49,7 +49,7 @@ def test_a_table_shows_the_last_row_of_each_key(tmp_path):
     assert visible_rows(tmp_path) == Counter([("a", 2), ("b", 1)])
 
 
-def test_a_checkpoint_location_says_where_each_batch_ends_and_which_are_over(tmp_path):
+def test_checkpoint_location_gives_batch_ends_and_finished_batches(tmp_path):
     assert batch_ends(tmp_path) == {}
     for folder in ("offsets", "commits"):
         (tmp_path / folder).mkdir()
@@ -61,7 +61,7 @@ def test_a_checkpoint_location_says_where_each_batch_ends_and_which_are_over(tmp
     assert finished_batches(tmp_path) == [0]
 
 
-def test_a_batch_takes_of_the_splits_in_turn():
+def test_batch_takes_records_from_the_splits_in_turn():
     lengths = {"north": 5, "south": 1}
     assert next_offset({"north": 0, "south": 0}, lengths, 4) == {"north": 3, "south": 1}
     assert next_offset({"north": 3, "south": 1}, lengths, 4) == {"north": 5, "south": 1}

@@ -1,4 +1,4 @@
-"""When the state of a query is dealt out anew, and when it must wait, be done again, or be left as it is."""
+"""When the state of a query is repartitioned, and when this waits, is repeated, or is refused."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from onceproof.harness.systems.structured.query_rescale import (
 
 
 class Location:
-    """A checkpoint location, and a Spark that does what is asked with it."""
+    """A checkpoint location, and a stand-in for Spark that records the repartitions requested of it."""
 
     def __init__(self, folder):
         self.folder = folder / "checkpoints"
-        self.told = folder / "events"
+        self.events = folder / "events"
         for name in ("offsets", "commits"):
             (self.folder / name).mkdir(parents=True)
-        self.asked = []
+        self.requested = []
 
     def planned(self, batch, records, partitions, is_over=True):
         conf = {"conf": {"spark.sql.shuffle.partitions": str(partitions)}}
@@ -43,11 +43,11 @@ class Location:
 
     def repartition(self, path, partitions):
         assert path == str(self.folder)
-        self.asked.append(partitions)
+        self.requested.append(partitions)
 
     def rescale_query(self, wanted):
         session = SimpleNamespace(_streamingCheckpointManager=self)
-        return rescale_query(session, self.folder, wanted, EventLog(str(self.told)))
+        return rescale_query(session, self.folder, wanted, EventLog(str(self.events)))
 
 
 @pytest.fixture
@@ -57,52 +57,52 @@ def location(tmp_path):
     return location
 
 
-def test_a_query_that_has_not_begun_may_have_any_number(location):
+def test_unstarted_query_gets_any_number_of_partitions(location):
     assert location.rescale_query(3) == RescaleResult(3)
-    assert location.asked == []
+    assert location.requested == []
 
 
-def test_a_query_that_has_the_number_is_left_alone(location):
+def test_query_with_the_wanted_partitions_is_not_repartitioned(location):
     location.planned(0, 5, partitions=2)
     assert location.rescale_query(2) == RescaleResult(2)
-    assert location.asked == []
+    assert location.requested == []
 
 
-def test_a_query_whose_batches_are_over_gets_the_number(location):
+def test_query_with_all_batches_finished_is_repartitioned(location):
     location.planned(0, 5, partitions=2)
     assert location.rescale_query(3) == RescaleResult(3)
-    assert location.asked == [3]
+    assert location.requested == [3]
 
 
-def test_a_batch_that_is_under_way_comes_first(location):
+def test_unfinished_batch_delays_the_repartition(location):
     location.planned(0, 5, partitions=2)
     location.planned(1, 9, partitions=2, is_over=False)
     assert location.rescale_query(3) == RescaleResult(2)
-    assert location.asked == []
+    assert location.requested == []
 
 
 @pytest.mark.parametrize(("wanted", "asked"), [(3, [3]), (1, [3, 1])])
-def test_a_repartition_that_was_cut_off_is_done_again_before_another_one(location, wanted, asked):
+def test_interrupted_repartition_is_repeated_before_another_one(location, wanted, asked):
     location.planned(0, 5, partitions=2)
     location.planned(1, 5, partitions=3, is_over=False)
     assert is_repartition(batch_ends(location.folder), 1)
     assert location.rescale_query(wanted) == RescaleResult(wanted)
-    assert location.asked == asked
+    assert location.requested == asked
 
 
-def test_what_spark_cannot_deal_out_stays_as_it_is_and_that_is_told(location):
+def test_state_that_spark_cannot_repartition_is_kept_and_logged(location):
     location.planned(0, 5, partitions=2)
     location.keeps(1, "globalLimit")
     assert location.rescale_query(3) == RescaleResult(2, is_refused=True)
-    assert location.asked == [], "Spark would leave a query that cannot start"
-    [event] = read_events(location.told)
+    assert location.requested == [], "Spark would leave a query that cannot start"
+    [event] = read_events(location.events)
     assert (event["kind"], event["operators"]) == (RESCALE_REFUSED, ["globalLimit"])
 
 
-def test_a_query_without_state_has_nothing_to_deal_out(tmp_path):
+def test_query_without_state_is_not_repartitioned(tmp_path):
     location = Location(tmp_path)
     location.planned(0, 5, partitions=2)
     assert location.rescale_query(3) == RescaleResult(2, is_refused=True)
-    assert location.asked == []
-    [event] = read_events(location.told)
+    assert location.requested == []
+    [event] = read_events(location.events)
     assert (event["kind"], event["operators"]) == (RESCALE_REFUSED, [])

@@ -1,7 +1,7 @@
 """Queries of Structured Streaming under real SIGKILLs, judged by the same checkers and the same oracles.
 
-One driver serves all tests but the last, which kills it: a start of Spark is the dearest part of them. The
-query of a user's own is the one of harness/docs/structured-streaming.md, as it stands there.
+One driver serves all tests but the last, which kills it, because a start of Spark takes longer than a test.
+The user's query is read from harness/docs/structured-streaming.md.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PAGE = Path(__file__).parents[4] / "harness" / "docs" / "structured-streaming.md
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Where the runs leave what they have."""
+    """The folder of the runs' files."""
     return tmp_path_factory.mktemp("runs")
 
 
@@ -41,7 +41,7 @@ def system(folder):
 
 
 def blocks(language):
-    """The blocks of the page, with the file that the text before them names last."""
+    """Yield (file, content) of the code blocks of the page. The text before a block names its file last."""
     text = PAGE.read_text(encoding="utf-8")
     for before, content in re.findall(rf"(.*?)```{language}\n(.*?)```\n", text, re.DOTALL):
         yield re.findall(r"`(\w+\.py)`", before)[-1], content
@@ -49,7 +49,7 @@ def blocks(language):
 
 @pytest.fixture
 def payments(tmp_path):
-    """The family of the page, over the sound query."""
+    """Return the file of the family on the page, with the correct query."""
     for file, content in blocks("python"):
         (tmp_path / file).write_text(content, encoding="utf-8")
     return tmp_path / "payments_family.py"
@@ -57,7 +57,7 @@ def payments(tmp_path):
 
 @pytest.fixture
 def careless_payments(payments):
-    """The same family, over the query with the mistake, under names of its own."""
+    """Return the file of the same family with the mistaken query."""
     [(_, change)] = blocks("diff")
     lines = change.splitlines(keepends=True)
     old, new = ("".join(line[1:] for line in lines if line[0] in signs) for signs in (" -", " +"))
@@ -73,7 +73,7 @@ def careless_payments(payments):
 
 
 def with_faults(family, seed, *faults):
-    """A scenario of a family with other faults than were drawn for it, for one task of each kind."""
+    """Return a drawn scenario with these faults and with parallelism 1."""
     drawn = scenario_of(family, seed)
     return msgspec.structs.replace(
         drawn, faults=faults, mode=msgspec.UNSET, parallelism=1, source_parallelism=1
@@ -81,7 +81,7 @@ def with_faults(family, seed, *faults):
 
 
 def survived(system, name, seed, *faults):
-    """Return the history of a run in which every fault has struck, and nothing is wrong."""
+    """Check that a run passes and that each fault strikes once; return its history."""
     family = load_family(name)
     trial = try_scenario(family, with_faults(family, seed, *faults), system=system)
     assert trial.verdict.violations == ()
@@ -102,9 +102,7 @@ def restored(history):
     return [payload["restored"] for payload in payloads(history, ATTEMPT_STARTED)]
 
 
-def test_transform_with_state_in_pandas_survives_rescales_the_death_of_all_workers_and_of_the_sink(
-    system, folder
-):
+def test_transform_with_state_in_pandas_survives_kills_with_rescales(system, folder):
     history = survived(
         system,
         "page_views",
@@ -112,8 +110,8 @@ def test_transform_with_state_in_pandas_survives_rescales_the_death_of_all_worke
         Fault("kill_all", "element", occurrence=2, rescale_to=3),
         Fault("kill_task", "committed", occurrence=2, rescale_to=2),
     )
-    # After the first batch the query is stopped, and its state dealt out anew. The second kill leaves a batch
-    # that Spark does not know to be over: it is run again as it was planned.
+    # The query is stopped after the first batch, and its state is repartitioned.
+    # The second kill strikes before the commit log lists the batch, so Spark runs it again as it was planned.
     assert parallelisms(history) == [1, 3, 3, 2]
     assert [each["epoch"] for each in payloads(history, TRANSACTION_VISIBLE)] == [0, 2, 4, 5]
     [run] = folder.iterdir()
@@ -124,7 +122,7 @@ def test_transform_with_state_in_pandas_survives_rescales_the_death_of_all_worke
     ]
 
 
-def test_apply_in_pandas_with_state_survives_the_death_of_a_writer_and_a_refused_commit(system):
+def test_apply_in_pandas_with_state_survives_a_kill_and_a_failed_commit(system):
     history = survived(
         system,
         "running_sum",
@@ -132,7 +130,7 @@ def test_apply_in_pandas_with_state_survives_the_death_of_a_writer_and_a_refused
         Fault("kill_task", "pre_committed", occurrence=2),
         Fault("fail_commit", "committing", checkpoint=2),
     )
-    # Spark gives the writer's work to another worker; the refused commit ends the query.
+    # Spark gives the writer's work to another worker. The failed commit ends the query.
     assert restored(history) == [None, 2]
 
 
@@ -141,22 +139,22 @@ def test_the_file_sink_survives_the_death_of_the_source(system):
     assert len(restored(history)) == 2
 
 
-def test_an_aggregation_may_write_rows_of_a_table_again(system):
+def test_aggregation_may_write_the_same_table_rows_again(system):
     history = survived(system, "word_table", 6, Fault("kill_task", "committed", checkpoint=1))
-    # The first batch had not been noted as over, so the query begins anew; the same rows change nothing.
+    # The commit log does not list the first batch, so the query starts afresh. Equal rows change nothing.
     assert restored(history) == [None, None]
     assert len(payloads(history, ROWS_WRITTEN)) == 3
 
 
-def test_a_family_without_a_query_is_told_in_a_line(system):
+def test_family_without_a_query_is_refused_in_one_line(system):
     with pytest.raises(FamilyError, match="'tickets' has no query for Structured Streaming: give it"):
         system.run(load_family("tickets"), with_faults(load_family("tickets"), 6))
 
 
-def test_the_query_of_the_readme_survives_what_its_careless_twin_does_not(
+def test_documented_query_survives_kills_that_its_mistaken_variant_does_not(
     system, payments, careless_payments
 ):
-    # The second of them is enough.
+    # The second fault alone is enough for the failure.
     faults = (
         Fault("kill_task", "restoring"),
         Fault("kill_task", "committed", checkpoint=1),
@@ -186,18 +184,18 @@ def test_the_query_of_the_readme_survives_what_its_careless_twin_does_not(
     assert "new rows became visible after" in recovery
 
 
-def test_a_query_survives_the_death_of_all_workers_when_hardly_any_are_left(system, payments):
+def test_query_survives_repeated_deaths_of_all_workers(system, payments):
     faults = (
         Fault("kill_all", "element", occurrence=2),
         Fault("kill_all", "pre_committed", occurrence=2),
     )
     survived(system, str(payments), 3, *faults)
-    # Spark still has who forks workers, and so the same driver does work again.
+    # The daemon that forks workers is still alive, so the same driver can run another job.
     survived(system, str(payments), 3)
 
 
-def test_transform_with_state_survives_the_death_of_the_driver_before_spark_knows_of_the_commit(system):
+def test_transform_with_state_survives_a_driver_kill_before_the_commit_log(system):
     history = survived(system, "word_count", 6, Fault("kill_process", "committed", checkpoint=1))
-    # The batch was planned and shown; the next driver runs it again, and nobody sees that.
+    # The batch was planned and shown. The next driver runs it again without new visible rows.
     assert restored(history) == [None, 1]
     assert [each["epoch"] for each in payloads(history, TRANSACTION_VISIBLE)] == [0, 1]
