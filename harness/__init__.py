@@ -1,5 +1,5 @@
 """What puts an engine on trial: random streams, faults, checkers, oracles, shrinking and explanation.
 
-PYTEST_DONT_REWRITE: whoever starts pytest in a program that has imported this need not be warned that its
-assertions are too late to be rewritten. None of them is a test's.
+PYTEST_DONT_REWRITE: no assertion of this package is a test's, so pytest need not rewrite them, and does not warn
+when it starts in a program that has imported the package already.
 """

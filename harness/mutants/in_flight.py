@@ -129,7 +129,7 @@ def restored_records_come_late(reached: Reached) -> Iterator[None]:
     breaks="exactly_once",
     summary="subtasks that take over the same records in flight all keep all of them",
 )
-def everybody_keeps_everything(reached: Reached) -> Iterator[None]:
+def receivers_keep_all_in_flight_records(reached: Reached) -> Iterator[None]:
     """After a rescale of a keyed edge several receivers restore the same channel."""
     keep = KeyFilter.keep
 

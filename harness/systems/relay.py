@@ -1,15 +1,16 @@
-"""One job on two runtimes by turns: the local one and Spark, each going on from what the other one left.
+"""The relay: one job runs on the local runtime and on Spark in turn, each restoring the other's checkpoint.
 
 The rules this module lives by:
 
-- An incarnation is a leg. The first is a process of the local runtime, the next a driver on Spark, and so on
-  in turn, over the same folders and nothing else: when one dies, the other goes on from the checkpoint
-  that it left, at the parallelism that the kill asks for.
-- The faults strike in turn, each once the one before it has struck. So how far they have come is known
-  between two legs from the event logs, though one runtime counts in its process and the other on a board.
-- Where keyed state lives, who is killed where, and the parallelism of each leg follow from the scenario's
-  seed. What the generator planned for one runtime is not used: much of it exists on one of the two only.
-- Everything is judged as on any system.
+- An incarnation is a leg. Odd legs are processes of the local runtime, even legs are drivers on Spark. They
+  share the same folders and nothing else: when one dies, the next restores its last completed checkpoint, at
+  the parallelism that the kill asks for.
+- The faults strike in turn: each waits until the one before it has struck. So the event logs show between two
+  legs how far the faults have come, although the local runtime counts passes in its process and Spark counts
+  them on a fault board.
+- The state backend, the kills and the parallelism of each leg are drawn from the scenario's seed. The faults
+  that the generator planned are not used, because many of them exist on one of the two runtimes only.
+- The checkers judge the history like that of any other system.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ CAPABILITIES: Final = frozenset(
 )
 
 TASK_POINTS: Final[tuple[Point, ...]] = ("pre_committed", "snapshotted", "uploaded", "element")
-"""Where tasks die on either runtime."""
+"""The points at which a fault can kill a task on both runtimes."""
 PROCESS_POINTS: Final[tuple[Point, ...]] = (
     "triggered",
     "barrier_received",
@@ -75,7 +76,7 @@ PROCESS_POINTS: Final[tuple[Point, ...]] = (
     "restored",
     "element",
 )
-"""Where the process of a leg dies, or its driver: all that both runtimes pass before the input has ended."""
+"""The points at which a fault can kill the process of a leg: both runtimes pass them before the input ends."""
 MISSING: Final[MissingPoints] = {
     (row.kind, point): "Only one of the two runtimes comes to this point, or neither does in time."
     for row in FAULTS.values()
@@ -83,7 +84,7 @@ MISSING: Final[MissingPoints] = {
     for point in row.points
     if point not in (TASK_POINTS if row.kills_tasks else PROCESS_POINTS)
 }
-"""What only one of the runtimes comes to, or neither in time."""
+"""Kinds of kills at points that not both runtimes pass in time, and why."""
 
 _ONLY_DEATHS: Final = "A relay is about the change of runtimes: only deaths are planned for it."
 ANSWERS: Final = answers(
@@ -104,16 +105,18 @@ BACKENDS: Final[tuple[tuple[StateBackend, bool], ...]] = (
     ("rocksdb", False),
     ("rocksdb", True),
 )
-"""Where keyed state lives, and whether checkpoints of it are incremental."""
+"""State backends, and whether their checkpoints are incremental."""
 LEGS: Final = (4, 5)
-"""How many legs a relay has, at least and at most, where its input lasts."""
+"""The least and the largest number of planned legs; a relay whose input ends early has fewer."""
 CHECKPOINTS_OF_LEG: Final = 3
+"""How many checkpoints a leg completes, about; the checkpoint interval follows from it."""
 MOST_PASSES: Final = 12
-"""Of a point that each task passes in each checkpoint."""
+"""The largest drawn occurrence of a point that each task passes in each checkpoint."""
 MOST_PASSES_OF_COORDINATOR: Final = 3
+"""The largest drawn occurrence of a point that the coordinator passes, once in each checkpoint."""
 MOST_SUBTASKS: Final = 4
 DEATH_OF_TASK: Final = 0.4
-"""How likely a task dies in a leg, before its process does."""
+"""The probability that a leg has a kill of tasks before the kill of its process."""
 
 
 class RelaySystem:
@@ -125,13 +128,13 @@ class RelaySystem:
     answers = ANSWERS
 
     def __init__(self, folder: Path | None = None, drivers: Drivers | None = None) -> None:
-        # What is missing is an error here, and not in each driver.
+        # A missing Java is an error here, not in each driver.
         find_java(os.environ)
         self._drivers = drivers or spark_drivers()
         self._folder = folder
 
     def prepared(self, scenario: Scenario) -> Scenario:
-        """Return the scenario with its legs; what has no seed was written, and is what it says."""
+        """Return the scenario with drawn kills and settings; a scenario without a seed is returned unchanged."""
         if scenario.seed is None:
             return scenario
         chance = Chance(Random(derived_seed("relay", scenario.seed)))
@@ -148,7 +151,7 @@ class RelaySystem:
         )
 
     def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
-        """One run in folders of its own; there is no trace to be had."""
+        """Run a scenario in new folders, and return its history; there is no trace."""
         with trial_folder(self._folder) as folder:
             faults, left = applicable(scenario.faults, CAPABILITIES, MISSING)
             spec = replace(spec_of(family, scenario, folder), faults=faults, in_turn=True)
@@ -158,12 +161,15 @@ class RelaySystem:
         return history
 
     def close(self) -> None:
-        """End the drivers that are left; a run afterwards starts another one."""
+        """End all idle drivers; a later run starts new ones."""
         self._drivers.close()
 
 
 def _faults(scenario: Scenario, legs: int, interval: int, chance: Chance) -> Sequence[Fault]:
-    """Draw who dies at the end of each leg but the last, and who before that."""
+    """Return the kills of all legs but the last: of the process, and perhaps of tasks before it.
+
+    ``interval`` is the checkpoint interval in records.
+    """
     faults: list[Fault] = []
     parallelism = scenario.parallelism
     for _ in range(legs - 1):
@@ -189,12 +195,12 @@ def _faults(scenario: Scenario, legs: int, interval: int, chance: Chance) -> Seq
 
 
 def _passes(point: Point, interval: int) -> int:
-    """How often a point is passed, at most, before a leg is over: within two or three checkpoints."""
+    """Return the largest occurrence to draw for a point: a leg reaches it within a few checkpoints."""
     if point in COORDINATOR_POINTS:
         return MOST_PASSES_OF_COORDINATOR
     if point == "element":
         return 2 * CHECKPOINTS_OF_LEG * interval
-    # It may die as it restores, and has done nothing then.
+    # The first restore of a leg: a process that dies there has processed no record.
     return 1 if point in ("restoring", "restored") else MOST_PASSES
 
 
@@ -203,20 +209,20 @@ class SparkLegs(SparkRun):
     """The legs of a relay on Spark."""
 
     def needs_another_driver(self) -> bool:
-        """Return whether the leg that follows this one dies as well: every second leg is a driver."""
+        """Return whether another leg on Spark follows, whose driver can start now: the leg after the next."""
         return self.deaths_to_come() > 1
 
 
 @dataclass(slots=True)
 class RelayRun(JobRun):
-    """One job whose incarnations run on the two runtimes by turns."""
+    """One job whose incarnations run on the two runtimes in turn."""
 
     drivers: Drivers = field(kw_only=True)
     _local: LocalRun = field(init=False)
     _spark: SparkLegs = field(init=False)
 
     def history_builder(self) -> HistoryBuilder:
-        """Who knows of workers, and takes the tasks of a process as they are."""
+        """Return the history builder of Spark, which reads the event logs of local processes as well."""
         spec = self.spec
         output = Path(spec.output)
         return EpochHistoryBuilder(
@@ -224,14 +230,17 @@ class RelayRun(JobRun):
         )
 
     def run(self) -> History:
-        """Run leg after leg until the job has ended; points are counted by processes and on the board."""
+        """Run leg after leg until the job has ended.
+
+        The counts of protocol points are summed from the local processes' logs and the fault board of Spark.
+        """
         board = self.folder / "faults.json"
         self.spec = msgspec.structs.replace(self.spec, board=str(board))
         self._local = LocalRun(self.spec, self.lengths, self.folder)
         self._spark = SparkLegs(self.spec, self.lengths, self.folder, drivers=self.drivers)
-        # Ready when the first leg is over.
+        # The driver starts now, so that it is ready when the first leg is over.
         self.drivers.prepare()
-        # Spelt out: a class with slots is made anew, and the short form would look in the old one.
+        # Not super(): dataclass(slots=True) makes a new class, and super() would refer to the old one.
         history = JobRun.run(self)
         totals = history.statistics.points
         for point, count in board_file(board).read().points.items():

@@ -1,12 +1,14 @@
-"""Sinks besides two-phase commit as jobs under trial have them, whoever plays their outside.
+"""The write-ahead, committing and upsert sinks of jobs under trial.
 
 The rules this module lives by:
 
-- The simulation and real processes have the same sinks, and differ in the target that these write to.
-- Each call to the outside stands between two protocol points, so that a task can die before it and after it:
-  between the sending of a batch and its being remembered, and between two commits of one checkpoint.
-- How a committer takes an error is the scenario's to say; all of its answers must end in the same rows.
-- What a write-ahead sink logs of an injected error nobody reads: the history has it.
+- The simulation and real processes use the same sinks. They differ in the target that a sink writes to: the
+  simulated external system, or a database file.
+- Each call to the target stands between two protocol points, so a fault can kill the task before and after
+  it: between sending a batch and remembering it, and between two commits of one checkpoint.
+- The scenario's parameter ``reaction`` decides how a committer answers an error. Every reaction must end in
+  the same committed rows.
+- Log records of the engine's write-ahead sink are discarded: the history has the injected errors already.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ PUTS_OFF: Final = "puts off"
 UPDATES: Final = "updates"
 FAILS: Final = "fails"
 REACTIONS: Final = (RAISES, PUTS_OFF, UPDATES, FAILS)
-"""How a committer takes an error: it raises, tries again, tries what is left again, or fails the job."""
+"""How a committer answers an error of the target: it raises; asks for a retry; asks for one with an
+updated committable; or reports a failure, which fails the job."""
 
 SinkKind: TypeAlias = Literal["write-ahead", "committing", "upsert"]
 """The sinks of ``JobIO`` besides two-phase commit."""
@@ -78,35 +81,34 @@ class SinksByKind(ABC):
 
 
 class BatchTarget(Protocol):
-    """Takes batches, and remembers which."""
+    """The target of a write-ahead sink. It takes batches, and stores which of them the sink has sent."""
 
     def remember_batch(self, subtask: int, checkpoint_id: int) -> None:
-        """Remember for ever that a batch was taken."""
+        """Store durably that the sink has sent a batch. Raises if the target never took the batch."""
 
     def remembers_batch(self, subtask: int, checkpoint_id: int) -> bool:
-        """Whether that was asked for."""
+        """Return whether ``remember_batch`` was called for a batch."""
 
 
 class BatchMemory(CheckpointCommitter):
-    """A target's memory of batches, asked by one subtask."""
+    """Keeps in the target which batches of one subtask were sent (Flink: CheckpointCommitter)."""
 
     def __init__(self, target: BatchTarget) -> None:
         self._target = target
         self.context: RuntimeContext | None = None
 
     def commit_checkpoint(self, subtask_idx: int, checkpoint_id: int) -> None:
-        """Remember a batch; the task may die between having sent it and this."""
+        """Pass the point ``committing``, where a fault may kill the task, then record the batch."""
         assert self.context is not None, "a batch was sent before the sink was restored"
         self.context.probe(COMMITTING, checkpoint_id)
         self._target.remember_batch(subtask_idx, checkpoint_id)
 
     def is_checkpoint_committed(self, subtask_idx: int, checkpoint_id: int) -> bool:
-        """Ask the target."""
         return self._target.remembers_batch(subtask_idx, checkpoint_id)
 
 
 class BatchSink(GenericWriteAheadSink, ABC):
-    """Sends its batches to a target that finds out what it has already."""
+    """A write-ahead sink whose target recognises a batch that is sent twice."""
 
     def __init__(self, target: BatchTarget) -> None:
         self._memory = BatchMemory(target)
@@ -114,18 +116,22 @@ class BatchSink(GenericWriteAheadSink, ABC):
 
     @abstractmethod
     def take(self, batch: PendingBatch) -> None:
-        """Let the target take a batch."""
+        """Send a batch to the target. Raises InjectedError if a fault refuses it."""
 
     @abstractmethod
     def name_of(self, batch: PendingBatch) -> str:
-        """What a history calls a batch."""
+        """Return the name of a batch in histories."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Let the memory pass protocol points, too."""
+        """Give the checkpoint committer the task's context, so that it passes protocol points."""
         self._memory.context = runtime_context
 
     def send_batch(self, batch: PendingBatch) -> bool:
-        """Send a batch; as long as more checkpoints follow, a refusal is answered instead of raised."""
+        """Send a batch. Return whether the target took it.
+
+        A refused batch of an even checkpoint returns False while more checkpoints follow; any other refusal is
+        raised. So both ways of refusing a batch are tried.
+        """
         self._memory.context = self.get_runtime_context()
         try:
             self.take(batch)
@@ -136,7 +142,7 @@ class BatchSink(GenericWriteAheadSink, ABC):
         return True
 
     def pending_transactions(self) -> list[str]:
-        """The names of the batches that wait, in the order of sending."""
+        """Return the names of the batches that are not sent yet, in the order of sending."""
         return [self.name_of(batch) for batch in self.pending_batches()]
 
 
@@ -144,52 +150,52 @@ class BatchSink(GenericWriteAheadSink, ABC):
 
 
 class TransactionBegun(Protocol):
-    """A transaction that is neither committed nor aborted, and who began it."""
+    """A transaction that is neither committed nor aborted, with the writer that began it."""
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The transaction's name in the target."""
 
     @property
     def subtask(self) -> int:
-        """Of the writer."""
+        """The index of the writer's subtask."""
 
     @property
     def epoch(self) -> int:
-        """The checkpoint after which it was begun."""
+        """The id of the last checkpoint before the transaction began."""
 
     @property
     def attempt(self) -> str:
-        """Of the writer."""
+        """The id of the writer's attempt."""
 
 
 class TransactionTarget(Protocol):
-    """Knows transactions by name."""
+    """The target of a committing sink: transactions by name."""
 
     def begin(self, subtask: int, epoch: int, attempt: str, part: int = 0) -> str:
-        """Begin a transaction, and name it."""
+        """Begin a transaction. Return its name; ``part`` numbers the transactions of one epoch."""
 
     def write(self, name: str, row: Any) -> None:
         """Add a row to an open transaction."""
 
     def prepare(self, name: str) -> None:
-        """From now on the transaction survives any crash and can be committed."""
+        """Close the transaction for rows. From now on it survives any crash and can be committed."""
 
     def commit(self, name: str) -> None:
-        """Make the rows visible."""
+        """Make the rows visible. Raises InjectedError if a fault strikes the commit."""
 
     def is_committed(self, name: str) -> bool:
-        """Whether they are."""
+        """Return whether the rows of a transaction are visible."""
 
     def abort(self, name: str) -> None:
-        """Throw the rows away."""
+        """Discard the rows of a transaction that is not committed."""
 
     def unsettled(self) -> Sequence[TransactionBegun]:
-        """Transactions that are neither committed nor aborted."""
+        """Return the transactions that are neither committed nor aborted."""
 
 
 class PartWriter(CommittingSinkWriter, StatefulSinkWriter):
-    """Writes into transactions of a few rows each, and gives their names."""
+    """Writes rows into transactions of ``ROWS_OF_A_PART`` rows; its committables are their names."""
 
     def __init__(self, target: TransactionTarget, context: WriterInitContext) -> None:
         task = context.get_task_info()
@@ -203,7 +209,6 @@ class PartWriter(CommittingSinkWriter, StatefulSinkWriter):
         self._prepared: list[str] = []
 
     def write(self, element: Any, context: Any) -> None:
-        """Write a row."""
         if self._open is None:
             self._open = self._target.begin(self._subtask, self._epoch, self._attempt, self._parts)
             self._parts += 1
@@ -213,7 +218,6 @@ class PartWriter(CommittingSinkWriter, StatefulSinkWriter):
             self.flush(False)
 
     def flush(self, end_of_input: bool) -> None:
-        """Prepare the open transaction."""
         if self._open is not None:
             self._target.prepare(self._open)
             self._prepared.append(self._open)
@@ -221,25 +225,24 @@ class PartWriter(CommittingSinkWriter, StatefulSinkWriter):
             self._rows = 0
 
     def prepare_commit(self) -> Collection[str]:
-        """Give the names of what was prepared."""
         prepared, self._prepared = self._prepared, []
         return prepared
 
     def snapshot_state(self, checkpoint_id: int) -> list[Any]:
-        """There is none; but what is begun from now on carries this checkpoint in its name."""
+        """Return no state. Transactions that begin from now on carry this checkpoint in their names."""
         self._epoch = checkpoint_id
         self._parts = 0
         return []
 
     def close(self) -> None:
-        """Abort what is not prepared, and what nobody has asked for."""
+        """Abort the open transaction, and the prepared ones that ``prepare_commit`` has not returned."""
         for name in (self._open, *self._prepared):
             if name is not None:
                 self._target.abort(name)
 
 
 class ReactingCommitter(Committer):
-    """Commits by name."""
+    """Commits transactions by name, and answers errors with the scenario's reaction."""
 
     def __init__(self, target: TransactionTarget, reaction: str, context: CommitterInitContext) -> None:
         self._target = target
@@ -247,7 +250,7 @@ class ReactingCommitter(Committer):
         self._probe = context.get_task_info().probe
 
     def commit(self, committables: Collection[CommitRequest]) -> None:
-        """Commit one after another; what is done already is told from what is done now."""
+        """Commit one after another, with the point ``committing`` before each but the first."""
         for number, request in enumerate(committables):
             if number:
                 self._probe(COMMITTING, 0)
@@ -272,7 +275,10 @@ class ReactingCommitter(Committer):
                 raise
 
     def _is_busy(self, request: CommitRequest) -> bool:
-        """Whether the outside asks a committer who can wait to come again: at the first try, now and then."""
+        """Return whether the target is busy and the committer must retry, without any fault of the scenario.
+
+        At the first try of every third committable, chosen by a checksum of its name.
+        """
         if self._reaction not in (PUTS_OFF, UPDATES) or request.get_number_of_retries():
             return False
         return crc32(str(request.get_committable()).encode()) % 3 == 0
@@ -285,7 +291,11 @@ class ReactingCommitter(Committer):
 
 
 class ReactingSink(SupportsCommitter, ABC):
-    """A writer and a committer over a target; a scenario's parameter ``reaction`` is the committer's."""
+    """A sink of a writer and a committer over a target.
+
+    The scenario's parameter ``reaction`` is the committer's. Raises ValueError for a reaction that is not in
+    ``REACTIONS``.
+    """
 
     keeps_writer_state = True
 
@@ -297,22 +307,19 @@ class ReactingSink(SupportsCommitter, ABC):
 
     @abstractmethod
     def target(self, task: RuntimeContext | None = None) -> TransactionTarget:
-        """The target as a task sees it; nobody's where something is only swept."""
+        """Return the target for calls of a task; without a task only for ``unsettled`` and ``abort``."""
 
     def create_writer(self, context: WriterInitContext) -> PartWriter:
-        """A new writer."""
         return PartWriter(self.target(context.get_task_info()), context)
 
     def restore_writer(self, context: WriterInitContext, recovered_state: list[Any]) -> PartWriter:
-        """A new writer, too."""
         return self.create_writer(context)
 
     def create_committer(self, context: CommitterInitContext) -> ReactingCommitter:
-        """A new committer."""
         return ReactingCommitter(self.target(context.get_task_info()), self._reaction, context)
 
     def abort_unknown(self, recovery: Recovery) -> None:
-        """Abort what nobody lists and this subtask may sweep."""
+        """Abort unlisted transactions after a restore, as far as they belong to this subtask."""
         target = self.target()
         for transaction in target.unsettled():
             if recovery.may_abort(transaction.subtask, transaction.epoch, transaction.attempt):

@@ -1,16 +1,16 @@
-"""What time it is in the simulated world, and how many steps it has taken.
+"""The simulated time, and the number of steps taken.
 
-One object for the whole world, which is changed in place: whoever dates something holds the clock rather
-than the world, so that what a run leaves behind goes without the garbage collector.
+The world has one clock, which is changed in place. Objects that need the time hold the clock instead of the
+world. So no reference cycle arises, and a finished run is freed without the garbage collector.
 """
 
 from __future__ import annotations
 
 
 class Clock:
-    """``now`` in milliseconds, of which a step takes one; ``step`` counts the steps, the one in hand too.
+    """``now`` is the time in milliseconds; ``step`` counts the steps, including the current one.
 
-    The two part where nothing could happen and time has jumped.
+    A step takes 1 ms. ``now`` runs ahead of ``step`` when no action was possible and time jumped to a timer.
     """
 
     __slots__ = ("now", "step")
@@ -20,11 +20,11 @@ class Clock:
         self.step = 0
 
     def tick(self) -> None:
-        """A step begins."""
+        """Begin a step."""
         self.now += 1
         self.step += 1
 
     def take_back(self) -> None:
-        """The step that began is none."""
+        """Undo ``tick``: no action was possible in the step."""
         self.now -= 1
         self.step -= 1

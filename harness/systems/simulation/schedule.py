@@ -1,12 +1,12 @@
-"""Which of the possible actions comes next.
+"""Choosers pick which of the possible actions the simulated world takes next.
 
-What is possible stands in two places: slots (a source that may be polled, a channel that may be read) and
-the pending actions (messages under way, writes, timers that are due). A chooser returns an index: below
-``len(slots)`` a slot, from there on a pending action; or NOTHING.
+Possible actions are in two lists: slots (a source that may be polled, a channel that may be read) and pending
+actions (messages in transit, writes, due timers). A chooser returns an index: below ``len(slots)`` a slot,
+from there on a pending action; or NOTHING.
 
-Under the uniform schedule the world first draws blindly, and again where the slot is not ready: so every
-ready action has the same chance, though nobody lists them. Only after some misses the chooser is asked, and
-lists them. The other choosers allow no blind draws.
+Under the uniform schedule the world draws an index blindly, and draws again if that slot is not ready. So every
+ready action has the same chance, and the world need not list them all. After 16 misses it calls the chooser,
+which lists them. The other choosers allow no blind draws.
 """
 
 from __future__ import annotations
@@ -24,20 +24,17 @@ NO_DRAWS: Final = range(0)
 
 
 class Chooser(Protocol):
-    """Picks the next action, once the blind draws that it allows have missed.
-
-    ``draw`` gives the random numbers for these, from 0 to below 1. See ``choice_of``.
-    """
+    """Picks the next action, after ``blind_draws`` have missed (see ``choice_of``)."""
 
     blind_draws: ClassVar[range]
 
     @property
     def draw(self) -> Callable[[], float]:
-        """Draw a random number."""
+        """The function that returns a random number in [0, 1) for a blind draw."""
         ...
 
     def choose(self, slots: Sequence[Slot], pending: Sequence[Action], step: int) -> int:
-        """An index into slots and pending, or NOTHING."""
+        """Return an index into slots and pending, or NOTHING if no action is possible."""
         ...
 
 
@@ -49,12 +46,12 @@ class ListingChooser:
     blind_draws: ClassVar[range] = NO_DRAWS
 
     def draw(self) -> float:
-        """Never asked."""
+        """Raise NotImplementedError: there are no blind draws."""
         raise NotImplementedError
 
 
 class FairChooser(ListingChooser):
-    """Round robin: slots and pending actions in turn, slots from where it left off, pending ones in order."""
+    """Round robin: alternates between the next ready slot in turn and the oldest pending action."""
 
     __slots__ = ("_cursor", "_prefers_pending")
 
@@ -63,7 +60,6 @@ class FairChooser(ListingChooser):
         self._prefers_pending = False
 
     def choose(self, slots: Sequence[Slot], pending: Sequence[Action], step: int) -> int:
-        """The next in turn."""
         self._prefers_pending = not self._prefers_pending
         if pending and self._prefers_pending:
             return len(slots)
@@ -81,7 +77,7 @@ class FairChooser(ListingChooser):
 
 
 class UniformChooser:
-    """Every possible action is as likely as the others."""
+    """All possible actions are equally likely."""
 
     __slots__ = ("draw",)
 
@@ -91,15 +87,15 @@ class UniformChooser:
         self.draw: Callable[[], float] = Random(seed).random
 
     def choose(self, slots: Sequence[Slot], pending: Sequence[Action], step: int) -> int:
-        """One of the possible actions."""
         ready = possible(slots, pending)
         return ready[floor(self.draw() * len(ready))] if ready else NOTHING
 
 
 class PriorityChooser(ListingChooser):
-    """The class with the highest number first; within it the seed decides, or with seed 0 whose turn it is.
+    """Picks an action of the class with the highest priority: at random by the schedule's seed, or in turn.
 
-    In turn means as the fair one: so a shrunk schedule says all there is to say, such as "store: -1".
+    Seed 0 means in turn, like FairChooser. So a shrunk schedule is described by its priorities alone, such as
+    "store: -1".
     """
 
     __slots__ = ("_changes", "_cursor", "_in_turn", "_prefers_pending", "_priorities", "_random")
@@ -113,7 +109,6 @@ class PriorityChooser(ListingChooser):
         self._changes = sorted(schedule.changes)
 
     def choose(self, slots: Sequence[Slot], pending: Sequence[Action], step: int) -> int:
-        """One of the possible actions of the highest class."""
         while self._changes and self._changes[0][0] <= step:
             _, name, priority = self._changes.pop(0)
             self._priorities[ACTION_CLASSES.index(name)] = priority
@@ -144,9 +139,10 @@ class PriorityChooser(ListingChooser):
 
 
 class PreemptingChooser(ListingChooser):
-    """Fair, but at the listed steps the named action goes first if it is possible.
+    """Picks like FairChooser, but at the listed steps picks the named action if it is possible.
 
-    The fair one is asked at every step, preempted or not, as the recorder asks it: what was recorded replays.
+    FairChooser chooses at every step, preempted or not, just as in RecordingChooser. So a recorded schedule
+    replays identically.
     """
 
     __slots__ = ("_fair", "_preemptions")
@@ -156,21 +152,20 @@ class PreemptingChooser(ListingChooser):
         self._preemptions = dict(schedule.preemptions)
 
     def choose(self, slots: Sequence[Slot], pending: Sequence[Action], step: int) -> int:
-        """The named action, or the next in turn."""
         fair = self._fair.choose(slots, pending, step)
         label = self._preemptions.get(step)
         if label is not None:
             count = len(slots)
             for index in possible(slots, pending):
                 action = slots[index] if index < count else pending[index - count]
-                # Comparing the short labels first: the exact name is needed at few steps only.
+                # The label is compared first, because name_of is slow and needed at few steps only.
                 if label.startswith(action.label) and name_of(index, slots, pending) == label:
                     return index
         return fair
 
 
 class RecordingChooser(ListingChooser):
-    """Does what another chooser does, and notes where that differs from what the fair one would have done."""
+    """Picks like another chooser, and records in ``preemptions`` where FairChooser would pick otherwise."""
 
     __slots__ = ("_chooser", "_fair", "preemptions")
 
@@ -180,7 +175,6 @@ class RecordingChooser(ListingChooser):
         self.preemptions: list[tuple[int, str]] = []
 
     def choose(self, slots: Sequence[Slot], pending: Sequence[Action], step: int) -> int:
-        """The other's choice."""
         choice = choice_of(self._chooser, slots, pending, step)
         if choice != self._fair.choose(slots, pending, step) and choice != NOTHING:
             self.preemptions.append((step, name_of(choice, slots, pending)))
@@ -188,19 +182,19 @@ class RecordingChooser(ListingChooser):
 
 
 def choice_of(chooser: Chooser, slots: Sequence[Slot], pending: Sequence[Action], step: int) -> int:
-    """What is next: by a blind draw that hits, else what the chooser says."""
+    """Return the index of the next action: the first blind draw that hits, else the chooser's choice."""
     count = len(slots)
     total = count + len(pending)
     for _ in chooser.blind_draws if total else NO_DRAWS:
         choice = floor(chooser.draw() * total)
-        # Most misses are empty channels: seeing that here saves the call.
+        # Most misses are empty channels: testing for that here saves the call.
         if choice >= count or (slots[choice].queue and slots[choice].is_ready()):
             return choice
     return chooser.choose(slots, pending, step)
 
 
 def name_of(index: int, slots: Sequence[Slot], pending: Sequence[Action]) -> str:
-    """The label of an action, numbered from the second on where several pending ones share it."""
+    """Return the label of an action. Later pending actions with the same label get " #2", " #3" and so on."""
     if index < len(slots):
         return slots[index].label
     place = index - len(slots)
@@ -210,7 +204,7 @@ def name_of(index: int, slots: Sequence[Slot], pending: Sequence[Action]) -> str
 
 
 def possible(slots: Sequence[Slot], pending: Sequence[Action]) -> list[int]:
-    """The indexes of all possible actions."""
+    """Return the indexes of all possible actions, slots first."""
     ready = []
     for index, slot in enumerate(slots):
         if slot.queue and slot.is_ready():
@@ -221,7 +215,7 @@ def possible(slots: Sequence[Slot], pending: Sequence[Action]) -> list[int]:
 
 
 def chooser_of(schedule: Schedule) -> Chooser:
-    """The chooser that a schedule describes."""
+    """Return a new chooser for a schedule."""
     if schedule.kind == "uniform":
         return UniformChooser(schedule.seed)
     if schedule.kind == "priority":

@@ -4,9 +4,9 @@ The rules this module lives by:
 
 - It derives from the runtime's own subtask and only adds to it. It logs every event before the next thing
   can become visible.
-- The probe of a job under trial is the board of its faults: with it everything travels that a worker needs.
-- The task checks itself after every event. The first error of the engine's own ends the run: it is logged
-  with its place, and stands on the board, where the driver sees it.
+- The probe of a job under trial is its fault board. Spark ships it to the workers, with the event log in it.
+- The task checks its invariants after every event. The first error that no fault injected ends the run: the
+  worker logs it with its place and marks the board, where the driver sees it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from onceproof.harness.systems.recording.event_logging_driver import log_error, 
 
 
 def assembly_of(spec: Spec, board: FaultBoard) -> Assembly:
-    """What builds the job in a process that has the board."""
+    """Return the assembly of a job whose sources and sinks log to the board's log and suffer its faults."""
     return Assembly(spec, board.log, board.commit_fault)
 
 
@@ -67,7 +67,7 @@ class ObservedSubtask(SubtaskRun):
         self.storage = MountedStorage(seen, deployment.storage.mounts)
 
     def run(self, arrived: Iterable[Parcel]) -> Iterator[Parcel]:
-        """Run the epoch; the subtask is registered on the board as a possible victim meanwhile."""
+        """Run the epoch. Meanwhile the board lists the subtask as a possible victim of kills."""
         restored = self.epoch.restores[self.task_id].checkpoint_id
         with self._board.living(self.name, self.attempt):
             self._board.log.write(
@@ -88,7 +88,7 @@ class ObservedSubtask(SubtaskRun):
         log_snapshot(self._board.log, task, effect)
 
     def live(self, parcels: deque[Parcel]) -> Iterator[None]:
-        """Live through the epoch; log an error of the engine's own, and end the run."""
+        """Process the epoch's parcels. Log an error that no fault injected, and end the run."""
         try:
             yield from super().live(parcels)
         except (BrokenChannel, EpochIsOver, UpstreamFailed):

@@ -124,7 +124,7 @@ MISSING: Final[MissingPoints] = {
         for point in row.points
     },
 }
-"""What this system could take by its kind, but never comes to, and why."""
+"""Fault kinds at points where they cannot occur on this system, and why."""
 
 ANSWERS: Final = answers(
     CAPABILITIES,
@@ -235,5 +235,5 @@ class SparkRun(DriverRun):
 
     def kills_driver(self, fault: Fault) -> bool:
         """Return whether the driver dies of a fault; it is also the process that writes metadata."""
-        # Spelt out: a class with slots is made anew, and the short form would look in the old one.
+        # Not super(): dataclass(slots=True) makes a new class, and super() would refer to the old one.
         return DriverRun.kills_driver(self, fault) or (fault.kind, fault.point) == TORN_METADATA

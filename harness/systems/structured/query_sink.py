@@ -57,7 +57,6 @@ class RowSink(DataSource):
         return ROWS
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> RowWriter:  # noqa: N802 (the name is Spark's)
-        """Return the writer."""
         return RowWriter(self.options[SPEC], int(self.options[DRIVER_PROCESS]))
 
 
@@ -88,7 +87,10 @@ class RowWriter(DataSourceStreamWriter):
 
 
 def commit(spec: Spec, board: FaultBoard, batch: int, act: Callable[[], object]) -> None:
-    """Have a sink make a batch visible, with all that may go wrong around it, and tell what a reader saw."""
+    """Make a batch visible with ``act``, inject its planned faults, and log which visible rows changed.
+
+    Raises InjectedError where a fault refuses the commit, or lets it time out after it is done.
+    """
     output = Path(spec.output)
     checkpoint = batch + 1
     board.log.write(PLANNED, batch=batch, cut=batch_ends(Path(spec.checkpoints)).get(batch))
@@ -108,7 +110,7 @@ def commit(spec: Spec, board: FaultBoard, batch: int, act: Callable[[], object])
 
 
 def storing(spec: Spec, board: FaultBoard, store: Store) -> Store:
-    """Return what foreachBatch is to call for a sink of the user's."""
+    """Return the function that foreachBatch calls: the user's sink, with logs and faults."""
 
     def stored(rows: DataFrame, batch: int) -> None:
         commit(spec, board, batch, lambda: store(rows, batch))

@@ -83,7 +83,7 @@ class StructuredStreamingSystem:
 
 @dataclass(slots=True)
 class StructuredRun(DriverRun):
-    """The run of one query, from its first driver to the end of its input."""
+    """One query's run, from its first driver to the end of its input."""
 
     table_keys: int = field(default=0, kw_only=True)
 
