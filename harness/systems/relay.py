@@ -76,7 +76,7 @@ PROCESS_POINTS: Final[tuple[Point, ...]] = (
     "restored",
     "element",
 )
-"""The points at which a fault can kill the process of a leg: both runtimes pass them before the input ends."""
+"""The points at which a fault can kill the process of a leg: both runtimes pass them before end of data."""
 MISSING: Final[MissingPoints] = {
     (row.kind, point): "Only one of the two runtimes comes to this point, or neither does in time."
     for row in FAULTS.values()
@@ -134,7 +134,7 @@ class RelaySystem:
         self._folder = folder
 
     def prepared(self, scenario: Scenario) -> Scenario:
-        """Return the scenario with drawn kills and settings; a scenario without a seed is returned unchanged."""
+        """Return the scenario with drawn kills and settings; one without a seed is returned unchanged."""
         if scenario.seed is None:
             return scenario
         chance = Chance(Random(derived_seed("relay", scenario.seed)))

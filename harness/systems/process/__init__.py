@@ -1,1 +1,1 @@
-"""What every system of real processes shares: job specification, fault board, test sources and sinks."""
+"""What the systems of real processes share: job specification, fault board, test sources and sinks."""

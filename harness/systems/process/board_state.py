@@ -1,4 +1,4 @@
-"""What is on the board of a run's faults: a value that is read and replaced as a whole."""
+"""The state of a fault board: which faults have struck, and which tasks live. One value, in one file."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class LivingTask(msgspec.Struct, frozen=True):
     name: str
     attempt: str
     java: int = 0
-    """The process id of the Java that its worker works for; 0 where that is unknown."""
+    """The process id of the Java that started the worker; 0 if unknown."""
 
 
 class StoppedTask(msgspec.Struct, frozen=True):
-    """A task whose worker is stopped, until a checkpoint is complete without it."""
+    """A task whose worker is stopped until a checkpoint completes without it."""
 
     process: int
     attempt: str
@@ -29,7 +29,7 @@ class StoppedTask(msgspec.Struct, frozen=True):
 
 
 class LateStrike(msgspec.Struct, frozen=True):
-    """A fault that was hit and strikes later, at a time of the machine's monotonic clock in nanoseconds."""
+    """A fault whose point was passed and that strikes at a later time (monotonic clock, nanoseconds)."""
 
     number: int
     task: str
@@ -37,17 +37,17 @@ class LateStrike(msgspec.Struct, frozen=True):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """A disk that refuses ``left`` further calls, because of the fault with that number."""
+    """A disk that refuses ``left`` further calls, because of the fault with index ``number``."""
 
     number: int
     left: int
 
 
 class BoardState(msgspec.Struct):
-    """What is on the board of one run."""
+    """The shared state of one run's faults and tasks."""
 
     waiting: ClockState = NOTHING_HIT
-    """How far the faults have come."""
+    """The state of the fault clock: how many passes each fault still waits for."""
     points: dict[str, int] = {}
     """How often each protocol point was passed, by all processes of the run."""
     struck: int = 0
@@ -57,17 +57,16 @@ class BoardState(msgspec.Struct):
     late: tuple[LateStrike, ...] = ()
     refusal: Refusal | None = None
     parallelism: int = 0
-    """What the last kill with a rescale asked of the processes that live on; 0 while none has."""
+    """The parallelism that the last kill with a rescale asked for; 0 if none has."""
     partitions: int = 0
-    """With how many a query of Structured Streaming runs, or ran last."""
+    """The number of shuffle partitions of a Structured Streaming query in its current or last run."""
     deaths: int = 0
-    """How many tasks were killed so far."""
+    """How many tasks were killed."""
     java_is_dead: bool = False
-    """The Java of the driver was killed."""
+    """Whether the driver's Java was killed."""
     is_over: bool = False
-    """The engine made a mistake of its own: nothing is tried again."""
+    """Whether an error occurred that no fault injected: then no process tries anything again."""
 
 
 def board_file(path: str | Path) -> LockedFile[BoardState]:
-    """Return the file of a board."""
     return LockedFile(path, BoardState)

@@ -1,12 +1,12 @@
-"""Signals, cut connections, lost files and full disks: the means by which faults come about in processes.
+"""The means of faults in real processes: signals, cut connections, deleted files and full disks.
 
 The rules this module lives by:
 
-- Everything here is real: signals, connections that are cut, files that are deleted, a limit that the system
-  sets. The one exception is a disk that can only be read, which not every user can make: there the storage
-  raises the error of such a disk (`faulty_storage.py`).
-- A worker that is to become a zombie loses its connections before it is stopped, as when a network parts. Its
-  Java takes it for dead, and gives its task to another worker. The zombie does not know that when it goes on.
+- All faults use the operating system: signals, closed connections, deleted files, a file size limit. The one
+  exception is a read-only disk, which needs privileges to make: there the storage raises the error of such a
+  disk (`faulty_storage.py`).
+- A zombie is a worker that is stopped after its connections are closed, as in a network partition. Its Java
+  treats it as dead, and gives its task to another worker. Later the zombie continues, unaware of that.
 - Signals go only to processes of this session: the id of a dead process may belong to another session now.
 """
 
@@ -25,15 +25,15 @@ from typing import Final
 from onceproof.harness.systems.process.process_table import is_alive, is_in_session, parent_of
 
 SECONDS_TO_END: Final = 10.0
-"""How long a stopped process that goes on may take to end."""
+"""How long a stopped process may take to end after it continues."""
 SLOW_SECONDS: Final = 6.0
-"""How long a slow task does nothing: ten times what its neighbours take."""
+"""How long a slow task sleeps: about ten times the duration of the other tasks."""
 _SECONDS_BETWEEN_LOOKS: Final = 0.01
 _SHUFFLE_FILES: Final = "shuffle_*"
 
 
 def send(process: int, what: signal.Signals = signal.SIGKILL) -> None:
-    """Send a signal to a process of this session; ids of 0 and 1 stand for no process."""
+    """Send a signal to a process of this session; for ids 0 and 1 do nothing."""
     if process <= 1:
         return
     with suppress(ProcessLookupError):
@@ -47,15 +47,15 @@ def die() -> None:
 
 
 def java_of_this_worker() -> int:
-    """Return the id of the Java process that this worker works for; 0 if it cannot be known.
+    """Return the id of the Java process that started this worker's parent; 0 if unknown.
 
-    Java has started the process from which all its workers are forked.
+    Java starts a daemon process, and the daemon forks the workers.
     """
     return parent_of(os.getppid())
 
 
 def cut_off() -> None:
-    """Close all connections of this process; the processes at their other ends see them closed."""
+    """Close all sockets of this process; their peers see them closed."""
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for name in os.listdir("/dev/fd"):
         descriptor = int(name)
@@ -66,15 +66,15 @@ def cut_off() -> None:
 
 
 def stop_here() -> None:
-    """Cut this process off and stop it, until ``let_go_on`` is called for it."""
-    # When its Java ends, those that it has started are asked to end; one that is cut off does not hear that.
+    """Close this process's connections and stop it, until ``let_go_on`` is called for it."""
+    # When Java ends, its child processes get SIGHUP. A process behind a network partition would not get it.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     cut_off()
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def let_go_on(process: int) -> bool:
-    """Let a stopped process go on, and wait for its end. Return whether it ended in time."""
+    """Continue a stopped process, and wait for its end. Return whether it ended within ``SECONDS_TO_END``."""
     send(process, signal.SIGCONT)
     deadline = time.monotonic() + SECONDS_TO_END
     while is_in_session(process, os.getsid(0)) and is_alive(process):
@@ -85,7 +85,7 @@ def let_go_on(process: int) -> bool:
 
 
 def lose_shuffle_files(folder: str) -> int:
-    """Delete what Spark keeps below a folder between two stages. Return the number of deleted files."""
+    """Delete Spark's shuffle files below a folder. Return the number of deleted files."""
     count = 0
     for path in Path(folder).rglob(_SHUFFLE_FILES) if folder else ():
         with suppress(FileNotFoundError):
@@ -96,7 +96,7 @@ def lose_shuffle_files(folder: str) -> int:
 
 @contextmanager
 def room_for(size: int) -> Iterator[None]:
-    """Limit each file of this process to ``size`` bytes: a longer one fails as on a full disk."""
+    """Limit each file of this process to ``size`` bytes: a longer write fails as on a full disk."""
     before, most = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
     try:

@@ -1,18 +1,16 @@
-"""The faults of a run on a board that all its processes share: the driver, and the workers beside it.
+"""The fault board: all processes of a run, driver and workers, count and carry out its faults together.
 
 The rules this module lives by:
 
-- The counting is that of `fault_clock.py`, over all processes of a run. The board is a file; the process that
-  passes a point holds its lock, so two passes are never counted as one.
-- A fault strikes once. That it has struck is on the board before a process dies of it, and the board is
-  replaced as a whole, so no death leaves half of it.
+- The board counts as `fault_clock.py` does, over all processes of a run. The board is a file; the process
+  that passes a point holds its lock, so two passes are never counted as one.
+- A fault strikes once. The board records the strike before a process dies of it, and is replaced as a whole,
+  so no death leaves a half-written board.
 - The process that triggers a kill logs it before the kill, because the victims cannot.
-- Which processes a kill hits, and by which means, is the system's answer (`Kills`). All else is the same on
-  every system.
-- A kill with a delay strikes at a time of its own: it is put down with that time, and a thread of the driver
-  carries it out.
-- A task that was killed may run on for a moment. What it reports then is no mistake of the engine.
-- The board travels to the workers as a value, and finds in each of them the log of that process.
+- Each system decides which processes a kill hits, and by which means (`Kills`). All else is common.
+- A kill with a delay is recorded with the time at which it strikes. A thread of the driver carries it out.
+- A killed task may run on for a moment. Errors that it reports then do not count against the engine.
+- Spark pickles the board and ships it to the workers. In each process it writes to that process's event log.
 """
 
 from __future__ import annotations
@@ -43,37 +41,37 @@ from onceproof.harness.systems.recording.event_logging_driver import log_task_fa
 Answer = TypeVar("Answer")
 
 REFUSALS: Final[tuple[Means, ...]] = ("full", "read_only")
-"""Means by which a disk may refuse several calls in a row."""
+"""The means by which a disk may refuse several calls in a row."""
 
 _java: Final = cache(java_of_this_worker)
 
 
 class Kills(Protocol):
-    """Which processes a kill hits, and how: all in which the boards of two systems differ.
+    """Which processes a kill hits, and how: the only part of a fault board that differs between systems.
 
-    It travels to the workers with the board.
+    It is pickled and shipped to the workers with the board.
     """
 
     def passing(self, board: FaultBoard, point: str, checkpoint_id: int) -> None:
-        """Called before a point is passed, without the lock."""
+        """React to a pass of a point; called before the pass is counted, without the lock."""
 
     def is_late(self, fault: Fault) -> bool:
-        """Return whether a fault that was hit strikes at a time of its own."""
+        """Return whether a fault strikes ``delay`` ms after its point is passed, not at once."""
 
     def can_strike(self, fault: Fault, task: str, state: BoardState) -> bool:
         """Return whether a fault could strike a task at a point that this process passes."""
 
     def parallelism_after(self, fault: Fault) -> int:
-        """Return the parallelism at which the processes that live on continue; 0 where it stays."""
+        """Return the parallelism of the surviving processes after a fault; 0 if it does not change."""
 
     def strike(
         self, board: FaultBoard, fault: Fault, task: str, checkpoint_id: int, state: BoardState
     ) -> Callable[[], None] | None:
-        """Carry a fault out, under the lock. Return what this process does once it has let go of the lock."""
+        """Carry a fault out, under the lock. Return what this process must do after it releases the lock."""
 
 
 class FaultBoard:
-    """The board of one run, seen from one of its processes. It is the probe of the job under trial."""
+    """One process's view of a run's fault board. It is the probe of the job under trial."""
 
     def __init__(
         self, path: str, faults: tuple[Fault, ...], in_turn: bool, log: EventLog, kills: Kills
@@ -87,20 +85,20 @@ class FaultBoard:
         self._faults = faults
         self._in_turn = in_turn
         self._afterwards: list[Callable[[], None]] = []
-        """What this process does when it has let go of the lock."""
+        """What this process must do after it releases the lock."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return FaultBoard, (self._path, self._faults, self._in_turn, self.log, self.kills)
 
     def state(self) -> BoardState:
-        """Return what is on the board now."""
+        """Return the current state of the board, without the lock."""
         return self._file.read()
 
     def held(self) -> AbstractContextManager[BoardState]:
-        """Lock the board. What the caller makes of its state is written at the end."""
+        """Lock the board and yield its state. The state as the caller changed it is written at the end."""
         return self._file.held()
 
-    # What processes ask.
+    # Questions of the processes.
 
     def __call__(self, point: str, task: str, checkpoint_id: int) -> None:
         """Count a pass of a protocol point. This process may be killed here."""
@@ -108,13 +106,13 @@ class FaultBoard:
         self._ask(lambda clock: clock.probe(point, task, checkpoint_id), checkpoint_id)
 
     def commit_fault(self, task: str, checkpoint_id: int = 0) -> Fault | None:
-        """Count a commit that a task is about to make. Return the fault that it suffers, if any."""
+        """Count a commit that a task is about to make. Return the fault that strikes it, if any."""
         return self._ask(lambda clock: clock.other_at(COMMITTING, task, checkpoint_id), checkpoint_id)
 
     def write_fault(self, point: str, task: str, checkpoint_id: int) -> Fault | None:
-        """Count a write about to be made. Return the fault that it suffers, if any.
+        """Count a write about to be made. Return the fault that strikes it, if any.
 
-        A disk that is full, or that can only be read, refuses the writes that follow as well.
+        A full or read-only disk may refuse the writes that follow as well.
         """
         refused = self.refusal(task, REFUSALS)
         if refused is not None:
@@ -128,7 +126,7 @@ class FaultBoard:
         return fault
 
     def refusal(self, task: str, means: tuple[Means, ...]) -> Fault | None:
-        """Return the fault by one of these means because of which the disk refuses a call now, if it does."""
+        """Return the fault with one of these means that makes the disk refuse the current call, if any."""
         if not any(fault.means in means for fault in self._faults):
             return None
         with self.held() as state:
@@ -142,7 +140,7 @@ class FaultBoard:
 
     @contextmanager
     def living(self, name: str, attempt: str) -> Iterator[None]:
-        """List a task of this process among the living, as long as the context lasts."""
+        """List a task of this process as living while the context lasts."""
         task = LivingTask(os.getpid(), name, attempt, _java())
         with self.held() as state:
             state.living = (*state.living, task)
@@ -154,12 +152,12 @@ class FaultBoard:
                 state.living = tuple(each for each in state.living if each != task)
 
     def is_living(self, attempt: str) -> bool:
-        """Return whether a task that runs in this process was not killed."""
+        """Return whether an attempt runs in this process and was not killed."""
         process = os.getpid()
         return any((each.process, each.attempt) == (process, attempt) for each in self.state().living)
 
     def begin(self) -> None:
-        """Begin with a new driver: no process of the driver before it lives."""
+        """Reset the lists of tasks for a new driver: all processes of the previous driver are dead."""
         with self.held() as state:
             state.living = state.stopped = state.late = ()
             state.parallelism = 0
@@ -173,19 +171,19 @@ class FaultBoard:
             die()
 
     def end(self) -> None:
-        """Note a mistake of the engine's own: no process tries again what failed."""
+        """Record an error that no fault injected: no process retries what failed."""
         with self.held() as state:
             state.is_over = True
 
-    # Strikes at a time of their own.
+    # Faults with a delay.
 
     @property
     def has_late_faults(self) -> bool:
-        """Whether there are faults that strike at a time of their own."""
+        """Whether any fault of the run strikes after a delay."""
         return any(map(self.kills.is_late, self._faults))
 
     def strike_late(self) -> None:
-        """Carry out the faults whose time has come. A kill of tasks waits until a task is alive."""
+        """Carry out the delayed faults that are due. A kill of tasks waits until a task is alive."""
         if not any(each.at <= time.monotonic_ns() for each in self.state().late):
             return
         with self.held() as state:
@@ -199,21 +197,19 @@ class FaultBoard:
                 task = late.task if not names or late.task in names else names[0]
                 self._carry_out(late.number, fault, task, 0, state)
 
-    # For those that carry faults out, under the lock.
+    # For ``Kills.strike``, under the lock.
 
     def write(self, state: BoardState) -> None:
         """Write the board now: what follows may kill this process."""
         self._file.replace(state)
 
     def bury(self, victims: list[LivingTask], state: BoardState) -> None:
-        """Note that tasks are dead, and log it for them: they cannot."""
+        """Record the deaths of tasks, and log them on behalf of the tasks, which can no longer log."""
         state.living = tuple(each for each in state.living if each not in victims)
         state.deaths += len(victims)
         self.write(state)
         for each in victims:
             log_task_failure(self.log, each.name, each.attempt, "killed", True, event_log.SUBTASK_FAILED)
-
-    # Within.
 
     def _ask(self, question: Callable[[ProcessFaultClock], Answer], checkpoint_id: int) -> Answer:
         with self.held() as state:
@@ -231,7 +227,7 @@ class FaultBoard:
     def _asked(
         self, question: Callable[[ProcessFaultClock], Answer], state: BoardState
     ) -> tuple[Answer, list[tuple[int, Fault, str]]]:
-        """Ask the clock. Return its answer, and the faults whose turn it is: number, fault, task."""
+        """Ask the fault clock. Return its answer, and the faults that strike: number, fault, task."""
         struck: list[tuple[int, Fault, str]] = []
         clock = ProcessFaultClock(
             self._faults,
@@ -248,7 +244,7 @@ class FaultBoard:
     def _carry_out(self, number: int, fault: Fault, task: str, checkpoint_id: int, state: BoardState) -> None:
         state.struck += 1
         state.parallelism = self.kills.parallelism_after(fault) or state.parallelism
-        # Before a process dies of it.
+        # The board is written before a process dies of the fault.
         self.write(state)
         self._log_strike(number, task, state)
         afterwards = self.kills.strike(self, fault, task, checkpoint_id, state)
@@ -256,7 +252,7 @@ class FaultBoard:
             self._afterwards.append(afterwards)
 
     def _log_strike(self, number: int, task: str, state: BoardState, again: bool = False) -> None:
-        """Log that a fault strikes; ``again`` where it struck before and lasts."""
+        """Log that a fault strikes; ``again`` if it struck before and refuses another call."""
         self.log.write(
             event_log.FAULT_STRUCK,
             number=number,

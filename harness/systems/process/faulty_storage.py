@@ -1,11 +1,10 @@
-"""The checkpoint storage of a process under trial: a fault can refuse a write, or tear it.
+"""A checkpoint storage in which faults refuse or tear writes.
 
 The rules this module lives by:
 
-- A torn write is the death of its writer in the middle of it: half of the file is there, and no process
-  learns that the write failed.
-- On a disk that is full half of the file is there, too, and the writer gets an error.
-- On a disk that can only be read no file can be deleted either.
+- A torn write leaves the first half of the file and kills its writer, so no process learns that it failed.
+- A full disk also leaves the first half of the file, and the writer gets an error.
+- A read-only disk refuses to write and to delete files.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class RefusedByFault(StorageError, InjectedError):
 
 
 class FaultyStorage(LocalCheckpointStorage):
-    """The checkpoint storage that one of the processes under trial sees; ``name`` is that of its task."""
+    """The checkpoint storage of one task under trial; ``name`` is the task's."""
 
     def __init__(self, root: str, board: FaultBoard, name: str) -> None:
         super().__init__(root)
@@ -45,27 +44,27 @@ class FaultyStorage(LocalCheckpointStorage):
         super().publish(path, data)
 
     def delete(self, path: str) -> None:
-        """Delete a file. Raises RefusedByFault while the disk can only be read."""
+        """Delete a file. Raises RefusedByFault while the disk is read-only."""
         if self._board.refusal(self._name, ("read_only",)) is not None:
             raise RefusedByFault(f"checkpoint file {path} cannot be deleted: {os.strerror(errno.EROFS)}")
         super().delete(path)
 
     def _suffer(self, point: str, path: str, unfinished: str, data: bytes) -> None:
-        """Ask the board about a write that is about to be made; its first half goes to ``unfinished``."""
+        """Ask the board for a write's fault; ``unfinished`` is the path of a half-written file."""
         checkpoint_id = int(path.partition("/")[0].removeprefix("chk-"))
         fault = self._board.write_fault(point, self._name, checkpoint_id)
         if fault is not None:
             self.carry_out(fault, path, unfinished, data)
 
     def carry_out(self, fault: Fault, path: str, unfinished: str, data: bytes) -> None:
-        """Refuse or tear a write: an error for the writer, or its death."""
+        """Refuse a write by raising RefusedByFault or StorageError, or tear it and kill this process."""
         half = data[: len(data) // 2]
         match fault.kind, fault.means:
             case "tear_write", _:
                 super().write(unfinished, half)
                 self._board.die_of_fault()
             case "fail_write", "full":
-                # The write fails in the middle by itself.
+                # The file size limit makes the write fail in the middle.
                 with room_for(len(half)):
                     super().write(unfinished, data)
             case "fail_write", "read_only":

@@ -1,13 +1,12 @@
-"""A job from its first process to its end: one incarnation after another over the same folders.
+"""Runs a job in one process after another over the same folders, until the job ends.
 
 The rules this module lives by:
 
-- A process is one incarnation. When it has died, with all that it had started, and not before, the next one
-  starts over the same folders and nothing else; the parallelism that a kill asked for is all that is new
-  to it.
-- The last planned kill is followed by an incarnation that runs to the end of the job. One that does not end
-  in its time is killed, and the run has used up its budget.
-- How a process is started and how it ends differs from system to system, and is left to them (``live``).
+- A process is one incarnation of the job. The next one starts only after it and all its child processes are
+  dead. Incarnations share the folders and nothing else; only the parallelism changes, if a kill asked for it.
+- After the last planned kill, an incarnation runs to the end of the job. One that exceeds its time limit is
+  killed, and the run counts as out of budget.
+- Each system starts processes in its own way (``live``).
 """
 
 from __future__ import annotations
@@ -33,18 +32,18 @@ class Ending(NamedTuple):
     """How an incarnation ended."""
 
     at: int
-    """By the machine's monotonic clock, in nanoseconds."""
+    """When, in nanoseconds of the monotonic clock."""
     was_killed: bool
     in_time: bool
     events: list[dict[str, Any]]
-    """What it logged, in order."""
+    """Its event log, in order."""
     last_words: str
-    """The last line that it printed, for a process that ended without logging why."""
+    """The exit code and the last printed line: the cause, if the process ended without logging one."""
 
 
 @dataclass(slots=True)
 class JobRun(ABC):
-    """One job from its first process to its end.
+    """One job, run in one process after another.
 
     ``lengths`` are the numbers of records by split. ``progress`` is called after each incarnation with the
     history so far.
@@ -59,10 +58,10 @@ class JobRun(ABC):
 
     @abstractmethod
     def live(self, number: int, path: Path) -> Ending:
-        """Let incarnation ``number`` run, by the specification in a file, until it is dead."""
+        """Run incarnation ``number`` with the specification in the file ``path``, until it is dead."""
 
     def history_builder(self) -> HistoryBuilder:
-        """Who makes a history of what the incarnations tell."""
+        """Return the builder of the history from the event logs of the incarnations."""
         spec = self.spec
         output = Path(spec.output)
         return HistoryBuilder(
@@ -70,7 +69,7 @@ class JobRun(ABC):
         )
 
     def run(self) -> History:
-        """Start process after process until the job has ended."""
+        """Start process after process until the job has ended. Return the history of the run."""
         begun = time.perf_counter()
         spec = self.spec
         checkpoints = Path(spec.checkpoints)
@@ -91,7 +90,7 @@ class JobRun(ABC):
         return builder.history
 
     def _incarnation(self, builder: HistoryBuilder) -> Ending:
-        """Run one process to its death, and add its event log to the history."""
+        """Run one process until it is dead, and add its event log to the history."""
         self._number += 1
         number = self._number
         path = self.folder / f"process-{number}.json"
@@ -114,14 +113,14 @@ class JobRun(ABC):
 
 
 def last_line(path: Path) -> str:
-    """Return the last line that a process printed: it may say why the process ended."""
+    """Return the last line of a process's output: it may say why the process ended."""
     lines = path.read_text(errors="replace").strip().splitlines()
     return lines[-1] if lines else "no message"
 
 
 @contextmanager
 def trial_folder(folder: Path | None) -> Iterator[Path]:
-    """A folder of its own for one run: a passing one, or a new one in ``folder`` that stays."""
+    """Yield a new folder for one run: a temporary one, or one in ``folder`` that is kept."""
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="onceproof-") as name:
             yield Path(name)

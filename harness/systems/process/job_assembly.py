@@ -1,10 +1,10 @@
-"""The job of a specification, put together: in the process that runs it, or in each that runs a part of it.
+"""Builds the job graph of a specification, in the process or the workers that run it.
 
 The rules this module lives by:
 
-- It is built from the specification and a parallelism, and from nothing else: whoever builds it gets the same
-  job. Only where its ends tell what they do, and who lets them fail, differs from process to process.
-- It imports what a production job would, and little more: recovery time is measured from outside.
+- The graph depends only on the specification and a parallelism, so all processes build the same job. Only the
+  event log and the source of commit faults, which its source and sinks get, differ between processes.
+- The module imports little more than a production job would, because recovery time includes the imports.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from onceproof.harness.systems.recording.event_log import EventLog
 
 
 class Assembly:
-    """Builds the graphs of one specification; the input is looked at once."""
+    """Builds the graphs of one specification; the input is read once."""
 
     def __init__(self, spec: Spec, log: EventLog, fault: CommitFault) -> None:
         self._spec = spec
@@ -34,7 +34,7 @@ class Assembly:
         self._configuration = _configuration(spec)
 
     def graph(self, parallelism: int) -> JobGraph:
-        """The job at a parallelism."""
+        """Return the family's job graph at a parallelism."""
         spec = self._spec
         environment = StreamExecutionEnvironment.get_execution_environment(self._configuration)
         environment.set_parallelism(parallelism)

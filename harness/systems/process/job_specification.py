@@ -2,10 +2,9 @@
 
 The rules this module lives by:
 
-- A specification is a value, written to a file before the child starts: a run that went wrong can be started
-  again by hand, with the same file.
-- The faults come with what earlier processes have used up of them: a fault that waits for the fifth pass of
-  its point counts over the deaths of processes, as in the simulation.
+- A specification is written to a file before the child starts, so a failed run can be started again by hand.
+- The faults come with the counts of earlier processes (``waiting``): a fault that waits for the fifth pass of
+  its point counts across the deaths of processes, as in the simulation.
 """
 
 from __future__ import annotations
@@ -30,21 +29,21 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """One process of one job."""
 
     family: str
-    """A name, or the path of a user's file."""
+    """The name of a family, or the path of a user's file."""
     job_name: str
     checkpoints: str
-    """The folder of all checkpoints."""
+    """The folder that holds the checkpoint directories."""
     output: str
     """The folder of the part files."""
     events: str
-    """The file to which this process appends what happens."""
+    """The event log of this process."""
     records: str = ""
     """The file with the splits, as JSON."""
     source: str = ""
-    """MODULE:FUNCTION that makes a source of ``files`` instead, and maps the family's names of the splits to
-    the names that the source gives them. Processes of the job import it by this name."""
+    """MODULE:FUNCTION, used instead of ``records``. The function gets ``files``; it returns a source, and a
+    mapping of the family's split names to the source's. Each process of the job imports it."""
     files: tuple[str, ...] = ()
-    """What the function gets: a file for each split."""
+    """The argument of that function: one file for each split."""
     rows: Rows = "json"
     parameters: dict[str, Parameter] = {}
     source_parallelism: int = 0
@@ -65,17 +64,17 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     incremental: bool = False
     faults: tuple[Fault, ...] = ()
     in_turn: bool = False
-    """Each fault waits only once the one before has struck; otherwise all wait from the beginning."""
+    """Whether each fault waits only after the one before it has struck; otherwise all wait from the start."""
     waiting: ClockState = NOTHING_HIT
     board: str = ""
-    """Where several processes run one job: the file of its faults, which they share."""
+    """The file of the fault board, if several processes run the job."""
     mutant: str = ""
     """The id of a bug to plant."""
     mutant_file: str = ""
 
     @property
     def suffix(self) -> str:
-        """What the names of part files end in."""
+        """The suffix of part file names."""
         return ".jsonl" if self.rows == "json" else ".csv"
 
 
@@ -83,7 +82,6 @@ _records_decoder = msgspec.json.Decoder(dict[str, list[InputRecord]])
 
 
 def read_spec(path: str | Path) -> Spec:
-    """Return the specification in a file."""
     return msgspec.json.decode(Path(path).read_bytes(), type=Spec)
 
 
@@ -93,12 +91,12 @@ def write_spec(spec: Spec, path: Path) -> None:
 
 
 def read_records(path: str | Path) -> dict[str, list[InputRecord]]:
-    """Return the splits in a file; tuples are tuples again, as in a scenario."""
+    """Return the splits in a file, with tuples as in a scenario."""
     return _records_decoder.decode(Path(path).read_bytes())
 
 
 def spec_of(family: Family, scenario: Scenario, folder: Path) -> Spec:
-    """Return what a scenario means for a runtime in real processes, without its faults."""
+    """Write the scenario's records below ``folder``. Return its specification without events and faults."""
     records = folder / "records.json"
     records.write_bytes(msgspec.json.encode(scenario.records))
     return Spec(

@@ -2,9 +2,9 @@
 
 The rules this module lives by:
 
-- The lock is held from the reading to the replacing, so no change is lost. It is a file of its own beside the
-  value; the kernel releases it when its holder dies.
-- A new value replaces the file at once, so a process that dies in the middle leaves the old one.
+- A process holds the lock from reading to replacing, so no change is lost. The lock is a separate file; the
+  kernel releases it when its holder dies.
+- A new value replaces the file atomically, so a process that dies in the middle leaves the old value.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class LockedFile(Generic[Value]):
             return self._empty()
 
     def replace(self, value: Value) -> None:
-        """Replace the file. The caller holds the lock, or is the only process there is."""
+        """Replace the file. The caller must hold the lock, or be the only process."""
         new = Path(f"{self._path}.new")
         new.write_bytes(msgspec.json.encode(value))
         os.replace(new, self._path)
 
     @contextmanager
     def held(self) -> Iterator[Value]:
-        """Lock the file, and write what the caller has made of the value, unless the caller raises."""
+        """Lock the file and yield its value; write the value as the caller changed it, unless it raised."""
         descriptor = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -24,7 +24,7 @@ from onceproof.harness.systems.sinks import SinkKind, SinksByKind
 
 
 class ProcessIO(SinksByKind):
-    """Gives a family's job its source and sinks, in a real process."""
+    """The ``JobIO`` of a real process: counted source, logging sinks into part files or a database."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What the operating system knows of processes: parents, commands, sessions, and which of them still run."""
+"""Queries about processes of the operating system: parent, command, session, alive or not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def parent_of(process: int) -> int:
 
 
 def command_of(process: int) -> list[str]:
-    """Return the words of the command that started a process; empty if the process has ended."""
+    """Return the command line of a process as a list of words; empty if the process has ended."""
     try:
         return psutil.Process(process).cmdline()
     except psutil.Error:

@@ -1,11 +1,11 @@
-"""The engine's sinks besides two-phase commit, over a database that real processes share.
+"""Write-ahead, committing and upsert sinks over a database that all processes of a run share.
 
 The rules this module lives by:
 
-- What becomes visible is told after it is there, as in `ends.py`; where somebody dies in between the database
-  says what is there.
-- A sink by key is the engine's own, for SQLite. It has no transactions, so what it has written is told row by
-  row, and can be read at once.
+- A task logs a commit after it is visible, as in `test_io.py`. If the task dies in between, the database
+  shows the commit.
+- The upsert sink is the engine's SQLite sink. It has no transactions: its rows are visible at once, so it
+  logs the rows of each write.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from onceproof.harness.systems.sinks import BUFFERED_KEYS, BatchSink, ReactingSi
 
 
 class LoggingWriteAheadSink(BatchSink):
-    """Sends its batches to the database."""
+    """A write-ahead sink that sends its batches to the database, and logs them."""
 
     def __init__(self, database: Database, commits: LoggedCommits) -> None:
         super().__init__(database)
@@ -39,7 +39,7 @@ class LoggingWriteAheadSink(BatchSink):
         self._commits = commits
 
     def take(self, batch: PendingBatch) -> None:
-        """Hand it over, and tell."""
+        """Make the batch visible in the database, and log it."""
         name = self.name_of(batch)
         values = list(batch.values)
         self._commits.make(
@@ -47,12 +47,12 @@ class LoggingWriteAheadSink(BatchSink):
         )
 
     def name_of(self, batch: PendingBatch) -> str:
-        """As the database names it."""
+        """Return the batch's name in the database."""
         return batch_name(batch.subtask, batch.checkpoint_id, batch.attempt)
 
 
 class Begun(NamedTuple):
-    """A transaction that is prepared."""
+    """A prepared transaction, with the writer that began it."""
 
     name: str
     subtask: int
@@ -61,7 +61,7 @@ class Begun(NamedTuple):
 
 
 class DatabaseTarget:
-    """The database as one task sees it: what is open is in its memory, and dies with it."""
+    """One task's access to the database. Open transactions are in memory, and lost when the task dies."""
 
     def __init__(self, database: Database, commits: LoggedCommits, task: RuntimeContext | None) -> None:
         self._database = database
@@ -70,40 +70,38 @@ class DatabaseTarget:
         self._open: dict[str, list[Any]] = {}
 
     def begin(self, subtask: int, epoch: int, attempt: str, part: int = 0) -> str:
-        """Begin a transaction here."""
+        """Begin a transaction in memory. Return its name."""
         name = transaction_name(subtask, epoch, attempt, part)
         self._open[name] = []
         return name
 
     def write(self, name: str, row: Any) -> None:
-        """Add a row."""
         self._open[name].append(row)
 
     def prepare(self, name: str) -> None:
-        """Write the rows."""
+        """Write the rows of an open transaction to the database."""
         self._database.prepare(name, self._open.pop(name))
 
     def commit(self, name: str) -> None:
-        """Make them visible, and tell."""
-        assert self._task is not None, "nobody in particular commits"
+        """Make the rows visible, and log the commit. Raises InjectedError if a fault strikes."""
+        assert self._task is not None, "commit needs a task"
         self._commits.make(self._task, name, 1, lambda: self._database.commit(name))
 
     def is_committed(self, name: str) -> bool:
-        """Whether they are visible."""
         return self._database.is_visible(name)
 
     def abort(self, name: str) -> None:
-        """Throw them away."""
+        """Discard the rows of an open or prepared transaction."""
         if self._open.pop(name, None) is None:
             self._database.abort(name)
 
     def unsettled(self) -> Sequence[Begun]:
-        """What is prepared, whoever has done it."""
+        """Return the prepared transactions of all tasks and attempts."""
         return [Begun(name, *writer_of(name)) for name in self._database.prepared()]
 
 
 class LoggingCommittingSink(ReactingSink):
-    """A writer and a committer over the database."""
+    """A sink of a writer and a committer over the database, which logs its commits."""
 
     def __init__(
         self, database: Database, commits: LoggedCommits, parameters: Mapping[str, Parameter]
@@ -113,12 +111,11 @@ class LoggingCommittingSink(ReactingSink):
         self._commits = commits
 
     def target(self, task: RuntimeContext | None = None) -> DatabaseTarget:
-        """A task's own view of the database."""
         return DatabaseTarget(self._database, self._commits, task)
 
 
 class LoggingUpsertFunction(SqliteUpsertFunction):
-    """The engine's sink by key, telling each write."""
+    """The engine's SQLite upsert sink, which logs the rows of each write."""
 
     def __init__(
         self, path: Path, table: str, columns: Sequence[str], keys: int, commits: LoggedCommits
@@ -127,7 +124,7 @@ class LoggingUpsertFunction(SqliteUpsertFunction):
         self._commits = commits
 
     def upsert(self, rows: Mapping[Hashable, Any]) -> None:
-        """Write between two protocol points, and tell."""
+        """Write rows between the points ``committing`` and ``committed``, and log them."""
         context = self.get_runtime_context()
         context.probe(COMMITTING, 0)
         task = task_name(context)
@@ -153,7 +150,7 @@ def make_sink(
     columns: Sequence[str],
     keys: int,
 ) -> Any:
-    """Return a new sink of a kind into the database; ``name`` and ``columns`` are those of a table."""
+    """Return a new sink; ``name``, ``columns`` and ``keys`` describe the table of an upsert sink."""
     match kind:
         case "write-ahead":
             return LoggingWriteAheadSink(database, commits)

@@ -1,14 +1,14 @@
-"""The ends of a job in a real process: what it reads, counted, and the files it writes, told.
+"""The source and the file sink of a job under trial in a real process: records are counted, commits logged.
 
 The rules this module lives by:
 
-- A position in a split carries the number of records before it, whatever else the source needs to find it:
-  only numbers of records can be compared with an oracle.
-- A commit is told after it is done and before the next one is begun: of two that are done, one at the most
-  has not been told when the process dies, and its file is there to be seen.
-- A commit that is to fail fails before anything is done; one that is answered with an error has been done,
-  as by a server whose answer is lost.
-- Sinks that need no files write to a database (`table_sinks.py`).
+- A position in a split carries the number of records before it, besides the inner source's position, because
+  oracles compare numbers of records.
+- A task logs a commit after it is done and before the next one begins. So when the process dies, at most one
+  finished commit is missing from the log, and its file is visible.
+- A refused commit fails before it changes anything. A commit that times out is done, as by a server whose
+  answer is lost, and then fails.
+- Write-ahead, committing and upsert sinks write to a database instead (`table_sinks.py`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CommitFault: TypeAlias = Callable[[str], Fault | None]
 
 @dataclass(frozen=True, slots=True)
 class LoggedCommits:
-    """Makes commits, telling each, and lets those fail that are to."""
+    """Makes commits, logs each, and injects the faults that strike them."""
 
     log: EventLog
     fault: CommitFault
@@ -45,7 +45,11 @@ class LoggedCommits:
         return self
 
     def make(self, context: RuntimeContext, name: str, length: int, commit: Callable[[], object]) -> None:
-        """Commit, then tell. ``length`` is 0 for what has no rows."""
+        """Call ``commit``, then log it.
+
+        ``name`` is the transaction's, ``length`` its size in any unit: 0 means that it has no rows. Raises
+        InjectedError if a fault refuses the commit, or lets it time out after it is done.
+        """
         fault = self.strike(context, name)
         try:
             commit()
@@ -56,13 +60,13 @@ class LoggedCommits:
         self.answer(fault, name)
 
     def strike(self, context: RuntimeContext, name: str) -> Fault | None:
-        """What is wrong with what a task is about to do; what fails has failed by now."""
+        """Return the fault of the next commit, if any. Log and raise if it is a refusal."""
         fault = self.fault(task_name(context))
         refuse(fault, f"commit of {name} was refused", lambda: self._log_failure(name))
         return fault
 
     def answer(self, fault: Fault | None, name: str) -> None:
-        """What was done is answered, with an error if there is to be one."""
+        """Log and raise if the fault of a finished commit is a time-out."""
         answer(fault, f"commit of {name} timed out", lambda: self._log_failure(name))
 
     def _log_failure(self, name: str) -> None:
@@ -70,12 +74,12 @@ class LoggedCommits:
 
 
 def task_name(context: RuntimeContext) -> str:
-    """The name of a task, as faults have it."""
+    """Return the name of a subtask as in faults and histories, such as ``sink-0``."""
     return f"{context.get_task_name()}-{context.get_index_of_this_subtask()}"
 
 
 class CountedReader(SplitReader):
-    """Reads a split and counts; its position is [that of the reader within, records before it]."""
+    """Reads and counts the records of a split; its position is [position of the inner reader, count]."""
 
     __slots__ = ("_count", "_reader")
 
@@ -84,50 +88,46 @@ class CountedReader(SplitReader):
         self._count = count
 
     def read(self, limit: int) -> list[Record]:
-        """The next records."""
         records = self._reader.read(limit)
         self._count += len(records)
         return records
 
     @property
     def position(self) -> list[Any]:
-        """Where to go on, and how many records came before."""
         return [self._reader.position, self._count]
 
     @property
     def exhausted(self) -> bool:
-        """Whether the split is read out."""
         return self._reader.exhausted
 
     def close(self) -> None:
-        """Close the reader within."""
         self._reader.close()
 
 
 class CountedSource(Source):
-    """Counts the records of another source; ``names`` gives its splits names of our own."""
+    """Counts the records of an inner source; ``names`` maps the family's split names to that source's."""
 
     def __init__(self, source: Source, names: Mapping[str, str] | None = None) -> None:
         self._source = source
         self._names = names or {split: split for split in source.splits()}
 
     def splits(self) -> Sequence[str]:
-        """Our names."""
+        """Return the family's split names."""
         return list(self._names)
 
     def open_split(self, split: str, position: Any | None) -> CountedReader:
-        """A reader that goes on counting."""
+        """Return a reader from a position, or from the start of the split if it is None."""
         inner, count = (None, 0) if position is None else position
         return CountedReader(self._source.open_split(self._names[split], inner), count)
 
 
 def records_read(source: SourceOperator) -> dict[str, int]:
-    """By split, how many records a source subtask has read of it."""
+    """Return by split how many records a source subtask has read."""
     return {split: position[1] for split, position in source.positions().items()}
 
 
 class LoggingFileSink(FileSinkFunction):
-    """The engine's file sink, telling each commit."""
+    """The engine's file sink, which logs each commit."""
 
     def __init__(
         self, base_path: str, encoder: Encoder, config: OutputFileConfig, commits: LoggedCommits
@@ -140,7 +140,6 @@ class LoggingFileSink(FileSinkFunction):
         return LoggingFileSink(self._base_path, self._encoder, config, self._commits)
 
     def commit(self, transaction: Transaction) -> None:
-        """Commit, then tell."""
         name, length = transaction
         commit = super().commit
         self._commits.make(self.get_runtime_context(), name, length, lambda: commit(transaction))

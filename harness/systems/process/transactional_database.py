@@ -1,13 +1,14 @@
-"""The outside that sinks without files write to in real processes: a database that knows transactions.
+"""The external system of sinks without files in real processes: a database with prepared transactions.
 
 The rules this module lives by:
 
-- It is one SQLite file, which all processes of a run use beside each other; a process that dies in the middle
-  of a write has written nothing.
-- What is here is durable against the death of any process, not against that of the machine: nobody here kills
-  machines, and waiting for the disk would be most of the time of a run.
-- Nobody keeps a connection: a worker may be forked from one that has it, or be stopped for a while.
-- What is visible has a place, so that whoever reads it later knows in which order it became so.
+- It is one SQLite file, which all processes of a run use concurrently. A process that dies in the middle of a
+  write has written nothing.
+- Writes survive the death of any process, but not that of the machine: no fault kills machines, and waiting
+  for the disk would take most of the time of a run.
+- Each call opens its own connection, because a worker may be forked from a process with an open connection,
+  or be stopped while it holds one.
+- Visible transactions are numbered (``place``), so a reader learns the order in which they became visible.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from onceproof.harness.model.history import Row, as_tuple
 
 TRANSACTIONS: Final = "onceproof_transactions"
 BATCH: Final = "batch/"
-"""What the names of batches begin with, which are taken whole and at once; others are prepared first."""
+"""The prefix of names of write-ahead batches, which become visible at once, without being prepared."""
 _SECONDS_TO_WAIT: Final = 60.0
 
 _CREATE: Final = f"""
@@ -36,40 +37,38 @@ _NEXT_PLACE: Final = f"(SELECT coalesce(max(place), 0) + 1 FROM {TRANSACTIONS})"
 
 
 class UnknownTransaction(Exception):
-    """The database refuses a call, for it has no such transaction; the message is one line."""
+    """The database refuses a call because it has no such transaction; the message is one line."""
 
 
 class Table(NamedTuple):
-    """A table that a sink by key has written."""
+    """A table that an upsert sink has written."""
 
     keys: int
-    """How many of the first columns are the key."""
+    """The number of key columns, which come first."""
     rows: list[Row]
 
 
 def database_of(output: Path) -> Path:
-    """Where the database stands that goes with a folder of part files."""
+    """Return the path of the database that belongs to a folder of part files."""
     return output.with_name(f"{output.name}.db")
 
 
 def transaction_name(subtask: int, epoch: int, attempt: str, part: int = 0) -> str:
-    """What a transaction is called that a subtask has begun."""
     return f"{subtask}/{epoch}/{attempt}/{part}"
 
 
 def batch_name(subtask: int, checkpoint_id: int, attempt: str) -> str:
-    """What a batch of a write-ahead sink is called."""
     return f"{BATCH}{subtask}/{checkpoint_id}/{attempt}"
 
 
 def writer_of(name: str) -> tuple[int, int, str]:
-    """The subtask, the epoch and the attempt in a name."""
+    """Return the subtask, the epoch and the attempt in the name of a transaction or batch."""
     subtask, epoch, attempt = name.removeprefix(BATCH).split("/")[:3]
     return int(subtask), int(epoch), attempt
 
 
 class Database:
-    """The transactions in a file, by name."""
+    """Transactions by name, and the tables of upsert sinks, in one file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -77,16 +76,16 @@ class Database:
     def __deepcopy__(self, memo: object) -> Self:
         return self
 
-    # What sinks do.
+    # For sinks.
 
     def prepare(self, name: str, rows: Sequence[Any]) -> None:
-        """Write rows that can be committed from now on, whoever dies."""
+        """Write the rows of a transaction. From now on it can be committed, even if any process dies."""
         with self._writing() as connection:
             encoded = msgspec.json.encode(rows)
             connection.execute(f"INSERT INTO {TRANSACTIONS} (name, rows) VALUES (?, ?)", (name, encoded))
 
     def commit(self, name: str) -> None:
-        """Make the rows visible; again changes nothing. Raises UnknownTransaction."""
+        """Make the rows visible. A repeated commit changes nothing. Raises UnknownTransaction."""
         with self._writing() as connection:
             known = connection.execute(f"SELECT place FROM {TRANSACTIONS} WHERE name = ?", (name,)).fetchone()
             if known is None:
@@ -95,22 +94,22 @@ class Database:
                 connection.execute(f"UPDATE {TRANSACTIONS} SET place = {_NEXT_PLACE} WHERE name = ?", (name,))
 
     def is_visible(self, name: str) -> bool:
-        """Whether the rows can be read."""
+        """Return whether a transaction is committed."""
         found = self._read(f"SELECT 1 FROM {TRANSACTIONS} WHERE name = ? AND place IS NOT NULL", name)
         return bool(found)
 
     def abort(self, name: str) -> None:
-        """Throw away what is prepared; what is visible stays."""
+        """Delete a prepared transaction; do nothing to a visible or unknown one."""
         with self._writing() as connection:
             connection.execute(f"DELETE FROM {TRANSACTIONS} WHERE name = ? AND place IS NULL", (name,))
 
     def prepared(self) -> list[str]:
-        """The names of what is neither visible nor thrown away."""
+        """Return the names of the prepared transactions, sorted."""
         found = self._read(f"SELECT name FROM {TRANSACTIONS} WHERE place IS NULL ORDER BY name")
         return [name for (name,) in found]
 
     def take(self, name: str, rows: Sequence[Any]) -> bool:
-        """Make a batch visible, unless one of its subtask and its checkpoint is; whether it was not."""
+        """Make a batch visible. Return False if a batch of its subtask and checkpoint is visible already."""
         subtask, checkpoint_id, _ = writer_of(name)
         with self._writing() as connection:
             found = connection.execute(
@@ -125,7 +124,7 @@ class Database:
         return True
 
     def remember_batch(self, subtask: int, checkpoint_id: int) -> None:
-        """Remember for ever that a batch was taken. Raises UnknownTransaction."""
+        """Record that the sink has sent a batch. Raises UnknownTransaction if it was never taken."""
         with self._writing() as connection:
             found = connection.execute(
                 f"UPDATE {TRANSACTIONS} SET is_remembered = 1 WHERE name GLOB ?",
@@ -135,27 +134,27 @@ class Database:
                 raise UnknownTransaction(f"batch {subtask}/{checkpoint_id} is to be remembered, never taken")
 
     def remembers_batch(self, subtask: int, checkpoint_id: int) -> bool:
-        """Whether that was asked for."""
+        """Return whether ``remember_batch`` was called for a batch."""
         found = self._read(
             f"SELECT 1 FROM {TRANSACTIONS} WHERE is_remembered AND name GLOB ?",
             f"{BATCH}{subtask}/{checkpoint_id}/*",
         )
         return bool(found)
 
-    # What readers find.
+    # For readers.
 
     def visible(self) -> list[str]:
-        """What can be read, in the order in which it became visible."""
+        """Return the names of the visible transactions, in the order in which they became visible."""
         found = self._read(f"SELECT name FROM {TRANSACTIONS} WHERE place IS NOT NULL ORDER BY place")
         return [name for (name,) in found]
 
     def rows(self, name: str) -> list[Row] | None:
-        """The rows of a transaction; None where they cannot be read."""
+        """Return the rows of a transaction; None if it is not visible."""
         found = self._read(f"SELECT rows FROM {TRANSACTIONS} WHERE name = ? AND place IS NOT NULL", name)
         return rows_of(msgspec.json.decode(found[0][0])) if found else None
 
     def tables(self) -> list[Table]:
-        """What sinks by key have written."""
+        """Return the tables of upsert sinks."""
         tables = []
         for (name,) in self._read("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name"):
             if name != TRANSACTIONS:
@@ -165,7 +164,7 @@ class Database:
         return tables
 
     def _read(self, question: str, *values: Any) -> list[Any]:
-        """All answers, none where nobody has written yet."""
+        """Return all rows of a query; none if no process has written to the database yet."""
         if not self.path.exists():
             return []
         with closing(self._connected()) as connection:
@@ -173,11 +172,11 @@ class Database:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction of the file: all of what is done within, or nothing."""
+        """Run the block in one SQLite transaction, which is rolled back if the block raises."""
         with closing(self._connected()) as connection:
             connection.execute("BEGIN IMMEDIATE")
             yield connection
-            # Where something was raised the connection ends without it, and nothing has been written.
+            # If the block raised, the connection closes without this, and SQLite rolls back.
             connection.execute("COMMIT")
 
     def _connected(self) -> sqlite3.Connection:
@@ -189,5 +188,5 @@ class Database:
 
 
 def rows_of(values: Iterable[Any]) -> list[Row]:
-    """Rows as tuples again, which JSON makes lists of."""
+    """Return rows as tuples; JSON decodes them as lists."""
     return [as_tuple(value) for value in values]

@@ -1,10 +1,10 @@
-"""What a reader finds outside once a process is dead: part files in a folder, or a database.
+"""Reads the visible output of a job after a process has died: part files in a folder, or a database.
 
 The rules this module lives by:
 
-- Both are asked the same: what is visible, what tells it from something else under its name, its rows, and
-  what was left unfinished.
-- A name says where it belongs: those in the database have slashes, and those of files cannot.
+- Both kinds of output have one interface: the names of visible transactions, an identity that shows whether a
+  transaction was replaced, its rows, and the transactions left unfinished.
+- Names of transactions in the database contain slashes; names of files cannot. So a name shows its output.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ def read_json_rows(path: Path) -> list[Row]:
 
 
 class Output(Protocol):
-    """Where transactions become visible."""
+    """A place where transactions become visible."""
 
     def names(self) -> list[str]:
-        """What can be read."""
+        """Return the names of the visible transactions."""
 
     def identity(self, name: str) -> Hashable | None:
-        """What tells a transaction from another one under its name, and from itself after a change."""
+        """Return a value that changes if a transaction is changed or replaced; None if it is not visible."""
 
     def rows(self, name: str) -> list[Row]:
-        """The rows of one that can be read."""
+        """Return the rows of a visible transaction."""
 
     def writer(self, name: str) -> tuple[int, int, str]:
-        """The subtask, the epoch and the attempt in which it was begun, as its name says."""
+        """Return the subtask, the epoch and the attempt that began a transaction, from its name."""
 
     def waits(self, name: str) -> bool:
-        """Whether it is a batch of a write-ahead sink, which a restore does not send."""
+        """Return whether it is a batch of a write-ahead sink, which a restore does not send."""
 
     def unfinished(self) -> list[str]:
-        """What nobody will ever commit or throw away."""
+        """Return the names of the transactions that are neither committed nor aborted."""
 
 
 class PartFiles:
-    """The files of the engine's file sink."""
+    """The part files of the engine's file sink; a transaction is a file."""
 
     def __init__(self, folder: Path, suffix: str, read_rows: ReadRows) -> None:
         self._folder = folder
@@ -62,11 +62,11 @@ class PartFiles:
         self._read_rows = read_rows
 
     def names(self) -> list[str]:
-        """All that are not hidden."""
+        """Return the names of all files that are not hidden, sorted."""
         return sorted(name for name in os.listdir(self._folder) if not name.startswith(HIDDEN))
 
     def identity(self, name: str) -> Hashable | None:
-        """The file's number and its length."""
+        """Return the file's inode and length; None if there is no such file."""
         try:
             status = (self._folder / name).stat()
         except FileNotFoundError:
@@ -74,50 +74,45 @@ class PartFiles:
         return (status.st_ino, status.st_size) if stat.S_ISREG(status.st_mode) else None
 
     def rows(self, name: str) -> list[Row]:
-        """The rows of a file."""
         return self._read_rows(self._folder / name)
 
     def writer(self, name: str) -> tuple[int, int, str]:
-        """Nobody we know, where the name is none of the engine's."""
+        """Return the writer in a file's name; (0, 0, "unknown") if the engine gives no such names."""
         match = self._name.fullmatch(name)
         return (0, 0, "unknown") if match is None else (int(match[1]), int(match[2]), match[3])
 
     def waits(self, name: str) -> bool:
-        """A file has been written before it is committed."""
+        """Return False: the file sink writes rows before the commit."""
         return False
 
     def unfinished(self) -> list[str]:
-        """Those that are hidden."""
+        """Return the names of the hidden files, sorted."""
         return sorted(name for name in os.listdir(self._folder) if name.startswith(HIDDEN))
 
 
 class DatabaseOutput:
-    """The transactions in a database."""
+    """The transactions of a database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def names(self) -> list[str]:
-        """In the order in which they became visible."""
+        """Return the names of the visible transactions, in the order in which they became visible."""
         return self._database.visible()
 
     def identity(self, name: str) -> Hashable | None:
-        """Its rows, as they are shown."""
+        """Return the rows as text; None if the transaction is not visible."""
         rows = self._database.rows(name)
         return None if rows is None else repr(rows)
 
     def rows(self, name: str) -> list[Row]:
-        """The rows of a transaction."""
         return self._database.rows(name) or []
 
     def writer(self, name: str) -> tuple[int, int, str]:
-        """As it is named."""
         return writer_of(name)
 
     def waits(self, name: str) -> bool:
-        """Those that are taken whole."""
         return name.startswith(BATCH)
 
     def unfinished(self) -> list[str]:
-        """Those that are prepared."""
         return self._database.prepared()

@@ -4,9 +4,9 @@ Possible actions are in two lists: slots (a source that may be polled, a channel
 actions (messages in transit, writes, due timers). A chooser returns an index: below ``len(slots)`` a slot,
 from there on a pending action; or NOTHING.
 
-Under the uniform schedule the world draws an index blindly, and draws again if that slot is not ready. So every
-ready action has the same chance, and the world need not list them all. After 16 misses it calls the chooser,
-which lists them. The other choosers allow no blind draws.
+Under the uniform schedule the world draws an index blindly, and draws again if that slot is not ready. So
+every ready action has the same chance, and the world need not list them all. After 16 misses it calls the
+chooser, which lists them. The other choosers allow no blind draws.
 """
 
 from __future__ import annotations
