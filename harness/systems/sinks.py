@@ -129,8 +129,8 @@ class BatchSink(GenericWriteAheadSink, ABC):
     def send_batch(self, batch: PendingBatch) -> bool:
         """Send a batch. Return whether the target took it.
 
-        While more checkpoints follow, a refusal is returned as False for batches of even checkpoints. Any other
-        refusal is raised, so both ways are tried.
+        While more checkpoints follow, a refused batch of an even checkpoint returns False. Any other refusal
+        is raised, so both ways are tried.
         """
         self._memory.context = self.get_runtime_context()
         try:
