@@ -211,7 +211,7 @@ def tens(stream):
 
 
 @pytest.mark.parametrize("words", WRONG)
-def test_wrong_window_argument_is_refused_by_the_call_that_takes_it(env, words):
+def test_invalid_window_description_is_refused_while_the_job_is_built(env, words):
     with pytest.raises(ValueError, match=words):
         WRONG[words](keyed(env, x=RECORDS))
 

@@ -38,13 +38,13 @@ def test_a_fault_strikes_once_at_its_turn_by_task_and_checkpoint():
     assert points.points == {"committing": 6}
 
 
-def test_another_point_does_not_count():
+def test_passes_of_other_points_do_not_count():
     points = Watched(Fault("kill_process", "committing"))
     points.probe("committed", "sink-0", 1)
     assert points.struck == []
 
 
-def test_the_next_process_goes_on_counting():
+def test_next_process_continues_the_counts_of_the_one_before():
     faults = (Fault("kill_process", "restoring"), Fault("kill_process", "element", occurrence=3))
     first = Watched(*faults)
     first.probe("element", "a", 0)

@@ -1,4 +1,4 @@
-"""A scenario of words for real processes, which is the same for every family that counts them."""
+"""A scenario of words for real processes. Every family that counts words can run it."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def test_unlogged_file_is_visible_at_the_latest_when_its_process_dies(folder):
     assert (payload["subtask"], payload["epoch"], payload["attempt"]) == (3, 7, "2.1")
 
 
-def test_database_transactions_become_visible_in_order_logged_or_not(folder):
+def test_logged_and_unlogged_transactions_become_visible_in_commit_order(folder):
     database = Database(database_of(folder.output))
     logged, unlogged = transaction_name(1, 7, "2.1"), batch_name(0, 8, "2.1")
     for name in (logged, transaction_name(0, 7, "2.1")):

@@ -134,7 +134,7 @@ def test_driver_failure_does_not_kill_a_worker_with_the_same_attempt_name(job_un
     assert Fencing().check(None, job.history, None) == []
 
 
-def test_snapshot_of_a_killed_worker_is_foreign_despite_the_jobs_attempt_name(job_under):
+def test_snapshot_of_a_killed_worker_with_the_jobs_attempt_name_is_foreign(job_under):
     job = job_under(Fault("kill_task", "uploaded"))
     job.add_process_log(
         attempt("2.1"),

@@ -54,7 +54,7 @@ def test_records_are_cut_into_a_few_batches(seed):
 
 
 @given(SEEDS)
-def test_prepared_faults_name_only_points_and_tasks_of_a_query(seed):
+def test_applicable_faults_name_only_points_and_tasks_of_a_query(seed):
     scenario = prepared(generate(FAMILY, seed))
     taken, left = applicable(scenario.faults, CAPABILITIES, MISSING)
     assert len(taken) + sum(left.values()) == len(scenario.faults)
