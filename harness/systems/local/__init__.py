@@ -1,1 +1,1 @@
-"""The engine's local runtime as a system on trial, in a process of its own."""
+"""The engine's local runtime as a system on trial, in a child process."""

@@ -2,11 +2,11 @@
 
 The rules this module lives by:
 
-- One process is one incarnation of the job. Its specification and its checkpoint directory are all that it
-  starts from, and it may be killed at any instruction.
-- It imports what a production job would, and little more: recovery time is measured from outside.
-- Before it ends by anything but a kill, it logs why. Exit codes: 0 finished, 1 the job or
-  the engine failed, 2 the process could not begin.
+- One process is one incarnation of the job. It depends only on its specification and the job's folders, and
+  may be killed at any instruction.
+- The module imports little more than a production job would, because recovery time includes the imports.
+- Unless it is killed, the process logs why it ends. Exit codes: 0 finished, 1 the job or the engine failed, 2
+  the process could not begin.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from onceproof.harness.systems.recording.event_logging_driver import RunOver, lo
 
 
 def run(spec: Spec, log: EventLog, locked: ExitStack) -> int:
-    """Go on with the job until it has ended; ``locked`` holds its folder for as long."""
+    """Run the job to its end, and return the exit code; ``locked`` keeps its checkpoint directory locked."""
     execution: ObservedLocalExecution | None = None
 
     def commit_fault(task: str) -> Fault | None:
@@ -50,7 +50,7 @@ def run(spec: Spec, log: EventLog, locked: ExitStack) -> int:
 
 
 def main(path: str) -> int:
-    """Do what the specification in a file says."""
+    """Run the specification in a file, with its mutant if it names one. Return the exit code."""
     try:
         spec = read_spec(path)
         log = EventLog(spec.events)

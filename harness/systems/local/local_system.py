@@ -2,10 +2,9 @@
 
 The rules this module lives by:
 
-- A process of the operating system is one incarnation (`incarnations.py` says what follows from that).
-- The runtime schedules itself: of a scenario's schedule, steps and time-outs nothing is left, and a
-  checkpoint interval in steps becomes one in records. What it says of input, parallelism and deaths is done
-  to the letter.
+- A process of the operating system is one incarnation (`incarnations.py`).
+- The runtime schedules itself, so the schedule, steps and time-outs of a scenario do not apply. A checkpoint
+  interval in steps is converted to records. Input, parallelism and kills are those of the scenario.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ ANSWERS: Final = answers(
 
 
 class LocalSystem:
-    """Runs scenarios against the local runtime, a process after another."""
+    """Runs scenarios against the local runtime, one process after another."""
 
     name = NAME
     capabilities = CAPABILITIES
@@ -85,7 +84,7 @@ class LocalSystem:
         process_seconds: float = LONGEST_PROCESS_SECONDS,
     ) -> None:
         if mutant:
-            # A wrong name is an error here, and not in each child.
+            # An unknown mutant is an error here, not in each child.
             find_mutant(mutant, mutant_file or None)
         self._folder = folder
         self._mutant = mutant
@@ -93,7 +92,7 @@ class LocalSystem:
         self._process_seconds = process_seconds
 
     def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
-        """One run in folders of its own; there is no trace to be had."""
+        """Run a scenario in new folders, and return its history; there is no trace."""
         with trial_folder(self._folder) as folder:
             faults, left = applicable(scenario.faults, CAPABILITIES)
             spec = msgspec.structs.replace(
@@ -110,16 +109,17 @@ class LocalSystem:
 
 @dataclass(slots=True)
 class LocalRun(JobRun):
-    """One job on the local runtime.
+    """The run of one job on the local runtime.
 
-    ``started`` is called with each process, so that the caller can kill it from outside.
+    ``process_seconds`` is the time limit of each process. ``started`` is called with each process, so that
+    the caller can kill it.
     """
 
     process_seconds: float = LONGEST_PROCESS_SECONDS
     started: Callable[[subprocess.Popen[bytes]], None] | None = None
 
     def live(self, number: int, path: Path) -> Ending:
-        """Run one process to its death."""
+        """Start a process, wait for its end, and return how it ended; kill it after ``process_seconds``."""
         said = self.folder / f"process-{number}.txt"
         with said.open("wb") as stream:
             process = subprocess.Popen(
@@ -128,7 +128,7 @@ class LocalRun(JobRun):
                 stdout=stream,
                 stderr=subprocess.STDOUT,
             )
-        # Waiting with a time-out would look only now and then, and every recovery would seem longer.
+        # wait() with a time-out polls at growing intervals, which would lengthen measured recovery times.
         timer = threading.Timer(self.process_seconds, process.kill)
         timer.start()
         try:

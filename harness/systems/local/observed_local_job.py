@@ -1,11 +1,11 @@
-"""The local runtime under trial: it logs what becomes visible, and the scenario's faults strike it.
+"""The local runtime under trial, with an event log and the scenario's faults.
 
 The rules this module lives by:
 
-- It derives from the local runtime and only adds to it (`event_logging_driver.py`). It logs every event
-  before the next thing can become visible.
-- The tasks check themselves after every event, as in the simulation, and the first error of the engine's own
-  ends the run.
+- It derives from the local runtime and only adds to it (`event_logging_driver.py`). It logs each event before
+  anything else can become visible.
+- The tasks check their invariants after every event, as in the simulation. The first error that no fault
+  injected ends the run.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from onceproof.harness.systems.victims import is_victim
 
 
 class ObservedLocalExecution(EventLoggingDriver, LocalExecution):
-    """One run of a job in this process, with its faults, logging its events."""
+    """One run of a job in this process."""
 
     def __init__(
         self,
@@ -64,10 +64,10 @@ class ObservedLocalExecution(EventLoggingDriver, LocalExecution):
         """Return how often each protocol point was passed."""
         return self.fault_clock.points
 
-    # Deaths.
+    # Kills and failures.
 
     def strike(self, number: int, fault: Fault, name: str) -> None:
-        """Kill the victims of a fault inside this process, or the process itself."""
+        """Log a fault, then kill its victims or this process. Raises Killed for the running task."""
         if fault.rescale_to:
             self.parallelism = fault.rescale_to
         running = self.current_task
@@ -111,7 +111,7 @@ class ObservedLocalExecution(EventLoggingDriver, LocalExecution):
             raise RunOver
         super().task_died(task, error)
 
-    # What is seen.
+    # Events of the job.
 
     def job_graph(self) -> JobGraph:
         """Return the graph at the parallelism that the last rescale asked for."""
@@ -121,18 +121,18 @@ class ObservedLocalExecution(EventLoggingDriver, LocalExecution):
         return self.graph
 
     def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
-        """Log what the snapshot covers, once."""
+        """Log the snapshot's cut, once for each snapshot file."""
         if effect.path not in self._logged_snapshots:
             self._logged_snapshots.add(effect.path)
             log_snapshot(self.log, task, effect)
 
     def job_finished(self, effect: JobFinished) -> None:
-        """Log the end once it is durable."""
+        """Log the end of the job, after it is durable."""
         super().job_finished(effect)
         self.log_finished()
 
     def job_failed(self, effect: JobFailed) -> None:
-        """Log the cause."""
+        """Log why the job failed."""
         super().job_failed(effect)
         self.log_failed(effect.cause)
 

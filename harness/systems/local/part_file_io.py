@@ -1,4 +1,4 @@
-"""Sources and sinks of a family's job that runs by itself: no trial, no faults, part files as output."""
+"""Sources and sinks of a family's job that runs without a trial: no faults, part files as output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_SUCH_SINK: Final = "`onceproof job run` offers no {}: run this family with `o
 
 
 class PartFileIO(SinksByKind):
-    """Sources and sinks of a family's job: the drawn records, and part files."""
+    """The ``JobIO`` of `onceproof job run`: generated records as input, part files as output."""
 
     def __init__(
         self, source: Source, output: Path, parameters: dict[str, Parameter], parallelism: int
@@ -27,7 +27,7 @@ class PartFileIO(SinksByKind):
         self._output = output
 
     def source(self, name: str) -> Source:
-        """Return the source of the drawn records."""
+        """Return the source of the generated records."""
         return self._source
 
     def sink(self, name: str) -> FileSinkFunction:

@@ -2,12 +2,12 @@
 
 The rules this module lives by:
 
-- The system knows every transaction that was ever begun and judges each call as a real one would: a commit
-  or an abort that is repeated is fine, a commit of what was aborted or never prepared is an error, rows can
-  not be added to what was prepared. What becomes visible goes into the history at that moment.
-- Sinks reach it only through their calls, and these are made inside a task's ``handle``: so a fault at a
-  protocol point can end the task between two of them.
-- All subtasks and attempts share one: copying a function for a subtask must not copy it.
+- The system keeps every transaction that was ever begun, and answers calls as a real one would. Repeated
+  commits and aborts succeed. To commit an aborted or unprepared transaction is an error, and so is to write
+  to a prepared one. Each transaction is added to the history when it becomes visible.
+- Sinks call it only inside a task's ``handle``, so a fault at a protocol point can kill the task between two
+  calls.
+- All subtasks and attempts share one instance: copying a function for a subtask does not copy it.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class Transaction(Struct, eq=False):
     state: str = OPEN
     rows: list[Any] = []
     waits: bool = False
-    """It is a batch of a write-ahead sink."""
+    """Whether it is a batch of a write-ahead sink."""
     is_remembered: bool = False
-    """The sender knows that the batch was taken, and has asked to remember it."""
+    """Whether the sink has recorded the batch as sent (``remember_batch``)."""
 
 
 class TransactionalSystem:
-    """Transactions by name, and the rows that are visible."""
+    """Holds transactions by name, and reports to the history what becomes visible."""
 
     def __init__(self, history: History, clock: Clock) -> None:
         self.transactions: dict[str, Transaction] = {}
@@ -63,7 +63,7 @@ class TransactionalSystem:
         return self
 
     def begin(self, subtask: int, epoch: int, attempt: str, part: int = 0) -> str:
-        """Begin a transaction; its name is unique or the call is refused."""
+        """Begin a transaction. Return its name. Raises TransactionError if the name exists already."""
         name = f"{subtask}/{epoch}/{attempt}"
         if part:
             name = f"{name}/{part}"
@@ -73,7 +73,7 @@ class TransactionalSystem:
         return name
 
     def write(self, name: str, row: Any) -> None:
-        """Add a row to an open transaction."""
+        """Add a row to an open transaction. Raises TransactionError if it is not open."""
         transaction = self.transactions[name]
         if transaction.state != OPEN:
             raise TransactionError(f"transaction {name} is {transaction.state}, no row can be added")
@@ -87,7 +87,11 @@ class TransactionalSystem:
         transaction.state = PREPARED
 
     def commit(self, name: str) -> None:
-        """Make the rows visible."""
+        """Make the rows visible.
+
+        Raises TransactionError if the transaction is unknown, open or aborted, and InjectedError if a fault
+        refuses the commit, or lets it time out after it is done.
+        """
         transaction = self.transactions.get(name)
         if transaction is None:
             raise TransactionError(f"transaction {name} is unknown")
@@ -121,12 +125,12 @@ class TransactionalSystem:
             self.seen(transaction)
 
     def is_committed(self, name: str) -> bool:
-        """Whether the rows of a transaction are visible."""
+        """Return whether the rows of a transaction are visible."""
         transaction = self.transactions.get(name)
         return transaction is not None and transaction.state == COMMITTED
 
     def abort(self, name: str) -> None:
-        """Throw the rows away."""
+        """Discard the rows; do nothing for an unknown name. Raises TransactionError if they are committed."""
         transaction = self.transactions.get(name)
         if transaction is None:
             return
@@ -134,10 +138,10 @@ class TransactionalSystem:
             raise TransactionError(f"transaction {name} was committed, it cannot be aborted")
         transaction.state = ABORTED
 
-    # Without transactions.
+    # Calls of sinks without transactions.
 
     def take_batch(self, subtask: int, checkpoint_id: int, attempt: str, rows: Sequence[Any]) -> None:
-        """Take all rows of a batch at once, or find that it is there: subtask and checkpoint name it."""
+        """Make a batch visible at once, unless a batch of its subtask and checkpoint is visible."""
         fault = self.commit_fault()
         name = batch_name(subtask, checkpoint_id, attempt)
         refuse(fault, f"batch {name} was refused", lambda: self._commit_failed(name))
@@ -148,14 +152,14 @@ class TransactionalSystem:
         answer(fault, f"batch {name} timed out", lambda: self._commit_failed(name))
 
     def remember_batch(self, subtask: int, checkpoint_id: int) -> None:
-        """Remember for ever that a batch was taken."""
+        """Record that the sink has sent a batch. Raises TransactionError if it was never taken."""
         batch = self._batch(subtask, checkpoint_id)
         if batch is None:
             raise TransactionError(f"batch {subtask}/{checkpoint_id} is to be remembered, and was never sent")
         batch.is_remembered = True
 
     def remembers_batch(self, subtask: int, checkpoint_id: int) -> bool:
-        """Whether the sink has asked to remember the batch."""
+        """Return whether ``remember_batch`` was called for a batch."""
         batch = self._batch(subtask, checkpoint_id)
         return batch is not None and batch.is_remembered
 
@@ -166,7 +170,7 @@ class TransactionalSystem:
         return None
 
     def write_by_key(self, task: str, attempt: str, keys: int, rows: Sequence[Any]) -> None:
-        """Put rows in the place of those of the same keys, all at once."""
+        """Upsert rows by their first ``keys`` columns, atomically."""
         fault = self.commit_fault()
         refuse(fault, "the table refused a write", lambda: None)
         self._history.rows_written(self._clock.step, task, attempt, keys, rows)
@@ -178,7 +182,7 @@ class TransactionalSystem:
         self.seen = None
 
     def unsettled(self) -> list[Transaction]:
-        """Transactions that are neither committed nor aborted."""
+        """Return the transactions that are neither committed nor aborted."""
         return [each for each in self.transactions.values() if each.state in (OPEN, PREPARED)]
 
 

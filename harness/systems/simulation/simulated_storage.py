@@ -1,7 +1,7 @@
-"""Storage that outlives every process of the simulated world.
+"""The simulated checkpoint storage, which survives the death of every simulated process.
 
-A write is one step of the schedule; what a fault makes of it is decided there. Reads and deletions happen at
-once, inside the step that asks for them.
+The world schedules each write as a step of its own, in which a fault may change it. Reads and deletions
+happen at once, in the step of the caller.
 """
 
 from __future__ import annotations
@@ -22,46 +22,45 @@ class SimulatedStorage:
         self.files: dict[str, bytes] = {}
 
     def read(self, path: str) -> bytes:
-        """The content of a file; FileMissing where there is none."""
+        """Return the content of a file. Raises FileMissing if there is none."""
         try:
             return self.files[path]
         except KeyError:
             raise FileMissing(f"{path} is not there") from None
 
     def write(self, path: str, data: bytes) -> None:
-        """Put a file in place, whole."""
+        """Create or replace a file, atomically."""
         self.files[path] = data
 
     def publish(self, path: str, data: bytes) -> None:
-        """Put a file in place, whole, as every write does here."""
+        """Create or replace a file, atomically, like ``write``."""
         self.files[path] = data
 
     def adopt(self, path: str, source: str, earlier: str | None) -> None:
-        """Put a file of the process's own disk in place; what was stored of it before is not read again."""
+        """Store the local file ``source``; take the content from ``earlier`` if it is stored there."""
         known = None if earlier is None else self.files.get(earlier)
         self.files[path] = Path(source).read_bytes() if known is None else known
 
     def tear(self, path: str, data: bytes) -> None:
-        """Put the first half of a file in place, as a crash in the middle of a write does."""
+        """Store the first half of a file, as a crash in the middle of a write does."""
         self.files[path] = data[: len(data) // 2]
 
     def list(self, prefix: str) -> list[str]:
-        """All paths that begin with ``prefix``, sorted."""
+        """Return all paths that begin with ``prefix``, sorted."""
         if not prefix:
             return sorted(self.files)
         length = len(prefix)
         return sorted([path for path in self.files if path[:length] == prefix])
 
     def delete(self, path: str) -> None:
-        """Delete a file; one that is not there is fine."""
+        """Delete a file; do nothing if it does not exist."""
         self.files.pop(path, None)
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file."""
         return path in self.files
 
     def create_exclusive(self, path: str) -> bool:
-        """Create an empty file; False where it exists."""
+        """Create an empty file. Return False if it exists already."""
         if path in self.files:
             return False
         self.files[path] = b""

@@ -1,7 +1,8 @@
-"""The full story of one run: lanes, arrows, marks, kills and attempts, for diagrams and explanations.
+"""Records the full trace of one simulated run, for diagrams and explanations.
 
-Only a replay pays for it; determinism makes the second run the same as the first. The tracer watches from
-outside: it compares the queues before and after each step, so nothing in the engine knows of it.
+A trace has lanes (the coordinator and the tasks), arrows (records, barriers, messages), marks, kills, faults
+and attempts. Only replays are traced; a replay takes the same steps as the first run. The world calls the
+tracer, which compares the queues before and after each step; the engine has no code for it.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ LABEL_LENGTH = 24
 
 
 class Tracer:
-    """Collects a trace while a world runs."""
+    """Collects the trace of a run; the world calls its methods with the number of the current step."""
 
     def __init__(self) -> None:
         self._lanes: dict[str, None] = {COORDINATOR: None}
@@ -69,7 +70,7 @@ class Tracer:
         self._sinks: set[str] = set()
 
     def attempt(self, step: int, name: str, parallelism: int, restored: int | None) -> None:
-        """An attempt begins."""
+        """Record the start of an attempt; ``restored`` is the id of its restored checkpoint, if any."""
         self._end_attempt(step)
         self._shadows.clear()
         self._attempts.append(
@@ -81,7 +82,7 @@ class Tracer:
             self._attempts[-1]["to"] = step
 
     def tasks(self, tasks: list[Task]) -> None:
-        """The tasks of the attempt, and who fills which queue."""
+        """Add the lanes of an attempt's tasks, and watch their output queues."""
         for task in tasks:
             self._lanes.setdefault(task.name)
             self._names[task.id] = task.name
@@ -92,7 +93,7 @@ class Tracer:
                     self._shadows[id(queue)] = (queue, task.name, deque())
 
     def slot(self, step: int, slot: Slot) -> None:
-        """A channel is about to be read."""
+        """Draw the arrow of the element that a task is about to read from a channel."""
         queue = slot.queue
         if isinstance(queue, list):
             return
@@ -114,11 +115,11 @@ class Tracer:
             self._arrow("control", (sender, sent.popleft()), (name, step), type(element).__name__)
 
     def action(self, step: int, action: Action) -> None:
-        """Something under way happens."""
+        """Draw the arrow of a message that arrives; other pending actions have none."""
         self._message(action, step)
 
     def lost(self, step: int, action: Action) -> None:
-        """A message will never arrive."""
+        """Draw the arrow of a message that a fault has lost."""
         self._message(action, None)
 
     def _message(self, action: Action, step: int | None) -> None:
@@ -139,7 +140,7 @@ class Tracer:
         self._arrows[-1]["toward"] = receiver
 
     def after(self, step: int) -> None:
-        """A step is done: what it sent is noted."""
+        """Record, at the end of a step, that the new elements of all queues were sent in it."""
         self._catch_up(step)
 
     def _catch_up(self, step: int) -> None:
@@ -148,33 +149,33 @@ class Tracer:
                 sent.append(step)
 
     def point(self, step: int, point: str, task: str, checkpoint_id: int) -> None:
-        """A protocol point is passed."""
+        """Mark a pass of a protocol point, if diagrams show that point."""
         kind = _MARKS.get(point)
         if kind is not None:
             self._mark(kind, task, step, str(checkpoint_id) if checkpoint_id else "")
 
     def visible(self, step: int, task: str, transaction: Transaction) -> None:
-        """A transaction can be read from now on."""
+        """Mark that a transaction becomes visible, with its number of rows."""
         rows = len(transaction.rows)
         self._mark("visible", task, step, f"{rows} row" if rows == 1 else f"{rows} rows")
 
     def completed(self, step: int, checkpoint_id: int) -> None:
-        """A checkpoint is complete."""
+        """Mark a completed checkpoint on the coordinator's lane."""
         self._mark("complete", COORDINATOR, step, str(checkpoint_id))
 
     def fault(self, step: int, fault: Fault, task: str) -> None:
-        """A fault strikes."""
+        """Record a fault that strikes."""
         self._faults.append({"step": step, "kind": fault.kind, "point": fault.point, "task": task})
 
     def killed(self, step: int, task: str) -> None:
-        """A task dies."""
+        """Record the death of a task; deaths in one step form one kill."""
         if self._kills and self._kills[-1]["step"] == step:
             self._kills[-1]["lanes"].append(task)
         else:
             self._kills.append({"step": step, "lanes": [task], "label": "kill"})
 
     def finish(self, step: int) -> dict[str, Any] | None:
-        """The whole trace."""
+        """Return the trace as it is written to JSON; None for a run without tracing."""
         self._end_attempt(step)
         return {
             "lanes": list(self._lanes),
@@ -207,7 +208,7 @@ class _NoTracer(Tracer):
 
 
 NO_TRACER = _NoTracer()
-"""Stands for no tracing; the world tests for it before every call."""
+"""The tracer of runs without a trace; the world tests for it before each call."""
 
 
 def _short(value: Any) -> str:
