@@ -130,7 +130,8 @@ def test_failure_is_printed_with_commands_that_replay_it(onceproof: Command, for
 
 
 def test_shrunk_failure_is_small_and_stands_in_the_report(onceproof: Command, forgetful: Path) -> None:
-    onceproof("run", "forgetful.py", "--scenarios", "30", "-n", "1", "--out", "out")
+    options = ("--scenarios", "30", "-n", "1", "--out", "out", "--shrink-time", "30")
+    onceproof("run", "forgetful.py", *options)
     report = json.loads(Path("out", "report.json").read_bytes())
     failure = report["failures"][0]
     assert failure["property"] == "exactly_once"
