@@ -142,7 +142,7 @@ def test_each_step_of_the_tutorial_prints_what_the_page_shows(tmp_path: Path) ->
     reader = Reader(tmp_path / "reader")
     reader.folder.mkdir()
     # Shrinking to the scenario on the page takes a fraction of a second; a loaded machine needs more.
-    (tmp_path / "pyproject.toml").write_text("[tool.onceproof]\nshrink_time = 15\n", encoding="utf-8")
+    (tmp_path / "pyproject.toml").write_text("[tool.onceproof]\nshrink_time = 3\n", encoding="utf-8")
     for block in blocks:
         reader.do(block)
     outputs = dict(reader.outputs)
