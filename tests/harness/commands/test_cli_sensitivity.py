@@ -100,7 +100,7 @@ def test_failing_designed_scenario_is_shrunk_explained_and_exits_with_1(
     report = json.loads((out / "report.json").read_bytes())
     (failure, *_) = report["failures"]
     assert failure["shrinking"]["after"]["records"] <= 6
-    assert failure["takes"].startswith("It takes")
+    assert failure["takes"].startswith("The failure needs")
     assert report["sensitivity"][0]["failed"] == document["failed"]
     assert "Failed" in (out / "index.html").read_text(encoding="utf-8")
     assert (out / "sensitivity-forgetful_words.parquet").exists()
