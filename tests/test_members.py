@@ -23,7 +23,6 @@ PRIVATE_BUT_NEEDED = {
     "_streamingCheckpointManager": "pyspark: the offline repartition of a query's state",
     "_add_node": "JobDescription, the base of the environment",
     "_configure_as_submitted": "JobDescription, the base of the environment",
-    "_interval_elapsed": "CheckpointTriggering, the base of the coordinator",
     "_asdict": "a named tuple's",
     "_replace": "a named tuple's",
     "_exit": "os: ends a process without its clean-up",

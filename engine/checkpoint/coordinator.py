@@ -26,8 +26,8 @@ Rules:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Sequence
+from typing import Final
 
 from onceproof.engine.checkpoint.completed_store import CompletedCheckpointStore, is_discardable
 from onceproof.engine.checkpoint.events import (
@@ -128,7 +128,41 @@ class CheckpointCoordinator(CheckpointTriggering):
     def handle(self, event: CoordinatorEvent, now: int) -> Sequence[CoordinatorEffect]:
         """Process one event at ``now`` (milliseconds) and return its effects."""
         self._now = now
-        return _HANDLERS[type(event)](self, event)
+        # The most frequent events first.
+        match event:
+            case AcknowledgeCheckpoint():
+                return self._acknowledged(event)
+            case IntervalElapsed():
+                return self._interval_elapsed(event)
+            case TaskRunning():
+                return self._task_running(event)
+            case TaskFinished():
+                return self._task_finished(event)
+            case MetadataStored():
+                return self._metadata_stored(event)
+            case AttemptStarted():
+                return self._attempt_started(event)
+            case DeclineCheckpoint():
+                return self._declined(event)
+            case CheckpointExpired():
+                return self._expired(event)
+            case AttemptEnded():
+                return self._attempt_ended(event)
+            case TriggerRequested():
+                return self._trigger_requested(event)
+            case MetadataFailed():
+                return self._metadata_failed(event)
+            case PeriodicTriggerRequested():
+                return self._periodic_requested(event)
+            case StartScheduler():
+                return self._start_scheduler(event)
+            case StopScheduler():
+                return self._stop_scheduler(event)
+            case AbortPending():
+                return self._abort_now(event)
+            case Shutdown():
+                return self._shutdown(event)
+        raise TypeError(f"the coordinator handles no {type(event).__name__}")
 
     @property
     def latest(self) -> CheckpointMetadata | None:
@@ -455,26 +489,3 @@ class CheckpointCoordinator(CheckpointTriggering):
             assert not pending.finalizing or pending.is_fully_acknowledged, (
                 f"checkpoint {checkpoint_id} is finalized before all tasks answered"
             )
-
-
-_Handler: TypeAlias = Callable[[CheckpointCoordinator, Any], Sequence[CoordinatorEffect]]
-
-# Each lambda looks the method up when it is called, so a subclass or a planted bug can replace it.
-_HANDLERS: Final[dict[type, _Handler]] = {
-    AcknowledgeCheckpoint: lambda coordinator, event: coordinator._acknowledged(event),
-    TaskRunning: lambda coordinator, event: coordinator._task_running(event),
-    IntervalElapsed: lambda coordinator, event: coordinator._interval_elapsed(event),
-    MetadataStored: lambda coordinator, event: coordinator._metadata_stored(event),
-    TaskFinished: lambda coordinator, event: coordinator._task_finished(event),
-    DeclineCheckpoint: lambda coordinator, event: coordinator._declined(event),
-    CheckpointExpired: lambda coordinator, event: coordinator._expired(event),
-    MetadataFailed: lambda coordinator, event: coordinator._metadata_failed(event),
-    AttemptStarted: lambda coordinator, event: coordinator._attempt_started(event),
-    AttemptEnded: lambda coordinator, event: coordinator._attempt_ended(event),
-    TriggerRequested: lambda coordinator, event: coordinator._trigger_requested(event),
-    PeriodicTriggerRequested: lambda coordinator, event: coordinator._periodic_requested(event),
-    StartScheduler: lambda coordinator, event: coordinator._start_scheduler(event),
-    StopScheduler: lambda coordinator, event: coordinator._stop_scheduler(event),
-    AbortPending: lambda coordinator, event: coordinator._abort_now(event),
-    Shutdown: lambda coordinator, event: coordinator._shutdown(event),
-}

@@ -189,8 +189,8 @@ class Execution(JobDriver):
 
 Execution.handlers = {
     **JobDriver.handlers,
-    StoreSnapshot: lambda driver, effect: driver._store_snapshot(effect),
-    HoldSnapshot: lambda driver, effect: driver._hold_snapshot(effect),
+    StoreSnapshot: Execution._store_snapshot,
+    HoldSnapshot: Execution._hold_snapshot,
     StartTaskTimer: lambda driver, effect: driver.start_task_timer(effect),
 }
 

@@ -282,7 +282,24 @@ class Task:
         if kind is not Deliver:
             if kind is Poll:
                 return self._poll()
-            return self._handle_other(event)
+            match event:
+                case SnapshotStored():
+                    return self._stored(event)
+                case NotifyCheckpointComplete():
+                    return self._completed(event)
+                case Restore():
+                    return self._restore(event)
+                case TriggerCheckpoint():
+                    return self._trigger(event)
+                case NotifyCheckpointAborted():
+                    return self._aborted(event)
+                case TimerDue():
+                    return self._timer_due(event)
+                case Cancel():
+                    return self._cancel(event)
+                case SnapshotFailed():
+                    return self._store_failed(event)
+            raise TypeError(f"a task handles no {type(event).__name__}")
         channel = event.channel  # type: ignore[union-attr]
         element = self.queues[channel].popleft()
         if self.state is FINISHED:
@@ -301,26 +318,6 @@ class Task:
         for emit in self._emits:
             emit(records)
         return NOTHING
-
-    def _handle_other(self, event: TaskEvent) -> Sequence[TaskEffect]:
-        match event:
-            case SnapshotStored():
-                return self._stored(event)
-            case NotifyCheckpointComplete():
-                return self._completed(event)
-            case TriggerCheckpoint():
-                return self._trigger(event)
-            case TimerDue():
-                return self._timer_due(event)
-            case NotifyCheckpointAborted():
-                return self._aborted(event)
-            case Restore():
-                return self._restore(event)
-            case Cancel():
-                return self._cancel(event)
-            case SnapshotFailed():
-                return self._store_failed(event)
-        raise TypeError(f"a task handles no {type(event).__name__}")
 
     def _timer_due(self, event: TimerDue) -> Sequence[TaskEffect]:
         raise AssertionError(f"{self.name} has no timers and asked for none")
