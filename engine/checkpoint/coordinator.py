@@ -130,7 +130,7 @@ class CheckpointCoordinator(CheckpointTriggering):
         self._now = now
         kind = type(event)
         other: Any = event
-        # The most frequent first. By identity, because an instance check that misses is slow for a Struct.
+        # The most frequent first, by identity: an instance check that misses is slow for a Struct.
         if kind is AcknowledgeCheckpoint:
             return self._acknowledged(other)
         if kind is IntervalElapsed:

@@ -283,7 +283,7 @@ class Task:
             if kind is Poll:
                 return self._poll()
             other: Any = event
-            # The most frequent first. By identity, because an instance check that misses is slow for a Struct.
+            # The most frequent first, by identity: an instance check that misses is slow for a Struct.
             if kind is SnapshotStored:
                 return self._stored(other)
             if kind is NotifyCheckpointComplete:
