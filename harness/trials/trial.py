@@ -12,6 +12,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 import traceback
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -61,16 +62,14 @@ def try_scenario(
     :raises FamilyError: the family's own code raised
     """
     scenario = as_run(system, scenario)
+    history: History | None = None
     try:
         history = system.run(family, scenario, trace)
-    except Exception as error:
-        _raise_as_family_error(family, error, f"seed {scenario.seed}")
-        raise
-    try:
         verdict = judge(scenario, history, PythonOracle(family, scenario))
     except Exception as error:
         _raise_as_family_error(family, error, f"seed {scenario.seed}")
-        _check_rows(family, scenario, history)
+        if history is not None:
+            _check_rows(family, scenario, history)
         raise
     if not verdict.passed:
         _check_rows(family, scenario, history)
@@ -132,9 +131,7 @@ def check_family(family: Family) -> None:
     except Exception as error:
         _raise_as_family_error(family, error, "seed 0")
         raise
-    for row in rows:
-        if type(row) is not tuple:
-            raise FamilyError(f"{place}: expected() returns {row!r}, but a row is a tuple")
+    _refuse_what_is_no_tuple(rows, f"{place}: expected() returns")
     if set(vertices) != set(family.tasks):
         named, actual = ", ".join(family.tasks), ", ".join(vertices)
         raise FamilyError(f"{place}: 'tasks' names {named}, but the vertices of job() are {actual}")
@@ -142,13 +139,18 @@ def check_family(family: Family) -> None:
 
 def _check_rows(family: Family, scenario: Scenario, history: History) -> None:
     """Raise a FamilyError if the job committed a row that cannot be compared with the oracle's."""
+    place = source_file(family) or family.name
     for _, kind, _, payload in history.events:
-        for row in payload["rows"] if kind in (TRANSACTION_VISIBLE, ROWS_WRITTEN) else ():
-            if type(row) is not tuple:
-                place = source_file(family) or family.name
-                raise FamilyError(
-                    f"{place}: seed {scenario.seed}: the job writes {row!r} to the sink, but a row is a tuple"
-                )
+        if kind in (TRANSACTION_VISIBLE, ROWS_WRITTEN):
+            origin = f"{place}: seed {scenario.seed}: the job writes"
+            _refuse_what_is_no_tuple(payload["rows"], origin, " to the sink")
+
+
+def _refuse_what_is_no_tuple(rows: Iterable[object], origin: str, target: str = "") -> None:
+    """Raise a FamilyError that names the first row that is no tuple, between ``origin`` and ``target``."""
+    for row in rows:
+        if type(row) is not tuple:
+            raise FamilyError(f"{origin} {row!r}{target}, but a row is a tuple")
 
 
 def _raise_as_family_error(family: Family, error: Exception, where: str) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Final, Self, TypeAlias
 
 from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.file_sink import FileSinkFunction, OutputFileConfig, Transaction
-from onceproof.engine.connectors.source import Source, SplitReader
+from onceproof.engine.connectors.source import ForwardingReader, Source, SplitReader
 from onceproof.engine.elements import Record
 from onceproof.engine.functions import RuntimeContext
 from onceproof.engine.operators.source import SourceOperator
@@ -78,13 +78,11 @@ def task_name(context: RuntimeContext) -> str:
     return f"{context.get_task_name()}-{context.get_index_of_this_subtask()}"
 
 
-class CountedReader(SplitReader):
+class CountedReader(ForwardingReader):
     """Reads and counts the records of a split; its position is [position of the inner reader, count]."""
 
-    __slots__ = ("_count", "_reader")
-
     def __init__(self, reader: SplitReader, count: int) -> None:
-        self._reader = reader
+        super().__init__(reader)
         self._count = count
 
     def read(self, limit: int) -> list[Record]:
@@ -95,13 +93,6 @@ class CountedReader(SplitReader):
     @property
     def position(self) -> list[Any]:
         return [self._reader.position, self._count]
-
-    @property
-    def exhausted(self) -> bool:
-        return self._reader.exhausted
-
-    def close(self) -> None:
-        self._reader.close()
 
 
 class CountedSource(Source):

@@ -19,12 +19,7 @@ class Clock:
         self.now = 0
         self.step = 0
 
-    def tick(self) -> None:
-        """Begin a step."""
-        self.now += 1
-        self.step += 1
-
     def take_back(self) -> None:
-        """Undo ``tick``: no action was possible in the step."""
+        """Undo the beginning of a step in which no action was possible."""
         self.now -= 1
         self.step -= 1
