@@ -11,6 +11,8 @@ The rules this module lives by:
 - A stuck job uses up its step budget, a hundred times the length of another run. So candidates run with a
   part of their budget, in which correct runs end; the best scenario is confirmed with the whole budget after
   each pass and at the end.
+- Small-scope search ends after a number of draws, so the same failure shrinks to the same scenario on every
+  machine that has time enough.
 - There is a time limit. When it is over, the best scenario so far is the result; it fails like the original.
 """
 
@@ -19,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from time import perf_counter
 from typing import Final, TypeAlias
 
@@ -62,6 +65,8 @@ SEEDS_PER_CANDIDATE: Final = 3
 FEW_RECORDS: Final = 16
 FIRST_SMALL_SCENARIOS: Final = 150
 SMALL_SCENARIOS: Final = 450
+DRAWS_WHERE_UNREADABLE: Final = 10
+"""So many times the draws are made while the best scenario is too large to be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +207,11 @@ class _Search:
         """Run small scenarios that resemble the best one, and accept each that fails with less cost.
 
         :param until: when to stop, in seconds of ``perf_counter``
-        :param draws: after how many draws to stop if the best scenario is readable
+        :param draws: after how many draws to stop if the best scenario is readable; otherwise the search
+            stops after ``DRAWS_WHERE_UNREADABLE`` times as many
         """
-        for number, candidate in enumerate(small_scenarios(self.best, self._original)):
+        most = draws * DRAWS_WHERE_UNREADABLE
+        for number, candidate in enumerate(islice(small_scenarios(self.best, self._original), most)):
             if perf_counter() > until or (number >= draws and is_readable(self.best)):
                 return
             smaller = cost_of(candidate) < self.cost or self._is_smaller_without_schedule(candidate)
