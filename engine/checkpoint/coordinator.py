@@ -132,7 +132,7 @@ class CheckpointCoordinator(CheckpointTriggering):
         other: Any = event
         # The most frequent first, by identity: an instance check that misses is slow for a Struct.
         if kind is AcknowledgeCheckpoint:
-            return self._acknowledged(other)
+            return self.acknowledge(other)
         if kind is IntervalElapsed:
             return self._interval_elapsed(other)
         if kind is TaskRunning:
@@ -140,7 +140,7 @@ class CheckpointCoordinator(CheckpointTriggering):
         if kind is TaskFinished:
             return self._task_finished(other)
         if kind is MetadataStored:
-            return self._metadata_stored(other)
+            return self.metadata_stored(other)
         if kind is AttemptStarted:
             return self._attempt_started(other)
         if kind is DeclineCheckpoint:
@@ -265,13 +265,14 @@ class CheckpointCoordinator(CheckpointTriggering):
 
     # Answers.
 
-    def _acknowledged(self, message: AcknowledgeCheckpoint) -> Sequence[CoordinatorEffect]:
+    def acknowledge(self, message: AcknowledgeCheckpoint) -> Sequence[CoordinatorEffect]:
+        """Count the acknowledgement of a task; publish the checkpoint when all tasks have acknowledged."""
         pending = self.pending.get(message.checkpoint_id)
         if pending is None or not self._is_of_attempt(message, pending):
             return self._answered_too_late(message)
         answer = pending.acknowledge(message)
         if answer is UNKNOWN:
-            return self._discard_unless_used(message)
+            return self.discard_unless_used(message)
         effects: list[CoordinatorEffect] = []
         if answer is SUCCESS:
             handle = message.handle
@@ -284,7 +285,7 @@ class CheckpointCoordinator(CheckpointTriggering):
         return effects
 
     def _answered_too_late(self, message: AcknowledgeCheckpoint) -> Sequence[CoordinatorEffect]:
-        discarded = self._discard_unless_used(message)
+        discarded = self.discard_unless_used(message)
         if message.checkpoint_id in self._expired_ids and not self._is_shut_down:
             return (AnsweredTooLate(message.checkpoint_id, message.task), *discarded)
         return discarded
@@ -328,7 +329,7 @@ class CheckpointCoordinator(CheckpointTriggering):
         self._shared.completed(resolved)
         return resolved
 
-    def _discard_unless_used(self, message: AcknowledgeCheckpoint) -> Sequence[CoordinatorEffect]:
+    def discard_unless_used(self, message: AcknowledgeCheckpoint) -> Sequence[CoordinatorEffect]:
         """Discard the state of an acknowledgement, unless a completed checkpoint or savepoint may use it.
 
         A repeated acknowledgement names files in use. Whether a savepoint of another process is complete
@@ -427,7 +428,7 @@ class CheckpointCoordinator(CheckpointTriggering):
 
     # Completion.
 
-    def _metadata_stored(self, event: MetadataStored) -> Sequence[CoordinatorEffect]:
+    def metadata_stored(self, event: MetadataStored) -> Sequence[CoordinatorEffect]:
         """Add the checkpoint to the store, discard what it subsumes, then notify the tasks."""
         checkpoint_id = event.checkpoint_id
         pending = self.pending.pop(checkpoint_id)

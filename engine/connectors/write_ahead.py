@@ -204,7 +204,7 @@ class GenericWriteAheadSink(SinkFunction, CommittingFunction):
                 break
             probe(COMMITTING, checkpoint_id)
             try:
-                is_sent = self._send(batch)
+                is_sent = self.send_unless_committed(batch)
             except Exception as error:
                 if is_last:
                     raise CommitFailed(
@@ -226,7 +226,7 @@ class GenericWriteAheadSink(SinkFunction, CommittingFunction):
                     " and no other checkpoint follows"
                 )
 
-    def _send(self, batch: PendingBatch) -> bool:
+    def send_unless_committed(self, batch: PendingBatch) -> bool:
         """Send a batch unless it was sent before, and return whether the target has it now."""
         committer = self._committer
         if not committer.is_checkpoint_committed(batch.subtask, batch.checkpoint_id):

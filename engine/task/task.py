@@ -285,7 +285,7 @@ class Task:
             other: Any = event
             # The most frequent first, by identity: an instance check that misses is slow for a Struct.
             if kind is SnapshotStored:
-                return self._stored(other)
+                return self.snapshot_stored(other)
             if kind is NotifyCheckpointComplete:
                 return self._completed(other)
             if kind is Restore:
@@ -391,7 +391,7 @@ class Task:
                 barrier = decision.barrier
                 probe = self._probe
                 probe(ALIGNED, self.name, barrier.checkpoint_id)
-                self._checkpoint(barrier, effects)
+                self.take_checkpoint(barrier, effects)
             elif type(decision) is AbortCheckpoint:
                 self._decline(decision.checkpoint_id, decision.reason, effects)
         return effects
@@ -417,7 +417,8 @@ class Task:
     def _take_trigger(self, barrier: CheckpointBarrier) -> Sequence[BarrierEffect]:
         return self.barriers.trigger(barrier, self._context.now)
 
-    def _checkpoint(self, barrier: CheckpointBarrier, effects: list[TaskEffect]) -> None:
+    def take_checkpoint(self, barrier: CheckpointBarrier, effects: list[TaskEffect]) -> None:
+        """Forward the barrier, snapshot the operators and have the snapshot stored."""
         checkpoint_id = barrier.checkpoint_id
         if checkpoint_id in self._aborted_ids:
             self._decline(checkpoint_id, "CHECKPOINT_DECLINED", effects)
@@ -474,7 +475,8 @@ class Task:
         probe(ACKNOWLEDGED, self.name, checkpoint_id)
         return Send(AcknowledgeCheckpoint(self.attempt, self.id, checkpoint_id, handle, ended))
 
-    def _stored(self, event: SnapshotStored) -> Sequence[TaskEffect]:
+    def snapshot_stored(self, event: SnapshotStored) -> Sequence[TaskEffect]:
+        """Acknowledge the checkpoint, or discard its snapshot if the checkpoint was aborted meanwhile."""
         checkpoint_id = event.checkpoint_id
         if checkpoint_id not in self._in_flight:
             return (DiscardSnapshot(event.handle),)

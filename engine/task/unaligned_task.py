@@ -163,7 +163,7 @@ class UnalignedTask(TimedTask):
         self._holds = barrier.options.alignment is AlignmentKind.UNALIGNED
         if self._handler.pending:
             recorder.expect(self._handler.undelivered)
-        self._checkpoint(barrier, effects)
+        self.take_checkpoint(barrier, effects)
         if self._held is None:
             self._recorder = None
 

@@ -329,6 +329,19 @@ def families(as_json: AsJson = False) -> None:
 
 
 @app.command()
+def faults(
+    name: Annotated[
+        str | None, typer.Option("--system", metavar="NAME", help="Show this system only. Default: all.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the kinds of faults, and how each system carries them out or why it cannot."""
+    from onceproof.harness.commands.table_commands import faults_command
+
+    raise typer.Exit(faults_command([name] if name else (), as_json))
+
+
+@app.command()
 def mutants(
     families: Annotated[
         list[str] | None,

@@ -1,4 +1,4 @@
-"""`onceproof families`, `report`, `mutants` and `bench`: print tables, or with --json one document.
+"""`onceproof families`, `faults`, `report`, `mutants` and `bench`: print tables, or with --json one document.
 
 The rules this module lives by:
 
@@ -43,6 +43,43 @@ def families_command(as_json: bool) -> int:
     for family in families:
         print(f"{family.name:<{width}}  {_summary(family)}")
         print(f"{'':<{width}}  tasks {', '.join(family.tasks)}; rows {family.row_schema}")
+    return PASSED
+
+
+def faults_command(systems: Sequence[str], as_json: bool) -> int:
+    """Print the fault table with the answer of each named system, or of all systems, to each row."""
+    from onceproof.harness.model.fault_answers import CarriedOut
+    from onceproof.harness.model.faults import FAULTS
+    from onceproof.harness.model.system import answers_of, system_names
+
+    answers = {name: answers_of(name) for name in systems or system_names()}
+    if as_json:
+        _print_json(
+            [
+                {
+                    "kind": kind,
+                    "strikes": row.strikes,
+                    "verb": row.verb,
+                    "points": row.points,
+                    "systems": {
+                        name: {
+                            "carried_out": isinstance(answer := of_system[kind], CarriedOut),
+                            "points": answer.points if isinstance(answer, CarriedOut) else (),
+                            "answer": str(answer),
+                        }
+                        for name, of_system in answers.items()
+                    },
+                }
+                for kind, row in FAULTS.items()
+            ]
+        )
+        return PASSED
+    width = max(map(len, answers))
+    for kind, row in FAULTS.items():
+        print(f"{kind}  at {', '.join(row.points)}")
+        for name, of_system in answers.items():
+            answer = of_system[kind]
+            print(f"  {name:<{width}}  {'yes' if isinstance(answer, CarriedOut) else 'no ':<3}  {answer}")
     return PASSED
 
 

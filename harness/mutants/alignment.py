@@ -18,7 +18,7 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
 )
 def barrier_does_not_block(reached: Reached) -> Iterator[None]:
     """Exactly-once then behaves as at-least-once: records in the snapshot are replayed after a restore."""
-    arrived = AlignedBarrierHandler._barrier_arrived
+    arrived = AlignedBarrierHandler.barrier_arrived
 
     def unblocked(
         self: AlignedBarrierHandler, channel: int, barrier: CheckpointBarrier
@@ -29,7 +29,7 @@ def barrier_does_not_block(reached: Reached) -> Iterator[None]:
             self.blocked[channel] = False
         return effects
 
-    with replaced(AlignedBarrierHandler, "_barrier_arrived", unblocked):
+    with replaced(AlignedBarrierHandler, "barrier_arrived", unblocked):
         yield
 
 
@@ -71,7 +71,7 @@ def end_of_partition_is_not_counted(reached: Reached) -> Iterator[None]:
 )
 def late_barrier_blocks(reached: Reached) -> Iterator[None]:
     """The handler blocks the channel before it checks that the checkpoint is over, and drops the barrier."""
-    arrived = AlignedBarrierHandler._barrier_arrived
+    arrived = AlignedBarrierHandler.barrier_arrived
 
     def blocking(
         self: AlignedBarrierHandler, channel: int, barrier: CheckpointBarrier
@@ -84,7 +84,7 @@ def late_barrier_blocks(reached: Reached) -> Iterator[None]:
             self.blocked[channel] = True
         return effects
 
-    with replaced(AlignedBarrierHandler, "_barrier_arrived", blocking):
+    with replaced(AlignedBarrierHandler, "barrier_arrived", blocking):
         yield
 
 
@@ -114,7 +114,7 @@ def aborted_alignment_stays_blocked(reached: Reached) -> Iterator[None]:
 )
 def subsumed_alignment_counts(reached: Reached) -> Iterator[None]:
     """The alignment continues under the id of a newer barrier instead of being aborted."""
-    arrived = AlignedBarrierHandler._barrier_arrived
+    arrived = AlignedBarrierHandler.barrier_arrived
 
     def going_on(
         self: AlignedBarrierHandler, channel: int, barrier: CheckpointBarrier
@@ -125,5 +125,5 @@ def subsumed_alignment_counts(reached: Reached) -> Iterator[None]:
             self._barrier = barrier
         return arrived(self, channel, barrier)
 
-    with replaced(AlignedBarrierHandler, "_barrier_arrived", going_on):
+    with replaced(AlignedBarrierHandler, "barrier_arrived", going_on):
         yield

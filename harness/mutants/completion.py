@@ -56,7 +56,7 @@ def old_attempt_acknowledges(reached: Reached) -> Iterator[None]:
 )
 def notified_before_metadata(reached: Reached) -> Iterator[None]:
     """Sinks commit transactions of a checkpoint whose metadata write may still fail."""
-    acknowledged = CheckpointCoordinator._acknowledged
+    acknowledged = CheckpointCoordinator.acknowledge
 
     def hasty(self: CheckpointCoordinator, message: AcknowledgeCheckpoint) -> Sequence[CoordinatorEffect]:
         effects = list(acknowledged(self, message))
@@ -70,7 +70,7 @@ def notified_before_metadata(reached: Reached) -> Iterator[None]:
             ]
         return effects
 
-    with replaced(CheckpointCoordinator, "_acknowledged", hasty):
+    with replaced(CheckpointCoordinator, "acknowledge", hasty):
         yield
 
 
@@ -81,7 +81,7 @@ def notified_before_metadata(reached: Reached) -> Iterator[None]:
 )
 def metadata_before_all_acknowledged(reached: Reached) -> Iterator[None]:
     """The task that has not acknowledged is recorded as finished."""
-    acknowledged, subtask_state = CheckpointCoordinator._acknowledged, PendingCheckpoint._subtask_state
+    acknowledged, subtask_state = CheckpointCoordinator.acknowledge, PendingCheckpoint._subtask_state
 
     def nearly(self: PendingCheckpoint) -> bool:
         return len(self.missing) <= 1
@@ -101,7 +101,7 @@ def metadata_before_all_acknowledged(reached: Reached) -> Iterator[None]:
     with (
         replaced(PendingCheckpoint, "is_fully_acknowledged", property(nearly)),
         replaced(PendingCheckpoint, "_subtask_state", state),
-        replaced(CheckpointCoordinator, "_acknowledged", once),
+        replaced(CheckpointCoordinator, "acknowledge", once),
     ):
         yield
 
@@ -113,8 +113,8 @@ def metadata_before_all_acknowledged(reached: Reached) -> Iterator[None]:
 )
 def duplicate_acknowledgement_discards(reached: Reached) -> Iterator[None]:
     """The completed checkpoint lists the file, and cannot be restored without it."""
-    acknowledged = CheckpointCoordinator._acknowledged
-    discard_unless_used = CheckpointCoordinator._discard_unless_used
+    acknowledged = CheckpointCoordinator.acknowledge
+    discard_unless_used = CheckpointCoordinator.discard_unless_used
 
     def discarding(
         self: CheckpointCoordinator, message: AcknowledgeCheckpoint
@@ -138,8 +138,8 @@ def duplicate_acknowledgement_discards(reached: Reached) -> Iterator[None]:
         return (DiscardHandle(message.handle),)
 
     with (
-        replaced(CheckpointCoordinator, "_acknowledged", discarding),
-        replaced(CheckpointCoordinator, "_discard_unless_used", always),
+        replaced(CheckpointCoordinator, "acknowledge", discarding),
+        replaced(CheckpointCoordinator, "discard_unless_used", always),
     ):
         yield
 
@@ -151,7 +151,7 @@ def duplicate_acknowledgement_discards(reached: Reached) -> Iterator[None]:
 )
 def subsumed_before_stored(reached: Reached) -> Iterator[None]:
     """A crash between the two leaves nothing to restore from."""
-    acknowledged = CheckpointCoordinator._acknowledged
+    acknowledged = CheckpointCoordinator.acknowledge
 
     def eager(self: CheckpointCoordinator, message: AcknowledgeCheckpoint) -> Sequence[CoordinatorEffect]:
         effects = acknowledged(self, message)
@@ -164,7 +164,7 @@ def subsumed_before_stored(reached: Reached) -> Iterator[None]:
             reached()
         return (*[DiscardCheckpoint(each.checkpoint_id) for each in replaced_ones], *effects)
 
-    with replaced(CheckpointCoordinator, "_acknowledged", eager):
+    with replaced(CheckpointCoordinator, "acknowledge", eager):
         yield
 
 
@@ -176,7 +176,7 @@ def subsumed_before_stored(reached: Reached) -> Iterator[None]:
 def failover_ignores_metadata_in_flight(reached: Reached) -> Iterator[None]:
     """The write still succeeds: a later process finds a checkpoint that this process ignored."""
     attempt_ended = CheckpointCoordinator._attempt_ended
-    stored, failed = CheckpointCoordinator._metadata_stored, CheckpointCoordinator._metadata_failed
+    stored, failed = CheckpointCoordinator.metadata_stored, CheckpointCoordinator._metadata_failed
 
     def abort_all(self: CheckpointCoordinator, event: AttemptEnded) -> Sequence[CoordinatorEffect]:
         effects = list(attempt_ended(self, event))
@@ -193,7 +193,7 @@ def failover_ignores_metadata_in_flight(reached: Reached) -> Iterator[None]:
 
     with (
         replaced(CheckpointCoordinator, "_attempt_ended", abort_all),
-        replaced(CheckpointCoordinator, "_metadata_stored", stored_if_known),
+        replaced(CheckpointCoordinator, "metadata_stored", stored_if_known),
         replaced(CheckpointCoordinator, "_metadata_failed", failed_if_known),
     ):
         yield
@@ -206,14 +206,14 @@ def failover_ignores_metadata_in_flight(reached: Reached) -> Iterator[None]:
 )
 def late_acknowledgement_leaves_its_file(reached: Reached) -> Iterator[None]:
     """The checkpoint was aborted and its files were deleted before this upload ended."""
-    discard_unless_used = CheckpointCoordinator._discard_unless_used
+    discard_unless_used = CheckpointCoordinator.discard_unless_used
 
     def keeping(self: CheckpointCoordinator, message: AcknowledgeCheckpoint) -> Sequence[CoordinatorEffect]:
         if discard_unless_used(self, message):
             reached()
         return ()
 
-    with replaced(CheckpointCoordinator, "_discard_unless_used", keeping):
+    with replaced(CheckpointCoordinator, "discard_unless_used", keeping):
         yield
 
 
@@ -224,7 +224,7 @@ def late_acknowledgement_leaves_its_file(reached: Reached) -> Iterator[None]:
 )
 def subsumed_checkpoints_stay(reached: Reached) -> Iterator[None]:
     """The disk fills up, and a later process restores old checkpoints as retained ones."""
-    stored = CheckpointCoordinator._metadata_stored
+    stored = CheckpointCoordinator.metadata_stored
 
     def hoarding(self: CheckpointCoordinator, event: MetadataStored) -> Sequence[CoordinatorEffect]:
         before = {each.checkpoint_id for each in self.store.retained}
@@ -238,5 +238,5 @@ def subsumed_checkpoints_stay(reached: Reached) -> Iterator[None]:
             if not (isinstance(effect, DiscardCheckpoint) and effect.checkpoint_id in subsumed)
         ]
 
-    with replaced(CheckpointCoordinator, "_metadata_stored", hoarding):
+    with replaced(CheckpointCoordinator, "metadata_stored", hoarding):
         yield

@@ -39,7 +39,7 @@ def old_master_publishes(reached: Reached) -> Iterator[None]:
 )
 def late_acknowledgement_completes(reached: Reached) -> Iterator[None]:
     """The checkpoint was aborted and its files were deleted."""
-    expired, acknowledged = CheckpointCoordinator._expired, CheckpointCoordinator._acknowledged
+    expired, acknowledged = CheckpointCoordinator._expired, CheckpointCoordinator.acknowledge
     given_up: dict[int, dict[int, PendingCheckpoint]] = {}
 
     def remembered(self: CheckpointCoordinator, event: CheckpointExpired) -> Sequence[CoordinatorEffect]:
@@ -66,7 +66,7 @@ def late_acknowledgement_completes(reached: Reached) -> Iterator[None]:
 
     with (
         replaced(CheckpointCoordinator, "_expired", remembered),
-        replaced(CheckpointCoordinator, "_acknowledged", forgiving),
+        replaced(CheckpointCoordinator, "acknowledge", forgiving),
     ):
         yield
 

@@ -131,7 +131,7 @@ def batch_remembered_before_sent(reached: Reached) -> Iterator[None]:
             reached()
         return True
 
-    with replaced(GenericWriteAheadSink, "_send", hasty):
+    with replaced(GenericWriteAheadSink, "send_unless_committed", hasty):
         yield
 
 
@@ -161,7 +161,7 @@ def restored_batches_are_forgotten(reached: Reached) -> Iterator[None]:
 )
 def batches_are_renamed(reached: Reached) -> Iterator[None]:
     """A batch was sent and the task died before it recorded that; the target accepts it a second time."""
-    send = GenericWriteAheadSink._send
+    send = GenericWriteAheadSink.send_unless_committed
 
     def renamed(self: GenericWriteAheadSink, batch: PendingBatch) -> bool:
         attempt = self.get_runtime_context().get_attempt_id()
@@ -172,7 +172,7 @@ def batches_are_renamed(reached: Reached) -> Iterator[None]:
         self._pending[anew.place] = self._pending.pop(batch.place)
         return send(self, anew)
 
-    with replaced(GenericWriteAheadSink, "_send", renamed):
+    with replaced(GenericWriteAheadSink, "send_unless_committed", renamed):
         yield
 
 

@@ -24,7 +24,7 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
 )
 def savepoint_subsumes(reached: Reached) -> Iterator[None]:
     """Flink before 1.15 did this: the user may delete the savepoint, and its completion is not notified."""
-    stored = CheckpointCoordinator._metadata_stored
+    stored = CheckpointCoordinator.metadata_stored
 
     def subsuming(self: CheckpointCoordinator, event: MetadataStored) -> Sequence[CoordinatorEffect]:
         pending = self.pending[event.checkpoint_id]
@@ -34,7 +34,7 @@ def savepoint_subsumes(reached: Reached) -> Iterator[None]:
             pending.kind = CHECKPOINT
         return stored(self, event)
 
-    with replaced(CheckpointCoordinator, "_metadata_stored", subsuming):
+    with replaced(CheckpointCoordinator, "metadata_stored", subsuming):
         yield
 
 

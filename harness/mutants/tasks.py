@@ -23,7 +23,7 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
 )
 def barrier_before_the_last_records(reached: Reached) -> Iterator[None]:
     """They are in no snapshot: they have left the operator and reach the next task after the barrier."""
-    checkpoint = Task._checkpoint
+    checkpoint = Task.take_checkpoint
 
     def hasty(self: Task, barrier: CheckpointBarrier, effects: list[TaskEffect]) -> None:
         for operator in self._chain:
@@ -39,7 +39,7 @@ def barrier_before_the_last_records(reached: Reached) -> Iterator[None]:
                 reached()
                 self._emit(records, position + 1)
 
-    with replaced(Task, "_checkpoint", hasty):
+    with replaced(Task, "take_checkpoint", hasty):
         yield
 
 
@@ -54,7 +54,7 @@ def _nothing(checkpoint_id: int) -> list[Record]:
 )
 def snapshot_after_more_records(reached: Reached) -> Iterator[None]:
     """The buffer is behind the barrier but before the offsets: a restored source does not read it again."""
-    checkpoint = Task._checkpoint
+    checkpoint = Task.take_checkpoint
 
     def late(self: Task, barrier: CheckpointBarrier, effects: list[TaskEffect]) -> None:
         first = len(effects)
@@ -75,7 +75,7 @@ def snapshot_after_more_records(reached: Reached) -> Iterator[None]:
                 operators = {**effect.snapshot.operators, head: snapshot}
                 effects[place] = StoreSnapshot(effect.checkpoint_id, effect.path, TaskSnapshot(operators))
 
-    with replaced(Task, "_checkpoint", late):
+    with replaced(Task, "take_checkpoint", late):
         yield
 
 
@@ -86,7 +86,7 @@ def snapshot_after_more_records(reached: Reached) -> Iterator[None]:
 )
 def acknowledged_before_durable(reached: Reached) -> Iterator[None]:
     """If the upload fails afterwards, a completed checkpoint lists a missing file."""
-    checkpoint, stored = Task._checkpoint, Task._stored
+    checkpoint, stored = Task.take_checkpoint, Task.snapshot_stored
 
     def hasty(self: Task, barrier: CheckpointBarrier, effects: list[TaskEffect]) -> None:
         first = len(effects)
@@ -100,7 +100,7 @@ def acknowledged_before_durable(reached: Reached) -> Iterator[None]:
     def known(self: Task, event: SnapshotStored) -> Sequence[TaskEffect]:
         return stored(self, event) if event.checkpoint_id in self._in_flight else ()
 
-    with replaced(Task, "_checkpoint", hasty), replaced(Task, "_stored", known):
+    with replaced(Task, "take_checkpoint", hasty), replaced(Task, "snapshot_stored", known):
         yield
 
 
@@ -111,7 +111,7 @@ def acknowledged_before_durable(reached: Reached) -> Iterator[None]:
 )
 def late_upload_is_kept(reached: Reached) -> Iterator[None]:
     """The abort arrives during the upload, and the task forgets the upload."""
-    stored = Task._stored
+    stored = Task.snapshot_stored
 
     def forgetful(self: Task, event: SnapshotStored) -> Sequence[TaskEffect]:
         if event.checkpoint_id in self._in_flight:
@@ -119,7 +119,7 @@ def late_upload_is_kept(reached: Reached) -> Iterator[None]:
         reached()
         return ()
 
-    with replaced(Task, "_stored", forgetful):
+    with replaced(Task, "snapshot_stored", forgetful):
         yield
 
 

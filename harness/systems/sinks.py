@@ -38,10 +38,10 @@ from onceproof.harness.model.scenario import Parameter
 logging.getLogger("onceproof.engine.connectors.write_ahead").addHandler(logging.NullHandler())
 
 RAISES: Final = "raises"
-PUTS_OFF: Final = "puts off"
+RETRIES_LATER: Final = "puts off"
 UPDATES: Final = "updates"
 FAILS: Final = "fails"
-REACTIONS: Final = (RAISES, PUTS_OFF, UPDATES, FAILS)
+REACTIONS: Final = (RAISES, RETRIES_LATER, UPDATES, FAILS)
 """How a committer answers an error of the target: it raises; asks for a retry; asks for one with an
 updated committable; or reports a failure, which fails the job."""
 
@@ -267,7 +267,7 @@ class ReactingCommitter(Committer):
         try:
             self._target.commit(name)
         except InjectedError as error:
-            if self._reaction in (PUTS_OFF, UPDATES):
+            if self._reaction in (RETRIES_LATER, UPDATES):
                 self._put_off(request)
             elif self._reaction == FAILS:
                 request.signal_failed_with_unknown_reason(error)
@@ -279,7 +279,7 @@ class ReactingCommitter(Committer):
 
         At the first try of every third committable, chosen by a checksum of its name.
         """
-        if self._reaction not in (PUTS_OFF, UPDATES) or request.get_number_of_retries():
+        if self._reaction not in (RETRIES_LATER, UPDATES) or request.get_number_of_retries():
             return False
         return crc32(str(request.get_committable()).encode()) % 3 == 0
 

@@ -70,7 +70,7 @@ class AlignedBarrierHandler:
     def handle(self, event: BarrierEvent, now: int) -> list[BarrierEffect]:
         """Take one event; ``now`` is unused here, alignment has no clock."""
         if type(event) is BarrierArrived:
-            return self._barrier_arrived(event.channel, event.barrier)
+            return self.barrier_arrived(event.channel, event.barrier)
         if type(event) is CancellationArrived:
             return self._cancelled(event.checkpoint_id)
         assert type(event) is ChannelEnded, f"{type(event).__name__} where all barriers are aligned"
@@ -85,7 +85,7 @@ class AlignedBarrierHandler:
         open_channels = [channel for channel, ended in enumerate(self.ended) if not ended]
         if open_channels:
             for channel in open_channels:
-                effects.extend(self._barrier_arrived(channel, barrier))
+                effects.extend(self.barrier_arrived(channel, barrier))
         elif barrier.checkpoint_id > self.latest_checkpoint_id:
             self.latest_checkpoint_id = self._last_done = barrier.checkpoint_id
             effects.append(StartCheckpoint(barrier))
@@ -96,7 +96,8 @@ class AlignedBarrierHandler:
         self._last_done = self.latest_checkpoint_id
         self._release()
 
-    def _barrier_arrived(self, channel: int, barrier: CheckpointBarrier) -> list[BarrierEffect]:
+    def barrier_arrived(self, channel: int, barrier: CheckpointBarrier) -> list[BarrierEffect]:
+        """Handle a barrier at the head of an input channel."""
         checkpoint_id = barrier.checkpoint_id
         effects: list[BarrierEffect] = []
         if checkpoint_id < self.latest_checkpoint_id:

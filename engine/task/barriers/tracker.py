@@ -91,7 +91,7 @@ class BarrierTracker:
     def handle(self, event: BarrierEvent, now: int) -> list[BarrierEffect]:
         """Take one event; ``now`` is unused here, counting has no clock."""
         if type(event) is BarrierArrived:
-            return self._barrier_arrived(event.channel, event.barrier)
+            return self.barrier_arrived(event.channel, event.barrier)
         if type(event) is CancellationArrived:
             return self._cancelled(event.channel, event.checkpoint_id)
         assert type(event) is ChannelEnded, f"{type(event).__name__} where barriers are only counted"
@@ -105,14 +105,15 @@ class BarrierTracker:
             return self._start(barrier)
         effects: list[BarrierEffect] = []
         for channel in open_channels:
-            effects.extend(self._barrier_arrived(channel, barrier))
+            effects.extend(self.barrier_arrived(channel, barrier))
         return effects
 
     def close(self) -> None:
         """The task has finished: it counts no more."""
         self._tracked.clear()
 
-    def _barrier_arrived(self, channel: int, barrier: CheckpointBarrier) -> list[BarrierEffect]:
+    def barrier_arrived(self, channel: int, barrier: CheckpointBarrier) -> list[BarrierEffect]:
+        """Handle a barrier at the head of an input channel."""
         tracked = self._tracked
         if not tracked and self._open_channels == 1:
             return self._start(barrier)

@@ -93,7 +93,7 @@ class UnalignedBarrierHandler:
         kind = type(event)
         effects: list[BarrierEffect] = []
         if kind is BarrierArrived:
-            self._barrier_arrived(event.channel, event.barrier, now, effects)  # type: ignore[union-attr]
+            self.barrier_arrived(event.channel, event.barrier, now, effects)  # type: ignore[union-attr]
         elif kind is BarrierAnnounced:
             self._barrier_announced(event.channel, event.barrier, now, effects)  # type: ignore[union-attr]
         elif kind is AlignmentTimeOut:
@@ -128,9 +128,10 @@ class UnalignedBarrierHandler:
         self._last_done = self.latest_checkpoint_id
         self._release()
 
-    def _barrier_arrived(
+    def barrier_arrived(
         self, channel: int, barrier: CheckpointBarrier, now: int, effects: list[BarrierEffect]
     ) -> None:
+        """Handle a barrier at the head of an input channel."""
         if self._is_obsolete(barrier):
             return
         self._begin(barrier, now, effects)

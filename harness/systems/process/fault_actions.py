@@ -66,14 +66,14 @@ def cut_off() -> None:
 
 
 def stop_here() -> None:
-    """Close this process's connections and stop it, until ``let_go_on`` is called for it."""
+    """Close this process's connections and stop it, until ``resume`` is called for it."""
     # When Java ends, its child processes get SIGHUP. A process behind a network partition would not get it.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     cut_off()
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def let_go_on(process: int) -> bool:
+def resume(process: int) -> bool:
     """Continue a stopped process, and wait for its end. Return whether it ended within ``SECONDS_TO_END``."""
     send(process, signal.SIGCONT)
     deadline = time.monotonic() + SECONDS_TO_END

@@ -167,7 +167,7 @@ class FaultBoard:
         """Kill this process, with the tasks that it runs, because of a fault that was logged before."""
         with self.held() as state:
             process = os.getpid()
-            self.bury([each for each in state.living if each.process == process], state)
+            self.record_deaths([each for each in state.living if each.process == process], state)
             die()
 
     def end(self) -> None:
@@ -203,7 +203,7 @@ class FaultBoard:
         """Write the board now: what follows may kill this process."""
         self._file.replace(state)
 
-    def bury(self, victims: list[LivingTask], state: BoardState) -> None:
+    def record_deaths(self, victims: list[LivingTask], state: BoardState) -> None:
         """Record the deaths of tasks, and log them on behalf of the tasks, which can no longer log."""
         state.living = tuple(each for each in state.living if each not in victims)
         state.deaths += len(victims)

@@ -24,7 +24,7 @@ from onceproof.harness.systems.process.board_state import BoardState, LivingTask
 from onceproof.harness.systems.process.fault_actions import (
     SLOW_SECONDS,
     die,
-    let_go_on,
+    resume,
     lose_shuffle_files,
     send,
     stop_here,
@@ -113,7 +113,7 @@ class WorkerKills:
     ) -> None:
         # The rest of a process dies with one of its tasks.
         processes = {each.process for each in victims}
-        board.bury([each for each in state.living if each.process in processes], state)
+        board.record_deaths([each for each in state.living if each.process in processes], state)
         if means == "executor":
             for java in sorted({each.java for each in victims}):
                 send(java)
@@ -134,7 +134,7 @@ def release(board: FaultBoard, checkpoint_id: int) -> None:
     for each in board.state().stopped:
         if each.checkpoint > checkpoint_id:
             continue
-        ended = let_go_on(each.process)
+        ended = resume(each.process)
         board.log.write(event_log.ZOMBIE_RELEASED, attempt=each.attempt, ended=ended)
         with board.held() as state:
             state.stopped = tuple(other for other in state.stopped if other != each)
@@ -145,7 +145,7 @@ def _stop(board: FaultBoard, victims: list[LivingTask], checkpoint_id: int, stat
     here = [each for each in victims if each.process == os.getpid()]
     stopped = [StoppedTask(each.process, each.attempt, checkpoint_id) for each in here]
     state.stopped = (*state.stopped, *stopped)
-    board.bury(here, state)
+    board.record_deaths(here, state)
 
 
 def _victims(fault: Fault, task: str, state: BoardState) -> list[LivingTask]:

@@ -1,4 +1,4 @@
-"""`onceproof replay`, `shrink`, `explain` and `families`."""
+"""`onceproof replay`, `shrink`, `explain`, `families` and `faults`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from onceproof.harness.checkers.outcome import from_line
 from onceproof.harness.model.family import family_names, load_family
+from onceproof.harness.model.faults import FAULT_KINDS
 from onceproof.harness.model.scenario import Fault, read_scenario, to_json
 from onceproof.harness.trials.runner import OUTCOMES
 from onceproof.harness.trials.trial import scenario_of
@@ -145,6 +146,20 @@ def test_families_are_listed(onceproof: Command) -> None:
     assert "word_count" in onceproof("families").out
     documents = json.loads(onceproof("families", "--json").out)
     assert [document["name"] for document in documents] == family_names()
+
+
+def test_faults_are_listed_with_the_answer_of_each_system(onceproof: Command) -> None:
+    text = onceproof("faults").out
+    assert [line.split()[0] for line in text.splitlines() if not line.startswith(" ")] == list(FAULT_KINDS)
+    assert text.count("\n  structured_streaming ") == len(FAULT_KINDS)
+    documents = json.loads(onceproof("faults", "--system", "local", "--json").out)
+    answers = {document["kind"]: document["systems"]["local"] for document in documents}
+    assert answers["kill_process"]["carried_out"]
+    assert not answers["kill_master"]["carried_out"]
+    assert answers["kill_master"]["answer"]
+    ended = onceproof("faults", "--system", "locl")
+    assert ended.code == 4
+    assert "did you mean local?" in ended.err
 
 
 def test_replay_prints_the_first_violation_of_each_kind_and_a_count(

@@ -52,7 +52,7 @@ class StopOnce:
                 passed.write(f"{point}\n")
 
 
-def let_go_on(folder: Path) -> None:
+def resume(folder: Path) -> None:
     """Wake the stopped process once the checkpoint is complete without it."""
     stopped = folder / "stopped"
     while not (stopped.exists() and stopped.read_text()):
@@ -71,7 +71,7 @@ def main(folder: str, master: str, point: str) -> None:
     from onceproof.engine.runtime.spark_session import spark_context
     from tests.engine.runtime.conftest import Job
 
-    threading.Thread(target=let_go_on, args=(Path(folder),), daemon=True).start()
+    threading.Thread(target=resume, args=(Path(folder),), daemon=True).start()
     root = Path(__file__).parents[4]
     with spark_context(master, configuration=SPECULATION, python_path=[root]) as context:
         graph = Job(Path(folder)).graph(execution__checkpointing__interval_records=50)
