@@ -140,15 +140,15 @@ class RunRecorder:
         return {split: len(records) for split, records in self._log.records.items()}
 
     def _notes_of(self, metadata: CheckpointMetadata) -> list[Note]:
-        """What was noted of the files of a checkpoint; those of a chain once for each of its operators."""
+        """Return what was noted of each file of a checkpoint; the operators of a chain share one file."""
         notes = self._notes
-        found = []
+        found: dict[str, Note] = {}
         for operator in metadata.operators:
             for subtask in operator.subtasks:
                 handle = subtask.handle
-                if handle is not None:
-                    found.append(notes.get(handle.path, UNKNOWN))
-        return found
+                if handle is not None and handle.path not in found:
+                    found[handle.path] = notes.get(handle.path, UNKNOWN)
+        return list(found.values())
 
     def attempt_started(self, effect: Deploy, parallelism: int) -> None:
         """Record a new attempt, and count the records that it will read again."""

@@ -24,8 +24,8 @@ from onceproof.harness.systems.process.board_state import BoardState, LivingTask
 from onceproof.harness.systems.process.fault_actions import (
     SLOW_SECONDS,
     die,
-    resume,
     lose_shuffle_files,
+    resume,
     send,
     stop_here,
 )
