@@ -25,12 +25,20 @@ class CheckpointBarrier(Struct, frozen=True, gc=False):
 
     checkpoint_id: int
     timestamp_ms: int
+    """When the checkpoint was triggered, by the wall clock."""
     kind: Kind = CHECKPOINT
     options: CheckpointOptions = ALIGNED
+    ahead_ms: int = 0
+    """How far the wall clock was ahead of the driver's clock then."""
+
+    @property
+    def triggered_ms(self) -> int:
+        """Return when the checkpoint was triggered, by the driver's clock."""
+        return self.timestamp_ms - self.ahead_ms
 
     def overtaking(self) -> CheckpointBarrier:
         """Return the unaligned barrier of the same checkpoint, which overtakes queued records."""
-        return CheckpointBarrier(self.checkpoint_id, self.timestamp_ms, self.kind, UNALIGNED)
+        return CheckpointBarrier(self.checkpoint_id, self.timestamp_ms, self.kind, UNALIGNED, self.ahead_ms)
 
 
 class BarrierAnnouncement(Struct, frozen=True, gc=False):

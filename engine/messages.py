@@ -52,7 +52,8 @@ class TaskId(NamedTuple):
 class TriggerCheckpoint(Struct, frozen=True, gc=False):
     """Job master to a task without running upstream tasks: snapshot now and emit the barrier.
 
-    ``drains``: the task ends its input before the snapshot, because the job stops with this savepoint.
+    ``timestamp_ms`` is by the wall clock, which was ``ahead_ms`` ahead of the driver's clock. ``drains``: the
+    task ends its input before the snapshot, because the job stops with this savepoint.
     """
 
     attempt: AttemptId
@@ -61,6 +62,7 @@ class TriggerCheckpoint(Struct, frozen=True, gc=False):
     timestamp_ms: int
     kind: Kind = CHECKPOINT
     drains: bool = False
+    ahead_ms: int = 0
 
 
 class NotifyCheckpointComplete(Struct, frozen=True, gc=False):

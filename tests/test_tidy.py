@@ -54,6 +54,7 @@ ROOMS = (
         "protocol_points",
         "messages",
         "output_tag",
+        "wall_clock",
     ),
     ("state",),
     ("functions", "broadcast_functions", "connected_functions", "timer_service", "watermarks"),

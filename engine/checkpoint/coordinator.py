@@ -82,6 +82,7 @@ from onceproof.engine.messages import (
     TaskRunning,
     checkpoint_folder,
 )
+from onceproof.engine.wall_clock import WallClock
 
 TASK_FINISHED: Final = "A task finished before it answered"
 REMEMBERED_EXPIRED_CHECKPOINTS: Final = 16
@@ -109,9 +110,14 @@ class CheckpointCoordinator(CheckpointTriggering):
         settings: CheckpointSettings,
         store: CompletedCheckpointStore,
         next_id: int = 1,
+        wall_clock: WallClock | None = None,
     ) -> None:
         latest = store.latest
-        super().__init__(settings, next_id if latest is None else max(next_id, latest.checkpoint_id + 1))
+        super().__init__(
+            settings,
+            next_id if latest is None else max(next_id, latest.checkpoint_id + 1),
+            wall_clock or WallClock(),
+        )
         self._job_id = job_id
         self._job_name = job_name
         self.store = store
@@ -126,7 +132,7 @@ class CheckpointCoordinator(CheckpointTriggering):
         """The synchronous savepoint that ends the job, once it is complete."""
 
     def handle(self, event: CoordinatorEvent, now: int) -> Sequence[CoordinatorEffect]:
-        """Process one event at ``now`` (milliseconds) and return its effects."""
+        """Process one event at ``now`` (milliseconds of the driver's clock) and return its effects."""
         self._now = now
         kind = type(event)
         other: Any = event

@@ -29,6 +29,7 @@ from onceproof.engine.checkpoint.plan_calculator import CheckpointTasks, checkpo
 from onceproof.engine.checkpoint.request_queue import CheckpointRequest, RequestQueue, TooEarly
 from onceproof.engine.configuration import CheckpointSettings
 from onceproof.engine.messages import Send, TaskId, TriggerCheckpoint
+from onceproof.engine.wall_clock import WallClock
 
 
 class CheckpointTriggering:
@@ -47,10 +48,11 @@ class CheckpointTriggering:
         "_running",
         "_settings",
         "_undisturbed",
+        "_wall_clock",
         "pending",
     )
 
-    def __init__(self, settings: CheckpointSettings, next_id: int) -> None:
+    def __init__(self, settings: CheckpointSettings, next_id: int, wall_clock: WallClock) -> None:
         self._settings = settings
         self.pending: dict[int, PendingCheckpoint] = {}
         self._plan: CheckpointPlan | None = None
@@ -65,6 +67,7 @@ class CheckpointTriggering:
         self._is_shut_down = False
         self._periodic_due_ms = 0
         self._now = 0
+        self._wall_clock = wall_clock
 
     def _begin_attempt(self, plan: CheckpointPlan, effects: list[CoordinatorEffect]) -> None:
         self._plan = plan
@@ -144,17 +147,20 @@ class CheckpointTriggering:
             return
         checkpoint_id = self._next_id
         self._next_id += 1
-        now = self._now
+        now, ahead_ms = self._now, self._wall_clock.ahead_ms
         kind = request.kind
         self.pending[checkpoint_id] = PendingCheckpoint(
-            checkpoint_id, now, plan.attempt, tasks.answering, self._finished, kind, request.number
+            checkpoint_id, now + ahead_ms, plan.attempt, tasks.answering, self._finished, kind, request.number
         )
         effects.append(CheckpointTriggered(checkpoint_id, kind, request.number))
         expiry = CheckpointExpired(plan.attempt, checkpoint_id)
         effects.append(StartTimer(now + self._settings.timeout_ms, expiry))
         drains = request.drains
         for task in tasks.triggered:
-            effects.append(Send(TriggerCheckpoint(plan.attempt, task, checkpoint_id, now, kind, drains)))
+            trigger = TriggerCheckpoint(
+                plan.attempt, task, checkpoint_id, now + ahead_ms, kind, drains, ahead_ms
+            )
+            effects.append(Send(trigger))
 
     def _tasks(self) -> CheckpointTasks | None:
         """Return the tasks of a checkpoint that begins now, or None if none can begin."""

@@ -137,7 +137,7 @@ class JobMaster:
         self._finished: set[TaskId] = set()
 
     def handle(self, event: MasterEvent, now: int) -> Sequence[MasterEffect]:
-        """Process one event at ``now`` (milliseconds) and return its effects."""
+        """Process one event at ``now`` (milliseconds of the driver's clock) and return its effects."""
         own = _HANDLERS.get(type(event))
         if own is not None:
             return own(self, event, now)

@@ -59,8 +59,12 @@ class Downstream(Protocol):
     def wake_at(self, due_ms: int) -> None:
         """Request a call of ``process_time`` at a processing time or later.
 
-        The driver keeps only the earliest request of a task: an operator that is called requests again.
+        The driver keeps only the earliest request of a task: an operator that is called requests again. It
+        may be called too early, because the wall clock was set back meanwhile.
         """
+
+    def wake_at_steady(self, due_ms: int) -> None:
+        """Request a call of ``process_time`` at a time of ``OperatorContext.steady_clock`` or later."""
 
 
 class OperatorContext(Struct, kw_only=True):
@@ -80,6 +84,9 @@ class OperatorContext(Struct, kw_only=True):
     key_groups: tuple[int, int]
     attempt: str
     clock: Callable[[], int]
+    """Processing time, by the wall clock."""
+    steady_clock: Callable[[], int]
+    """The driver's clock, by which intervals are measured: it never jumps."""
     probe: Callable[[str, int], None]
     restored_checkpoint_id: int | None = None
     keyed: Any = None

@@ -41,16 +41,16 @@ class BundlingOperator(FunctionOperator):
         self._size = size
         self._latency_ms = latency_ms
         self._due_ms: int | None = None
-        """The processing time at which the bundle ends; None: it is empty, or has no latency."""
+        """When the bundle ends, by the steady clock; None: it is empty, or has no latency."""
         self._taken = 0
         self._bundle: dict[Any, Any] = {}
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._clock = context.clock
+        self._clock = context.steady_clock
         if self.uses_time:
             assert context.downstream is not None
-            self._wake_at = context.downstream.wake_at
+            self._wake_at = context.downstream.wake_at_steady
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         """Return the results of the bundles that these records fill."""
@@ -72,7 +72,7 @@ class BundlingOperator(FunctionOperator):
         """End the bundle if its latency is over, or request another wake-up."""
         if self._due_ms is None:
             return []
-        if now >= self._due_ms:
+        if self._clock() >= self._due_ms:
             return self._end_bundle()
         self._wake_at(self._due_ms)
         return []

@@ -1,7 +1,7 @@
 """The operators that apply a watermark strategy: at a source, or in the middle of a stream.
 
-Both call their generators periodically, every ``pipeline.auto-watermark-interval`` of processing time since
-they were opened. A watermark that a generator emits for a record is sent right behind that record.
+Both call their generators periodically, every ``pipeline.auto-watermark-interval`` since they were opened, by
+a clock that never jumps. A watermark that a generator emits for a record is sent right behind that record.
 """
 
 from __future__ import annotations
@@ -24,25 +24,26 @@ class _EmitInterval:
     def __init__(self, context: OperatorContext) -> None:
         assert context.downstream is not None
         self._downstream: Downstream = context.downstream
-        self._clock = context.clock
+        self._clock = context.steady_clock
         self._interval_ms = context.auto_watermark_interval_ms
         self._due_ms = 0
         if self._interval_ms:
-            self._begin(context.clock())
+            self._begin(self._clock())
 
-    def is_over(self, now: int) -> bool:
-        """Return whether the interval is over at ``now``; if so, begin the next one."""
+    def is_over(self) -> bool:
+        """Return whether the interval is over; if so, begin the next one."""
         if not self._interval_ms:
             return False
+        now = self._clock()
         if now < self._due_ms:
-            self._downstream.wake_at(self._due_ms)
+            self._downstream.wake_at_steady(self._due_ms)
             return False
         self._begin(now)
         return True
 
     def _begin(self, now: int) -> None:
         self._due_ms = now + self._interval_ms
-        self._downstream.wake_at(self._due_ms)
+        self._downstream.wake_at_steady(self._due_ms)
 
 
 class TimestampedSourceOperator(SourceOperator):
@@ -63,7 +64,7 @@ class TimestampedSourceOperator(SourceOperator):
         assert context.downstream is not None
         unfinished = [place for place, (_, reader) in enumerate(self._readers) if not reader.exhausted]
         self._stamping = TimestampsAndWatermarks(
-            self._strategy, unfinished, context.clock, context.downstream
+            self._strategy, unfinished, context.steady_clock, context.downstream
         )
         self._interval = _EmitInterval(context)
 
@@ -79,7 +80,7 @@ class TimestampedSourceOperator(SourceOperator):
         return stamped
 
     def process_time(self, now: int) -> list[Record]:
-        if self._interval.is_over(now):
+        if self._interval.is_over():
             self._stamping.on_periodic_emit()
         return []
 
@@ -99,7 +100,7 @@ class TimestampsAndWatermarksOperator(Operator):
     def open(self, context: OperatorContext) -> None:
         assert context.downstream is not None
         self._stamping = TimestampsAndWatermarks(
-            self._strategy, (ONLY_PART,), context.clock, context.downstream
+            self._strategy, (ONLY_PART,), context.steady_clock, context.downstream
         )
         self._interval = _EmitInterval(context)
 
@@ -113,6 +114,6 @@ class TimestampsAndWatermarksOperator(Operator):
         return []
 
     def process_time(self, now: int) -> list[Record]:
-        if self._interval.is_over(now):
+        if self._interval.is_over():
             self._stamping.on_periodic_emit()
         return []

@@ -27,13 +27,14 @@ from onceproof.engine.runtime.job_driver import JobDriver
 from onceproof.engine.runtime.recovery import RecoverableStorage, Recovered
 from onceproof.engine.task.events import (
     CANCEL,
+    WALL_CLOCK_ADVANCED,
     HoldSnapshot,
     Restore,
     StartTaskTimer,
     StoreSnapshot,
     TaskEvent,
 )
-from onceproof.engine.task.task import Task, TaskSettings
+from onceproof.engine.task.task import RUNNING, Task, TaskSettings
 
 
 class Killed(BaseException):
@@ -72,7 +73,7 @@ class Execution(JobDriver):
 
     @abstractmethod
     def start_task_timer(self, effect: StartTaskTimer) -> None:
-        """Send TimerDue to the current task at ``effect.due_ms``, if it is alive then."""
+        """Send TimerDue to the current task at ``effect.due_ms`` of ``now``, if it is alive then."""
 
     @abstractmethod
     def start_restoring(self, task: Task, event: Restore) -> None:
@@ -115,6 +116,15 @@ class Execution(JobDriver):
         finally:
             self.current_task = outer
 
+    def set_wall_clock(self, ahead_ms: int) -> None:
+        """Note how far the wall clock is ahead of ``now``; if it was set forward, wake the tasks."""
+        before = self.wall_clock.ahead_ms
+        self.wall_clock.ahead_ms = ahead_ms
+        if ahead_ms > before:
+            for task in list(self.tasks.values()):
+                if self.is_current(task) and task.state is RUNNING:
+                    self.task_event(task, WALL_CLOCK_ADVANCED)
+
     def kill(self, task: Task) -> None:
         """Drop a living task as if its process had been killed: it closes nothing."""
         if self.is_current(task):
@@ -150,6 +160,7 @@ class Execution(JobDriver):
                 self._watches_elements,
                 state_backend=graph.settings.state_backend,
                 options=graph.settings.checkpoint_options(is_savepoint=False),
+                wall_clock=self.wall_clock,
             ),
         )
 

@@ -74,6 +74,7 @@ from onceproof.engine.runtime.recovery import (
 )
 from onceproof.engine.runtime.starting_point import STARTING_POINT, StartingPoint
 from onceproof.engine.task.events import DiscardSnapshot
+from onceproof.engine.wall_clock import WallClock
 
 TAKEN_OVER: Final = "another process has taken job {!r} over"
 
@@ -95,6 +96,7 @@ class JobDriver(ABC):
             store.add(metadata)
         self._checks = self.checks_machines  # Read at every event, which costs less of an instance.
         self.graph = graph
+        self.wall_clock = self.make_wall_clock()
         self.storage = storage
         self.probe = probe
         self.master = JobMaster(
@@ -104,6 +106,7 @@ class JobDriver(ABC):
                 settings,
                 store,
                 max([recovered.starting_point.last_id, *recovered.former]) + 1,
+                self.wall_clock,
             ),
             restart_strategy(settings.restarts, self.chance),
             recovered.incarnation,
@@ -119,7 +122,7 @@ class JobDriver(ABC):
 
     @abstractmethod
     def now(self) -> int:
-        """Return the time of the current step in milliseconds."""
+        """Return the time of the current step in milliseconds, by a clock that never jumps."""
 
     @abstractmethod
     def send(self, effect: Send) -> None:
@@ -160,6 +163,10 @@ class JobDriver(ABC):
     def chance(self) -> Chance:
         """Return the random source of restart jitter; a driver with reproducible runs seeds it."""
         return Random().random
+
+    def make_wall_clock(self) -> WallClock:
+        """Return the wall clock of the run, which the driver keeps up to date."""
+        return WallClock()
 
     def job_canceled(self, effect: JobCanceled) -> None:
         """Called before the checkpoints of a cancelled job are deleted."""

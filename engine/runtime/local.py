@@ -1,9 +1,11 @@
-"""Runs a job in this process: the machines under a fair schedule, the wall clock, and real files.
+"""Runs a job in this process: the machines under a fair schedule, real clocks, and real files.
 
 The rules this module lives by:
 
-- One thread runs all machines, so user code needs no locks. A second thread writes snapshots and metadata,
-  and the result of a write comes back into the loop as an event.
+- One thread runs all machines, so user code needs no locks. A second thread writes snapshots and metadata
+  (checkpoint_writer.py), and the result of a write comes back into the loop as an event. Snapshots of an
+  aborted checkpoint or of a dead attempt that wait for it are withdrawn.
+- Nothing keeps a dead attempt in memory: its timers and its waiting snapshots go with it.
 - The schedule takes turns: every task with input and room in its outputs processes one buffer, then messages,
   finished writes and due timers are handled.
 - The process may be killed at any instruction, and the next one continues from the files. So nothing is
@@ -12,6 +14,8 @@ The rules this module lives by:
   due and the previous one is not complete, the sources wait.
 - A finished job records that durably in its checkpoint directory. Run again over the same directory it does
   nothing, because its output is complete.
+- All waiting is by a clock that never jumps. The wall clock is processing time only; it is compared with the
+  other one in every round, and when it was set forward the tasks look for timers that are due.
 - Without a checkpoint directory, checkpoints are in memory: they survive a failed task, not the process.
 """
 
@@ -22,14 +26,16 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from onceproof.engine.api.job_client import JobClient
 from onceproof.engine.checkpoint.events import (
     AnsweredTooLate,
+    CheckpointAborted,
+    CheckpointCompleted,
     MetadataFailed,
     StartTimer,
     StoreMetadata,
@@ -39,6 +45,7 @@ from onceproof.engine.checkpoint.retention import JobOutcome
 from onceproof.engine.checkpoint.snapshot_files import delete_unstored, store_encoded
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.events import (
+    CancelTasks,
     Deploy,
     JobCanceled,
     JobFailed,
@@ -53,9 +60,12 @@ from onceproof.engine.messages import (
     TriggerCheckpoint,
 )
 from onceproof.engine.protocol_points import Probe, no_probe
+from onceproof.engine.runtime.checkpoint_writer import CheckpointWriter, Report, Work, Writer
+from onceproof.engine.runtime.clocks import SYSTEM_CLOCKS, WALL_CLOCK_TOLERANCE_MS, Clocks
 from onceproof.engine.runtime.deletion import delete_if_possible
 from onceproof.engine.runtime.execution import Execution
 from onceproof.engine.runtime.garbage_collection import few_garbage_collections
+from onceproof.engine.runtime.growing_pause import GrowingPause
 from onceproof.engine.runtime.job_clients import FinishedJob, RunningJob
 from onceproof.engine.runtime.job_requests import JobRequest, Respond
 from onceproof.engine.runtime.job_result import JobExecutionResult
@@ -83,6 +93,10 @@ _logger = logging.getLogger(__name__)
 _TO_TASK: Final = (TriggerCheckpoint, NotifyCheckpointComplete, NotifyCheckpointAborted)
 LONGEST_WAIT_SECONDS: Final = 0.2
 REQUEST_LOOK_MS: Final = 200
+FIRST_PAUSE_AT_END_MS: Final = 10
+LONGEST_PAUSE_AT_END_MS: Final = 10_000
+"""The pause between failing checkpoints at the end of a job doubles from the one to the other, or to the
+interval of checkpoints if that is shorter."""
 
 
 def execute(graph: JobGraph, probe: Probe = no_probe) -> JobExecutionResult:
@@ -112,11 +126,23 @@ def start(graph: JobGraph) -> JobClient:
         return RunningJob(graph.job_id, execution, held.pop_all())
 
 
+class Upload(NamedTuple):
+    """What a snapshot that waits for the second thread belongs to."""
+
+    task: Task
+    checkpoint_id: int
+
+
 class LocalExecution(Execution):
     """One run of a job in this process."""
 
     def __init__(
-        self, graph: JobGraph, storage: MountedStorage, recovered: Recovered, probe: Probe = no_probe
+        self,
+        graph: JobGraph,
+        storage: MountedStorage,
+        recovered: Recovered,
+        probe: Probe = no_probe,
+        clocks: Clocks = SYSTEM_CLOCKS,
     ) -> None:
         settings = graph.settings
         super().__init__(
@@ -129,6 +155,7 @@ class LocalExecution(Execution):
             watches_elements=probe is not no_probe,
         )
         self._storage = storage
+        self._clocks = clocks
         self._capacity = settings.channel_buffers
         self._interval_records = settings.interval_records
         self._records_at_trigger = 0
@@ -138,14 +165,24 @@ class LocalExecution(Execution):
         self._timers: list[tuple[int, int, Task | None, Any]] = []
         """A heap by time: the task of the timer (None: the job master), and its event."""
         self._sequence = 0
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint-writer")
         self._written: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._writer = self.make_writer(self._written.put)
         self._writes = 0
         self._running: list[Task] = []
         self._now = 0
         self._failure: str | None = None
+        longest_ms = min(settings.interval_ms or LONGEST_PAUSE_AT_END_MS, LONGEST_PAUSE_AT_END_MS)
+        self._pause_at_end = GrowingPause(FIRST_PAUSE_AT_END_MS, longest_ms, settings.min_pause_ms)
         self._requests = RequestFolder.of(storage)
-        self._next_look_ms = 0
+        self._next_look_ms: int | None = None
+
+    def make_writer(self, report: Callable[[Report], None]) -> Writer:
+        """Return what writes snapshots and metadata; it passes the result of each write to ``report``."""
+        return CheckpointWriter(lambda written: report(partial(self._report, written)))
+
+    def _report(self, report: Report) -> None:
+        self._writes -= 1
+        report()
 
     # The loop.
 
@@ -154,7 +191,7 @@ class LocalExecution(Execution):
         started = time.monotonic_ns()
         try:
             with few_garbage_collections():
-                self._now = _wall_clock_ms()
+                self._read_clocks()
                 self.master_event(StartJob())
                 while not self.master.state.is_terminal:
                     if not self._round():
@@ -163,7 +200,7 @@ class LocalExecution(Execution):
             self._cancel_all()
             raise
         finally:
-            self._writer.shutdown(wait=True)
+            self._writer.close()
         return self.result(started, self._failure, self._records_before + self._records_read())
 
     def submit(self, request: JobRequest, respond: Respond) -> None:
@@ -172,7 +209,7 @@ class LocalExecution(Execution):
 
     def _round(self) -> bool:
         """Give every task one turn, and return whether any of them had work."""
-        self._now = _wall_clock_ms()
+        self._read_clocks()
         progress = self._handle_events()
         capacity = self._capacity
         for task in self._running:
@@ -190,6 +227,15 @@ class LocalExecution(Execution):
             self._trigger_by_records(self._interval_records)
         return progress
 
+    def _read_clocks(self) -> None:
+        """Read both clocks, once for each round."""
+        clocks = self._clocks
+        now = self._now = clocks.steady_ms()
+        ahead_ms = clocks.wall_ms() - now
+        moved_ms = ahead_ms - self.wall_clock.ahead_ms
+        if not -WALL_CLOCK_TOLERANCE_MS < moved_ms < WALL_CLOCK_TOLERANCE_MS:
+            self.set_wall_clock(ahead_ms)
+
     def _deliver(self, task: Task) -> bool:
         progress = False
         running = self._running
@@ -206,7 +252,7 @@ class LocalExecution(Execution):
     def _handle_events(self) -> bool:
         """Handle messages, finished writes and due timers."""
         progress = False
-        if self._now >= self._next_look_ms:
+        if self._next_look_ms is None or self._now >= self._next_look_ms:
             self._look_for_requests()
         while not self._written.empty():
             self._written.get()()
@@ -239,13 +285,17 @@ class LocalExecution(Execution):
         if self._request_final_checkpoint():
             return
         seconds = LONGEST_WAIT_SECONDS
-        if self._timers:
-            seconds = min(seconds, max(0, self._timers[0][0] - _wall_clock_ms()) / 1000)
+        due_ms = self._timers[0][0] if self._timers else None
+        end_ms = self._pause_at_end.until_ms
+        if end_ms > self._now:
+            due_ms = end_ms if due_ms is None else min(due_ms, end_ms)
+        if due_ms is not None:
+            seconds = min(seconds, max(0, due_ms - self._clocks.steady_ms()) / 1000)
         try:
             finished = self._written.get(timeout=seconds) if seconds else self._written.get_nowait()
         except Empty:
             return
-        self._now = _wall_clock_ms()
+        self._read_clocks()
         finished()
 
     def _request_final_checkpoint(self) -> bool:
@@ -253,7 +303,7 @@ class LocalExecution(Execution):
         coordinator = self.master.coordinator
         if not self.tasks or coordinator.pending or self._writes or not self.graph.settings.enabled:
             return False
-        if self.master.ending is not None:
+        if self.master.ending is not None or self._now < self._pause_at_end.until_ms:
             return False
         if any(task.state not in (TaskState.ENDED_DATA, TaskState.FINISHED) for task in self.tasks.values()):
             return False
@@ -274,7 +324,7 @@ class LocalExecution(Execution):
     # The methods of a driver.
 
     def now(self) -> int:
-        """Return the wall clock in milliseconds, read once for each round."""
+        """Return the steady clock in milliseconds, read once for each round."""
         return self._now
 
     def send(self, effect: Send) -> None:
@@ -285,6 +335,22 @@ class LocalExecution(Execution):
         """Add the records that the previous attempt has read to the result."""
         self._records_at_trigger = 0
         self._sources_wait = False
+
+    def cancel_tasks(self, effect: CancelTasks) -> None:
+        """End the attempt; forget its timers and its snapshots that wait to be stored."""
+        super().cancel_tasks(effect)
+        self._withdraw(lambda upload: not self.is_current(upload.task))
+        self._timers = [timer for timer in self._timers if timer[2] is None]
+        heapq.heapify(self._timers)
+
+    def checkpoint_completed(self, effect: CheckpointCompleted) -> None:
+        """Let the next checkpoint at the end of the job begin at once."""
+        self._pause_at_end.succeeded()
+
+    def checkpoint_aborted(self, effect: CheckpointAborted) -> None:
+        """Withdraw its waiting snapshots, and pause before the next checkpoint at the end of the job."""
+        self._withdraw(lambda upload: upload.checkpoint_id == effect.checkpoint_id)
+        self._pause_at_end.failed(self._now)
 
     def start_restoring(self, task: Task, event: Restore) -> None:
         """Restore the task at once."""
@@ -324,7 +390,7 @@ class LocalExecution(Execution):
                 return lambda: self._stored(task, (), SnapshotFailed(effect.checkpoint_id, reason))
             return lambda: self._stored(task, handle.paths, SnapshotStored(effect.checkpoint_id, handle))
 
-        self._submit(write)
+        self._submit(Upload(task, effect.checkpoint_id), write)
 
     def _stored(self, task: Task, paths: Sequence[str], event: SnapshotStored | SnapshotFailed) -> None:
         if self.is_current(task):
@@ -350,30 +416,23 @@ class LocalExecution(Execution):
                 return lambda: self.master_event(MetadataFailed(checkpoint_id, reason))
             return lambda: self.metadata_published(checkpoint_id)
 
-        self._submit(publish)
+        self._submit(None, publish)
 
-    def _submit(self, work: Callable[[], Callable[[], None]]) -> None:
+    def _submit(self, about: Upload | None, run: Callable[[], Report]) -> None:
         self._writes += 1
+        self._writer.submit(Work(about, run))
 
-        def run() -> None:
-            try:
-                report = work()
-            except BaseException as error:
-                report = _raiser(error)
-            self._written.put(lambda: self._report(report))
-
-        self._writer.submit(run)
-
-    def _report(self, report: Callable[[], None]) -> None:
-        self._writes -= 1
-        report()
+    def _withdraw(self, is_void: Callable[[Upload], bool]) -> None:
+        """Drop waiting snapshots; their tasks learn of it as they learn that the checkpoint is aborted."""
+        dropped = self._writer.withdraw(lambda about: about is not None and is_void(about))
+        self._writes -= len(dropped)
 
     def start_timer(self, effect: StartTimer | StartRestartTimer) -> None:
-        """Start a timer by the wall clock."""
+        """Start a timer by the steady clock."""
         self._start_timer(effect.due_ms, None, effect.event)
 
     def start_task_timer(self, effect: StartTaskTimer) -> None:
-        """Start a timer by the wall clock."""
+        """Start a timer by the steady clock."""
         assert self.current_task is not None
         self._start_timer(effect.due_ms, self.current_task, TimerDue(effect.due_ms))
 
@@ -430,14 +489,3 @@ _DELIVERIES: Final = tuple(Deliver(channel) for channel in range(256))
 
 def _delivery(channel: int) -> Deliver:
     return _DELIVERIES[channel] if channel < len(_DELIVERIES) else Deliver(channel)
-
-
-def _raiser(error: BaseException) -> Callable[[], None]:
-    def raise_it() -> None:
-        raise error
-
-    return raise_it
-
-
-def _wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -17,7 +17,7 @@ from onceproof.engine.task.outputs import Output
 class ChainTail:
     """Where an operator emits records, watermarks and status on its own initiative (Flink: Output)."""
 
-    __slots__ = ("_emits", "_operators", "_outputs", "wake_at")
+    __slots__ = ("_emits", "_operators", "_outputs", "wake_at", "wake_at_steady")
 
     def __init__(
         self,
@@ -30,6 +30,7 @@ class ChainTail:
         self._emits = emits
         self._outputs = outputs
         self.wake_at = context.wake_at
+        self.wake_at_steady = context.wake_at_steady
 
     def emit(self, records: list[Record]) -> None:
         """Send records through the operators to the outputs."""

@@ -8,27 +8,37 @@ garbage collector's work.
 from __future__ import annotations
 
 from onceproof.engine.protocol_points import Probe
+from onceproof.engine.wall_clock import WallClock
 
 
 class EventContext:
     """What operators and functions may ask of their task while it handles an event."""
 
-    __slots__ = ("_probe", "_task_name", "due_ms", "now")
+    __slots__ = ("_probe", "_task_name", "_wall_clock", "due_ms", "now")
 
-    def __init__(self, task_name: str, probe: Probe) -> None:
+    def __init__(self, task_name: str, probe: Probe, wall_clock: WallClock) -> None:
         self.now = 0
-        """Processing time of the event, in milliseconds; the task sets it."""
+        """The driver's time of the event, in milliseconds; the task sets it."""
         self.due_ms: int | None = None
         """The earliest time that operators asked for and the task has not yet asked of the driver."""
         self._task_name = task_name
         self._probe = probe
+        self._wall_clock = wall_clock
 
     def clock(self) -> int:
-        """Return the processing time in milliseconds."""
+        """Return the processing time in milliseconds: that of the wall clock."""
+        return self.now + self._wall_clock.ahead_ms
+
+    def steady_clock(self) -> int:
+        """Return the driver's time in milliseconds, by which intervals are measured."""
         return self.now
 
     def wake_at(self, due_ms: int) -> None:
-        """Ask to be called at ``due_ms``; of several wishes the earliest counts."""
+        """Ask to be called when processing time has reached ``due_ms``."""
+        self.wake_at_steady(due_ms - self._wall_clock.ahead_ms)
+
+    def wake_at_steady(self, due_ms: int) -> None:
+        """Ask to be called when the driver's clock has reached ``due_ms``; the earliest wish counts."""
         if self.due_ms is None or due_ms < self.due_ms:
             self.due_ms = due_ms
 

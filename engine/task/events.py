@@ -70,7 +70,21 @@ class TimerDue(Struct, frozen=True):
     due_ms: int
 
 
-TaskEvent: TypeAlias = Restore | Deliver | Poll | SnapshotStored | SnapshotFailed | Cancel | TimerDue | ToTask
+class WallClockAdvanced(Struct, frozen=True):
+    """The wall clock has been set forward: timers in processing time may be due before TimerDue."""
+
+
+TaskEvent: TypeAlias = (
+    Restore
+    | Deliver
+    | Poll
+    | SnapshotStored
+    | SnapshotFailed
+    | Cancel
+    | TimerDue
+    | WallClockAdvanced
+    | ToTask
+)
 
 
 class StoreSnapshot(Struct, frozen=True):
@@ -98,7 +112,7 @@ class DiscardSnapshot(Struct, frozen=True):
 
 
 class StartTaskTimer(Struct, frozen=True):
-    """Effect: hand TimerDue to the task at processing time ``due_ms`` or later, if it still lives."""
+    """Effect: hand TimerDue to the task at ``due_ms`` of the driver's clock or later, if it still lives."""
 
     due_ms: int
 
@@ -107,3 +121,4 @@ TaskEffect: TypeAlias = Send | StoreSnapshot | HoldSnapshot | DiscardSnapshot | 
 
 POLL = Poll()
 CANCEL = Cancel()
+WALL_CLOCK_ADVANCED = WallClockAdvanced()

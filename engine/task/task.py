@@ -27,7 +27,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from onceproof.engine.configuration.alignment import ALIGNED as ALIGNED_OPTIONS
 from onceproof.engine.configuration.alignment import CheckpointOptions
@@ -106,9 +106,11 @@ from onceproof.engine.task.events import (
     TaskEffect,
     TaskEvent,
     TimerDue,
+    WallClockAdvanced,
 )
 from onceproof.engine.task.input_time import InputTime
 from onceproof.engine.task.outputs import Output, Queue, sort_outputs
+from onceproof.engine.wall_clock import WallClock
 
 NOTHING: Final[tuple[TaskEffect, ...]] = ()
 REMEMBERED_ABORTED_CHECKPOINTS = 16
@@ -154,6 +156,7 @@ class TaskSettings(Struct, frozen=True):
     state_backend: StateBackendSettings = StateBackendSettings()
     options: CheckpointOptions = ALIGNED_OPTIONS
     """How barriers of checkpoints travel; those of savepoints are always aligned."""
+    wall_clock: WallClock = field(default_factory=WallClock)
 
 
 class Task:
@@ -216,7 +219,7 @@ class Task:
         self._open_inputs = len(queue_input)
         self.barriers = barrier_handler(settings.options, self._open_inputs)
         self.state = CREATED
-        self._context = EventContext(self.name, settings.probe)
+        self._context = EventContext(self.name, settings.probe, settings.wall_clock)
         self._probe = settings.probe
         """Called by a local name: through the task, Python looks among the methods first."""
         self._watches_elements = settings.watches_elements
@@ -273,7 +276,7 @@ class Task:
         return 0 if self._source is None else self._source.records_read
 
     def handle(self, event: TaskEvent, now: int) -> Sequence[TaskEffect]:
-        """Process one event at processing time ``now`` (milliseconds) and return its effects.
+        """Process one event at ``now`` (milliseconds of the driver's clock) and return its effects.
 
         Errors of the user's code pass through; the driver then fails the attempt.
         """
@@ -300,6 +303,8 @@ class Task:
                 return self._cancel(other)
             if kind is SnapshotFailed:
                 return self._store_failed(other)
+            if kind is WallClockAdvanced:
+                return self._time_passed()
             raise TypeError(f"a task handles no {type(event).__name__}")
         channel = event.channel  # type: ignore[union-attr]
         element = self.queues[channel].popleft()
@@ -322,6 +327,10 @@ class Task:
 
     def _timer_due(self, event: TimerDue) -> Sequence[TaskEffect]:
         raise AssertionError(f"{self.name} has no timers and asked for none")
+
+    def _time_passed(self) -> Sequence[TaskEffect]:
+        """Do what is due in processing time; only a TimedTask has something."""
+        return NOTHING
 
     def _poll(self) -> Sequence[TaskEffect]:
         source = self._source
@@ -409,7 +418,9 @@ class Task:
         if message.attempt != self.attempt or self.state not in ALIVE:
             return NOTHING
         options = self.settings.options if message.kind == CHECKPOINT else ALIGNED_OPTIONS
-        barrier = CheckpointBarrier(message.checkpoint_id, message.timestamp_ms, message.kind, options)
+        barrier = CheckpointBarrier(
+            message.checkpoint_id, message.timestamp_ms, message.kind, options, message.ahead_ms
+        )
         drained = self._end_data() if message.drains and self.state is RUNNING else NOTHING
         effects = self._barrier_effects(self._take_trigger(barrier))
         return [*drained, *effects] if drained else effects
@@ -547,6 +558,7 @@ class Task:
                 key_groups=key_group_range(max_parallelism, parallelism, subtask),
                 attempt=settings.attempt,
                 clock=context.clock,
+                steady_clock=context.steady_clock,
                 probe=context.pass_point,
                 restored_checkpoint_id=restore.checkpoint_id,
                 keyed=restored.keyed,
@@ -581,7 +593,7 @@ class Task:
     def _commit_without_checkpoint(self) -> Sequence[TaskEffect]:
         """Commit at the end of the data: without checkpoints it is the only commit there is."""
         for operator in reversed(self.operators):
-            operator.snapshot(1, self._context.now)
+            operator.snapshot(1, self._context.clock())
         for operator in self.operators:
             operator.notify_checkpoint_complete(1)
         return self._finish() if self._open_inputs == 0 else NOTHING

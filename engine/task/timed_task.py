@@ -5,6 +5,9 @@ Rules:
 - The driver owns the clock. The task asks it by StartTaskTimer for the earliest time that an operator wants,
   and gets TimerDue then. It asks again only for a time earlier than all that it has asked for.
 - At TimerDue every operator is called, in the order of the chain, and asks anew for its next time.
+- The times are those of the driver's clock, into which wishes in processing time are converted. If the wall
+  clock is set back, TimerDue comes too early and the operators ask again; if it is set forward, the driver
+  sends WallClockAdvanced.
 - After the end of the data nothing fires, as in Flink: timers that are left stay in the state.
 """
 
@@ -53,9 +56,12 @@ class TimedTask(Task):
 
     def _timer_due(self, event: TimerDue) -> Sequence[TaskEffect]:
         self._requested.remove(event.due_ms)
+        return self._time_passed()
+
+    def _time_passed(self) -> Sequence[TaskEffect]:
         if self.state is not RUNNING:
             return NOTHING
-        now = self._context.now
+        now = self._context.clock()
         first = len(self._chain) - len(self.operators)
         for place, operator in enumerate(self.operators, start=first):
             records = operator.process_time(now)

@@ -68,7 +68,7 @@ class UnalignedTask(TimedTask):
         """Whether the snapshot being taken waits for records in flight."""
         self._held: StoreSnapshot | None = None
         self._alignment_due: tuple[int, int] | None = None
-        """When the current alignment times out (milliseconds), and its checkpoint."""
+        """When the current alignment times out (by the driver's clock, in ms), and its checkpoint."""
 
     def name_channels(
         self, inputs: tuple[ChannelId, ...], outputs: tuple[tuple[ChannelId, ...] | None, ...]
@@ -134,7 +134,7 @@ class UnalignedTask(TimedTask):
             else:
                 assert isinstance(decision, StartAlignmentTimer)
                 self._alignment_due = (decision.due_ms, decision.checkpoint_id)
-                self._context.wake_at(decision.due_ms)
+                self._context.wake_at_steady(decision.due_ms)
         return effects
 
     def _timer_due(self, event: TimerDue) -> Sequence[TaskEffect]:
@@ -142,7 +142,7 @@ class UnalignedTask(TimedTask):
         if self._alignment_due is not None:
             due_ms, checkpoint_id = self._alignment_due
             if due_ms > self._context.now:
-                self._context.wake_at(due_ms)
+                self._context.wake_at_steady(due_ms)
             else:
                 self._alignment_due = None
                 timeout = AlignmentTimeOut(checkpoint_id)

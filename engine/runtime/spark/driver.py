@@ -66,6 +66,7 @@ from onceproof.engine.messages import (
     TriggerCheckpoint,
 )
 from onceproof.engine.protocol_points import COORDINATOR, METADATA_WRITTEN, NOTIFIED, Probe, no_probe
+from onceproof.engine.runtime.clocks import SYSTEM_CLOCKS, Clocks
 from onceproof.engine.runtime.execution import failure_of
 from onceproof.engine.runtime.job_clients import FinishedJob, RunningJob
 from onceproof.engine.runtime.job_driver import JobDriver
@@ -150,13 +151,14 @@ class SparkExecution(JobDriver):
         probe: Probe = no_probe,
         subtask_class: type[SubtaskRun] = SubtaskRun,
         pace: EpochSize | None = None,
+        clocks: Clocks = SYSTEM_CLOCKS,
     ) -> None:
+        self._clocks = clocks
         super().__init__(graph, storage, recovered, probe)
         self.records_read = 0
         """The records read by all finished epochs, complete or not."""
         self._context = context
         self._storage = storage
-        self._incarnation = recovered.incarnation
         self._recipe: Recipe = recipe or GivenGraph(graph)
         self._subtask_class = subtask_class
         self._rescaled: tuple[JobGraph, Recipe] | None = None
@@ -265,6 +267,7 @@ class SparkExecution(JobDriver):
 
     def _begin_epoch(self) -> None:
         self._triggers.clear()
+        self.wall_clock.ahead_ms = self._clocks.wall_ms() - self.now()
         self.master_event(TriggerRequested())
         assert self._triggers, "no checkpoint was triggered although all tasks run"
         trigger = self._triggers[0]
@@ -272,8 +275,7 @@ class SparkExecution(JobDriver):
         asked = self.requests.next()
         drains = asked is not None and asked.drains
         quotas = dict.fromkeys(sources, 0) if drains else self._pace.quotas(sources, self._ended)
-        latest = self.master.coordinator.store.latest
-        end_ms = trigger.timestamp_ms
+        latest, end_ms = self.master.coordinator.store.latest, trigger.timestamp_ms
         begin_ms = end_ms - 1 if latest is None else min(latest.timestamp, end_ms - 1)
         self._epoch = Epoch(trigger.checkpoint_id, begin_ms, end_ms, quotas, self._plans, drains)
         self._epoch_began_ms = self.now()
@@ -295,9 +297,8 @@ class SparkExecution(JobDriver):
         self.records_read += records
         self._pace.learn(records, self.now() - self._epoch_began_ms)
         self._has_losses |= has_lost_attempts(reports)
-        failures = [
-            message for report in reports for message in report.messages if isinstance(message, TaskFailed)
-        ]
+        messages = [message for report in reports for message in report.messages]
+        failures = [message for message in messages if isinstance(message, TaskFailed)]
         if not failures and (mixed := mixed_attempts(reports)) is not None:
             failures = [TaskFailed(attempt, mixed, "Spark has run it twice in one epoch, and used both runs")]
         if failures:
@@ -307,8 +308,7 @@ class SparkExecution(JobDriver):
             return
         self._ended = {
             message.task
-            for report in reports
-            for message in report.messages
+            for message in messages
             if isinstance(message, AcknowledgeCheckpoint) and message.finished
         }
         for report in reports:
@@ -374,8 +374,8 @@ class SparkExecution(JobDriver):
     # The methods of a driver.
 
     def now(self) -> int:
-        """Return the wall clock in milliseconds."""
-        return time.time_ns() // 1_000_000
+        """Return the steady clock in milliseconds."""
+        return self._clocks.steady_ms()
 
     def send(self, effect: Send) -> None:
         """Act for the tasks: an epoch triggers them itself, and the driver commits for them."""
@@ -397,7 +397,7 @@ class SparkExecution(JobDriver):
         self._mailbox.append(MetadataStored(checkpoint_id))
 
     def start_timer(self, effect: StartTimer | StartRestartTimer) -> None:
-        """Start a timer by the wall clock, except for the interval: epochs follow one another."""
+        """Start a timer by the steady clock, except for the interval: epochs follow one another."""
         if not isinstance(effect.event, IntervalElapsed):
             self._sequence += 1
             heapq.heappush(self._timers, (effect.due_ms, self._sequence, effect.event))
@@ -417,7 +417,7 @@ class SparkExecution(JobDriver):
 
     def make_committer(self, attempt: AttemptId, graph: JobGraph) -> DriverCommitter:
         """Return what commits the output of an attempt, in this process; observers override this."""
-        return DriverCommitter(graph, self._storage.read, self.probe, self.now)
+        return DriverCommitter(graph, self._storage.read, self.probe, self._clocks)
 
     def make_tasks(self, attempt: AttemptId, graph: JobGraph, layout: Layout) -> None:
         """Broadcast the attempt, from which the workers make the tasks."""
@@ -427,7 +427,7 @@ class SparkExecution(JobDriver):
             self._recipe,
             shape_of(graph),
             self._storage.root,
-            self._incarnation,
+            self._recovered.incarnation,
             self.probe,
             self._subtask_class,
             self._storage.mounts,

@@ -19,7 +19,9 @@ from onceproof.engine.key_groups import key_group_range
 from onceproof.engine.messages import TaskId
 from onceproof.engine.operators.base import FunctionOperator, Operator, OperatorContext
 from onceproof.engine.protocol_points import Probe
+from onceproof.engine.runtime.clocks import Clocks
 from onceproof.engine.task.event_context import EventContext
+from onceproof.engine.wall_clock import WallClock
 
 SWEEPER = "driver"
 """The attempt id with which the driver aborts transactions: no task has it, so none is spared."""
@@ -28,13 +30,11 @@ SWEEPER = "driver"
 class DriverCommitter:
     """Commits for one attempt of a job."""
 
-    def __init__(
-        self, graph: JobGraph, read: Callable[[str], bytes], probe: Probe, now: Callable[[], int]
-    ) -> None:
+    def __init__(self, graph: JobGraph, read: Callable[[str], bytes], probe: Probe, clocks: Clocks) -> None:
         self._graph = graph
         self._read = read
         self._probe = probe
-        self._now = now
+        self._clocks = clocks
         self._vertices = {
             vertex.index
             for vertex in graph.vertices
@@ -63,8 +63,10 @@ class DriverCommitter:
     def _functions(self, task: TaskId) -> Iterator[tuple[str, CommittingFunction, OperatorContext]]:
         """Yield a new committing function of each operator of a subtask, with its id and context."""
         vertex = self._graph.vertices[task.vertex]
-        event = EventContext(f"{vertex.name}-{task.subtask}", self._probe)
-        event.now = self._now()
+        now = self._clocks.steady_ms()
+        wall_clock = WallClock(self._clocks.wall_ms() - now)
+        event = EventContext(f"{vertex.name}-{task.subtask}", self._probe, wall_clock)
+        event.now = now
         for node in vertex.operators:
             create = node.create
             function = _committing(create())
@@ -77,6 +79,7 @@ class DriverCommitter:
                     key_groups=key_group_range(vertex.max_parallelism, vertex.parallelism, task.subtask),
                     attempt=SWEEPER,
                     clock=event.clock,
+                    steady_clock=event.steady_clock,
                     probe=event.pass_point,
                     allow_pickle=self._graph.settings.allow_pickled_state,
                 )

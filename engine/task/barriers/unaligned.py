@@ -204,7 +204,7 @@ class UnalignedBarrierHandler:
         self._barrier = barrier
         timeout_ms = barrier.options.aligned_timeout_ms
         if barrier.options.is_timeoutable and timeout_ms is not None:
-            due_ms = max(now, barrier.timestamp_ms + timeout_ms)
+            due_ms = max(now, barrier.triggered_ms + timeout_ms)
             effects.append(StartAlignmentTimer(due_ms, barrier.checkpoint_id))
 
     def _go_on_unaligned(self, effects: list[BarrierEffect]) -> None:
@@ -260,4 +260,4 @@ class UnalignedBarrierHandler:
 def _is_late(barrier: CheckpointBarrier, now: int) -> bool:
     options = barrier.options
     timeout_ms = options.aligned_timeout_ms
-    return options.is_timeoutable and timeout_ms is not None and now - barrier.timestamp_ms > timeout_ms
+    return options.is_timeoutable and timeout_ms is not None and now - barrier.triggered_ms > timeout_ms

@@ -22,6 +22,7 @@ from onceproof.engine.job.deployment import RestorePlan
 from onceproof.engine.job.events import Deploy, JobFailed, JobFinished
 from onceproof.engine.messages import AttemptId, TaskFailed, TaskId
 from onceproof.engine.protocol_points import COORDINATOR, Probe
+from onceproof.engine.runtime.clocks import SYSTEM_CLOCKS, Clocks
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import Recovered
 from onceproof.engine.runtime.spark.driver import SparkExecution
@@ -102,7 +103,7 @@ class ObservedSparkExecution(EventLoggingDriver, SparkExecution):
         def failed(task: str, error: Exception) -> None:
             self._failed(task, attempt, error)
 
-        return ObservedCommitter(graph, self.storage.read, self.probe, self.now, failed)
+        return ObservedCommitter(graph, self.storage.read, self.probe, SYSTEM_CLOCKS, failed)
 
     # Errors.
 
@@ -153,10 +154,10 @@ class ObservedCommitter(DriverCommitter):
         graph: JobGraph,
         read: Callable[[str], bytes],
         probe: Probe,
-        now: Callable[[], int],
+        clocks: Clocks,
         failed: Callable[[str, Exception], None],
     ) -> None:
-        super().__init__(graph, read, probe, now)
+        super().__init__(graph, read, probe, clocks)
         self._names = [vertex.name for vertex in graph.vertices]
         self._failed = failed
 

@@ -37,6 +37,8 @@ class Behind:
     def wake_at(self, due_ms: int) -> None:
         self.wishes.append(due_ms)
 
+    wake_at_steady = wake_at
+
 
 class Bench:
     """Opens operators, and restores their state into other subtasks through encoded files."""
@@ -67,6 +69,7 @@ class Bench:
                 key_groups=key_group_range(MAX_PARALLELISM, parallelism, subtask),
                 attempt="3.2",
                 clock=lambda: self.now,
+                steady_clock=lambda: self.now,
                 probe=lambda point, checkpoint_id: self.points.append((point, checkpoint_id)),
                 restored_checkpoint_id=restored,
                 keyed=keyed,

@@ -165,6 +165,7 @@ def open_on_backend(operator, kind, folder):
         key_groups=(0, 7),
         attempt="1.1",
         clock=lambda: 0,
+        steady_clock=lambda: 0,
         probe=lambda point, checkpoint_id: None,
         state_backend=StateBackendSettings(kind, str(folder))
         if kind != "hashmap"

@@ -19,6 +19,7 @@ from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.protocol_points import no_probe
 from onceproof.engine.runtime.local import LocalExecution, execute
 from onceproof.engine.runtime.recovery import recover
+from onceproof.engine.runtime.storage import LocalCheckpointStorage
 
 WORDS = [f"w{number % 7}" for number in range(600)]
 COUNTS = Counter(f"('w{number % 7}', {number // 7 + 1})" for number in range(600))
@@ -47,6 +48,7 @@ class Job:
     counts = COUNTS
     function = Count
     power_cut = PowerCut
+    storage_class = LocalCheckpointStorage
 
     def __init__(self, folder):
         self.checkpoints = folder / "checkpoints"
@@ -74,15 +76,22 @@ class Job:
         )
 
     def graph(self, parallelism=2, **options):
-        env = StreamExecutionEnvironment.get_execution_environment(self.configuration(**options))
+        env = self.environment(**options)
         self.describe(env, parallelism)
         return env.get_job_graph("words")
 
-    def describe(self, env, parallelism=2):
+    def environment(self, **options):
+        return StreamExecutionEnvironment.get_execution_environment(self.configuration(**options))
+
+    def describe(self, env, parallelism=2, before=lambda words: words):
         env.set_parallelism(parallelism).set_max_parallelism(16)
-        counted = env.from_source(self.source, None, "words").key_by(lambda value: value[0], Types.STRING())
+        words = before(env.from_source(self.source, None, "words"))
+        counted = words.key_by(lambda value: value[0], Types.STRING())
+        self.into_files(counted.process(Count()).name("count"))
+
+    def into_files(self, stream):
         sink = FileSink.for_row_format(str(self.output), Encoder.simple_string_encoder()).build()
-        counted.process(Count()).name("count").sink_to(sink).name("sink")
+        stream.sink_to(sink).name("sink")
 
     @property
     def directory(self):

@@ -17,7 +17,7 @@ from onceproof.engine.elements import (
 from onceproof.engine.graph import FORWARD, JobEdge, JobVertex, OperatorNode
 from onceproof.engine.operators.base import Operator
 from onceproof.engine.operators.event_time import TimestampedSourceOperator, TimestampsAndWatermarksOperator
-from onceproof.engine.task.events import POLL, StartTaskTimer, TimerDue
+from onceproof.engine.task.events import POLL, WALL_CLOCK_ADVANCED, StartTaskTimer, TimerDue
 from onceproof.engine.task.task import TaskState
 from onceproof.engine.watermarks.generators import WatermarkGenerator
 from onceproof.engine.watermarks.strategy import WatermarkStrategy
@@ -296,3 +296,37 @@ def test_side_outputs_get_what_is_given_under_their_tag_and_all_watermarks(bench
     for tag, queue in zip(tags, bench.sent, strict=True):
         values = [(1, 1), (3, 3)] if tag else [(2, 2)]
         assert list(queue) == [values, Watermark(3)]
+
+
+# The wall clock beside the driver's.
+
+
+def test_wishes_in_processing_time_become_times_of_the_drivers_clock(bench):
+    task = bench.task(timed(bench.recorder("a")), channels=[0])
+    wall_clock = task.settings.wall_clock
+    wall_clock.ahead_ms = 1000
+    [operator] = task.operators
+    assert operator.context.clock() == 1000
+    operator.context.downstream.wake_at(1050)
+    assert bench.feed(task, 0, [("x", 1)]) == [StartTaskTimer(50)]
+    bench.take_calls()
+    wall_clock.ahead_ms = 400
+    task.handle(TimerDue(50), 50)
+    assert bench.take_calls() == [("time", "a", 450)], "set back: too early, the operator asks again"
+    wall_clock.ahead_ms = 5000
+    task.handle(WALL_CLOCK_ADVANCED, 60)
+    assert bench.take_calls() == [("time", "a", 5060)]
+
+
+def test_task_without_timers_ignores_a_clock_that_was_set_forward(bench):
+    task = bench.task(bench.recorder("a"), channels=[0])
+    assert task.handle(WALL_CLOCK_ADVANCED, 60) == ()
+
+
+@pytest.mark.parametrize("ahead_ms", [-3_600_000, 3_600_000])
+def test_watermarks_keep_their_interval_when_the_clock_jumps(bench, ahead_ms):
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(2))
+    task = source_task(bench, strategy, {"letters": [("a", 10), ("b", 20)]})
+    assert list(bench.restore(task, now=100))[-1] == StartTaskTimer(110)
+    task.settings.wall_clock.ahead_ms = ahead_ms
+    assert list(task.handle(TimerDue(110), 111)) == [StartTaskTimer(121)]
