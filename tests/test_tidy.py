@@ -49,6 +49,7 @@ ROOMS = (
         "errors",
         "java_hashes",
         "extras",
+        "file_locks",
         "key_groups",
         "types",
         "protocol_points",

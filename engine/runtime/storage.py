@@ -8,7 +8,7 @@ The rules this module lives by:
 - Paths are relative to the root, with ``/``. They may come from a damaged or forged file, so a path that
   leaves the root is refused before any file is touched.
 - One living process holds the folder of a job. Two would overwrite each other's checkpoints. The operating
-  system releases the lock when its holder dies, however it dies.
+  system releases the lock when its holder dies, however it dies, also if processes that it forked live on.
 - Every error of the operating system becomes a StorageError: one line with the file, what failed and the
   mend.
 """
@@ -16,7 +16,6 @@ The rules this module lives by:
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import shutil
 import stat
@@ -25,6 +24,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Final, Protocol
+
+from onceproof.engine.file_locks import hold_lock, release_lock
 
 _MENDS: Final = {
     errno.EACCES: "make the folder writable, or choose another execution.checkpointing.dir",
@@ -236,7 +237,7 @@ class LocalCheckpointStorage:
             self._remove_empty_folders()
             yield
         finally:
-            os.close(descriptor)
+            release_lock(descriptor)
 
     def _remove_empty_folders(self) -> None:
         """Remove the empty folders that a dead process left."""
@@ -384,10 +385,10 @@ def _lock(descriptor: int) -> None:
     """Lock a folder; retry, because a process that checks the lock holds it for a moment."""
     for _ in range(LOCK_ATTEMPTS - 1):
         with suppress(BlockingIOError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            hold_lock(descriptor)
             return
         time.sleep(LOCK_WAIT_SECONDS)
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    hold_lock(descriptor)
 
 
 def _linked(source: str, target: str) -> bool:

@@ -37,6 +37,7 @@ from rocksdict import (
 
 from onceproof.engine.configuration.backend_options import UNIVERSAL
 from onceproof.engine.configuration.backends import StateBackendSettings
+from onceproof.engine.file_locks import hold_lock, release_lock
 from onceproof.engine.state.file_envelope import StateError
 
 PREFIX: Final = "onceproof-rocksdb-"
@@ -104,7 +105,7 @@ class WorkingFolders:
     def close(self) -> None:
         """Remove all folders with their content."""
         self._root.remove()
-        os.close(self._lock)
+        release_lock(self._lock)
 
 
 def remove_working_folders() -> None:
@@ -117,7 +118,7 @@ def _locked(path: str) -> int:
     # Otherwise another process could lock the new file first, and take its folder for abandoned.
     unnamed = path + ".new"
     descriptor = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    hold_lock(descriptor, wait=True)
     os.rename(unnamed, path)
     return descriptor
 
