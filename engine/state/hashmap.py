@@ -12,19 +12,16 @@ The rules this module lives by:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from onceproof.engine.state.descriptors import LIST, MAP
 from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.state.keyed import KeyedStateBackend, Registered
 from onceproof.engine.state.restoring import check_stored, decode_groups
-from onceproof.engine.state.snapshot import KeyedSnapshot, TableSnapshot, wrong_entry
+from onceproof.engine.state.snapshot import KeyedSnapshot, KeyGroupCache, TableSnapshot, wrong_entry
 from onceproof.engine.state.stored import EncodedTable, NativePart
 from onceproof.engine.state.ttl_states import Cleanup, TtlState
 from onceproof.engine.types import TypeInformation
-
-REMEMBERED_KEY_GROUPS: Final = 1024
-"""The backend never trims a cache of key groups smaller than this."""
 
 
 class HeapLists:
@@ -178,13 +175,11 @@ class HashMapStateBackend(KeyedStateBackend):
         super().__init__(max_parallelism, key_group_range, key_type, clock)
         self._restored: dict[str, EncodedTable] = {}
         self._allow_pickle = False
-        self._key_groups: dict[Any, int] = {}
+        self._key_groups = KeyGroupCache()
 
     def snapshot(self, checkpoint_id: int | None = None) -> KeyedSnapshot:
         """Copy mutable values, share the rest."""
         tables = [self._snapshot_of(registered) for registered in self._registered.values()]
-        if len(self._key_groups) > REMEMBERED_KEY_GROUPS:
-            self._forget_old_keys()
         return KeyedSnapshot(self.max_parallelism, self.key_type, tables, self._restored, self._key_groups)
 
     def restore(
@@ -223,7 +218,7 @@ class HashMapStateBackend(KeyedStateBackend):
     def _decode(self, stored: EncodedTable, registered: Registered, entries: dict[Any, Any]) -> None:
         reader = check_stored(stored, registered, self.key_type, self._allow_pickle, self._clock)
         namespaced = registered.namespace_type is not None
-        key_groups = self._key_groups
+        key_groups = self._key_groups.known
         expected = 0
         for group, pairs in decode_groups(stored, registered, self.key_type, reader):
             entries.update(pairs)
@@ -268,16 +263,6 @@ class HashMapStateBackend(KeyedStateBackend):
         return TableSnapshot(
             registered.name, registered.kind, registered.stored_type, entries, registered.namespace_type
         )
-
-    def _forget_old_keys(self) -> None:
-        """Trim the cache of key groups to the keys that have state."""
-        key_groups = self._key_groups
-        tables = [(_held_by(item), item.namespace_type is not None) for item in self._registered.values()]
-        if len(key_groups) > 2 * sum([len(entries) for entries, _ in tables]):
-            living: set[Any] = set()
-            for entries, namespaced in tables:
-                living.update([entry[0] for entry in entries] if namespaced else entries)
-            self._key_groups = {key: group for key, group in key_groups.items() if key in living}
 
 
 def _unexpired(entries: dict[Any, Any], kind: str, last_expired: int) -> dict[Any, Any]:

@@ -4,7 +4,10 @@ A snapshot has two parts:
 
 - The synchronous part copies tables and lists so that later changes do not reach the snapshot. It runs
   between two calls of a machine and must be short.
-- The asynchronous part, ``encode_task_snapshot``, checks every value against its declared type, groups each
+- The asynchronous part, ``encode_task_snapshot``, runs in another thread while the task goes on. It reads
+  nothing that the task changes: all in a snapshot is a copy, or is replaced instead of changed. The one thing
+  that both use, the cache of key groups, is looked up and added to, and never gone through.
+- The asynchronous part checks every value against its declared type, groups each
   table by key group and encodes group by group, so that a restore at another parallelism decodes only the
   groups it owns.
 
@@ -16,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from hashlib import file_digest, sha256
 from os.path import getsize
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -47,6 +50,8 @@ from onceproof.engine.types import NotDescribable, TypeInformation, WrongValue
 from onceproof.engine.types.composite import tuple_type
 from onceproof.engine.types.information import ENCODE, Packer
 
+REMEMBERED_KEY_GROUPS: Final = 1024
+"""A cache of key groups that is smaller than this is never trimmed."""
 _WRONG = (WrongValue, NotDescribable, InvalidKey, UnicodeEncodeError)
 
 
@@ -60,17 +65,44 @@ class TableSnapshot(msgspec.Struct):
     namespace_type: TypeInformation | None = None
 
 
-class KeyedSnapshot(msgspec.Struct):
-    """The isolated copy of a keyed backend. ``key_groups`` caches the group of each key.
+class KeyGroupCache:
+    """The group of each key that a backend knows, so that snapshots need not compute it again.
 
-    ``carried`` is restored state that the job has not registered.
+    The thread that encodes snapshots and the thread of the task share it. Either may look up and add; an
+    addition that is lost is computed again.
     """
+
+    __slots__ = ("known",)
+
+    def __init__(self) -> None:
+        self.known: dict[Any, int] = {}
+
+    def trim(self, tables: list[TableSnapshot]) -> None:
+        """Forget the keys without an entry in a snapshot's tables, if they are more than half of all."""
+        known = self.known
+        entries = sum([len(table.entries) for table in tables])
+        if len(known) <= max(REMEMBERED_KEY_GROUPS, 2 * entries):
+            return
+        living: dict[Any, int] = {}
+        for table in tables:
+            namespaced = table.namespace_type is not None
+            # Of the shared dict only single keys are looked up: another thread may add to it meanwhile.
+            for entry in table.entries:
+                key = entry[0] if namespaced else entry
+                group = known.get(key)
+                if group is not None:
+                    living[key] = group
+        self.known = living
+
+
+class KeyedSnapshot(msgspec.Struct):
+    """The isolated copy of a keyed backend. ``carried`` is restored state that the job has not registered."""
 
     max_parallelism: int
     key_type: TypeInformation
     tables: list[TableSnapshot]
     carried: Mapping[str, EncodedTable]
-    key_groups: dict[Any, int]
+    key_groups: KeyGroupCache
 
 
 class LocalTable(msgspec.Struct, frozen=True):
@@ -255,6 +287,7 @@ def _encode_keyed(snapshot: KeyedSnapshot) -> dict[str, EncodedTable]:
         encoded[table.name] = _encode_table(table, snapshot)
     if snapshot.carried:
         encoded.update(snapshot.carried)
+    snapshot.key_groups.trim(snapshot.tables)
     return encoded
 
 
@@ -293,7 +326,7 @@ def entry_type(key_type: TypeInformation, namespace_type: TypeInformation | None
 
 def _group(entries: dict[Any, Any], snapshot: KeyedSnapshot) -> dict[int, list[tuple[Any, Any]]]:
     """Sort the entries of a table into key groups."""
-    known = snapshot.key_groups
+    known = snapshot.key_groups.known
     grouped: dict[int, list[tuple[Any, Any]]] = {}
     for pair in entries.items():
         key = pair[0]
@@ -309,7 +342,7 @@ def _group(entries: dict[Any, Any], snapshot: KeyedSnapshot) -> dict[int, list[t
 
 def _group_by_key(entries: dict[Any, Any], snapshot: KeyedSnapshot) -> dict[int, list[tuple[Any, Any]]]:
     """Sort the entries of a table with namespaces into key groups."""
-    known = snapshot.key_groups
+    known = snapshot.key_groups.known
     grouped: dict[int, list[tuple[Any, Any]]] = {}
     for pair in entries.items():
         key = pair[0][0]

@@ -33,7 +33,7 @@ from onceproof.engine.state.rocksdb.database_tables import (
 )
 from onceproof.engine.state.rocksdb.layout import EntryLayout, Keys
 from onceproof.engine.state.rocksdb.transfer import clip, export_checkpoint, import_table, merge, open_part
-from onceproof.engine.state.snapshot import KeyedSnapshot, NativeSnapshot
+from onceproof.engine.state.snapshot import KeyedSnapshot, KeyGroupCache, NativeSnapshot
 from onceproof.engine.state.stored import EncodedTable, NativePart, TableDescription
 from onceproof.engine.state.ttl_states import Cleanup, TtlState
 from onceproof.engine.types import TypeInformation
@@ -99,7 +99,7 @@ class RocksDBStateBackend(KeyedStateBackend):
             if checkpoint_id is not None:
                 # This checkpoint refers to no file, so it does not keep earlier files stored.
                 self._snapshots[checkpoint_id] = None
-            return KeyedSnapshot(self.max_parallelism, self.key_type, [], {}, {})
+            return KeyedSnapshot(self.max_parallelism, self.key_type, [], {}, KeyGroupCache())
         descriptions = dict(self._descriptions)
         files = database.checkpoint()
         exported = partial(

@@ -29,7 +29,13 @@ from onceproof.engine.runtime.recovery import FINISHED, recover
 from onceproof.engine.runtime.storage import MemoryCheckpointStorage, StorageError
 from onceproof.engine.state.file_envelope import HEADER_BYTES, DamagedFile
 from onceproof.engine.state.in_flight import INPUT, ChannelId
-from onceproof.engine.state.snapshot import KeyedSnapshot, OperatorSnapshot, TableSnapshot, TaskSnapshot
+from onceproof.engine.state.snapshot import (
+    KeyedSnapshot,
+    KeyGroupCache,
+    OperatorSnapshot,
+    TableSnapshot,
+    TaskSnapshot,
+)
 from onceproof.engine.types import Types
 
 ENVELOPE = {"magic": 0, "version": 9, "length": 17, "checksum": 30, "body": HEADER_BYTES, "end": -1}
@@ -174,7 +180,7 @@ def in_flight(tmp_path_factory):
     storage = MemoryCheckpointStorage()
     entries = {key: key * key for key in range(20)}
     keyed = KeyedSnapshot(
-        16, Types.LONG(), [TableSnapshot("squares", "value", Types.LONG(), entries)], {}, {}
+        16, Types.LONG(), [TableSnapshot("squares", "value", Types.LONG(), entries)], {}, KeyGroupCache()
     )
     channels = {ChannelId(INPUT, "source", "count", 0, 0, 0): [[(1, None), (2, 5)]]}
     handle = store_snapshot(
