@@ -31,9 +31,13 @@ class AttemptDeployed(Struct, frozen=True):
 
 
 class DeploymentFailed(Struct, frozen=True):
-    """No attempt can be deployed: the checkpoint is damaged, or the job does not fit it."""
+    """The attempt cannot be deployed: its checkpoint cannot be read, or the job does not fit it.
+
+    ``may_pass``: the storage failed, and may answer at the next attempt.
+    """
 
     cause: str
+    may_pass: bool = False
 
 
 class RestartDue(Struct, frozen=True):

@@ -10,7 +10,8 @@ Rules:
   two attempts never share a name, however often the process died.
 - When every task has finished, all output is committed: the job has finished, whatever becomes of a
   checkpoint still under way.
-- Only recoverable failures are retried; a checkpoint that cannot be read is not recoverable.
+- Only recoverable failures are retried. A checkpoint that is damaged is not recoverable; one that the storage
+  cannot read now is, so the restart strategy decides about it.
 - While the job ends with a savepoint (end_with_savepoint.py), no other checkpoint begins. When a stop has
   failed, tasks that read no more are left, so a new attempt takes over; when it has succeeded, an attempt
   that fails before all is committed is followed by one that does nothing but commit.
@@ -185,6 +186,8 @@ class JobMaster:
         return effects
 
     def _deployment_failed(self, event: DeploymentFailed, now: int) -> Sequence[MasterEffect]:
+        if event.may_pass:
+            return self._end_attempt(event.cause, now)
         self.state = JobState.FAILED
         return (JobFailed(event.cause),)
 

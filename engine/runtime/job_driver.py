@@ -73,6 +73,7 @@ from onceproof.engine.runtime.recovery import (
     sweep,
 )
 from onceproof.engine.runtime.starting_point import STARTING_POINT, StartingPoint
+from onceproof.engine.runtime.storage import MissingFile
 from onceproof.engine.task.events import DiscardSnapshot
 from onceproof.engine.wall_clock import WallClock
 
@@ -138,7 +139,7 @@ class JobDriver(ABC):
 
     @abstractmethod
     def read_checkpoint(self, graph: JobGraph, layout: Layout, restored: CheckpointMetadata | None) -> Any:
-        """Return the argument of ``start_tasks``; an exception here fails the job."""
+        """Return the argument of ``start_tasks``; an exception here fails the job, an OSError the attempt."""
 
     @abstractmethod
     def make_tasks(self, attempt: AttemptId, graph: JobGraph, layout: Layout) -> None:
@@ -300,6 +301,15 @@ class JobDriver(ABC):
         """Return in one line why an attempt cannot be deployed."""
         return " ".join(str(error).split())
 
+    def _may_pass(self, error: Exception) -> bool:
+        """Return whether another attempt may read the checkpoint that this one could not.
+
+        A file that is missing when the process starts was deleted; later it may be on a disk that is gone.
+        """
+        if isinstance(error, MissingFile) and self.attempts == 1:
+            return False
+        return isinstance(error, OSError) and not isinstance(error, Superseded)
+
     def _deploy(self, effect: Deploy) -> None:
         self.attempts += 1
         self.attempt_started(effect)
@@ -309,7 +319,7 @@ class JobDriver(ABC):
             layout = layout_of(graph)
             begin_with = self.read_checkpoint(graph, layout, effect.restored)
         except Exception as error:
-            self.master_event(DeploymentFailed(self.cause_of(error)))
+            self.master_event(DeploymentFailed(self.cause_of(error), self._may_pass(error)))
             return
         self.make_tasks(effect.attempt, graph, layout)
         self.master_event(AttemptDeployed(CheckpointPlan(effect.attempt, graph.vertices, layout.upstreams)))
@@ -336,6 +346,10 @@ class JobDriver(ABC):
             self._former = ()
 
     def _discard_checkpoint(self, effect: DiscardCheckpoint) -> None:
+        with deletion_may_fail():
+            self._discard_unless_superseded(effect)
+
+    def _discard_unless_superseded(self, effect: DiscardCheckpoint) -> None:
         if self.is_superseded:
             # The other process may use the same checkpoint id.
             return
@@ -343,8 +357,7 @@ class JobDriver(ABC):
         if claimed and effect.checkpoint_id == self._recovered.checkpoints[0].checkpoint_id:
             delete_if_possible(self.storage, claimed)
             return
-        with deletion_may_fail():
-            discard_checkpoint(self.storage, effect.checkpoint_id, effect.kind)
+        discard_checkpoint(self.storage, effect.checkpoint_id, effect.kind)
 
     def _request_resolved(self, effect: RequestResolved) -> None:
         self.open_requests.resolved(effect)

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 import fsspec
 
 from onceproof.engine.runtime.locations import join_location, scheme_of
-from onceproof.engine.runtime.storage import StorageError, check_inside
+from onceproof.engine.runtime.storage import MissingFile, StorageError, check_inside
 
 EXCLUSIVE: Final = frozenset(("memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"))
 """The schemes of file systems with an exclusive create."""
@@ -71,7 +71,7 @@ class RemoteCheckpointStorage:
         try:
             data: bytes = self._do(path, "cannot be read", self._files.cat_file)
         except FileNotFoundError as error:
-            raise StorageError(
+            raise MissingFile(
                 f"checkpoint file {join_location(self.root, path)} cannot be read: it is not there:"
                 " restore another checkpoint, or another copy of this one"
             ) from error

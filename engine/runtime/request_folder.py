@@ -17,14 +17,15 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import Final
 
 import msgspec
 
+from onceproof.engine.file_locks import hold_lock, release_lock
 from onceproof.engine.runtime.job_requests import JobAnswer, JobRequest, Respond
 from onceproof.engine.runtime.locations import scheme_of
 from onceproof.engine.runtime.storage import CheckpointStorage
@@ -119,6 +120,21 @@ def ask(root: Path, request: JobRequest, seconds: float) -> JobAnswer:
     given = _answers.decode(answer.read_bytes())
     answer.unlink(missing_ok=True)
     return given
+
+
+@contextmanager
+def kept_from_running(root: Path) -> Iterator[bool]:
+    """Hold a job's folder, so that no process begins to run the job; False if one runs it."""
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            hold_lock(descriptor)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        release_lock(descriptor)
 
 
 def is_running(root: Path) -> bool:

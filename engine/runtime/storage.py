@@ -54,6 +54,10 @@ class StorageError(OSError):
         return str(self.args[0])
 
 
+class MissingFile(StorageError):
+    """A file of a checkpoint is not there."""
+
+
 class CheckpointStorage(Protocol):
     """The storage interface of the engine; paths are relative to the job's folder."""
 
@@ -204,7 +208,14 @@ class LocalCheckpointStorage:
 
     def exists(self, path: str) -> bool:
         """Return whether the file exists."""
-        return os.path.exists(self._resolve(path))
+        target = self._resolve(path)
+        try:
+            os.stat(target)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise _failure("file", target, "cannot be looked for", error) from error
+        return True
 
     def create_exclusive(self, path: str) -> bool:
         target = self._resolve(path)
@@ -282,7 +293,7 @@ class MemoryCheckpointStorage:
         try:
             return self._files[path]
         except KeyError:
-            raise StorageError(f"checkpoint file {path} is not in memory: restart the job") from None
+            raise MissingFile(f"checkpoint file {path} is not in memory: restart the job") from None
 
     def delete(self, path: str) -> None:
         self._files.pop(path, None)
@@ -328,7 +339,8 @@ def check_inside(path: str, root: str) -> None:
 def _failure(kind: str, path: str, what: str, error: OSError) -> StorageError:
     mend = _MENDS.get(error.errno or 0, _OTHER_MEND)
     reason = error.strerror or str(error)
-    return StorageError(f"checkpoint {kind} {path} {what}: {reason}: {mend}")
+    failure = MissingFile if error.errno == errno.ENOENT else StorageError
+    return failure(f"checkpoint {kind} {path} {what}: {reason}: {mend}")
 
 
 def _entries(folder: str) -> list[tuple[str, bool]]:

@@ -32,7 +32,7 @@ from onceproof.engine.messages import CHECKPOINT
 from onceproof.engine.runtime.locations import location, name_of, parent_of, scheme_of
 from onceproof.engine.runtime.mounted_storage import open_storage
 from onceproof.engine.runtime.recovery import METADATA
-from onceproof.engine.runtime.request_folder import is_running
+from onceproof.engine.runtime.request_folder import kept_from_running
 from onceproof.engine.runtime.restore_point import place_of
 from onceproof.engine.runtime.storage import StorageError, leads_out
 from onceproof.engine.state.file_envelope import DamagedFile
@@ -114,9 +114,15 @@ def delete_command(path: str) -> int:
     folder = Path(at)
     if not (folder / METADATA).is_file():
         raise UsageError(f"{folder}: no savepoint or checkpoint (no file {METADATA}): nothing is deleted")
-    if is_running(folder.parent):
-        raise UsageError(f"{folder}: its job is running and may need it: stop the job first")
-    [found] = _found(at)
+    with kept_from_running(folder.parent) as is_free:
+        if not is_free:
+            raise UsageError(f"{folder}: its job is running and may need it: stop the job first")
+        return _delete(folder)
+
+
+def _delete(folder: Path) -> int:
+    """Delete a checkpoint whose job cannot begin to run meanwhile."""
+    [found] = _found(str(folder))
     (folder / METADATA).unlink()
     if found.metadata is not None:
         root = folder.parent if found.metadata.kind == CHECKPOINT else folder

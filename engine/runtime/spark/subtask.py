@@ -45,6 +45,7 @@ from onceproof.engine.runtime.job_startup import with_full_path
 from onceproof.engine.runtime.recovery import metadata_path
 from onceproof.engine.runtime.spark.epoch import ChannelEnd, Deployment, Epoch, Report
 from onceproof.engine.runtime.spark.stages import DRIVER, Parcel, Place
+from onceproof.engine.runtime.storage import MissingFile
 from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.engine.state.snapshot import encode_task_snapshot
 from onceproof.engine.task.events import (
@@ -195,6 +196,11 @@ class SubtaskRun:
             return read_restore(self.epoch.restores[self.task_id], self.storage.read, {})
         except DamagedFile as error:
             raise with_full_path(error, self.storage) from error
+        except MissingFile as error:
+            # Most often the worker does not share the file system of the driver.
+            raise Unreadable(str(error)) from error
+        except OSError:
+            raise
         except Exception as error:
             raise Unreadable(str(error)) from error
 

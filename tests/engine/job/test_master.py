@@ -239,6 +239,17 @@ def test_a_checkpoint_that_cannot_be_read_ends_the_job_at_once(job):
     assert job.master.state is JobState.FAILED
 
 
+def test_a_checkpoint_that_the_storage_cannot_read_now_is_read_again_later(job):
+    job.fail()
+    job.handle(RestartDue(AttemptId("1.1")))
+    cancelled, timer = job.handle(DeploymentFailed("no answer", may_pass=True))
+    assert cancelled == CancelTasks(AttemptId("1.2"))
+    assert timer == StartRestartTimer(job.now + 500, RestartDue(AttemptId("1.2")))
+    assert job.handle(RestartDue(AttemptId("1.2"))) == [Deploy(AttemptId("1.3"), None)]
+    job.handle(DeploymentFailed("no answer", may_pass=True))
+    assert job.master.state is JobState.FAILED, "the restart strategy allows two restarts"
+
+
 def test_a_failed_job_does_not_rise_again(job):
     job.fail(unrecoverable=True)
     assert job.fail() == []
