@@ -113,6 +113,7 @@ class JobMaster:
         "attempt",
         "coordinator",
         "ending",
+        "last_failure",
         "state",
     )
 
@@ -132,6 +133,8 @@ class JobMaster:
         self.state = JobState.CREATED
         self.ending: EndWithSavepoint | None = None
         """The savepoint with which a user ends the job, or None."""
+        self.last_failure = ""
+        """Why the latest attempt that failed has failed."""
         self._orphans = 0
         """Number of tasks of earlier job masters that still run."""
         self._tasks = 0
@@ -220,6 +223,7 @@ class JobMaster:
 
     def _end_attempt(self, cause: str, now: int, *, unrecoverable: bool = False) -> Sequence[MasterEffect]:
         assert self.attempt is not None
+        self.last_failure = cause
         effects: list[MasterEffect] = [CancelTasks(self.attempt)]
         effects.extend(self.coordinator.handle(AttemptEnded(), now))
         if self.ending is not None:

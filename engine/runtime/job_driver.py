@@ -53,6 +53,7 @@ from onceproof.engine.job.events import (
     JobFailed,
     JobFinished,
     MasterEvent,
+    RestartDue,
     StartRestartTimer,
 )
 from onceproof.engine.job.master import JobMaster, JobState
@@ -60,6 +61,7 @@ from onceproof.engine.job.restart_strategies import Chance, restart_strategy
 from onceproof.engine.messages import AttemptId, Send
 from onceproof.engine.protocol_points import COMPLETED, COORDINATOR, METADATA_WRITTEN, TRIGGERED, Probe
 from onceproof.engine.runtime.deletion import delete_if_possible, deletion_may_fail
+from onceproof.engine.runtime.job_log import JobLog
 from onceproof.engine.runtime.job_requests import JobRequest, OpenRequests, Respond, publish_metadata
 from onceproof.engine.runtime.job_result import JobCancelled, JobExecutionFailed, JobExecutionResult
 from onceproof.engine.runtime.recovery import (
@@ -113,6 +115,7 @@ class JobDriver(ABC):
             recovered.incarnation,
             settings.timeout_ms,
         )
+        self.job_log = self.make_log()
         self.attempts = 0
         self.checkpoints = 0
         self.open_requests = OpenRequests(graph.job_id, settings.savepoint_directory)
@@ -164,6 +167,10 @@ class JobDriver(ABC):
     def chance(self) -> Chance:
         """Return the random source of restart jitter; a driver with reproducible runs seeds it."""
         return Random().random
+
+    def make_log(self) -> JobLog:
+        """Return what logs and counts the failures of the job."""
+        return JobLog(self.graph.name, self.graph.settings.timeout_ms)
 
     def make_wall_clock(self) -> WallClock:
         """Return the wall clock of the run, which the driver keeps up to date."""
@@ -222,6 +229,10 @@ class JobDriver(ABC):
             self.checkpoints,
             records_read,
             stopped_with=self.open_requests.stopped_with,
+            failed_checkpoints=self.job_log.failed_checkpoints,
+            last_checkpoint_failure=self.job_log.last_checkpoint_failure,
+            restarts=self.job_log.restarts,
+            last_restart_cause=self.job_log.last_restart_cause,
         )
 
     @property
@@ -345,6 +356,19 @@ class JobDriver(ABC):
                         discard_former(self.storage, checkpoint_id, retained)
             self._former = ()
 
+    def _checkpoint_aborted(self, effect: CheckpointAborted) -> None:
+        self.job_log.checkpoint_aborted(effect.checkpoint_id, effect.reason, self.now())
+        self.checkpoint_aborted(effect)
+
+    def _start_restart_timer(self, effect: StartRestartTimer) -> None:
+        if type(effect.event) is RestartDue:
+            now, latest = self.now(), self.master.coordinator.latest
+            latest_id = None if latest is None else latest.checkpoint_id
+            delay_ms = max(0, effect.due_ms - now)
+            cause = self.master.last_failure
+            self.job_log.restart_planned(effect.event.attempt, cause, delay_ms, latest_id, now)
+        self.start_timer(effect)
+
     def _discard_checkpoint(self, effect: DiscardCheckpoint) -> None:
         with deletion_may_fail():
             self._discard_unless_superseded(effect)
@@ -373,6 +397,7 @@ class JobDriver(ABC):
 
     def _job_failed(self, effect: JobFailed) -> None:
         """Notify the driver, then delete the checkpoints that are not retained, if the storage allows it."""
+        self.job_log.job_failed(effect.cause)
         self.job_failed(effect)
         with suppress(OSError):
             self.forget_checkpoints(JobOutcome.FAILED)
@@ -403,13 +428,13 @@ JobDriver.handlers = {
     DiscardSharedFiles: JobDriver._discard_shared_files,
     CheckpointTriggered: JobDriver._checkpoint_triggered,
     CheckpointCompleted: JobDriver._checkpoint_completed,
-    CheckpointAborted: lambda driver, effect: driver.checkpoint_aborted(effect),
+    CheckpointAborted: JobDriver._checkpoint_aborted,
     RequestResolved: JobDriver._request_resolved,
     AnsweredTooLate: lambda driver, effect: driver.answered_too_late(effect),
     TooManyFailures: JobDriver._too_many_failures,
     Deploy: JobDriver._deploy,
     CancelTasks: lambda driver, effect: driver.cancel_tasks(effect),
-    StartRestartTimer: lambda driver, effect: driver.start_timer(effect),
+    StartRestartTimer: JobDriver._start_restart_timer,
     JobFinished: JobDriver._job_finished,
     JobFailed: JobDriver._job_failed,
     JobCanceled: JobDriver._job_canceled,

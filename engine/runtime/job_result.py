@@ -18,7 +18,8 @@ class JobExecutionResult:
     """The result of a run of a job (PyFlink: JobExecutionResult).
 
     ``net_runtime_ms`` is the time from start to end, ``attempts`` the number of attempts, ``checkpoints`` the
-    number of completed checkpoints, ``records_read`` what the sources of all attempts have read.
+    number of completed checkpoints, ``records_read`` what the sources of all attempts have read. All counts
+    are those of this process.
     """
 
     job_id: str
@@ -31,6 +32,27 @@ class JobExecutionResult:
     """Whether an earlier process had finished the job; then this one did nothing."""
     stopped_with: str = ""
     """The folder of the savepoint with which the job was stopped; the next run restores it."""
+    failed_checkpoints: int = 0
+    """The number of checkpoints that a task has declined, that have expired, or that could not be written."""
+    last_checkpoint_failure: str = ""
+    """Why the last one of them has failed; empty if none has."""
+    restarts: int = 0
+    """How often the job was restarted after a failure."""
+    last_restart_cause: str = ""
+    """The failure before the last restart; empty if there was none."""
+
+    def troubles(self) -> str:
+        """Return in one line what went wrong on the way, or an empty text."""
+        parts = []
+        if self.restarts:
+            times = "once" if self.restarts == 1 else f"{self.restarts} times"
+            parts.append(f"restarted {times}, last because of: {self.last_restart_cause}")
+        if self.failed_checkpoints:
+            many = (
+                "1 checkpoint" if self.failed_checkpoints == 1 else f"{self.failed_checkpoints} checkpoints"
+            )
+            parts.append(f"{many} failed, last because of: {self.last_checkpoint_failure}")
+        return "; ".join(parts)
 
     def get_job_id(self) -> str:
         """Return the job's id, which is also the name of its checkpoint folder."""

@@ -358,11 +358,9 @@ class LocalExecution(Execution):
         self.task_event(task, event)
 
     def task_died(self, task: Task, error: BaseException) -> None:
-        """Close the task, log the error, and report the failure to the job master."""
+        """Close the task, and report the failure to the job master."""
         self.cancel(task)
-        message = self.failure_message(task, error)
-        _logger.warning("attempt %s: %s", task.attempt, message.cause)
-        self._mailbox.append(message)
+        self._mailbox.append(self.failure_message(task, error))
 
     def cancel(self, task: Task) -> None:
         """Count the records that the task has read, and cancel it."""

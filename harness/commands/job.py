@@ -100,11 +100,14 @@ def _result_text(result: JobExecutionResult) -> str:
     if result.already_finished:
         return f"{result.job_name}: had already finished"
     if result.stopped_with:
-        return f"{result.job_name}: stopped with {result.stopped_with}"
-    return (
-        f"{result.job_name}: finished, {result.records_read} records read,"
-        f" {result.checkpoints} checkpoints, {result.attempts} attempts"
-    )
+        text = f"{result.job_name}: stopped with {result.stopped_with}"
+    else:
+        text = (
+            f"{result.job_name}: finished, {result.records_read} records read,"
+            f" {result.checkpoints} checkpoints, {result.attempts} attempts"
+        )
+    troubles = result.troubles()
+    return f"{text}\n{result.job_name}: {troubles}" if troubles else text
 
 
 def _name_of(subject: str) -> str:

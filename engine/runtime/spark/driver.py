@@ -16,7 +16,6 @@ The rules this module lives by:
 from __future__ import annotations
 
 import heapq
-import logging
 import time
 from collections import deque
 from contextlib import ExitStack, suppress
@@ -94,8 +93,6 @@ from onceproof.engine.runtime.spark.stages import Stages, stages_of
 from onceproof.engine.runtime.spark.subtask import SubtaskRun
 from onceproof.engine.runtime.spark_session import SPARK_ERRORS, one_line
 from onceproof.engine.state.file_envelope import DamagedFile
-
-_logger = logging.getLogger(__name__)
 
 
 def execute_on_spark(
@@ -290,7 +287,6 @@ class SparkExecution(JobDriver):
             reports = job.reports()
         except EpochJobFailed as error:
             self._has_losses = True
-            _logger.warning("attempt %s: %s", attempt, error)
             self._mailbox.append(TaskFailed(attempt, TaskId(0, 0), str(error), error.is_final))
             return
         records = sum(report.records_read for report in reports)
@@ -303,7 +299,6 @@ class SparkExecution(JobDriver):
             failures = [TaskFailed(attempt, mixed, "Spark has run it twice in one epoch, and used both runs")]
         if failures:
             failures.sort(key=lambda failure: not failure.unrecoverable)
-            _logger.warning("attempt %s: %s", attempt, failures[0].cause)
             self._mailbox.append(replace(failures[0], attempt=attempt))
             return
         self._ended = {
@@ -330,7 +325,6 @@ class SparkExecution(JobDriver):
             self._committer.settle(task, self._plans[task])
         except Exception as error:
             failure = failure_of(self.master.attempt, task, self.name_of(task), error)
-            _logger.warning("attempt %s: %s", self.master.attempt, failure.cause)
             self._mailbox.append(failure)
             return False
         return True

@@ -49,6 +49,7 @@ from onceproof.engine.protocol_points import (
     TRIGGERED,
 )
 from onceproof.engine.runtime.execution import Execution
+from onceproof.engine.runtime.job_log import JobLog, NoJobLog
 from onceproof.engine.runtime.recovery import Recovered, Superseded, files_of, metadata_path
 from onceproof.engine.runtime.restore_point import published_form
 from onceproof.engine.runtime.starting_point import StartingPoint
@@ -180,6 +181,10 @@ class SimulatedProcess(Execution):
     def now(self) -> int:
         """Return the time of the simulated clock in milliseconds."""
         return self._clock.now
+
+    def make_log(self) -> JobLog:
+        """Log nothing: the recorder has all of it."""
+        return NoJobLog(self.graph.name, 0)
 
     # Tasks.
 

@@ -136,6 +136,16 @@ class Job:
 
         return probe
 
+    @staticmethod
+    def raising_always(point, error):
+        """Return a probe that raises at each pass of a point."""
+
+        def probe(passed, task, checkpoint_id):
+            if passed == point:
+                raise error
+
+        return probe
+
     def stopped(self, point, occurrence=1, **options):
         """Run the job until a simulated power cut."""
         with pytest.raises(PowerCut):
