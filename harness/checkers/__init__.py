@@ -18,6 +18,7 @@ from onceproof.harness.checkers.liveness import Liveness
 from onceproof.harness.checkers.mode import Mode
 from onceproof.harness.checkers.no_error import NoError
 from onceproof.harness.checkers.no_leaks import NoLeaks
+from onceproof.harness.checkers.timeliness import Timeliness
 
 CHECKERS: Final[tuple[Checker, ...]] = (
     NoError(),
@@ -26,6 +27,7 @@ CHECKERS: Final[tuple[Checker, ...]] = (
     ConsistentCut(),
     Fencing(),
     Liveness(),
+    Timeliness(),
     NoLeaks(),
 )
 

@@ -140,6 +140,12 @@ def _event(event: Event) -> Iterator[Line]:
             yield step, JOB, "STUCK", "the step budget of the scenario is used up"
         case kinds.LEAK:
             yield step, JOB, "LEAK", f"{subject}: {payload['name']}"
+        case kinds.WAIT_BEGUN:
+            yield step, JOB, "waits", f"{payload['ms']} ms at most: {subject}"
+        case kinds.WRITE_REFUSED:
+            yield step, subject, "learns", f"that its write for checkpoint {payload['checkpoint']} has failed"
+        case kinds.CHECKPOINT_DECLINED:
+            yield step, subject, "declines", f"checkpoint {payload['checkpoint']}"
 
 
 def _row(row: Sequence[Any]) -> str:

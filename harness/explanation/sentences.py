@@ -22,6 +22,7 @@ from onceproof.harness.checkers import (
     no_error,
     restore_anywhere,
     state_equivalence,
+    timeliness,
 )
 from onceproof.harness.checkers import (
     table_reads as tables,
@@ -32,6 +33,7 @@ from onceproof.harness.checkers.fencing import Fencing
 from onceproof.harness.checkers.liveness import Liveness
 from onceproof.harness.checkers.no_error import NoError
 from onceproof.harness.checkers.no_leaks import NoLeaks
+from onceproof.harness.checkers.timeliness import Timeliness
 from onceproof.harness.explanation.facts import StruckFault
 from onceproof.harness.model.faults import row_of
 
@@ -189,6 +191,22 @@ _SENTENCES: Final[dict[tuple[str, str], Callable[[dict[str, Any]], str]]] = {
     ),
     (Fencing.property, fencing.HIDDEN): lambda w: (
         f"Rows of transaction {w['transaction']} were visible and disappeared at step {w['step']}."
+    ),
+    (Timeliness.property, timeliness.LATE_RESTART): lambda w: (
+        f"At step {w['step']} the job waits {w['waits_ms']} ms for its restart; its restart strategy says"
+        f" {w['allowed_ms']} ms."
+    ),
+    (Timeliness.property, timeliness.LATE_CHECKPOINT): lambda w: (
+        f"At step {w['step']} the next periodic checkpoint is due in {w['waits_ms']} ms; interval and pause"
+        f" allow {w['allowed_ms']} ms."
+    ),
+    (Timeliness.property, timeliness.LATE_EXPIRY): lambda w: (
+        f"A checkpoint that began at step {w['step']} may be under way for {w['waits_ms']} ms; its time-out"
+        f" is {w['allowed_ms']} ms."
+    ),
+    (Timeliness.property, timeliness.SILENT_FAILURE): lambda w: (
+        f"The storage refused a write of {w['task']} for checkpoint {w['checkpoint']} at step {w['step']},"
+        " and the checkpoint was neither declined nor aborted."
     ),
     (determinism.PROPERTY, determinism.TRACE_DIFFERS): lambda w: (
         "Two runs of the same scenario differ, so the scenario cannot be replayed."

@@ -39,6 +39,14 @@ JOB_FINISHED: Final = "job_finished"
 JOB_FAILED: Final = "job_failed"
 BUDGET_EXHAUSTED: Final = "budget_exhausted"
 LEAK: Final = "leak"
+WAIT_BEGUN: Final = "wait_begun"
+WRITE_REFUSED: Final = "write_refused"
+CHECKPOINT_DECLINED: Final = "checkpoint_declined"
+
+RESTART_WAIT: Final = "restart"
+INTERVAL_WAIT: Final = "interval"
+EXPIRY_WAIT: Final = "expiry"
+"""The subjects of WAIT_BEGUN: what the job master waits for."""
 
 EVENT_KINDS: Final = (
     ATTEMPT_STARTED,
@@ -59,6 +67,9 @@ EVENT_KINDS: Final = (
     JOB_FAILED,
     BUDGET_EXHAUSTED,
     LEAK,
+    WAIT_BEGUN,
+    WRITE_REFUSED,
+    CHECKPOINT_DECLINED,
 )
 
 
@@ -233,6 +244,18 @@ class History:
     def budget_exhausted(self, step: int) -> None:
         """Record that the run was cut off at the scenario's step budget."""
         self.events.append((step, BUDGET_EXHAUSTED, "job", {}))
+
+    def wait_begun(self, step: int, what: str, ms: int) -> None:
+        """Record for how long the job master begins to wait, and for what (RESTART_WAIT and its like)."""
+        self.events.append((step, WAIT_BEGUN, what, {"ms": ms}))
+
+    def write_refused(self, step: int, task: str, checkpoint: int) -> None:
+        """Record that a living task, or the coordinator, learns that its write of a checkpoint has failed."""
+        self.events.append((step, WRITE_REFUSED, task, {"checkpoint": checkpoint}))
+
+    def checkpoint_declined(self, step: int, task: str, checkpoint: int) -> None:
+        """Record that a task has sent that it cannot take part in a checkpoint."""
+        self.events.append((step, CHECKPOINT_DECLINED, task, {"checkpoint": checkpoint}))
 
     def leak(self, step: int, kind: str, name: str) -> None:
         """Record what is left behind at rest: its ``kind``, such as "open transaction", and its name."""

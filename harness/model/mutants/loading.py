@@ -23,6 +23,7 @@ THEMES: Final = (
     "completion",
     "recovery",
     "masters",
+    "waiting",
     "redistribution",
     "in_flight",
     "connected",

@@ -29,24 +29,22 @@ from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.checkpoint.retention import JobOutcome
 from onceproof.engine.checkpoint.snapshot_files import store_encoded
 from onceproof.engine.graph import JobGraph
-from onceproof.engine.job.events import Deploy, JobFailed, JobFinished, MasterEvent, StartRestartTimer
+from onceproof.engine.job.events import (
+    Deploy,
+    JobFailed,
+    JobFinished,
+    MasterEvent,
+    StartRestartTimer,
+)
 from onceproof.engine.messages import (
-    AcknowledgeCheckpoint,
-    NotifyCheckpointComplete,
+    DeclineCheckpoint,
     Send,
-    TaskFailed,
-    TaskFinished,
     TaskId,
-    TaskRunning,
-    TriggerCheckpoint,
 )
 from onceproof.engine.protocol_points import (
-    ACKNOWLEDGED,
     COORDINATOR,
     METADATA_WRITTEN,
-    NOTIFIED,
     SNAPSHOTTED,
-    TRIGGERED,
 )
 from onceproof.engine.runtime.execution import Execution
 from onceproof.engine.runtime.job_log import JobLog, NoJobLog
@@ -67,6 +65,7 @@ from onceproof.engine.task.task import Task
 from onceproof.harness.model.faults import FaultKind, Point
 from onceproof.harness.model.injected_error import is_injected
 from onceproof.harness.model.scenario import Fault, Scenario
+from onceproof.harness.systems.simulation.action_names import NAMES, TRAVEL, WAITS
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX, Action, Slot, slots_of
 from onceproof.harness.systems.simulation.agenda import Agenda
 from onceproof.harness.systems.simulation.clock import Clock
@@ -84,23 +83,12 @@ from onceproof.harness.systems.simulation.simulated_job import SimulatedJob
 from onceproof.harness.systems.simulation.simulated_storage import SimulatedStorage
 from onceproof.harness.systems.simulation.user_requests import UserRequests
 
-_TRIGGER = CLASS_INDEX["message_trigger"]
 _ACKNOWLEDGE = CLASS_INDEX["message_acknowledge"]
-_NOTIFY = CLASS_INDEX["message_notify"]
 _CONTROL = CLASS_INDEX["message_control"]
 _STORE = CLASS_INDEX["store"]
 _METADATA = CLASS_INDEX["metadata"]
 _RESTORE = CLASS_INDEX["restore"]
 _TIMER = CLASS_INDEX["timer"]
-
-_TRAVEL: dict[Any, tuple[int, str, str]] = {
-    TriggerCheckpoint: (_TRIGGER, "trigger", TRIGGERED),
-    AcknowledgeCheckpoint: (_ACKNOWLEDGE, "acknowledge", ACKNOWLEDGED),
-    NotifyCheckpointComplete: (_NOTIFY, "notify", NOTIFIED),
-}
-"""Class, label and point of the messages that faults know."""
-_NAMES: dict[Any, str] = {kind: kind.__name__ for kind in (TaskRunning, TaskFinished, TaskFailed)}
-"""Of the messages that belong to no checkpoint."""
 
 _LEAVES_UNKNOWN_FILES: Final[tuple[tuple[FaultKind, Point], ...]] = (
     ("lose_message", "acknowledged"),
@@ -254,12 +242,14 @@ class SimulatedProcess(Execution):
         message: Any = effect.message
         kind = type(message)
         name = self._names[message.task]
-        travel = _TRAVEL.get(kind)
+        travel = TRAVEL.get(kind)
         if travel is None:
-            verb = _NAMES.get(kind)
+            verb = NAMES.get(kind)
             if verb is None:
                 # The checkpoint, too: a label that names two actions cannot be replayed.
                 verb = f"{kind.__name__} {message.checkpoint_id}"
+                if kind is DeclineCheckpoint:
+                    self._recorder.checkpoint_declined(name, message.checkpoint_id)
             action = Action(_CONTROL, f"{verb} {name}", self._deliver, message, self._clock.step)
             self._pending.append(action)
             return
@@ -331,6 +321,8 @@ class SimulatedProcess(Execution):
         task, paths, event = report
         tasks, task_id = self.tasks, task.id
         if tasks.get(task_id) is task:
+            if type(event) is SnapshotFailed:
+                self._recorder.write_refused(task.name, event.checkpoint_id)
             self.task_event(task, event)
         # The task died before the event or of it: no checkpoint will ever list what was stored.
         if tasks.get(task_id) is not task:
@@ -374,9 +366,14 @@ class SimulatedProcess(Execution):
         write = Write(
             store=partial(self._put_metadata, metadata),
             tear=lambda: self._ports.storage.tear(path, published_form(metadata)),
-            refuse=partial(self.master_event, failed),
+            refuse=partial(self._metadata_refused, failed),
         )
         WRITE_METHODS[fault.kind](write, fault)
+
+    def _metadata_refused(self, failed: MetadataFailed) -> None:
+        if not self.is_headless:
+            self._recorder.write_refused(COORDINATOR, failed.checkpoint_id)
+            self.master_event(failed)
 
     def _put_metadata(self, metadata: CheckpointMetadata, report_after: int) -> None:
         checkpoint_id = metadata.checkpoint_id
@@ -407,7 +404,11 @@ class SimulatedProcess(Execution):
 
     def start_timer(self, effect: StartTimer | StartRestartTimer) -> None:
         """Make the timer an action once it is due."""
-        label = f"timer {type(effect.event).__name__}"
+        kind = type(effect.event)
+        what = WAITS.get(kind)
+        if what is not None:
+            self._recorder.wait_begun(what, effect.due_ms - self._clock.now)
+        label = f"timer {kind.__name__}"
         self._agenda.add_later(effect.due_ms, _TIMER, label, self.master_event, effect.event)
 
     def start_task_timer(self, effect: StartTaskTimer) -> None:

@@ -216,6 +216,18 @@ class RunRecorder:
         """Record that the coordinator has aborted a checkpoint."""
         self._history.checkpoint_aborted(self._clock.step, checkpoint_id, reason)
 
+    def wait_begun(self, what: str, ms: int) -> None:
+        """Record for how long the job master begins to wait, and for what."""
+        self._history.wait_begun(self._clock.step, what, ms)
+
+    def write_refused(self, task: str, checkpoint_id: int) -> None:
+        """Record that a task, or the coordinator, learns that its write has failed."""
+        self._history.write_refused(self._clock.step, task, checkpoint_id)
+
+    def checkpoint_declined(self, task: str, checkpoint_id: int) -> None:
+        """Record that a task has declined a checkpoint."""
+        self._history.checkpoint_declined(self._clock.step, task, checkpoint_id)
+
     def aborted_checkpoints(self) -> list[int]:
         """Return the ids of the checkpoints that were aborted so far."""
         return [subject for _, kind, subject, _ in self._history.events if kind == CHECKPOINT_ABORTED]

@@ -51,6 +51,9 @@ def test_every_kind_of_event_has_a_line() -> None:
     history.savepoint_completed(11, 3, "1.1")
     history.stop_failed(11, "a reason")
     history.job_stopped(11)
+    history.wait_begun(11, "restart", 20)
+    history.write_refused(11, "count-0", 4)
+    history.checkpoint_declined(11, "count-0", 4)
     history.job_finished(12)
     kinds = {kind for _, kind, _, _ in history.events}
     # No system records a trigger; the trace has it.
