@@ -45,8 +45,10 @@ ROOMS = (
     (
         "configuration",
         "durations",
+        "durable_files",
         "elements",
         "errors",
+        "file_calls",
         "java_hashes",
         "extras",
         "file_locks",

@@ -22,7 +22,9 @@ from typing import Any
 from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.sink import Sink
 from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
+from onceproof.engine.durable_files import sync_folder, write_all
 from onceproof.engine.errors import UnrecoverableError
+from onceproof.engine.file_calls import SYSTEM_CALLS, FileCalls
 
 BLOCK_BYTES = 1 << 18
 """The size of the blocks in which rows are written."""
@@ -153,6 +155,9 @@ class FileSink(Sink):
 class FileSinkFunction(TwoPhaseCommitSinkFunction):
     """Writes one part file for each transaction."""
 
+    calls: FileCalls = SYSTEM_CALLS
+    """The file calls; a test gives others."""
+
     def __init__(self, base_path: str, encoder: Encoder, config: OutputFileConfig) -> None:
         super().__init__()
         self._base_path = base_path
@@ -181,7 +186,7 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
             return
         try:
             transaction[1] = file.finish()
-            self._sync_folder()
+            sync_folder(self.calls, self._base_path)
         except OSError as error:
             raise self._failure(transaction, "cannot be written", error) from error
         self._file = None
@@ -194,8 +199,8 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
         hidden = self._hidden(name)
         target = self._target(name)
         try:
-            committed_length = _length(target)
-            hidden_length = _length(hidden)
+            committed_length = self.calls.size_of(target)
+            hidden_length = self.calls.size_of(hidden)
             if committed_length is not None and hidden_length is not None:
                 raise FileSinkBroken(
                     f"{target} exists already, but is not what transaction {name} wrote:"
@@ -213,8 +218,8 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
                     f" {found} bytes, the checkpoint lists {length}: restore the folder from a copy"
                 )
             if hidden_length is not None:
-                os.rename(hidden, target)
-            self._sync_folder()
+                self.calls.rename(hidden, target)
+            sync_folder(self.calls, self._base_path)
         except FileSinkFailed:
             raise
         except OSError as error:
@@ -231,7 +236,7 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
         )
         try:
             os.makedirs(self._base_path, exist_ok=True)
-            names = sorted(os.listdir(self._base_path))
+            names = sorted(name for name, _ in self.calls.entries(self._base_path))
         except OSError as error:
             raise FileSinkBroken(
                 f"folder {self._base_path} of the file sink cannot be used: {error.strerror}:"
@@ -266,13 +271,13 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
 
     def _open_file(self, transaction: Transaction) -> PartFile:
         name = transaction[0]
-        if os.path.lexists(self._target(name)):
+        if self.calls.exists(self._target(name)):
             raise FileSinkBroken(
                 f"part file {self._target(name)} exists already, from an earlier run of a job:"
                 " give each job and each fresh run a folder or a part prefix of its own"
             )
         try:
-            return PartFile(self._hidden(name))
+            return PartFile(self.calls, self._hidden(name))
         except FileExistsError as error:
             raise FileSinkBroken(
                 f"part file {self._hidden(name)} exists already: another job writes into this folder, or"
@@ -306,7 +311,7 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
 
     def _delete(self, path: str) -> None:
         try:
-            os.unlink(path)
+            self.calls.unlink(path)
         except FileNotFoundError:
             return
         except OSError as error:
@@ -315,25 +320,19 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
                 " make the folder writable"
             ) from error
 
-    def _sync_folder(self) -> None:
-        descriptor = os.open(self._base_path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
 
 class PartFile:
     """A part file that is being written in blocks."""
 
-    __slots__ = ("_chunks", "_descriptor", "_gathered", "_written")
+    __slots__ = ("_calls", "_chunks", "_descriptor", "_gathered", "_written")
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, calls: FileCalls, path: str) -> None:
+        self._calls = calls
         self._descriptor = -1
         self._chunks: list[bytes] = []
         self._gathered = 0
         self._written = 0
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        self._descriptor = calls.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
 
     def __del__(self) -> None:
         self.close()
@@ -348,7 +347,7 @@ class PartFile:
     def finish(self) -> int:
         """Write the rest, sync and close the file, and return its length in bytes."""
         self._flush()
-        os.fsync(self._descriptor)
+        self._calls.fsync(self._descriptor)
         self.close()
         return self._written
 
@@ -356,19 +355,11 @@ class PartFile:
         """Close the file without writing the buffered data."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
-            os.close(descriptor)
+            self._calls.close(descriptor)
 
     def _flush(self) -> None:
-        view = memoryview(b"".join(self._chunks))
-        self._written += len(view)
-        while view:
-            view = view[os.write(self._descriptor, view) :]
+        data = b"".join(self._chunks)
+        self._written += len(data)
+        write_all(self._calls, self._descriptor, data)
         self._chunks.clear()
         self._gathered = 0
-
-
-def _length(path: str) -> int | None:
-    try:
-        return os.stat(path).st_size
-    except FileNotFoundError:
-        return None

@@ -17,14 +17,22 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
-import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Final, Protocol
 
+from onceproof.engine.durable_files import (
+    copy_file,
+    link_file,
+    make_folder,
+    open_in_folder,
+    sync_file,
+    sync_folder,
+    write_file,
+)
+from onceproof.engine.file_calls import SYSTEM_CALLS, FileCalls
 from onceproof.engine.file_locks import hold_lock, release_lock
 
 _MENDS: Final = {
@@ -39,9 +47,6 @@ _MENDS: Final = {
     errno.ENOENT: "restore another checkpoint, or another copy of this one",
     errno.EISDIR: "a folder is in the way: move it aside",
 }
-_NO_LINK: Final = frozenset((errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS))
-"""The errors with which a hard link fails although a copy is possible."""
-COPIED_AT_ONCE: Final = 1 << 20
 LOCK_ATTEMPTS: Final = 5
 LOCK_WAIT_SECONDS: Final = 0.01
 _OTHER_MEND: Final = "check the disk, or choose another execution.checkpointing.dir"
@@ -117,13 +122,14 @@ class LocalCheckpointStorage:
     of its last one removes it.
     """
 
-    def __init__(self, root: str | Path, *, stands_in: bool = False) -> None:
+    def __init__(self, root: str | Path, *, stands_in: bool = False, calls: FileCalls = SYSTEM_CALLS) -> None:
         self.root = os.path.abspath(root)
         self._stands_in = stands_in
+        self._calls = calls
         if stands_in:
             return
         try:
-            _make_folder(self.root)
+            make_folder(calls, self.root)
         except OSError as error:
             raise _failure("folder", self.root, "cannot be created", error) from error
 
@@ -131,8 +137,8 @@ class LocalCheckpointStorage:
         """Sync the content, then the name."""
         target = self._resolve(path)
         try:
-            _write_file(target, data)
-            _sync_folder(os.path.dirname(target))
+            write_file(self._calls, target, data)
+            sync_folder(self._calls, os.path.dirname(target))
         except OSError as error:
             raise _failure("file", target, "cannot be written", error) from error
 
@@ -140,12 +146,12 @@ class LocalCheckpointStorage:
         """Link the local file, or else the earlier stored one; copy the file if neither is possible."""
         target = self._resolve(path)
         try:
-            if not _linked(source, target):
+            if not link_file(self._calls, source, target):
                 before = None if earlier is None else self._resolve(earlier)
-                if before is None or not _linked(before, target):
-                    _copy_file(source, target)
-            _sync_file(target)
-            _sync_folder(os.path.dirname(target))
+                if before is None or not link_file(self._calls, before, target):
+                    copy_file(self._calls, source, target)
+            sync_file(self._calls, target)
+            sync_folder(self._calls, os.path.dirname(target))
         except OSError as error:
             raise _failure("file", target, "cannot be written", error) from error
 
@@ -155,9 +161,9 @@ class LocalCheckpointStorage:
         folder, name = os.path.split(target)
         temporary = os.path.join(folder, f".{name}.unpublished")
         try:
-            _write_file(temporary, data)
-            os.rename(temporary, target)
-            _sync_folder(folder)
+            write_file(self._calls, temporary, data)
+            self._calls.rename(temporary, target)
+            sync_folder(self._calls, folder)
         except OSError as error:
             raise _failure("file", target, "cannot be written", error) from error
 
@@ -165,8 +171,7 @@ class LocalCheckpointStorage:
         """Return the whole content."""
         target = self._resolve(path)
         try:
-            with open(target, "rb") as file:
-                return file.read()
+            return self._calls.read_file(target)
         except OSError as error:
             raise _failure("file", target, "cannot be read", error) from error
 
@@ -174,7 +179,7 @@ class LocalCheckpointStorage:
         """Delete the file, and its folder when that becomes empty."""
         target = self._resolve(path)
         try:
-            os.unlink(target)
+            self._calls.unlink(target)
         except (FileNotFoundError, NotADirectoryError):
             pass
         except OSError as error:
@@ -182,7 +187,7 @@ class LocalCheckpointStorage:
         folder = os.path.dirname(target)
         if folder != self.root or self._stands_in:
             try:
-                os.rmdir(folder)
+                self._calls.rmdir(folder)
             except OSError:
                 # The folder holds other files, or is gone already.
                 return
@@ -194,7 +199,7 @@ class LocalCheckpointStorage:
         try:
             while waiting:
                 folder = waiting.pop()
-                for name, is_folder in _entries(self._resolve(folder) if folder else self.root):
+                for name, is_folder in self._entries(self._resolve(folder) if folder else self.root):
                     path = f"{folder}/{name}" if folder else name
                     if is_folder:
                         if path.startswith(prefix) or prefix.startswith(f"{path}/"):
@@ -210,18 +215,15 @@ class LocalCheckpointStorage:
         """Return whether the file exists."""
         target = self._resolve(path)
         try:
-            os.stat(target)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
+            return self._calls.exists(target)
         except OSError as error:
             raise _failure("file", target, "cannot be looked for", error) from error
-        return True
 
     def create_exclusive(self, path: str) -> bool:
         target = self._resolve(path)
         try:
-            os.close(_open_in_folder(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-            _sync_folder(os.path.dirname(target))
+            self._calls.close(open_in_folder(self._calls, target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+            sync_folder(self._calls, os.path.dirname(target))
         except FileExistsError:
             return False
         except OSError as error:
@@ -252,15 +254,22 @@ class LocalCheckpointStorage:
 
     def _remove_empty_folders(self) -> None:
         """Remove the empty folders that a dead process left."""
-        for name, is_folder in _entries(self.root):
+        for name, is_folder in self._entries(self.root):
             if is_folder:
                 # A folder that is not empty or belongs to another user stays.
                 with suppress(OSError):
-                    os.rmdir(os.path.join(self.root, name))
+                    self._calls.rmdir(os.path.join(self.root, name))
 
     def place_of(self, path: str) -> str:
         """Return the full path of a file for messages, even of a path that is refused."""
         return path if path.startswith("/") else f"{self.root}/{path}"
+
+    def _entries(self, folder: str) -> Sequence[tuple[str, bool]]:
+        try:
+            return self._calls.entries(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            # The folder was deleted since its parent was listed, or it is a file.
+            return []
 
     def _resolve(self, path: str) -> str:
         check_inside(path, self.root)
@@ -343,56 +352,6 @@ def _failure(kind: str, path: str, what: str, error: OSError) -> StorageError:
     return failure(f"checkpoint {kind} {path} {what}: {reason}: {mend}")
 
 
-def _entries(folder: str) -> list[tuple[str, bool]]:
-    try:
-        with os.scandir(folder) as entries:
-            return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-    except (FileNotFoundError, NotADirectoryError):
-        # The folder was deleted since its parent was listed, or it is a file.
-        return []
-
-
-def _make_folder(folder: str) -> None:
-    """Create a folder and its missing parents, each durably."""
-    if os.path.isdir(folder):
-        return
-    parent = os.path.dirname(folder)
-    _make_folder(parent)
-    try:
-        os.mkdir(folder)
-    except FileExistsError:
-        try:
-            is_folder = stat.S_ISDIR(os.stat(folder).st_mode)
-        except FileNotFoundError:
-            # Another thread made and deleted the folder; the caller finds out when it opens a file in it.
-            return
-        if not is_folder:
-            raise
-        return
-    _sync_folder(parent)
-
-
-def _open_in_folder(path: str, flags: int) -> int:
-    """Open a file, making its folder if it is missing; retry, because a concurrent delete may remove it."""
-    for _ in range(10):
-        try:
-            return os.open(path, flags | os.O_CLOEXEC, 0o666)
-        except FileNotFoundError:
-            _make_folder(os.path.dirname(path))
-    return os.open(path, flags | os.O_CLOEXEC, 0o666)
-
-
-def _write_file(path: str, data: bytes) -> None:
-    descriptor = _open_in_folder(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(descriptor, view) :]
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _lock(descriptor: int) -> None:
     """Lock a folder; retry, because a process that checks the lock holds it for a moment."""
     for _ in range(LOCK_ATTEMPTS - 1):
@@ -401,47 +360,3 @@ def _lock(descriptor: int) -> None:
             return
         time.sleep(LOCK_WAIT_SECONDS)
     hold_lock(descriptor)
-
-
-def _linked(source: str, target: str) -> bool:
-    """Hard-link a file; return False if the two are on different disks, or the source is gone."""
-    for _ in range(10):
-        try:
-            os.link(source, target)
-        except FileExistsError:
-            # A leftover of an attempt with the same name.
-            os.unlink(target)
-        except FileNotFoundError:
-            if not os.path.exists(source):
-                return False
-            _make_folder(os.path.dirname(target))
-        except OSError as error:
-            if error.errno in _NO_LINK:
-                return False
-            raise
-        else:
-            return True
-    return False
-
-
-def _copy_file(source: str, target: str) -> None:
-    descriptor = _open_in_folder(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    with open(source, "rb") as read, open(descriptor, "wb") as written:
-        shutil.copyfileobj(read, written, COPIED_AT_ONCE)
-
-
-def _sync_file(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sync_folder(folder: str) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,0 +1,128 @@
+"""The file calls of the operating system, as one interface.
+
+The checkpoint storage and the file sink change files through it and in no other way. So a test can record
+each call, or let the same code run over a simulated disk that loses power.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final, Protocol
+
+
+class FileCalls(Protocol):
+    """The calls with which files are read and changed. Each raises OSError as the operating system does."""
+
+    def open(self, path: str, flags: int) -> int:
+        """Open or create a file, or open a folder; return a descriptor, closed in child processes."""
+        ...
+
+    def close(self, descriptor: int) -> None:
+        """Close a descriptor."""
+        ...
+
+    def write(self, descriptor: int, data: bytes | memoryview) -> int:
+        """Write at the descriptor's position; return how many bytes were written, perhaps not all."""
+        ...
+
+    def fsync(self, descriptor: int) -> None:
+        """Make the content of a file durable, or the names in a folder."""
+        ...
+
+    def read_file(self, path: str) -> bytes:
+        """Return the whole content of a file."""
+        ...
+
+    def size_of(self, path: str) -> int | None:
+        """Return the size of a file in bytes; None if there is none."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is a file or folder; also for the name of a broken link."""
+        ...
+
+    def is_folder(self, path: str) -> bool:
+        """Return whether there is a folder."""
+        ...
+
+    def entries(self, folder: str) -> list[tuple[str, bool]]:
+        """Return the names in a folder, each with whether it is a folder."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file another name, replacing the file that has it."""
+        ...
+
+    def link(self, source: str, target: str) -> None:
+        """Give a file a second name."""
+        ...
+
+    def unlink(self, path: str) -> None:
+        """Remove the name of a file."""
+        ...
+
+    def mkdir(self, folder: str) -> None:
+        """Make a folder."""
+        ...
+
+    def rmdir(self, folder: str) -> None:
+        """Remove an empty folder."""
+        ...
+
+
+class SystemFileCalls:
+    """The calls of the operating system itself."""
+
+    def open(self, path: str, flags: int) -> int:
+        return os.open(path, flags | os.O_CLOEXEC, 0o666)
+
+    def close(self, descriptor: int) -> None:
+        os.close(descriptor)
+
+    def write(self, descriptor: int, data: bytes | memoryview) -> int:
+        return os.write(descriptor, data)
+
+    def fsync(self, descriptor: int) -> None:
+        os.fsync(descriptor)
+
+    def read_file(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def size_of(self, path: str) -> int | None:
+        try:
+            return os.stat(path).st_size
+        except FileNotFoundError:
+            return None
+
+    def exists(self, path: str) -> bool:
+        try:
+            os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def is_folder(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def entries(self, folder: str) -> list[tuple[str, bool]]:
+        with os.scandir(folder) as entries:
+            return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(source, target)
+
+    def link(self, source: str, target: str) -> None:
+        os.link(source, target)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def mkdir(self, folder: str) -> None:
+        os.mkdir(folder)
+
+    def rmdir(self, folder: str) -> None:
+        os.rmdir(folder)
+
+
+SYSTEM_CALLS: Final = SystemFileCalls()
