@@ -97,9 +97,9 @@ class SystemFileCalls:
 
     def exists(self, path: str) -> bool:
         try:
-            os.lstat(path)
+            os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
-            return False
+            return os.path.islink(path)
         return True
 
     def is_folder(self, path: str) -> bool:

@@ -32,6 +32,12 @@ USER = "user"
 """The fixture of tests that start pytest and commands in processes, which takes seconds."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of the tests of power cuts: more of them, with another seed."""
+    parser.addoption("--power-cuts", type=int, default=20, help="power cuts to rebuild from each recording")
+    parser.addoption("--power-seed", type=int, default=1, help="seed of the power cuts")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order the tests for the workers of pytest-xdist; without workers keep the order."""

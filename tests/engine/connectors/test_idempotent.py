@@ -227,3 +227,22 @@ def test_row_that_does_not_fit_ends_the_job_at_once(tmp_path):
     env.from_collection(["a"]).sink_to(SqliteUpsertSink(str(tmp_path / "t.db"), "t", ["key", "value"]))
     with pytest.raises(JobExecutionFailed, match="'a' is no row of the table"):
         env.execute("totals")
+
+
+def test_sqlite_sink_syncs_every_commit_whatever_the_default_of_the_library(tmp_path, monkeypatch):
+    opened: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+
+    def with_another_default(*arguments, **options):
+        opened.append(connect(*arguments, **options))
+        opened[-1].execute("PRAGMA synchronous = OFF")
+        return opened[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", with_another_default)
+    function = SqliteUpsertSink(str(tmp_path / "t.db"), "t", ["k", "v"]).create_function()
+    function.open(None)
+    function.upsert({("a",): ("a", 1)})
+    full = 2
+    assert opened[0].execute("PRAGMA synchronous").fetchone() == (full,)
+    assert opened[0].execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    function.close()

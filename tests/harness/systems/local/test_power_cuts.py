@@ -1,0 +1,91 @@
+"""Power cuts on real files: disks rebuilt from recorded calls, and the job started again on them."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from onceproof import engine
+from onceproof.harness.model.family import load_family
+from onceproof.harness.systems.local.power_cuts import Recording, catch, record
+
+pytestmark = pytest.mark.slow
+
+ENGINE = Path(engine.__file__).parent
+SUPERFLUOUS_HERE = "folder in LocalCheckpointStorage.write"
+"""The metadata of a checkpoint lie in the folder of its snapshots, and their sync makes all names durable.
+
+The promise of ``write`` itself is tested in test_storage_power_cuts.py."""
+
+
+def _record(folder: Path, backend: str, dies_after: tuple[int, ...] = ()) -> Recording:
+    family = load_family("word_count")
+    words = family.WORDS
+    records = {
+        f"words-{split}": tuple((time, words[(3 * time + split) % 5]) for time in range(12))
+        for split in range(2)
+    }
+    return record(family, records, folder, dies_after=dies_after, state_backend=backend)
+
+
+@pytest.fixture(scope="module")
+def with_databases(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    """A job whose checkpoints share files."""
+    return _record(tmp_path_factory.mktemp("power") / "job", "rocksdb")
+
+
+@pytest.mark.parametrize(("backend", "dies_after"), [("hashmap", (150,)), ("rocksdb", ())])
+def test_job_goes_on_exactly_from_any_disk_after_a_power_cut(
+    backend: str, dies_after: tuple[int, ...], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    count, seed = request.config.getoption("--power-cuts"), request.config.getoption("--power-seed")
+    recording = _record(tmp_path / "job", backend, dies_after)
+    problems = [
+        problem
+        for cut in recording.cuts(count, seed)
+        if (problem := recording.problem_after(cut)) is not None
+    ]
+    assert not problems, f"pytest {request.node.nodeid} --power-seed {seed}:\n" + "\n".join(problems)
+
+
+def test_each_sync_that_is_left_out_loses_something_at_some_power_cut(with_databases: Recording) -> None:
+    unseen = {site for site in with_databases.sites() if catch(with_databases, site) is None}
+    assert unseen == {SUPERFLUOUS_HERE}
+
+
+def test_recording_passes_every_function_of_the_engine_that_syncs(with_databases: Recording) -> None:
+    passed = {site.split(" in ")[1].split(" for ")[0] for site in with_databases.sites()}
+    assert passed == set(_syncing_functions())
+
+
+def test_nothing_synced_and_nothing_reported_is_lost_together(with_databases: Recording) -> None:
+    problem = catch(with_databases, "folder in LocalCheckpointStorage.publish")
+    assert problem is not None
+    assert "checkpoint 1 was reported complete, and is not on the disk" in problem
+
+
+def _syncing_functions() -> list[str]:
+    """Return the functions of the engine that call a sync, apart from those that do nothing else."""
+    found: list[str] = []
+    for path in sorted(ENGINE.rglob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            functions = node.body if isinstance(node, ast.ClassDef) else [node]
+            prefix = f"{node.name}." if isinstance(node, ast.ClassDef) else ""
+            for function in functions:
+                if isinstance(function, ast.FunctionDef) and _syncs(function):
+                    found.append(prefix + function.name)
+    return [
+        name for name in found if name not in ("sync_folder", "sync_file", "_sync", "SystemFileCalls.fsync")
+    ]
+
+
+def _syncs(function: ast.FunctionDef) -> bool:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call):
+            called = node.func
+            name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+            if name in ("fsync", "sync_folder", "sync_file", "_sync"):
+                return True
+    return False
