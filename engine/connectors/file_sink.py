@@ -10,6 +10,7 @@ The rules this module lives by:
 - A repeated commit finds the target and does nothing. If neither file exists, the rows are lost: an error
   that names the transaction. An existing target is never overwritten: a second job in the same folder fails.
 - Hidden files that a crash left are found by name and deleted at the next start, by the rule of two_phase.
+- The folder and the missing ones above it are made durably; a rename counts once its folder is synced.
 - Rows are buffered in memory and written in blocks; a crash loses only the open transaction.
 """
 
@@ -22,7 +23,7 @@ from typing import Any
 from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.sink import Sink
 from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
-from onceproof.engine.durable_files import sync_folder, write_all
+from onceproof.engine.durable_files import make_folder, sync_folder, write_all
 from onceproof.engine.errors import UnrecoverableError
 from onceproof.engine.file_calls import SYSTEM_CALLS, FileCalls
 
@@ -235,7 +236,7 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
             rf"\.{re.escape(self._prefix)}-([0-9]+)-([0-9]+)-(.+){re.escape(self._suffix + IN_PROGRESS)}"
         )
         try:
-            os.makedirs(self._base_path, exist_ok=True)
+            make_folder(self.calls, os.path.abspath(self._base_path))
             names = sorted(name for name, _ in self.calls.entries(self._base_path))
         except OSError as error:
             raise FileSinkBroken(
