@@ -460,6 +460,9 @@ class CommittingFunction(Function, CheckpointedFunction, CheckpointListener):
     Usually the function commits when it is notified or restored. Where a task does not outlive a checkpoint
     (on Spark), the driver commits: it makes one function for each subtask, calls ``settle`` on all of them,
     then ``abort_unlisted`` on all of them. These functions never see a record.
+
+    A job without checkpoints has no other commit than one at its end: the engine then takes one snapshot and
+    notifies the function of it. No other function is told of a checkpoint in such a job.
     """
 
     @abstractmethod

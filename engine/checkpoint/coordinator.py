@@ -20,7 +20,7 @@ Rules:
   never completed may be used again by a later process, so an id counts only together with its attempt.
 - Shared files outlive the checkpoint that stored them (shared_registry.py). An aborted checkpoint leaves them
   until a later one is complete; metadata name each file by the path that is valid when they are written.
-- Effects go out in Flink's order: aborts, then notifications, then the next checkpoint.
+- Effects go out in Flink's order: the job's failure, aborts, notifications, then the next checkpoint.
 """
 
 from __future__ import annotations
@@ -392,18 +392,17 @@ class CheckpointCoordinator(CheckpointTriggering):
         *,
         by_task: bool = False,
     ) -> None:
-        self._abort(pending, reason, effects)
         checkpoint_id = pending.checkpoint_id
-        is_too_many = self._failures.failed(checkpoint_id, reason, pending.kind, by_task=by_task)
-        self._finalize_next(effects)
-        self._start_waiting(effects)
-        if is_too_many:
+        if self._failures.failed(checkpoint_id, reason, pending.kind, by_task=by_task):
             effects.append(
                 TooManyFailures(
                     f"checkpoint {checkpoint_id} failed ({reason}) and"
                     f" {self._settings.tolerable_failures} failures are tolerated"
                 )
             )
+        self._abort(pending, reason, effects)
+        self._finalize_next(effects)
+        self._start_waiting(effects)
 
     def _abort_now(self, event: AbortPending) -> Sequence[CoordinatorEffect]:
         effects: list[CoordinatorEffect] = []

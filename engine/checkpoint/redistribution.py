@@ -108,6 +108,28 @@ def effective_max_parallelism(
     return effective
 
 
+class StateMatch(NamedTuple):
+    """Which operators of a job find their state in a checkpoint, as operator ids."""
+
+    restored: tuple[str, ...]
+    """Those that the checkpoint has."""
+    starts_empty: tuple[str, ...]
+    """Those that are new in the job."""
+    skipped: tuple[OperatorMetadata, ...]
+    """The operators of the checkpoint whose state no operator of the job takes."""
+
+
+def match_state(metadata: CheckpointMetadata, operator_ids: Sequence[str]) -> StateMatch:
+    """Match the operators of a job with the state of a checkpoint."""
+    stored = {operator.operator_id for operator in metadata.operators}
+    known = set(operator_ids)
+    return StateMatch(
+        tuple([each for each in operator_ids if each in stored]),
+        tuple([each for each in operator_ids if each not in stored]),
+        tuple([each for each in metadata.operators if each.has_state and each.operator_id not in known]),
+    )
+
+
 def redistribute(
     metadata: CheckpointMetadata,
     vertices: Sequence[tuple[str, int, int, bool]],
@@ -119,10 +141,9 @@ def redistribute(
     Raises RestoreRefused where the job does not fit the checkpoint.
     """
     effective = effective_max_parallelism(metadata, vertices)
-    stored: dict[str, OperatorMetadata] = {}
-    for operator in metadata.operators:
-        stored[operator.operator_id] = operator
-        if operator.operator_id not in effective and operator.has_state and not allow_non_restored_state:
+    stored = {operator.operator_id: operator for operator in metadata.operators}
+    if not allow_non_restored_state:
+        for operator in match_state(metadata, list(effective)).skipped:
             raise RestoreRefused(
                 f"checkpoint {metadata.checkpoint_id} has state of operator {_name(operator)}, which the job "
                 "lacks: give the operator its uid back, or leave its state behind by"

@@ -164,8 +164,9 @@ class JobMaster:
             if len(self._finished) == self._tasks and self._tasks and not self.coordinator.is_finalizing:
                 self.state = JobState.FINISHED
                 return [*effects, JobFinished(self.coordinator.stopped_with is not None)]
-            if effects and type(effects[-1]) is TooManyFailures:
-                return [*effects, *self._end_attempt(effects[-1].reason, now)]
+            too_many = _too_many_failures(effects)
+            if too_many is not None:
+                return [*effects, *self._end_attempt(too_many.reason, now)]
         elif state is _FAILING and not self.coordinator.is_finalizing:
             return [*effects, *self._schedule_restart(now)]
         elif state is _CANCELLING and not self.coordinator.is_finalizing:
@@ -296,7 +297,7 @@ class JobMaster:
                 return self._follow(event, effects, now)
             if outcome.reason == TASK_FINISHED or self._all_have_finished:
                 return self._ask_again(ending, event, effects, now)
-            return [*effects, *self._not_ended(ending, outcome, now)]
+            return [*effects, *self._not_ended(ending, outcome, effects, now)]
         ending.is_complete = True
         if not ending.stops:
             return [*effects, *self._cancel(now)]
@@ -317,7 +318,7 @@ class JobMaster:
         again = self.coordinator.handle(ending.request, now)
         refused = ending.outcome_in(again)
         if refused is not None:
-            return [*followed, *again, *self._not_ended(ending, refused, now)]
+            return [*followed, *again, *self._not_ended(ending, refused, again, now)]
         self.ending = ending
         return [*followed, *again]
 
@@ -326,10 +327,13 @@ class JobMaster:
         return 0 < self._tasks == len(self._finished)
 
     def _not_ended(
-        self, ending: EndWithSavepoint, outcome: RequestResolved, now: int
+        self, ending: EndWithSavepoint, outcome: RequestResolved, effects: Sequence[MasterEffect], now: int
     ) -> Sequence[MasterEffect]:
         if ending.stops:
             return self._end_attempt(f"the savepoint to stop with failed: {outcome.reason}", now)
+        too_many = _too_many_failures(effects)
+        if too_many is not None:
+            return self._end_attempt(too_many.reason, now)
         return self.coordinator.handle(StartScheduler(), now)
 
     def _stop_overdue(self, event: StopOverdue, now: int) -> Sequence[MasterEffect]:
@@ -369,6 +373,14 @@ class JobMaster:
             self.coordinator.validate()
         if self.state is _RESTARTING:
             assert not self.coordinator.pending, "a restart is planned while a checkpoint is pending"
+
+
+def _too_many_failures(effects: Sequence[MasterEffect]) -> TooManyFailures | None:
+    """Return the effect by which the coordinator fails the job, if it is among these."""
+    for effect in effects:
+        if type(effect) is TooManyFailures:
+            return effect
+    return None
 
 
 _Handler: TypeAlias = Callable[[JobMaster, Any, int], Sequence[MasterEffect]]

@@ -186,6 +186,9 @@ class Operator:
         """Handle the end of the input, and return the last records to emit (Flink: endInput, finish)."""
         return []
 
+    def commit_without_checkpoints(self, now: int) -> None:
+        """Commit all output, at the end of the input of a job that takes no checkpoints."""
+
     def prepare_snapshot(self, checkpoint_id: int) -> list[Record]:
         """Return the records to emit before the barrier (Flink: prepareSnapshotPreBarrier)."""
         return []

@@ -592,10 +592,8 @@ class Task:
 
     def _commit_without_checkpoint(self) -> Sequence[TaskEffect]:
         """Commit at the end of the data: without checkpoints it is the only commit there is."""
-        for operator in reversed(self.operators):
-            operator.snapshot(1, self._context.clock())
         for operator in self.operators:
-            operator.notify_checkpoint_complete(1)
+            operator.commit_without_checkpoints(self._context.clock())
         return self._finish() if self._open_inputs == 0 else NOTHING
 
     def _finish(self) -> Sequence[TaskEffect]:

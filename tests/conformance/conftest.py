@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
-DEFAULT_VECTORS = HERE / "vectors.json"
+DEFAULT_VECTORS = (HERE / "vectors.json", HERE / "vectors-2.json")
 EXTREMES = {"MIN": -(1 << 63), "MAX": (1 << 63) - 1}
 OPTIONAL = ("stored_keys",)
 
@@ -80,23 +80,28 @@ class Results:
 RESULTS: pytest.StashKey[Results] = pytest.StashKey()
 
 
-def load_vectors(path: Path) -> list[Vector]:
+def load_vectors(paths: Iterable[Path]) -> list[Vector]:
+    """Read files of vectors. Raises UsageError for an id that occurs twice."""
+    vectors: dict[str, Vector] = {}
+    for path in paths:
+        for vector in read_vectors(path):
+            if vector.id in vectors:
+                raise pytest.UsageError(f"{path}: the id {vector.id!r} occurs twice")
+            vectors[vector.id] = vector
+    return list(vectors.values())
+
+
+def read_vectors(path: Path) -> list[Vector]:
     """Read a file of vectors; refuse one that cannot be read in a line that names it."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        vectors = [
+        return [
             Vector(item["id"], item["area"], item["input"], item["expected"]) for item in content["vectors"]
         ]
     except OSError as error:
         raise pytest.UsageError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise pytest.UsageError(f"{path}: no file of vectors: {type(error).__name__}: {error}") from error
-    seen: set[str] = set()
-    for vector in vectors:
-        if vector.id in seen:
-            raise pytest.UsageError(f"{path}: the id {vector.id!r} occurs twice")
-        seen.add(vector.id)
-    return vectors
 
 
 def load_adapters() -> dict[str, Adapter]:
@@ -137,13 +142,13 @@ def canonical(value: Any, other: Any = None) -> Any:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("conformance")
-    group.addoption("--vectors", metavar="FILE", help="vectors to run, instead of the project's copy")
+    group.addoption("--vectors", metavar="FILE", help="vectors to run, instead of the project's copies")
     group.addoption("--conformance-json", metavar="FILE", help="write passed and failed by area to FILE")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     path = config.getoption("--vectors", default=None)
-    vectors = load_vectors(DEFAULT_VECTORS if path is None else Path(path))
+    vectors = load_vectors(DEFAULT_VECTORS if path is None else (Path(path),))
     results = config.stash[RESULTS] = Results(vectors, frozenset(load_adapters()))
     if not hasattr(config, "workerinput"):
         reporter = Reporter(results, config.getoption("--conformance-json", default=None))
@@ -217,3 +222,5 @@ class Reporter:
         ]
         if missing:
             terminalreporter.line(f"not covered: {', '.join(missing)}")
+        passed = sum(figures["passed"] for figures in areas.values())
+        terminalreporter.line(f"{passed} of {len(self.results.vectors)}")

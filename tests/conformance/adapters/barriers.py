@@ -56,7 +56,6 @@ class Gate:
         self.now = 0
         self.begun: dict[int, int] = {}
         self.timers: list[StartAlignmentTimer] = []
-        self.promoted: set[tuple[int, int]] = set()
         self.recorders: dict[int, InFlightRecorder] = {}
         self.delivered: list[str] = []
         self.triggered: list[dict[str, Any]] = []
@@ -92,8 +91,6 @@ class Gate:
         else:
             self.recorder(element.checkpoint_id).sent(self.names[channel], buffers_of(queue))
             ahead_of_all(queue, element)
-        if type(element) is CheckpointBarrier and (channel, element.checkpoint_id) in self.promoted:
-            self.recorder(element.checkpoint_id).overtake(channel, queue)
 
     def drain(self) -> None:
         """Take all elements that are not blocked."""
@@ -142,22 +139,29 @@ class Gate:
             elif isinstance(effect, AbortCheckpoint):
                 self.aborted.append({"id": checkpoint_id, "reason": effect.reason})
                 self.recorders.pop(checkpoint_id, None)
+                self.end_earlier_recordings(checkpoint_id)
             elif isinstance(effect, InFlightComplete):
-                records = self.recorder(checkpoint_id).records()
-                self.channel_state[str(checkpoint_id)] = {
-                    str(name.sender): [value for buffer in buffers for value, _ in buffer]
-                    for name, buffers in sorted(records.items(), key=lambda item: item[0].sender)
-                }
-                del self.recorders[checkpoint_id]
+                self.end_recording(checkpoint_id)
             elif isinstance(effect, StartAlignmentTimer):
                 self.timers.append(effect)
             else:
                 for channel in effect.channels:
-                    if any(_is_barrier(each, checkpoint_id) for each in self.queues[channel]):
-                        self.recorder(checkpoint_id).overtake(channel, self.queues[channel])
-                    else:
-                        # Announced, and not sent yet.
-                        self.promoted.add((channel, checkpoint_id))
+                    self.recorder(checkpoint_id).overtake(channel, self.queues[channel])
+
+    def end_earlier_recordings(self, checkpoint_id: int) -> None:
+        """End the recordings of earlier snapshots, which no barrier is awaited for any more."""
+        aborted = {each["id"] for each in self.aborted}
+        for earlier in [each["id"] for each in self.triggered]:
+            if earlier < checkpoint_id and earlier in self.recorders and earlier not in aborted:
+                self.end_recording(earlier)
+
+    def end_recording(self, checkpoint_id: int) -> None:
+        """Give the records in flight that were recorded for a checkpoint, by channel."""
+        records = self.recorders.pop(checkpoint_id).records()
+        self.channel_state[str(checkpoint_id)] = {
+            str(name.sender): [value for buffer in buffers for value, _ in buffer]
+            for name, buffers in sorted(records.items(), key=lambda item: item[0].sender)
+        }
 
     def recorder(self, checkpoint_id: int) -> InFlightRecorder:
         return self.recorders.setdefault(checkpoint_id, InFlightRecorder(checkpoint_id, self.names))
@@ -182,10 +186,6 @@ class Gate:
 
 def _overtakes(element: Any) -> bool:
     return type(element) is CheckpointBarrier and element.options.alignment is AlignmentKind.UNALIGNED
-
-
-def _is_barrier(element: Any, checkpoint_id: int) -> bool:
-    return type(element) is CheckpointBarrier and element.checkpoint_id == checkpoint_id
 
 
 def run(gate: Gate, given: dict[str, Any], *, blocked: bool, in_flight: bool) -> dict[str, Any]:

@@ -13,11 +13,12 @@ from onceproof.engine.checkpoint.redistribution import (
     RestoreRefused,
     deal_out,
     effective_max_parallelism,
+    match_state,
     redistribute,
 )
 from onceproof.engine.checkpoint.shared_registry import SharedStateRegistry
 from onceproof.engine.key_groups import operator_id
-from onceproof.engine.state.stored import SnapshotIndex
+from onceproof.engine.state.stored import SnapshotIndex, StateFile
 
 
 def completed(checkpoint_id: int, kind: Any = "checkpoint", operators: tuple[Any, ...] = ()) -> Any:
@@ -106,24 +107,39 @@ def mapping(given: dict[str, Any]) -> dict[str, Any]:
     except RestoreRefused:
         return {"error": True}
     effective = effective_max_parallelism(metadata, vertices)
-    answer = {"ok": True, "restored": sorted(uid for uid in given["job"] if uid in given["snapshot"])}
+    match = match_state(metadata, list(effective))
+    uids = {operator_id(uid): uid for uid in given["job"]}
+    answer: dict[str, Any] = {"ok": True, "restored": sorted(uids[each] for each in match.restored)}
+    if match.starts_empty:
+        answer["starts_empty"] = sorted(uids[each] for each in match.starts_empty)
+    if match.skipped:
+        answer["skipped"] = sorted(each.name for each in match.skipped)
     for identifier, _, max_parallelism, _ in vertices:
         if effective[identifier] != max_parallelism:
             answer["effective_max_parallelism"] = effective[identifier]
     return answer
 
 
+def with_files(checkpoint_id: int, contents: list[str]) -> CheckpointMetadata:
+    """Make a checkpoint whose only subtask shares files."""
+    files = tuple([StateFile("", content, "", 0, content) for content in contents])
+    subtasks = (SubtaskState(StateHandle("", 0, "", {}, files), False),)
+    return completed(checkpoint_id, operators=(OperatorMetadata("", "", "", 1, 1, subtasks),))
+
+
 def shared_files(given: dict[str, Any]) -> dict[str, Any]:
     registry = SharedStateRegistry()
+    registered: dict[int, list[str]] = {}
     trace = []
     for name, checkpoint_id, *arguments in given["events"]:
         step: dict[str, Any] = {"op": name, "discarded": []}
         if name == "register":
             answers = [registry.register(checkpoint_id, key, path) for key, path in arguments[0]]
+            registered[checkpoint_id] = [key for key, _ in arguments[0]]
             step["kept"] = [kept for kept, _ in answers]
             step["discarded"] = [path for _, path in answers if path is not None]
         elif name == "completed":
-            registry.completed(checkpoint_id)
+            registry.completed(with_files(checkpoint_id, registered[checkpoint_id]))
         elif name == "unregister_unused":
             step["discarded"] = registry.unregister_unused(checkpoint_id)
             # Ours never keep the folder of a checkpoint for the sake of what it shares: that lies elsewhere.

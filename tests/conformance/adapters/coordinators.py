@@ -24,6 +24,7 @@ from onceproof.engine.checkpoint.events import (
     StartTimer,
     StopScheduler,
     StoreMetadata,
+    TooManyFailures,
     TriggerRequested,
 )
 from onceproof.engine.checkpoint.failure_counter import FailureCounter
@@ -220,6 +221,8 @@ class Coordination:
                 done = effect.checkpoint_id is not None
                 outcome = f"completed:cp{effect.checkpoint_id}" if done else f"failed:{effect.reason}"
                 self.answer.setdefault("requests_resolved", {})[f"r{effect.number}"] = outcome
+            elif isinstance(effect, TooManyFailures):
+                self.answer["messages"].append("fail_job")
             elif isinstance(effect, AnsweredTooLate):
                 too_late = True
         self.coordinator.validate()

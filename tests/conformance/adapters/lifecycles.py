@@ -6,10 +6,11 @@ The engine's ``finish`` is Flink's ``endInput`` and ``finish`` in one call, whic
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
 
 from onceproof.engine.api.datastream import StreamExecutionEnvironment
+from onceproof.engine.api.job_client import JobClient
 from onceproof.engine.configuration import Configuration
 from onceproof.engine.connectors.source import Source, SplitReader
 from onceproof.engine.elements import MAX_WATERMARK, Record, Watermark
@@ -22,36 +23,65 @@ from onceproof.engine.watermarks.strategy import WatermarkStrategy
 
 SECONDS = 20
 PAUSE_SECONDS = 0.001
-ENDS = {"stop with savepoint, drain": True, "stop with savepoint, no drain": False, "cancel": None}
+
+End: TypeAlias = Callable[[JobClient, str], Any]
 
 
-class Endless(Source):
-    """Gives two events, then records that are filtered out, and never ends."""
+def savepoint_then_cancel(client: JobClient, folder: str) -> None:
+    client.trigger_savepoint(folder).result(SECONDS)
+    client.cancel().result(SECONDS)
+
+
+BOUNDED = "bounded input, "
+ENDS: dict[str, End] = {
+    f"{BOUNDED}checkpointing enabled": lambda client, folder: None,
+    f"{BOUNDED}checkpointing disabled": lambda client, folder: None,
+    "stop with savepoint, drain": lambda client, folder: client.stop_with_savepoint(True, folder).result(
+        SECONDS
+    ),
+    "stop with savepoint, no drain": lambda client, folder: client.stop_with_savepoint(False, folder).result(
+        SECONDS
+    ),
+    "savepoint while running, then cancel": savepoint_then_cancel,
+    "cancel": lambda client, folder: client.cancel().result(SECONDS),
+}
+
+
+class Events(Source):
+    """Gives two events; where it is not bounded, records that are filtered out follow without end."""
 
     EVENTS = (("e", 10), ("w", 20))
+
+    def __init__(self, is_bounded: bool) -> None:
+        self.is_bounded = is_bounded
 
     def splits(self) -> list[str]:
         return ["events"]
 
     def open_split(self, split: str, position: Any | None) -> SplitReader:
-        return EndlessReader(position or 0)
+        return EventReader(position or 0, self.is_bounded)
 
 
-class EndlessReader(SplitReader):
-    exhausted = False
-
-    def __init__(self, position: int) -> None:
+class EventReader(SplitReader):
+    def __init__(self, position: int, is_bounded: bool) -> None:
         self.begun = position
+        self.is_bounded = is_bounded
 
     @property
     def position(self) -> int:
         return self.begun
 
+    @property
+    def exhausted(self) -> bool:
+        return self.is_bounded and self.begun == len(Events.EVENTS)
+
     def read(self, limit: int) -> list[Record]:
-        if self.begun < len(Endless.EVENTS):
-            event = Endless.EVENTS[self.begun]
+        if self.begun < len(Events.EVENTS):
+            event = Events.EVENTS[self.begun]
             self.begun += 1
             return [(event, event[1])]
+        if self.is_bounded:
+            return []
         time.sleep(PAUSE_SECONDS)
         return [(("nothing", 20), 20)]
 
@@ -124,29 +154,24 @@ class Recording(TimedProcessOperator):
 
 
 def lifecycle(given: dict[str, Any]) -> dict[str, Any]:
-    drains = ENDS[given["mode"]]
-    # The interval is too long for a periodic checkpoint in between.
-    options = {
-        "execution.checkpointing.interval": "1 h",
-        "pipeline.buffer-records": 1,
-        "restart-strategy.type": "none",
-    }
+    mode = given["mode"]
+    end = ENDS[mode]
+    options = {"pipeline.buffer-records": 1, "restart-strategy.type": "none"}
+    if "checkpointing disabled" not in mode:
+        # Too long for a periodic checkpoint in between.
+        options["execution.checkpointing.interval"] = "1 h"
     environment = StreamExecutionEnvironment.get_execution_environment(Configuration.from_mapping(options))
     strategy = WatermarkStrategy.for_generator(lambda context: EveryRecordWatermarks())
     calls: list[str] = []
     begun = threading.Event()
-    events = environment.from_source(Endless(), strategy, "events").filter(
-        lambda event: event[0] != "nothing"
-    )
+    source = Events(is_bounded=mode.startswith(BOUNDED))
+    events = environment.from_source(source, strategy, "events").filter(lambda event: event[0] != "nothing")
     keyed = events.key_by(lambda event: "key", Types.STRING())
     keyed._transform("recording", lambda: Recording(calls, begun), None)
     client = environment.execute_async("lifecycle")
     assert begun.wait(SECONDS), "watermark 20 never came"
     with tempfile.TemporaryDirectory() as folder:
-        if drains is None:
-            client.cancel().result(SECONDS)
-        else:
-            client.stop_with_savepoint(drains, folder).result(SECONDS)
+        end(client, folder)
         client.get_job_execution_result().exception(SECONDS)
     return {"calls_after_watermark_20": calls}
 

@@ -109,10 +109,7 @@ class CommitterScript:
         result = []
         for due_id in self.collector.due(checkpoint_id):
             committed = self.collector.commit(due_id, self.committer, self.max_retries)
-            entry = {"checkpoint": due_id, "successful": list(committed.successful)}
-            if committed.failed:
-                entry["failed"] = list(committed.failed)
-            result.append(entry)
+            result.append({"checkpoint": due_id, "successful": list(committed.successful)})
         return result
 
 

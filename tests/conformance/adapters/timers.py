@@ -56,7 +56,8 @@ def elements_of(events: list[list[Any]]) -> DataStream:
     for event in events:
         if event[0] not in ("e", "w"):
             raise ValueError(f"unknown event {event}")
-    source = CollectionSource({"events": [(event, event[3] if len(event) > 3 else None) for event in events]})
+    # Flink's script gave an event without a timestamp the default of Java's long.
+    source = CollectionSource({"events": [(event, event[3] if len(event) > 3 else 0) for event in events]})
     strategy = WatermarkStrategy.for_generator(lambda context: FromEvents())
     return environment.from_source(source, strategy, "events").filter(lambda event: event[0] == "e")
 

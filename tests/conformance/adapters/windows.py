@@ -117,7 +117,7 @@ def trigger_of(form: list[Any]) -> Trigger:
     kind, *arguments = form
     if kind == "purging":
         return PurgingTrigger.of(trigger_of(arguments[0]))
-    if kind == "continuous_event_time":
+    if kind == "continuous":
         return ContinuousEventTimeTrigger.of(Time.milliseconds(arguments[0]))
     makers: dict[str, Callable[..., Trigger]] = {
         "event_time": EventTimeTrigger.create,

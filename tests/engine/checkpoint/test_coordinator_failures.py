@@ -89,9 +89,9 @@ def test_so_many_failures_in_a_row_are_tolerated(bench_with):
     for checkpoint_id, is_last in ((1, False), (2, False), (3, True), (4, False)):
         bench.request()
         effects = bench.decline(SINK, checkpoint_id)
-        assert isinstance(effects[-1], TooManyFailures) == is_last, checkpoint_id
+        assert isinstance(effects[0], TooManyFailures) == is_last, checkpoint_id
         if is_last:
-            assert effects[-1].reason == "checkpoint 3 failed (disk full) and 2 failures are tolerated"
+            assert effects[0].reason == "checkpoint 3 failed (disk full) and 2 failures are tolerated"
 
 
 def test_a_completed_checkpoint_forgives_the_failures_before_it(bench_with):

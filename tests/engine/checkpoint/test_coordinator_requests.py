@@ -202,7 +202,7 @@ def test_synchronous_savepoint_that_is_declined_fails_the_attempt(bench_with):
     bench = bench_with(tolerable_failures=100)
     bench.start()
     bench.request(SYNC_SAVEPOINT)
-    assert isinstance(bench.decline(SINK, 1)[-1], TooManyFailures)
+    assert isinstance(bench.decline(SINK, 1)[0], TooManyFailures)
 
 
 def test_savepoint_that_expires_is_no_failure_of_the_job(bench):

@@ -11,6 +11,7 @@ from onceproof.engine.checkpoint.events import (
     MetadataStored,
     RequestResolved,
     StoreMetadata,
+    TooManyFailures,
     TriggerRequested,
 )
 from onceproof.engine.checkpoint.metadata import StateHandle
@@ -148,6 +149,15 @@ def test_a_job_is_cancelled_when_its_savepoint_is_complete(job):
     effects = complete(job, triggered.checkpoint_id)
     assert RequestResolved(5, triggered.checkpoint_id) in effects
     assert effects[-1] == JobCanceled()
+
+
+def test_declined_savepoint_of_a_cancellation_counts_as_a_failed_checkpoint(job):
+    [triggered] = of(job.handle(CancelRequested(5)), CheckpointTriggered)
+    declined = DeclineCheckpoint(job.attempt, SINK, triggered.checkpoint_id, "disk full")
+    effects = job.handle(declined)
+    assert of(effects, TooManyFailures)
+    assert of(effects, CancelTasks), "no failure is tolerated, so the attempt ends"
+    assert job.master.state is JobState.RESTARTING
 
 
 def test_a_task_that_finishes_late_belongs_to_no_other_attempt(job):

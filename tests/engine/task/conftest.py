@@ -70,6 +70,9 @@ class Recorder(Operator):
         self.context = context
         self.note("open")
 
+    def commit_without_checkpoints(self, now: int) -> None:
+        self.note("commit")
+
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         self.note("process", input_index, *[value for value, _ in records])
         return [record for record in records if self.keeps(record[0])]

@@ -214,10 +214,8 @@ def test_without_checkpointing_a_source_commits_once_and_finishes_at_its_end(ben
         ("watermark", "tail", MAX_WATERMARK),
         ("finish", "tail"),
         ("send", END_OF_DATA),
-        ("snapshot", "tail", 1),
-        ("snapshot", "head", 1),
-        ("complete", "head", 1),
-        ("complete", "tail", 1),
+        ("commit", "head"),
+        ("commit", "tail"),
         ("close", "head"),
         ("close", "tail"),
         ("send", END_OF_PARTITION),
@@ -230,8 +228,7 @@ def test_without_checkpoints_a_task_commits_at_its_end(bench):
     assert bench.feed(task, 0, END_OF_DATA, END_OF_PARTITION) == []
     assert bench.calls == []
     assert bench.feed(task, 1, END_OF_DATA) == []
-    assert ("complete", "op", 1) in bench.calls
-    assert ("close", "op") not in bench.calls
+    assert bench.calls[-1] == ("commit", "op")
     assert bench.feed(task, 1, END_OF_PARTITION) == [FINISHED]
     assert bench.calls[-2:] == [("close", "op"), ("send", END_OF_PARTITION)]
 
