@@ -98,7 +98,7 @@ def test_lookup_that_fails_does_not_mean_that_the_file_is_gone(tmp_path, monkeyp
         storage.exists("incarnation-1")
 
 
-def test_missing_file_is_told_from_other_errors(tmp_path):
+def test_missing_file_is_an_error_of_its_own(tmp_path):
     storage = LocalCheckpointStorage(tmp_path)
     with pytest.raises(MissingFile, match=re.escape(f"{tmp_path}/chk-1/a cannot be read")):
         storage.read("chk-1/a")
