@@ -17,6 +17,8 @@ from onceproof.engine.file_calls import FileCalls
 
 _NO_LINK: Final = frozenset((errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS))
 """The errors with which a hard link fails although a copy is possible."""
+_WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+"""A link in place of the file is an error: it may lead out of the folder."""
 COPIED_AT_ONCE: Final = 1 << 20
 
 
@@ -49,7 +51,7 @@ def open_in_folder(calls: FileCalls, path: str, flags: int) -> int:
 
 def write_file(calls: FileCalls, path: str, data: bytes) -> None:
     """Create or truncate a file, and sync its content."""
-    descriptor = open_in_folder(calls, path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    descriptor = open_in_folder(calls, path, _WRITE)
     try:
         write_all(calls, descriptor, data)
         calls.fsync(descriptor)
@@ -87,7 +89,7 @@ def link_file(calls: FileCalls, source: str, target: str) -> bool:
 
 def copy_file(calls: FileCalls, source: str, target: str) -> None:
     """Copy a file of this machine; the copy is not synced."""
-    descriptor = open_in_folder(calls, target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    descriptor = open_in_folder(calls, target, _WRITE)
     try:
         with open(source, "rb") as read:
             while data := read.read(COPIED_AT_ONCE):

@@ -6,7 +6,9 @@ each call, or let the same code run over a simulated disk that loses power.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from typing import Final, Protocol
 
 
@@ -86,7 +88,11 @@ class SystemFileCalls:
         os.fsync(descriptor)
 
     def read_file(self, path: str) -> bytes:
-        with open(path, "rb") as file:
+        # A pipe in place of the file must not hold the job up.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with open(descriptor, "rb") as file:
+            if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+                raise OSError(errno.EINVAL, "it is a pipe, not a file")
             return file.read()
 
     def size_of(self, path: str) -> int | None:

@@ -12,8 +12,10 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import astuple, replace
 
+from onceproof.engine.key_groups import MAX_PARALLELISM_LIMIT
 from onceproof.engine.messages import Kind
 from onceproof.engine.state.file_envelope import METADATA_MAGIC, DamagedFile, seal, unseal
+from onceproof.engine.state.file_names import LARGEST_NUMBER, is_database_file, leads_out
 from onceproof.engine.state.in_flight import ChannelIndex
 from onceproof.engine.state.snapshot import EncodedSnapshot, LocalTable
 from onceproof.engine.state.stored import SHARED, SnapshotIndex, StateFile
@@ -169,10 +171,56 @@ def decode_metadata(data: bytes, path: str) -> CheckpointMetadata:
     body, _ = unseal(METADATA_MAGIC, data, path)
     try:
         stored = _DECODER.decode(body)
+        if any(place < 0 for place in stored.places):
+            raise DamagedFile(path, "forged or damaged: an operator's place is negative")
+        for chain in stored.chains:
+            for subtask in chain:
+                if subtask.handle is not None:
+                    _check_handle(subtask.handle, path)
+        _check_numbers(stored.checkpoint, path)
         operators = [
             replace(operator, subtasks=stored.chains[place])
             for operator, place in zip(stored.checkpoint.operators, stored.places, strict=True)
         ]
         return replace(stored.checkpoint, operators=tuple(operators))
-    except (msgspec.DecodeError, IndexError, ValueError) as error:
+    except DamagedFile:
+        raise
+    except (msgspec.DecodeError, RecursionError, IndexError, ValueError) as error:
         raise DamagedFile(path, f"its content cannot be read ({error})") from error
+
+
+def _check_handle(handle: StateHandle, path: str) -> None:
+    """Raise DamagedFile for names, lengths and counts that no checkpoint has."""
+    for name in (handle.path, *[file.path for file in handle.files]):
+        if leads_out(name):
+            raise DamagedFile(path, f"forged or damaged: it names {name!r}, which leads out of its folder")
+    for file in handle.files:
+        if not is_database_file(file.name):
+            raise DamagedFile(path, f"forged or damaged: {file.name!r} is no name of a database's file")
+        if not 0 <= file.length < LARGEST_NUMBER:
+            raise DamagedFile(path, f"forged or damaged: file {file.path} has {file.length} bytes")
+    channels = handle.channels
+    if channels is not None and not 0 <= channels.length <= handle.length:
+        raise DamagedFile(
+            path, f"forged or damaged: {channels.length} of {handle.length} bytes are records in flight"
+        )
+    for index in handle.index.values():
+        for _, count in index.operator.values():
+            # Each element takes a byte at least.
+            if not 0 <= count <= handle.length:
+                raise DamagedFile(path, f"forged or damaged: {count} elements in {handle.length} bytes")
+
+
+def _check_numbers(metadata: CheckpointMetadata, path: str) -> None:
+    """Raise DamagedFile for ids and parallelisms that no job has."""
+    if not 0 <= metadata.checkpoint_id < LARGEST_NUMBER:
+        raise DamagedFile(path, f"forged or damaged: {metadata.checkpoint_id} is no id of a checkpoint")
+    for operator in metadata.operators:
+        if not (0 < operator.parallelism <= MAX_PARALLELISM_LIMIT) or not (
+            0 < operator.max_parallelism <= MAX_PARALLELISM_LIMIT
+        ):
+            raise DamagedFile(
+                path,
+                f"forged or damaged: operator {operator.name!r} has parallelism {operator.parallelism} of"
+                f" {operator.max_parallelism}",
+            )

@@ -27,6 +27,7 @@ from onceproof.engine.runtime.job_result import JobExecutionResult
 from onceproof.engine.runtime.locations import join_location, location
 from onceproof.engine.runtime.mounted_storage import MountedStorage, open_storage
 from onceproof.engine.runtime.recovery import (
+    METADATA,
     RecoverableStorage,
     Recovered,
     files_of,
@@ -45,7 +46,7 @@ from onceproof.engine.runtime.restore_point import (
 from onceproof.engine.runtime.starting_point import STARTING_POINT, StartingPoint, read_starting_point
 from onceproof.engine.runtime.storage import MemoryCheckpointStorage
 from onceproof.engine.state.file_envelope import DamagedFile
-from onceproof.engine.state.stored import SHARED
+from onceproof.engine.state.file_names import LARGEST_NUMBER
 
 Find: TypeAlias = Callable[[StartingPoint], tuple[CheckpointMetadata, tuple[str, ...]]]
 
@@ -108,8 +109,18 @@ def _new_starting_point(graph: JobGraph, storage: MountedStorage) -> StartingPoi
     fitted = fit_max_parallelism(graph, metadata)
     plan_restores(fitted, layout_of(fitted), metadata)
     own = own_checkpoint(point, storage.root) if storage.root else 0
-    incarnation = int(metadata.attempt.partition(".")[0])
+    incarnation = incarnation_of(metadata, point.folder)
     return StartingPoint(folder, metadata.checkpoint_id, recovery.claim_mode, own, incarnation)
+
+
+def incarnation_of(metadata: CheckpointMetadata, folder: str) -> int:
+    """Return the number of the process that took a checkpoint. Raises DamagedFile."""
+    number = metadata.attempt.partition(".")[0]
+    if not number.isascii() or not number.isdecimal() or len(number) > len(str(LARGEST_NUMBER)):
+        raise DamagedFile(
+            join_location(folder, METADATA), f"forged or damaged: {metadata.attempt!r} is no attempt of a job"
+        )
+    return int(number)
 
 
 def resume_from_starting_point(
@@ -153,8 +164,10 @@ def _found(storage: MountedStorage, begun: StartingPoint) -> tuple[CheckpointMet
     if begun.own_checkpoint and not begun.spared:
         metadata = point.metadata
         # Other checkpoints may refer to its shared files; the shared registry deletes them.
-        files = [path for path in sorted(files_of(metadata)) if not path.startswith(SHARED)]
-        return metadata, (metadata_path(metadata.checkpoint_id), *files)
+        path = metadata_path(begun.own_checkpoint)
+        beginning = path.removesuffix(METADATA)
+        files = [each for each in sorted(files_of(metadata)) if each.startswith(beginning)]
+        return metadata, (path, *files)
     storage.mount(RESTORED_FROM, point.base)
     return point.mounted, tuple(point.own_files)
 

@@ -46,9 +46,9 @@ FINISHED = "finished"
 INCARNATION = "incarnation-"
 METADATA = "_metadata"
 
-_CHECKPOINT_FILE: Final = re.compile(r"chk-(0|[1-9][0-9]*)/(.+)")
-_SHARED_FILE: Final = re.compile(re.escape(SHARED) + r"chk-(0|[1-9][0-9]*)\..+")
-_MARKER: Final = re.compile(INCARNATION + "([1-9][0-9]*)")
+_CHECKPOINT_FILE: Final = re.compile(r"chk-(0|[1-9][0-9]{0,17})/(.+)")
+_SHARED_FILE: Final = re.compile(re.escape(SHARED) + r"chk-(0|[1-9][0-9]{0,17})\..+")
+_MARKER: Final = re.compile(INCARNATION + "([1-9][0-9]{0,17})")
 
 
 class Superseded(OSError):

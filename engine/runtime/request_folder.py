@@ -35,6 +35,8 @@ REQUEST: Final = ".request"
 ANSWER: Final = ".answer"
 NAME_BYTES: Final = 8
 LOOK_SECONDS: Final = 0.05
+MOST_BYTES: Final = 1 << 16
+"""The most that is read of a request."""
 
 _NAME: Final = re.compile(r"[0-9a-f]{1,64}\.request")
 _requests = msgspec.json.Decoder(JobRequest)
@@ -71,15 +73,19 @@ class RequestFolder:
         path = os.path.join(self._folder, name)
         answer = path.removesuffix(REQUEST) + ANSWER
         try:
-            with open(path, "rb") as file:
-                data = file.read()
+            data = _read_small(path)
+        except OSError:
+            # The command has withdrawn its request, or it is no file.
+            with suppress(OSError):
+                os.unlink(path)
+            return
+        try:
             os.unlink(path)
         except OSError:
-            # The command has withdrawn its request.
             return
         try:
             request = _requests.decode(data)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             _put(answer, msgspec.json.encode(JobAnswer(error=f"the request cannot be read: {error}")))
             return
         take(request, lambda given: _put(answer, msgspec.json.encode(given)))
@@ -92,6 +98,9 @@ class RequestFolder:
 
     def _names(self) -> list[str]:
         try:
+            if os.path.islink(self._folder):
+                # Files that a link leads to are not the job's.
+                return []
             return sorted(os.listdir(self._folder))
         except OSError:
             return []
@@ -152,11 +161,21 @@ def is_running(root: Path) -> bool:
     return False
 
 
+def _read_small(path: str) -> bytes:
+    """Return the beginning of a file: what no request exceeds. Raises OSError for a link or a pipe."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with open(descriptor, "rb") as file:
+        return file.read(MOST_BYTES)
+
+
 def _put(path: str, data: bytes) -> None:
     """Write a file atomically but not durably: a request need not survive a power cut."""
     folder, name = os.path.split(path)
     hidden = os.path.join(folder, f".{name}")
     with suppress(OSError):
-        with open(hidden, "wb") as file:
+        with suppress(FileNotFoundError):
+            os.unlink(hidden)
+        # Exclusively, so that a link in the folder leads nowhere.
+        with open(hidden, "xb") as file:
             file.write(data)
         os.replace(hidden, path)

@@ -6,8 +6,8 @@ The rules this module lives by:
   A retained checkpoint names files relative to its job's folder.
 - The restoring job reads the files under the mount RESTORED_FROM, and no checkpoint of the job refers to
   them. So the user may delete an unclaimed savepoint as soon as the job has a checkpoint of its own.
-- A claimed checkpoint is deleted with all files in its own folder, its metadata first. Shared files stay with
-  the other checkpoints of its job.
+- A claimed checkpoint is deleted with the files that lie directly in its own folder, its metadata first.
+  Shared files stay with the other checkpoints of its job, and files in folders below belong to the user.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from onceproof.engine.messages import CHECKPOINT, SAVEPOINT, checkpoint_folder
 from onceproof.engine.runtime.locations import is_same, location, name_of, parent_of
 from onceproof.engine.runtime.mounted_storage import open_storage
 from onceproof.engine.runtime.recovery import METADATA, files_of
+from onceproof.engine.state.file_names import is_plain_name
 
 RESTORED_FROM: Final = "restored-from"
 OWN: Final = re.compile(r"chk-([1-9][0-9]*)")
@@ -57,7 +58,11 @@ class RestorePoint(Struct, frozen=True):
     def own_files(self) -> list[str]:
         """The files in its own folder below the mount RESTORED_FROM, its metadata first."""
         beginning = "" if self.folder == self.base else f"{name_of(self.folder)}/"
-        paths = [path for path in files_of(self.metadata) if path.startswith(beginning)]
+        paths = [
+            path
+            for path in files_of(self.metadata)
+            if path.startswith(beginning) and is_plain_name(path.removeprefix(beginning))
+        ]
         return [f"{RESTORED_FROM}/{path}" for path in (f"{beginning}{METADATA}", *sorted(paths))]
 
 

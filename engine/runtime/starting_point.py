@@ -70,7 +70,7 @@ def read_starting_point(storage: PointStorage) -> StartingPoint:
     """Read the starting point. Raises DamagedFile."""
     try:
         return _DECODER.decode(storage.read(STARTING_POINT))
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise DamagedFile(
             STARTING_POINT,
             f"it cannot be read ({error})",

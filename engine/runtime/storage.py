@@ -6,7 +6,8 @@ The rules this module lives by:
   replaces an old file atomically: a reader sees the old content or the whole new one.
 - Deleting an absent file does nothing, because deletes are repeated after crashes.
 - Paths are relative to the root, with ``/``. They may come from a damaged or forged file, so a path that
-  leaves the root is refused before any file is touched.
+  leaves the root is refused before any file is touched. So is one that passes a symbolic link below the
+  root: the root itself may be reached through links, because the user chose it.
 - One living process holds the folder of a job. Two would overwrite each other's checkpoints. The operating
   system releases the lock when its holder dies, however it dies, also if processes that it forked live on.
 - Every error of the operating system becomes a StorageError: one line with the file, what failed and the
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -34,6 +36,7 @@ from onceproof.engine.durable_files import (
 )
 from onceproof.engine.file_calls import SYSTEM_CALLS, FileCalls
 from onceproof.engine.file_locks import hold_lock, release_lock
+from onceproof.engine.state.file_names import leads_out
 
 _MENDS: Final = {
     errno.EACCES: "make the folder writable, or choose another execution.checkpointing.dir",
@@ -46,6 +49,7 @@ _MENDS: Final = {
     errno.EEXIST: "a file is in the way: choose another execution.checkpointing.dir",
     errno.ENOENT: "restore another checkpoint, or another copy of this one",
     errno.EISDIR: "a folder is in the way: move it aside",
+    errno.ELOOP: "a symbolic link is in the way: delete it",
 }
 LOCK_ATTEMPTS: Final = 5
 LOCK_WAIT_SECONDS: Final = 0.01
@@ -145,11 +149,12 @@ class LocalCheckpointStorage:
     def adopt(self, path: str, source: str, earlier: str | None) -> None:
         """Link the local file, or else the earlier stored one; copy the file if neither is possible."""
         target = self._resolve(path)
+        before = None if earlier is None else self._resolve_file(earlier)
         try:
-            if not link_file(self._calls, source, target):
-                before = None if earlier is None else self._resolve(earlier)
-                if before is None or not link_file(self._calls, before, target):
-                    copy_file(self._calls, source, target)
+            if not link_file(self._calls, source, target) and (
+                before is None or not link_file(self._calls, before, target)
+            ):
+                copy_file(self._calls, source, target)
             sync_file(self._calls, target)
             sync_folder(self._calls, os.path.dirname(target))
         except OSError as error:
@@ -169,7 +174,7 @@ class LocalCheckpointStorage:
 
     def read(self, path: str) -> bytes:
         """Return the whole content."""
-        target = self._resolve(path)
+        target = self._resolve_file(path)
         try:
             return self._calls.read_file(target)
         except OSError as error:
@@ -213,7 +218,7 @@ class LocalCheckpointStorage:
 
     def exists(self, path: str) -> bool:
         """Return whether the file exists."""
-        target = self._resolve(path)
+        target = self._resolve_file(path)
         try:
             return self._calls.exists(target)
         except OSError as error:
@@ -272,8 +277,20 @@ class LocalCheckpointStorage:
             return []
 
     def _resolve(self, path: str) -> str:
+        """Return the full path of a file whose folders below the root are no links."""
         check_inside(path, self.root)
-        return os.path.join(self.root, path)
+        target = self.root
+        *folders, name = path.split("/")
+        for folder in folders:
+            target = f"{target}/{folder}"
+            _refuse_link(target)
+        return f"{target}/{name}"
+
+    def _resolve_file(self, path: str) -> str:
+        """Return the full path of a file that is no link either."""
+        target = self._resolve(path)
+        _refuse_link(target)
+        return target
 
 
 class MemoryCheckpointStorage:
@@ -285,7 +302,7 @@ class MemoryCheckpointStorage:
         self._files: dict[str, bytes] = {}
 
     def write(self, path: str, data: bytes) -> None:
-        self._files[path] = data
+        self._files[_checked(path)] = data
 
     publish = write
 
@@ -295,17 +312,17 @@ class MemoryCheckpointStorage:
         if known is None:
             with open(source, "rb") as file:
                 known = file.read()
-        self._files[path] = known
+        self._files[_checked(path)] = known
 
     def read(self, path: str) -> bytes:
         """Return the content."""
         try:
-            return self._files[path]
+            return self._files[_checked(path)]
         except KeyError:
             raise MissingFile(f"checkpoint file {path} is not in memory: restart the job") from None
 
     def delete(self, path: str) -> None:
-        self._files.pop(path, None)
+        self._files.pop(_checked(path), None)
 
     def list(self, prefix: str) -> list[str]:
         """Return the paths that begin with ``prefix``, sorted."""
@@ -313,11 +330,11 @@ class MemoryCheckpointStorage:
 
     def exists(self, path: str) -> bool:
         """Return whether the file exists."""
-        return path in self._files
+        return _checked(path) in self._files
 
     def create_exclusive(self, path: str) -> bool:
         """Create an empty file; return False if it exists already."""
-        if path in self._files:
+        if _checked(path) in self._files:
             return False
         self._files[path] = b""
         return True
@@ -331,9 +348,23 @@ class MemoryCheckpointStorage:
         return nullcontext()
 
 
-def leads_out(path: str) -> bool:
-    """Return whether a path is not a valid path within a storage."""
-    return path.startswith("/") or "\0" in path or any(part in ("", ".", "..") for part in path.split("/"))
+def _checked(path: str) -> str:
+    check_inside(path, "the memory of the job")
+    return path
+
+
+def _refuse_link(path: str) -> None:
+    """Raise StorageError if the path is a symbolic link; it need not exist."""
+    try:
+        is_link = stat.S_ISLNK(os.lstat(path).st_mode)
+    except OSError:
+        # It does not exist, or cannot be looked at; what is done with it finds out.
+        return
+    if is_link:
+        raise StorageError(
+            f"checkpoint path {path} is a symbolic link, which may lead out of its folder:"
+            " put the files themselves in its place, or restore another checkpoint"
+        )
 
 
 def check_inside(path: str, root: str) -> None:

@@ -33,6 +33,7 @@ from onceproof.engine.state.file_envelope import (
     seal,
     unseal,
 )
+from onceproof.engine.state.file_names import LARGEST_NUMBER, is_database_file
 from onceproof.engine.state.in_flight import NO_RECORDS, ChannelIndex, ChannelRecords, encode_channels
 from onceproof.engine.state.raw import RAW, RAW_KIND
 from onceproof.engine.state.stored import (
@@ -276,9 +277,26 @@ def decode_task_snapshot(data: bytes, path: str, expected_sha256: str | None = N
     if expected_sha256 is not None and digest != expected_sha256:
         raise DamagedFile(path, "another file than the one that the checkpoint's metadata lists")
     try:
-        return _BODY_DECODER.decode(body)
-    except msgspec.DecodeError as error:
+        decoded = _BODY_DECODER.decode(body)
+    except (msgspec.DecodeError, RecursionError) as error:
         raise DamagedFile(path, f"its content cannot be read ({error})") from error
+    for operator in decoded.values():
+        _check_operator(operator, path)
+    return decoded
+
+
+def _check_operator(operator: EncodedOperator, path: str) -> None:
+    """Raise DamagedFile for names and numbers that no snapshot has."""
+    native = operator.native
+    if native is not None:
+        for name in native.small:
+            if not is_database_file(name):
+                raise DamagedFile(path, f"forged or damaged: {name!r} is no name of a database's file")
+        if not 0 <= native.next_sequence < LARGEST_NUMBER:
+            raise DamagedFile(path, f"forged or damaged: a list goes on at {native.next_sequence}")
+    for state, table in operator.keyed.items():
+        if table.counts.keys() != table.groups.keys():
+            raise DamagedFile(path, f"forged or damaged: state {state!r} counts other key groups than it has")
 
 
 def _encode_keyed(snapshot: KeyedSnapshot) -> dict[str, EncodedTable]:

@@ -19,7 +19,19 @@ __all__ = ["Descriptor", "NotDescribable", "Row", "TypeInformation", "Types", "W
 
 
 def from_descriptor(descriptor: Descriptor) -> TypeInformation:
-    """Return the type of a descriptor read from a snapshot. No class is ever imported by a stored name."""
+    """Return the type of a descriptor read from a snapshot. No class is ever imported by a stored name.
+
+    Raises ValueError for a description of no type, or of one that is nested too deeply.
+    """
+    try:
+        return _described(descriptor)
+    except RecursionError:
+        raise ValueError("a type in a stored description is nested too deeply") from None
+    except TypeError as error:
+        raise ValueError(f"unknown type in a stored description: {error}") from None
+
+
+def _described(descriptor: Descriptor) -> TypeInformation:
     if isinstance(descriptor, str):
         return scalar_type(descriptor)
     match descriptor:
@@ -30,20 +42,20 @@ def from_descriptor(descriptor: Descriptor) -> TypeInformation:
         case ["ROW", list() as names, list() as fields]:
             return row_type(tuple(names), _all(fields))
         case [("LIST" | "BASIC_ARRAY" | "PRIMITIVE_ARRAY" | "OBJECT_ARRAY") as name, element]:
-            return list_type(name, from_descriptor(element))
+            return list_type(name, _described(element))
         case ["MAP", key, value]:
-            return map_type(from_descriptor(key), from_descriptor(value))
+            return map_type(_described(key), _described(value))
         case ["DATACLASS", str() as name, list() as names, list() as fields]:
             return stored_dataclass(name, tuple(names), _all(fields))
         case ["NULLABLE", inner]:
-            return nullable(from_descriptor(inner))
+            return nullable(_described(inner))
         case ["TTL", inner]:
-            return with_last_access(from_descriptor(inner))
+            return with_last_access(_described(inner))
     raise ValueError(f"unknown type {descriptor!r} in a stored description")
 
 
 def _all(descriptors: list[Descriptor]) -> tuple[TypeInformation, ...]:
-    return tuple(map(from_descriptor, descriptors))
+    return tuple(map(_described, descriptors))
 
 
 class Types:

@@ -39,6 +39,7 @@ from onceproof.engine.configuration.backend_options import UNIVERSAL
 from onceproof.engine.configuration.backends import StateBackendSettings
 from onceproof.engine.file_locks import hold_lock, release_lock
 from onceproof.engine.state.file_envelope import StateError
+from onceproof.engine.state.file_names import is_database_file
 
 PREFIX: Final = "onceproof-rocksdb-"
 LOCK: Final = "lock"
@@ -216,6 +217,8 @@ class Database:
         path = os.path.join(folder.path, "db")
         os.mkdir(path)
         for name, content in files:
+            if not is_database_file(name):
+                raise DatabaseUnreadable(f"it has a file {name!r}, which is no name of a database's file")
             with open(os.path.join(path, name), "wb") as file:
                 file.write(content)
         return cls(folders, folder, settings, read_only)

@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import stat
 import threading
+from contextlib import suppress
 
 import pytest
 
 from onceproof.engine.runtime import storage as module
-from onceproof.engine.runtime.storage import LocalCheckpointStorage, StorageError
+from onceproof.engine.runtime.storage import (
+    LocalCheckpointStorage,
+    MemoryCheckpointStorage,
+    StorageError,
+)
 
 
 @pytest.fixture
@@ -206,3 +211,58 @@ def test_a_file_in_the_way_of_the_root_is_one_clear_line(tmp_path):
         StorageError, match=r"checkpoint folder .*/file/job cannot be created: .*a file is in the way"
     ):
         LocalCheckpointStorage(tmp_path / "file" / "job")
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A folder outside of the storage, with a file of its user."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    (folder / "precious").write_bytes(b"precious")
+    return folder
+
+
+@pytest.mark.parametrize("method", ["read", "delete", "create_exclusive", "exists"])
+def test_a_folder_that_is_a_link_is_refused(storage, root, home, method):
+    (root / "d").symlink_to(home)
+    with pytest.raises(StorageError, match="is a symbolic link"):
+        getattr(storage, method)("d/precious")
+    assert (home / "precious").read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("method", ["write", "publish"])
+def test_nothing_is_written_through_a_link(storage, root, home, method):
+    (root / "d").symlink_to(home)
+    with pytest.raises(StorageError, match="is a symbolic link"):
+        getattr(storage, method)("d/precious", b"forged")
+    (root / "file").symlink_to(home / "precious")
+    (root / ".other.unpublished").symlink_to(home / "precious")
+    for path in ("file", "other"):
+        with suppress(StorageError):
+            getattr(storage, method)(path, b"forged")
+    assert (home / "precious").read_bytes() == b"precious"
+
+
+def test_a_file_that_is_a_link_is_not_read_or_adopted(storage, root, home):
+    (root / "file").symlink_to(home / "precious")
+    for use in (storage.read, storage.exists, lambda path: storage.adopt("a", str(home / "none"), path)):
+        with pytest.raises(StorageError, match="is a symbolic link"):
+            use("file")
+    storage.delete("file")
+    assert (home / "precious").exists()
+
+
+def test_a_pipe_in_place_of_a_file_does_not_hold_the_job_up(storage, root):
+    os.mkfifo(root / "file")
+    with pytest.raises(StorageError, match="it is a pipe"):
+        storage.read("file")
+
+
+@pytest.mark.parametrize("path", ["../outside", "/etc/passwd", "a\0b"])
+def test_a_memory_refuses_the_same_paths(path):
+    storage = MemoryCheckpointStorage()
+    for use in (storage.read, storage.delete, storage.exists, storage.create_exclusive):
+        with pytest.raises(StorageError, match="does not lie within"):
+            use(path)
+    with pytest.raises(StorageError, match="does not lie within"):
+        storage.write(path, b"")
