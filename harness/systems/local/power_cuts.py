@@ -86,7 +86,7 @@ class Recording:
                 return f"the job does not go on: {error}"
             visible = {
                 f"{OUTPUT}/{path.name}": path.read_bytes()
-                for path in Path(folder, OUTPUT).iterdir()
+                for path in Path(folder, OUTPUT).glob("*")
                 if not path.name.startswith(".")
             }
         for name, content in seen.items():

@@ -16,7 +16,7 @@ from onceproof.engine.api.datastream import StreamExecutionEnvironment
 from onceproof.engine.checkpoint.events import CheckpointCompleted
 from onceproof.engine.configuration import Configuration
 from onceproof.engine.connectors.collection import CollectionSource
-from onceproof.engine.runtime.job_driver import JobDriver
+from onceproof.engine.runtime.local import LocalExecution
 from onceproof.harness.model.family import load_family
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.scenario import InputRecord
@@ -73,10 +73,13 @@ def main(path: str) -> None:
     job = msgspec.json.decode(Path(path).read_bytes(), type=RecordedJob)
     log = CallLog(job.log, job.root, job.dies_after)
 
+    reported = LocalExecution.checkpoint_completed
+
     def completed(self: Any, effect: CheckpointCompleted) -> None:
+        reported(self, effect)
         log.mark(str(effect.checkpoint_id))
 
-    with recorded(log), replaced(JobDriver, "checkpoint_completed", completed):
+    with recorded(log), replaced(LocalExecution, "checkpoint_completed", completed):
         run(job)
     log.mark(FINISHED)
 

@@ -9,7 +9,9 @@ import pytest
 
 from onceproof import engine
 from onceproof.harness.model.family import load_family
+from onceproof.harness.systems.disk.recorded_calls import MARK
 from onceproof.harness.systems.local.power_cuts import Recording, catch, record
+from onceproof.harness.systems.local.recorded_child import FINISHED
 
 pytestmark = pytest.mark.slow
 
@@ -53,6 +55,12 @@ def test_job_goes_on_exactly_from_any_disk_after_a_power_cut(
 def test_each_sync_that_is_left_out_loses_something_at_some_power_cut(with_databases: Recording) -> None:
     unseen = {site for site in with_databases.sites() if catch(with_databases, site) is None}
     assert unseen == {SUPERFLUOUS_HERE}
+
+
+def test_recording_marks_each_complete_checkpoint_and_the_end(with_databases: Recording) -> None:
+    marks = [call.other for call in with_databases.calls if call.method == MARK]
+    assert marks == [*map(str, range(1, len(marks))), FINISHED]
+    assert len(marks) > 3
 
 
 def test_recording_passes_every_function_of_the_engine_that_syncs(with_databases: Recording) -> None:
