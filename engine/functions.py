@@ -462,7 +462,7 @@ class CommittingFunction(Function, CheckpointedFunction, CheckpointListener):
     then ``abort_unlisted`` on all of them. These functions never see a record.
 
     A job without checkpoints has no other commit than one at its end: the engine then takes one snapshot and
-    notifies the function of it. No other function is told of a checkpoint in such a job.
+    notifies the function of it. No other function is notified in such a job.
     """
 
     @abstractmethod

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from inspect import currentframe
 from typing import Any, Final
 
 import msgspec
@@ -152,13 +152,15 @@ def _recorder(log: CallLog, name: str, plain: Callable[..., None]) -> Callable[.
 
 def call_site() -> str:
     """Return the function that asked for the sync, and the one outside of durable_files that called it."""
-    frame = sys._getframe(2)
+    frame = currentframe()
+    # Above this function stands the recording call.
+    frame = frame and frame.f_back and frame.f_back.f_back
     functions: list[str] = []
     while frame is not None:
         functions.append(frame.f_code.co_qualname)
         if frame.f_code.co_filename != durable_files.__file__:
             break
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     kind = "folder" if "sync_folder" in functions else "file"
     inner = next(name for name in functions if name not in _SYNCING)
     return f"{kind} in {inner}" if inner == functions[-1] else f"{kind} in {inner} for {functions[-1]}"
