@@ -23,11 +23,18 @@ COPIED_AT_ONCE: Final = 1 << 20
 
 
 def make_folder(calls: FileCalls, folder: str) -> None:
-    """Create a folder and its missing parents, each durably."""
+    """Create a folder and its missing parents, each durably.
+
+    Raises NotADirectoryError where a file stands in place of a parent, FileExistsError where one stands in
+    place of the folder.
+    """
     if calls.is_folder(folder):
         return
     parent = os.path.dirname(folder)
-    make_folder(calls, parent)
+    try:
+        make_folder(calls, parent)
+    except FileExistsError:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), parent) from None
     try:
         calls.mkdir(folder)
     except FileExistsError:
