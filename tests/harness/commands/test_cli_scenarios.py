@@ -159,7 +159,7 @@ def test_faults_are_listed_with_the_answer_of_each_system(onceproof: Command) ->
     assert answers["kill_master"]["answer"]
     ended = onceproof("faults", "--system", "locl")
     assert ended.code == 4
-    assert "did you mean local?" in ended.err
+    assert "did you mean local?" in ended.error
 
 
 def test_replay_prints_the_first_violation_of_each_kind_and_a_count(
