@@ -183,8 +183,6 @@ def decode_metadata(data: bytes, path: str) -> CheckpointMetadata:
             for operator, place in zip(stored.checkpoint.operators, stored.places, strict=True)
         ]
         return replace(stored.checkpoint, operators=tuple(operators))
-    except DamagedFile:
-        raise
     except (msgspec.DecodeError, RecursionError, IndexError, ValueError) as error:
         raise DamagedFile(path, f"its content cannot be read ({error})") from error
 

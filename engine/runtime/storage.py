@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -355,12 +354,7 @@ def _checked(path: str) -> str:
 
 def _refuse_link(path: str) -> None:
     """Raise StorageError if the path is a symbolic link; it need not exist."""
-    try:
-        is_link = stat.S_ISLNK(os.lstat(path).st_mode)
-    except OSError:
-        # It does not exist, or cannot be looked at; what is done with it finds out.
-        return
-    if is_link:
+    if os.path.islink(path):
         raise StorageError(
             f"checkpoint path {path} is a symbolic link, which may lead out of its folder:"
             " put the files themselves in its place, or restore another checkpoint"
