@@ -70,7 +70,8 @@ class KeyedStateStore(Struct, eq=False, kw_only=True):
     def _keyed_backend(self, descriptor: StateDescriptor) -> KeyedStateBackend:
         if self.backend is None:
             raise TypeError(
-                f"state {descriptor.name!r} of {self.task_name!r} needs a keyed stream: call key_by first"
+                f"state {descriptor.name!r} of {self.task_name!r} needs a keyed stream: call key_by"
+                " directly before the operator"
             )
         return self.backend
 
@@ -250,6 +251,16 @@ class ProcessFunction(Function, ABC):
     def process_element(self, value: Any, ctx: Any) -> Iterable[Any] | None:
         """Return or yield the values to emit for ``value``."""
 
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterable[Any] | None:
+        """Return or yield the values to emit when a timer of the current key fires; none by default.
+
+        Only a keyed stream has timers. PyFlink lacks this method (Flink: ProcessFunction.onTimer).
+
+        Args:
+            timestamp: the timer's timestamp in milliseconds.
+            ctx: a KeyedProcessFunction.OnTimerContext.
+        """
+
 
 class KeyedProcessFunction(Function, ABC):
     """A ProcessFunction over a keyed stream, with keyed state and timers (PyFlink: KeyedProcessFunction)."""
@@ -410,7 +421,7 @@ class FunctionSnapshotContext(Struct, eq=False):
             TypeError: the stream is not keyed.
         """
         if self._key_group_range is None:
-            raise TypeError("raw keyed state needs a keyed stream: call key_by first")
+            raise TypeError("raw keyed state needs a keyed stream: call key_by directly before the operator")
         if self._raw_keyed is None:
             self._raw_keyed = KeyedStateOutput(self._key_group_range)
         return self._raw_keyed

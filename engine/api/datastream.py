@@ -116,7 +116,13 @@ from onceproof.engine.operators.process import (
     TimedProcessOperator,
     has_timers,
 )
-from onceproof.engine.operators.reduce import KeyedReduceOperator
+from onceproof.engine.operators.reduce import KeyedReduceOperator, RichReduceOperator
+from onceproof.engine.operators.rich import (
+    KeyedFilterOperator,
+    KeyedFlatMapOperator,
+    KeyedMapOperator,
+    KeyedSinkOperator,
+)
 from onceproof.engine.operators.sink import SinkOperator
 from onceproof.engine.operators.source import SourceOperator
 from onceproof.engine.operators.stateless import FilterOperator, FlatMapOperator, MapOperator
@@ -463,16 +469,58 @@ class KeyedStream(DataStream):
         self._key_selector = key_selector
         self._key_type = key_type
 
-    def process(  # type: ignore[override]
-        self, func: KeyedProcessFunction, output_type: TypeInformation | None = None
+    # Function objects have keyed state here; plain callables cannot ask for any.
+
+    def map(self, func: Selector | MapFunction, output_type: TypeInformation | None = None) -> DataStream:
+        """Emit one value for each value; a MapFunction has the state of the value's key."""
+        if not isinstance(func, MapFunction):
+            return super().map(func, output_type)
+        return self._keyed("Map", KeyedMapOperator, func, output_type)
+
+    def flat_map(
+        self, func: Selector | FlatMapFunction, output_type: TypeInformation | None = None
     ) -> DataStream:
-        """Emit any number of values for each value, with the state and the timers of the value's key."""
-        check_function(
-            "process on a keyed stream", func, KeyedProcessFunction, ProcessFunction, "it before key_by"
-        )
+        """Emit any number of values for each value; a FlatMapFunction has the state of the value's key."""
+        if not isinstance(func, FlatMapFunction):
+            return super().flat_map(func, output_type)
+        return self._keyed("Flat Map", KeyedFlatMapOperator, func, output_type)
+
+    def filter(self, func: Selector | FilterFunction) -> DataStream:
+        """Emit the values for which ``func`` is true; a FilterFunction has the state of the value's key."""
+        if not isinstance(func, FilterFunction):
+            return super().filter(func)
+        return self._keyed("Filter", KeyedFilterOperator, func, self._type)
+
+    def process(
+        self,
+        func: KeyedProcessFunction | ProcessFunction,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """Emit any number of values for each value, with the state and the timers of the value's key.
+
+        A plain ProcessFunction is taken too, as in Flink's Java API; PyFlink refuses it.
+        """
+        if not isinstance(func, KeyedProcessFunction | ProcessFunction):
+            raise InvalidJob(
+                f"process on a keyed stream takes a KeyedProcessFunction or a ProcessFunction, not {func!r}"
+            )
         kind = TimedProcessOperator if has_timers(func) else KeyedProcessOperator
-        factory = OperatorFactory(kind, func, self._key_selector, self._key_type)
-        return self._transform("KeyedProcess", factory, output_type)
+        return self._keyed("KeyedProcess", kind, func, output_type)
+
+    def add_sink(self, sink_func: SinkFunction) -> DataStreamSink:
+        """End the stream in a sink function, which has the state of the value's key."""
+        check_function("add_sink", sink_func, SinkFunction, Sink, "sink_to")
+        return DataStreamSink(self._keyed("Sink", KeyedSinkOperator, sink_func, None))
+
+    def _keyed(
+        self,
+        name: str,
+        operator: Callable[..., Operator],
+        function: Function,
+        output_type: TypeInformation | None,
+    ) -> DataStream:
+        factory = OperatorFactory(operator, function, self._key_selector, self._key_type)
+        return self._transform(name, factory, output_type)
 
     def window(self, window_assigner: WindowAssigner) -> WindowedStream:
         """Cut the records of each key into windows."""
@@ -507,8 +555,12 @@ class KeyedStream(DataStream):
         self._partitioned(BROADCAST)
 
     def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction) -> DataStream:
-        """Reduce the values of a key to one, and emit it after each value."""
-        return self._reduced("Reduce", reduce_function_of(func))
+        """Reduce the values of a key to one, and emit it after each value.
+
+        A ReduceFunction may keep state of its own beside the reduced value.
+        """
+        kind = RichReduceOperator if isinstance(func, ReduceFunction) else KeyedReduceOperator
+        return self._reduced("Reduce", reduce_function_of(func), kind)
 
     def sum(self, position_to_sum: Position = 0) -> DataStream:
         """Emit the running sum of a field."""
@@ -530,10 +582,10 @@ class KeyedStream(DataStream):
         """Emit the value with the greatest field so far; of equals the first."""
         return self._reduced("Max By", ExtremeElement(position_to_max_by, greatest=True))
 
-    def _reduced(self, name: str, function: Function) -> DataStream:
-        factory = OperatorFactory(
-            KeyedReduceOperator, function, self._key_selector, self._key_type, self._type
-        )
+    def _reduced(
+        self, name: str, function: Function, kind: type[KeyedReduceOperator] = KeyedReduceOperator
+    ) -> DataStream:
+        factory = OperatorFactory(kind, function, self._key_selector, self._key_type, self._type)
         return self._transform(name, factory, self._type)
 
     def _partitioned(self, partitioner: Partitioner) -> NoReturn:

@@ -8,19 +8,15 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from onceproof.engine.elements import Record
 from onceproof.engine.functions import KeyedProcessFunction, ProcessFunction
 from onceproof.engine.operators.base import FunctionOperator, OperatorContext
 from onceproof.engine.operators.firing import TimedOperator, overrides_on_timer
+from onceproof.engine.operators.rich import KeyedFunctionOperator
 from onceproof.engine.operators.side_outputs import emit_side_outputs
 from onceproof.engine.operators.time_services import NO_ON_TIMER, NOT_KEYED, NoTimers
 from onceproof.engine.output_tag import OutputTag
-from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.timer_service import TimerService
-from onceproof.engine.types import TypeInformation
 
 
 class ProcessOperator(FunctionOperator):
@@ -52,30 +48,18 @@ class ProcessOperator(FunctionOperator):
         return []
 
 
-class KeyedProcessOperator(FunctionOperator):
-    """Applies a KeyedProcessFunction without timers under the record's key (Flink: KeyedProcessOperator)."""
+class KeyedProcessOperator(KeyedFunctionOperator):
+    """Applies a process function without timers under the record's key (Flink: KeyedProcessOperator).
 
-    function: KeyedProcessFunction
+    A plain ProcessFunction gets what a KeyedProcessFunction gets (Flink: LegacyKeyedProcessOperator).
+    """
 
-    def __init__(
-        self,
-        function: KeyedProcessFunction,
-        key_selector: Callable[[Any], Any],
-        key_type: TypeInformation | None,
-    ) -> None:
-        super().__init__(function)
-        self._key_selector = key_selector
-        self._key_type = key_type
-
-    def create_backend(self, context: OperatorContext) -> KeyedStateBackend:
-        return context.keyed_backend(self._key_type)
+    function: KeyedProcessFunction | ProcessFunction
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        assert self._backend is not None
-        self._keyed = self._backend
         self._process = self.function.process_element
-        self._context = KeyedProcessFunction.Context(self.create_service(context), self._backend)
+        self._context = KeyedProcessFunction.Context(self.create_service(context), self._keyed)
         self._side_outputs = context.side_outputs
 
     def create_service(self, context: OperatorContext) -> TimerService:
@@ -87,9 +71,7 @@ class KeyedProcessOperator(FunctionOperator):
         process = self._process
         select_key = self._key_selector
         context = self._context
-        backend = self._keyed
-        if backend.cleanups:
-            backend.sweep(len(records))
+        backend = self.begin_buffer(records)
         results: list[Record] = []
         for value, timestamp in records:
             backend.current_key = select_key(value)
@@ -106,12 +88,13 @@ class KeyedProcessOperator(FunctionOperator):
 
 
 class TimedProcessOperator(TimedOperator, KeyedProcessOperator):
-    """Applies a KeyedProcessFunction with ``on_timer`` (Flink: KeyedProcessOperator)."""
+    """Applies a process function with ``on_timer`` (Flink: KeyedProcessOperator)."""
 
     def timer_context(self) -> KeyedProcessFunction.OnTimerContext:
         return KeyedProcessFunction.OnTimerContext(self._context.time_service, self._keyed)
 
 
-def has_timers(function: KeyedProcessFunction) -> bool:
+def has_timers(function: KeyedProcessFunction | ProcessFunction) -> bool:
     """Return whether a function overrides ``on_timer``."""
-    return overrides_on_timer(function, KeyedProcessFunction)
+    is_keyed = isinstance(function, KeyedProcessFunction)
+    return overrides_on_timer(function, KeyedProcessFunction if is_keyed else ProcessFunction)

@@ -11,17 +11,20 @@ from typing import Any
 
 from onceproof.engine.elements import Record
 from onceproof.engine.functions import ReduceFunction
-from onceproof.engine.operators.base import FunctionOperator, OperatorContext
+from onceproof.engine.operators.base import OperatorContext
+from onceproof.engine.operators.rich import KeyedFunctionOperator
 from onceproof.engine.state.descriptors import ValueStateDescriptor
-from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.types import TypeInformation, Types
 
 STATE_NAME = "_op_state"
 """The name of the state in Flink's StreamGroupedReduceOperator."""
 
 
-class KeyedReduceOperator(FunctionOperator):
-    """Emits the reduced value of the key after every record (Flink: StreamGroupedReduceOperator)."""
+class KeyedReduceOperator(KeyedFunctionOperator):
+    """Emits the reduced value of the key after every record (Flink: StreamGroupedReduceOperator).
+
+    The function has no state of its own: it is a plain callable or one of the engine's aggregations.
+    """
 
     function: ReduceFunction
 
@@ -32,19 +35,13 @@ class KeyedReduceOperator(FunctionOperator):
         key_type: TypeInformation | None,
         value_type: TypeInformation | None,
     ) -> None:
-        super().__init__(function)
-        self._key_selector = key_selector
-        self._key_type = key_type
+        super().__init__(function, key_selector, key_type)
         self._value_type = value_type
-
-    def create_backend(self, context: OperatorContext) -> KeyedStateBackend:
-        return context.keyed_backend(self._key_type)
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        assert self._backend is not None
         descriptor = ValueStateDescriptor(STATE_NAME, self._value_type or Types.DYNAMIC())
-        self._table = self._backend.table(descriptor)
+        self._table = self._keyed.table(descriptor)
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         """Return one record for each; the first value of a key is emitted unchanged."""
@@ -59,4 +56,23 @@ class KeyedReduceOperator(FunctionOperator):
                 value = reduce(table[key], value)
             table[key] = value
             append((value, timestamp))
+        return results
+
+
+class RichReduceOperator(KeyedReduceOperator):
+    """The same for a function object, which may keep state of its own under the record's key."""
+
+    def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
+        reduce = self.function.reduce
+        select_key = self._key_selector
+        table = self._table
+        backend = self.begin_buffer(records)
+        results: list[Record] = []
+        for value, timestamp in records:
+            key = select_key(value)
+            backend.current_key = key
+            if key in table:
+                value = reduce(table[key], value)
+            table[key] = value
+            results.append((value, timestamp))
         return results

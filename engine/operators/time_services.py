@@ -12,7 +12,7 @@ from onceproof.engine.timer_service import TimerService
 USER_TIMERS = "user-timers"
 """The name of the timer service in Flink's process operators."""
 
-NOT_KEYED = "timers belong to keys, and the stream is not keyed: call key_by first"
+NOT_KEYED = "timers belong to keys, and the stream is not keyed: call key_by directly before the operator"
 NO_ON_TIMER = "nothing would happen when it fires: give the function an on_timer(timestamp, ctx)"
 
 

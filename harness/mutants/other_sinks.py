@@ -56,7 +56,7 @@ def overtaken_notification_trips(reached: Reached) -> Iterator[None]:
         if (
             is_mine
             and message.checkpoint_id < self._last_notified
-            and type(self.operators[-1]) is SinkOperator
+            and isinstance(self.operators[-1], SinkOperator)
         ):
             reached()
             raise RuntimeError(

@@ -31,6 +31,7 @@ EXTRA = {
     ("KeyedStream", "global_"): JAVA,
     ("KeyedStream", "interval_join"): JAVA,
     ("KeyedStream", "join"): JAVA,
+    ("ProcessFunction", "on_timer"): JAVA,
     ("DataStreamSink", "set_max_parallelism"): JAVA,
     ("Configuration", "get"): JAVA,
     ("Configuration", "set"): JAVA,

@@ -16,18 +16,28 @@ PAGES = {
     path.name: path.read_text(encoding="utf-8") for path in [*ROOM.glob("docs/*.md"), ROOM / "README.md"]
 }
 TEXT = "\n".join(PAGES.values())
+EXAMPLES = re.findall(r"```python\n(.*?)```", PAGES["jobs.md"], re.DOTALL)
 
 
 def test_example_counts_every_row_once_and_a_second_run_adds_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sales.csv").write_text("shop,cents\nnorth,3\nsouth,4\nnorth,5\n")
-    [example] = re.findall(r"```python\n(.*?)```", PAGES["jobs.md"], re.DOTALL)
     for _ in range(2):
-        exec(compile(example, "jobs.md", "exec"), {})
+        exec(compile(EXAMPLES[0], "jobs.md", "exec"), {})
         rows = [line for path in Path("totals").glob("part-*") for line in path.read_text().splitlines()]
         assert sorted(rows) == ["north,3", "north,8", "south,4"]
     [folder] = Path("checkpoints").iterdir()
     assert FINISHED in [path.name for path in folder.iterdir()]
+
+
+def test_example_of_a_function_with_state_gives_running_averages(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sales.csv").write_text("shop,cents\nnorth,3\nsouth,4\nnorth,5\n")
+    names = {}
+    for example in EXAMPLES[:2]:
+        exec(compile(example, "jobs.md", "exec"), names)
+    rows = sorted(names["averages"].execute_and_collect("averages"))
+    assert rows == [("north", 3.0), ("north", 4.0), ("south", 4.0)]
 
 
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"`([A-Z]\w+)\.(_?\w+)`", TEXT))))

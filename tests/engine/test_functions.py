@@ -36,7 +36,8 @@ def test_the_context_knows_its_subtask(context):
 
 def test_keyed_state_needs_a_keyed_stream(context):
     context, _ = context
-    with pytest.raises(TypeError, match="state 'total' of 'count' needs a keyed stream: call key_by first"):
+    mend = "state 'total' of 'count' needs a keyed stream: call key_by directly before the operator"
+    with pytest.raises(TypeError, match=mend):
         context.get_state(ValueStateDescriptor("total", Types.LONG()))
 
 

@@ -24,6 +24,7 @@ GOLDEN = {
     "nexmark_q7": "1:4d0df329e5f13123",
     "nexmark_q8": "1:e4819a013fb184fe",
     "periodic_page_views": "1:6f140c6129d63876",
+    "rich_functions": "1:3f549ba41a246a81",
     "sessions": "1:80479f4ed301b10d",
     "sliding_word_count": "1:281b291183dcd9d9",
     "window_sum": "1:d9b4d3f75600dc2d",

@@ -9,7 +9,7 @@ The rules this package lives by:
 - One module for each theme: alignment, tasks, completion, recovery, masters (job masters), redistribution,
   in_flight (unaligned barriers, and counted ones), connected (operators with two inputs), sources, state,
   sharing (files that several checkpoints have), savepoints, timers, sinks, other_sinks (besides two-phase
-  commit).
+  commit), rich_functions (state of functions that are no process functions).
 """
 
 from __future__ import annotations

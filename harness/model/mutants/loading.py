@@ -34,6 +34,7 @@ THEMES: Final = (
     "timers",
     "sinks",
     "other_sinks",
+    "rich_functions",
 )
 
 

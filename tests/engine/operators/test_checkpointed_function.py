@@ -211,7 +211,7 @@ class WantsKeys(BufferingMap):
 
 def test_keyed_state_on_a_stream_without_keys_is_refused(bench):
     operator = bench.open(MapOperator(WantsKeys()))
-    with pytest.raises(TypeError, match="raw keyed state needs a keyed stream: call key_by first"):
+    with pytest.raises(TypeError, match="raw keyed state needs a keyed stream: call key_by directly before"):
         operator.snapshot(1, 1)
 
 

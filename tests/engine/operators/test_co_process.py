@@ -185,7 +185,7 @@ def test_timers_without_keys_or_without_on_timer_are_refused(bench):
 
         process_element2 = process_element1
 
-    for keys, reason in ((None, "call key_by first"), (KEYS, "on_timer")):
+    for keys, reason in ((None, "call key_by directly before"), (KEYS, "on_timer")):
         operator = bench.open(CoProcessOperator(Wishing(), keys))
         with pytest.raises(TypeError, match=reason):
             operator.process_batch([(("a", "a"), None)], 1)

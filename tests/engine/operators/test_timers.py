@@ -220,7 +220,7 @@ def test_impossible_timer_is_an_error_of_one_line(bench, verb):
     class OnPlain(ProcessFunction):
         process_element = Registers.process_element
 
-    with pytest.raises(TypeError, match=r"no timer at 5: .* call key_by first"):
+    with pytest.raises(TypeError, match=r"no timer at 5: .* call key_by directly before"):
         bench.process(bench.open(ProcessOperator(OnPlain())), "a")
 
 

@@ -1,0 +1,121 @@
+"""The operators of functions on a keyed stream: the base of all, and those of map, filter, flat map and sink.
+
+The rules this module lives by:
+
+- Every function object on a keyed stream has a keyed backend, as in Flink. A plain callable cannot ask for
+  state, so it keeps the operators of ``stateless``, which are faster.
+- The key of a record is the current key from before the function is called until its last result is taken:
+  a flat-map function may be a generator.
+- A sink function that takes whole buffers gets them without a current key, because their records have many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from onceproof.engine.elements import Record
+from onceproof.engine.functions import FilterFunction, FlatMapFunction, Function, MapFunction, SinkFunction
+from onceproof.engine.operators.base import FunctionOperator, OperatorContext
+from onceproof.engine.operators.sink import SinkOperator
+from onceproof.engine.state.keyed import KeyedStateBackend
+from onceproof.engine.state.tables import NO_KEY
+from onceproof.engine.types import TypeInformation
+
+
+class KeyedFunctionOperator(FunctionOperator):
+    """Base of operators around a function with one keyed input.
+
+    Subclasses call ``begin_buffer`` once for each buffer, and set ``current_key`` of ``_keyed`` before each
+    call of the function.
+    """
+
+    _keyed: KeyedStateBackend
+
+    def __init__(
+        self, function: Function, key_selector: Callable[[Any], Any], key_type: TypeInformation | None
+    ) -> None:
+        super().__init__(function)
+        self._key_selector = key_selector
+        self._key_type = key_type
+
+    def create_backend(self, context: OperatorContext) -> KeyedStateBackend:
+        self._keyed = context.keyed_backend(self._key_type)
+        return self._keyed
+
+    def begin_buffer(self, records: list[Record]) -> KeyedStateBackend:
+        """Return the backend, after the cleanup of expired state that so many records pay for."""
+        backend = self._keyed
+        if backend.cleanups:
+            backend.sweep(len(records))
+        return backend
+
+
+class KeyedMapOperator(KeyedFunctionOperator):
+    """Applies a MapFunction under the record's key (Flink: StreamMap)."""
+
+    function: MapFunction
+
+    def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
+        apply = self.function.map
+        select_key = self._key_selector
+        backend = self.begin_buffer(records)
+        results: list[Record] = []
+        for value, timestamp in records:
+            backend.current_key = select_key(value)
+            results.append((apply(value), timestamp))
+        return results
+
+
+class KeyedFilterOperator(KeyedFunctionOperator):
+    """Applies a FilterFunction under the record's key (Flink: StreamFilter)."""
+
+    function: FilterFunction
+
+    def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
+        keep = self.function.filter
+        select_key = self._key_selector
+        backend = self.begin_buffer(records)
+        results: list[Record] = []
+        for record in records:
+            backend.current_key = select_key(record[0])
+            if keep(record[0]):
+                results.append(record)
+        return results
+
+
+class KeyedFlatMapOperator(KeyedFunctionOperator):
+    """Applies a FlatMapFunction under the record's key (Flink: StreamFlatMap)."""
+
+    function: FlatMapFunction
+
+    def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
+        apply = self.function.flat_map
+        select_key = self._key_selector
+        backend = self.begin_buffer(records)
+        results: list[Record] = []
+        for value, timestamp in records:
+            backend.current_key = select_key(value)
+            for result in apply(value) or ():
+                results.append((result, timestamp))
+        return results
+
+
+class KeyedSinkOperator(KeyedFunctionOperator, SinkOperator):
+    """Calls a SinkFunction under the record's key (Flink: StreamSink)."""
+
+    function: SinkFunction
+
+    def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
+        backend = self.begin_buffer(records)
+        backend.current_key = NO_KEY
+        if len(records) > 1 and self.function.invoke_batch([record[0] for record in records]):
+            return []
+        context = self._context
+        invoke = self._invoke
+        select_key = self._key_selector
+        for value, timestamp in records:
+            backend.current_key = select_key(value)
+            context.element_timestamp = timestamp
+            invoke(value, context)
+        return []
