@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from onceproof.engine.configuration.backend_options import HASHMAP
 from onceproof.engine.configuration.backends import StateBackendSettings
-from onceproof.engine.elements import Record
+from onceproof.engine.elements import MIN_WATERMARK, Record
 from onceproof.engine.functions import (
     CheckpointedFunction,
     CheckpointListener,
@@ -65,6 +65,12 @@ class Downstream(Protocol):
 
     def wake_at_steady(self, due_ms: int) -> None:
         """Request a call of ``process_time`` at a time of ``OperatorContext.steady_clock`` or later."""
+
+
+class HoldsWatermark(Protocol):
+    """What keeps the current watermark of an operator: its timers, or its timer service."""
+
+    watermark: int
 
 
 class OperatorContext(Struct, kw_only=True):
@@ -182,6 +188,17 @@ class Operator:
         """
         return []
 
+    def event_time(self) -> Any:
+        """Return what the operator knows of event time, which can be pickled; None: nothing."""
+        return None
+
+    def resume_event_time(self, known: Any) -> None:
+        """Go on with the event time of the operator that this one replaces within the attempt.
+
+        Called after ``open`` and before anything else, with what ``event_time`` of that operator returned.
+        Nothing fires: what was due has fired there.
+        """
+
     def finish(self) -> list[Record]:
         """Handle the end of the input, and return the last records to emit (Flink: endInput, finish)."""
         return []
@@ -237,6 +254,8 @@ class FunctionOperator(Operator):
         self._backend: KeyedStateBackend | None = None
         self._checkpointed: CheckpointedFunction | None = None
         self._listener: CheckpointListener | None = None
+        self.event_clock: HoldsWatermark | None = None
+        """What keeps the operator's watermark; operators that know event time set it in ``open``."""
 
     def open(self, context: OperatorContext) -> None:
         """Set the context, initialise state, open the function: Flink's order."""
@@ -252,6 +271,14 @@ class FunctionOperator(Operator):
                 self._store = context.operator_store()
             function.initialize_state(context.initialization_context(self._store, runtime_context))
         function.open(runtime_context)
+
+    def event_time(self) -> int | None:
+        clock = self.event_clock
+        return None if clock is None or clock.watermark == MIN_WATERMARK else clock.watermark
+
+    def resume_event_time(self, known: Any) -> None:
+        if self.event_clock is not None:
+            self.event_clock.watermark = known
 
     @property
     def has_keyed_state(self) -> bool:

@@ -125,6 +125,7 @@ class ContextualOperator(TwoInputOperator):
     def create_service(self, context: OperatorContext) -> TimerService:
         """Return the timer service for the function's contexts."""
         self._service = NoTimers(context.clock, NOT_KEYED if self._keys is None else NO_ON_TIMER)
+        self.event_clock = self._service
         return self._service
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:

@@ -6,11 +6,13 @@ a clock that never jumps. A watermark that a generator emits for a record is sen
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from onceproof.engine.connectors.source import Source
 from onceproof.engine.elements import MAX_WATERMARK, Record
 from onceproof.engine.operators.base import Downstream, Operator, OperatorContext
 from onceproof.engine.operators.source import SourceOperator
-from onceproof.engine.watermarks.stamping import TimestampsAndWatermarks
+from onceproof.engine.watermarks.stamping import StampingTime, TimestampsAndWatermarks
 from onceproof.engine.watermarks.strategy import WatermarkStrategy
 
 ONLY_PART = 0
@@ -46,6 +48,13 @@ class _EmitInterval:
         self._downstream.wake_at_steady(self._due_ms)
 
 
+class SourceTime(Struct, frozen=True):
+    """The event time of a source: by split, the number of its part in ``stamping``."""
+
+    parts: dict[str, int]
+    stamping: StampingTime
+
+
 class TimestampedSourceOperator(SourceOperator):
     """A source with timestamps and a watermark generator for each split (Flink: SourceOperator).
 
@@ -68,9 +77,25 @@ class TimestampedSourceOperator(SourceOperator):
         )
         self._interval = _EmitInterval(context)
 
+    def event_time(self) -> SourceTime:
+        parts = {split: place for place, (split, _) in enumerate(self._readers)}
+        return SourceTime(parts, self._stamping.event_time())
+
+    def resume_event_time(self, known: SourceTime) -> None:
+        places = {split: place for place, (split, _) in enumerate(self._readers)}
+        self._stamping.resume(
+            known.stamping, {part: places[split] for split, part in known.parts.items() if split in places}
+        )
+
     def poll(self, limit: int) -> list[Record]:
         """Read records and assign timestamps; [] also if all records were emitted ahead of watermarks."""
+        unfinished = self._unfinished
         records = super().poll(limit)
+        if self._unfinished != unfinished:
+            # Some splits turned out to be at their end when they were read.
+            for place, (_, reader) in enumerate(self._readers):
+                if reader.exhausted and (not records or place != self._polled):
+                    self._stamping.remove(place)
         if not records:
             return records
         place = self._polled
@@ -103,6 +128,12 @@ class TimestampsAndWatermarksOperator(Operator):
             self._strategy, (ONLY_PART,), context.steady_clock, context.downstream
         )
         self._interval = _EmitInterval(context)
+
+    def event_time(self) -> StampingTime:
+        return self._stamping.event_time()
+
+    def resume_event_time(self, known: StampingTime) -> None:
+        self._stamping.resume(known, {ONLY_PART: ONLY_PART})
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         return self._stamping.stamp(ONLY_PART, records)

@@ -44,6 +44,7 @@ class TimedOperator(FunctionOperator):
         assert self._backend is not None
         assert context.downstream is not None
         self._timers = Timers(self._backend, USER_TIMERS, context.downstream.wake_at)
+        self.event_clock = self._timers
         return KeyTimers(self._backend, self._timers, context.clock)
 
     def timer_context(self) -> Any:

@@ -78,6 +78,7 @@ class IntervalJoinOperator(TwoInputOperator):
             for name, value_type in zip(BUFFERS, self._settings.types, strict=True)
         ]
         self._timers = Timers(backend, CLEANUP_TIMERS, context.downstream.wake_at, Types.BYTE())
+        self.event_clock = self._timers
         self._context = ProcessJoinFunction.Context()
         self._side_outputs = context.side_outputs
 

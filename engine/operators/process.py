@@ -28,6 +28,7 @@ class ProcessOperator(FunctionOperator):
         super().open(context)
         self._process = self.function.process_element
         self._service = NoTimers(context.clock, NOT_KEYED)
+        self.event_clock = self._service
         self._context = ProcessFunction.Context(self._service)
         self._side_outputs = context.side_outputs
 
@@ -65,6 +66,7 @@ class KeyedProcessOperator(KeyedFunctionOperator):
     def create_service(self, context: OperatorContext) -> TimerService:
         """Return the timer service for the function's contexts."""
         self._service = NoTimers(context.clock, NO_ON_TIMER)
+        self.event_clock = self._service
         return self._service
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:

@@ -106,6 +106,7 @@ class WindowOperator(FunctionOperator):
         window_type = serializer.window_type
         self._keyed = backend = self._backend
         self._timers = Timers(backend, WINDOW_TIMERS, context.downstream.wake_at, window_type)
+        self.event_clock = self._timers
         self._merging = assigner if isinstance(assigner, MergingWindowAssigner) else None
         merging = self._merging is not None
         scope = WindowScope(backend, self._timers, context.clock, assigner, context.task_name, merging)

@@ -5,12 +5,24 @@ Made with the first watermark that arrives: most jobs have none, and their tasks
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
 
 from onceproof.engine.elements import MAX_WATERMARK, Watermark
 from onceproof.engine.operators.base import Downstream
 from onceproof.engine.watermarks.combined import CombinedInputs
 from onceproof.engine.watermarks.valve import TimeElement, WatermarkValve
+
+
+class TaskTime(Struct, frozen=True):
+    """What a task knows of event time, for the task that goes on in its place within the attempt."""
+
+    channels: tuple[list[WatermarkValve], CombinedInputs | None] | None
+    """What has arrived, by input and over the inputs; None: no watermark yet."""
+    operators: Mapping[str, Any]
+    """By operator id, what ``Operator.event_time`` returned."""
 
 
 class InputTime:
@@ -44,6 +56,14 @@ class InputTime:
         """Note the end of a channel's data; others may still bring some."""
         number, place = self._places[channel]
         self._send_on(number, self._valves[number].ended(place, MAX_WATERMARK))
+
+    def state(self) -> tuple[list[WatermarkValve], CombinedInputs | None]:
+        """Return all that has arrived, for ``resume``."""
+        return self._valves, self._inputs
+
+    def resume(self, state: tuple[list[WatermarkValve], CombinedInputs | None]) -> None:
+        """Go on with what had arrived at the task that this one replaces; nothing is sent."""
+        self._valves, self._inputs = state
 
     @property
     def input_watermarks(self) -> tuple[int, ...]:

@@ -108,7 +108,7 @@ from onceproof.engine.task.events import (
     TimerDue,
     WallClockAdvanced,
 )
-from onceproof.engine.task.input_time import InputTime
+from onceproof.engine.task.input_time import InputTime, TaskTime
 from onceproof.engine.task.outputs import Output, Queue, sort_outputs
 from onceproof.engine.wall_clock import WallClock
 
@@ -269,6 +269,26 @@ class Task:
     def input_time(self) -> InputTime | None:
         """Return event time as it has arrived at the task; None before the first watermark."""
         return self._input_time
+
+    def event_time(self) -> TaskTime | None:
+        """Return what the task knows of event time, which can be pickled; None: nothing."""
+        operators: dict[str, Any] = {}
+        for operator, operator_id in self._tail_first:
+            known = operator.event_time()
+            if known is not None:
+                operators[operator_id] = known
+        if self._input_time is None and not operators:
+            return None
+        return TaskTime(None if self._input_time is None else self._input_time.state(), operators)
+
+    def resume_event_time(self, known: TaskTime) -> None:
+        """Go on with the event time of the task that this restored one replaces within the attempt."""
+        if known.channels is not None:
+            self._input_time = InputTime(self.queue_input, (), self._behind(0))
+            self._input_time.resume(known.channels)
+        for operator, operator_id in self._tail_first:
+            if operator_id in known.operators:
+                operator.resume_event_time(known.operators[operator_id])
 
     @property
     def records_read(self) -> int:

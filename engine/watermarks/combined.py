@@ -9,7 +9,7 @@ The rules are those of Flink's CombinedWatermarkStatus:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from onceproof.engine.elements import ACTIVE, IDLE, MIN_WATERMARK, Watermark
 from onceproof.engine.watermarks.valve import NOTHING, TimeElement
@@ -45,6 +45,17 @@ class CombinedWatermark:
         self._watermarks.pop(part, None)
         self._idle.pop(part, None)
         return self._combine()
+
+    def renumbered(self, parts: Mapping[int, int]) -> CombinedWatermark:
+        """Return this for parts with other numbers; parts that are not listed are left out."""
+        renumbered = CombinedWatermark(())
+        renumbered._watermarks = {
+            parts[part]: mark for part, mark in self._watermarks.items() if part in parts
+        }
+        renumbered._idle = {parts[part]: is_idle for part, is_idle in self._idle.items() if part in parts}
+        renumbered.watermark = self.watermark
+        renumbered.is_idle = self.is_idle
+        return renumbered
 
     def _combine(self) -> bool:
         if not self._watermarks:

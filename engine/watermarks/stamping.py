@@ -6,12 +6,16 @@ The rules this module lives by:
 - The watermarks that are sent only advance, and a change of idleness is sent once.
 - A subtask with several parts (the splits of a source) has a generator for each. Their watermarks are
   combined like those of an operator's inputs: a slow split holds the subtask back, a finished one does not.
+- Where a new task goes on in place of an old one within an attempt (on Spark, after each epoch), it takes
+  over the old one's generators and what they have reached. A part that the old one has removed stays removed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
+
+from msgspec import Struct
 
 from onceproof.engine.elements import MIN_WATERMARK, Record, Watermark
 from onceproof.engine.watermarks.combined import CombinedWatermark
@@ -37,32 +41,64 @@ class Stream(Protocol):
         """Send whether the stream is idle."""
 
 
+class TaskClock:
+    """The clock of generators: that of the task in which they are.
+
+    Pickled with the generators that hold it, it stays behind: the next task sets its own.
+    """
+
+    __slots__ = ("read",)
+
+    def __init__(self, read: Clock) -> None:
+        self.read = read
+
+    def __call__(self) -> int:
+        return self.read()
+
+    def __reduce__(self) -> tuple[Callable[[Clock], TaskClock], tuple[Clock]]:
+        return TaskClock, (_no_clock,)
+
+
+def _no_clock() -> int:
+    raise AssertionError("a generator that no task has taken over has no clock")
+
+
+class StampingTime(Struct, frozen=True):
+    """The event time of a TimestampsAndWatermarks: its generators, and what they have reached and sent."""
+
+    clock: TaskClock
+    generators: Mapping[int, WatermarkGenerator]
+    combined: CombinedWatermark
+    reached: int
+    is_idle: bool
+
+
 class ProgressOutput(WatermarkOutput):
     """Sends higher watermarks and changes of status, and drops the rest (Flink: WatermarkToDataOutput)."""
 
-    __slots__ = ("_is_idle", "_reached", "_stream")
+    __slots__ = ("_stream", "is_idle", "reached")
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
-        self._reached = MIN_WATERMARK
-        self._is_idle = False
+        self.reached = MIN_WATERMARK
+        self.is_idle = False
 
     def emit_watermark(self, watermark: Watermark) -> None:
         """Send the watermark if it is higher than the last one; mark the stream as active before it."""
         timestamp = watermark.timestamp
-        if timestamp > self._reached:
-            self._reached = timestamp
+        if timestamp > self.reached:
+            self.reached = timestamp
             self.mark_active()
             self._stream.watermark(timestamp)
 
     def mark_idle(self) -> None:
-        if not self._is_idle:
-            self._is_idle = True
+        if not self.is_idle:
+            self.is_idle = True
             self._stream.status(True)
 
     def mark_active(self) -> None:
-        if self._is_idle:
-            self._is_idle = False
+        if self.is_idle:
+            self.is_idle = False
             self._stream.status(False)
 
 
@@ -92,7 +128,7 @@ class _PartOutput(WatermarkOutput):
 class TimestampsAndWatermarks:
     """Assigns timestamps and emits watermarks for numbered parts (Flink: TimestampsAndWatermarks)."""
 
-    __slots__ = ("_combined", "_extract", "_generators", "_output", "_outputs", "_stream")
+    __slots__ = ("_clock", "_combined", "_extract", "_generators", "_output", "_outputs", "_stream")
 
     def __init__(
         self, strategy: WatermarkStrategy, parts: Iterable[int], clock: Clock, stream: Stream
@@ -102,7 +138,8 @@ class TimestampsAndWatermarks:
         self._stream = stream
         self._output = ProgressOutput(stream)
         parts = list(parts)
-        context = WatermarkGeneratorContext(clock)
+        self._clock = TaskClock(clock)
+        context = WatermarkGeneratorContext(self._clock)
         self._generators: dict[int, WatermarkGenerator] = {
             part: strategy.create_watermark_generator(context) for part in parts
         }
@@ -143,6 +180,22 @@ class TimestampsAndWatermarks:
             generator.on_periodic_emit(output)
             output.has_changed = False
         self._send_on()
+
+    def event_time(self) -> StampingTime:
+        """Return what a new task needs to go on in place of this one."""
+        output = self._output
+        return StampingTime(self._clock, self._generators, self._combined, output.reached, output.is_idle)
+
+    def resume(self, known: StampingTime, parts: Mapping[int, int]) -> None:
+        """Go on with the event time of an old task; ``parts``: by its part, the number of the part here."""
+        known.clock.read = self._clock.read
+        self._clock = known.clock
+        self._combined = combined = known.combined.renumbered(parts)
+        generators = {parts[part]: each for part, each in known.generators.items() if part in parts}
+        self._generators = generators
+        self._outputs = {part: _PartOutput(combined, part) for part in generators}
+        self._output.reached = known.reached
+        self._output.is_idle = known.is_idle
 
     def remove(self, part: int) -> None:
         """Remove a part that has ended; the next watermark takes that into account."""

@@ -162,7 +162,7 @@ def run_once(family: Family, count: int, records: Records, session: Session | No
             execute(graph)
         else:
             # Imported here, so that local figures need no pyspark.
-            from onceproof.engine.runtime.spark.driver import execute_on_spark
+            from onceproof.engine.runtime.spark.target import execute_on_spark
 
             execute_on_spark(graph, session)
         taken = time.process_time() - cpu, time.perf_counter() - wall

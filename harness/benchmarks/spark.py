@@ -28,7 +28,7 @@ from pyspark import Broadcast
 from pyspark.sql import SparkSession
 
 from onceproof.engine.elements import Record
-from onceproof.engine.runtime.spark.driver import execute_on_spark
+from onceproof.engine.runtime.spark.target import execute_on_spark
 from onceproof.engine.runtime.spark_session import spark_session
 from onceproof.harness.benchmarks.local import PARALLELISM, PoolReader, PoolSource, WrongCount, check_counts
 from onceproof.harness.benchmarks.measurement import Measurement

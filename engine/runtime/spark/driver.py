@@ -18,14 +18,12 @@ from __future__ import annotations
 import heapq
 import time
 from collections import deque
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import Any, cast
 
 from msgspec.structs import replace
 from pyspark import Broadcast, SparkContext
-from pyspark.sql import SparkSession
 
-from onceproof.engine.api.job_client import JobClient
 from onceproof.engine.checkpoint.events import (
     CheckpointAborted,
     CheckpointCompleted,
@@ -67,11 +65,10 @@ from onceproof.engine.messages import (
 from onceproof.engine.protocol_points import COORDINATOR, METADATA_WRITTEN, NOTIFIED, Probe, no_probe
 from onceproof.engine.runtime.clocks import SYSTEM_CLOCKS, Clocks
 from onceproof.engine.runtime.execution import failure_of
-from onceproof.engine.runtime.job_clients import FinishedJob, RunningJob
 from onceproof.engine.runtime.job_driver import JobDriver
 from onceproof.engine.runtime.job_requests import JobRequest, Respond
 from onceproof.engine.runtime.job_result import JobExecutionFailed, JobExecutionResult
-from onceproof.engine.runtime.job_startup import recover_job, with_full_path
+from onceproof.engine.runtime.job_startup import with_full_path
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import Recovered, metadata_path
 from onceproof.engine.runtime.spark.driver_committer import DriverCommitter
@@ -87,51 +84,12 @@ from onceproof.engine.runtime.spark.epoch import (
 from onceproof.engine.runtime.spark.epoch_job import EpochJob, EpochJobFailed
 from onceproof.engine.runtime.spark.epoch_requests import LOOK_SECONDS, EpochRequests
 from onceproof.engine.runtime.spark.epoch_size import EpochSize
+from onceproof.engine.runtime.spark.epoch_time import AttemptTime, EpochSpan
 from onceproof.engine.runtime.spark.lost_attempts import delete_unlisted, has_lost_attempts, mixed_attempts
-from onceproof.engine.runtime.spark.shared_storage import spark_storage
 from onceproof.engine.runtime.spark.stages import Stages, stages_of
 from onceproof.engine.runtime.spark.subtask import SubtaskRun
 from onceproof.engine.runtime.spark_session import SPARK_ERRORS, one_line
 from onceproof.engine.state.file_envelope import DamagedFile
-
-
-def execute_on_spark(
-    graph: JobGraph,
-    session: SparkSession | SparkContext,
-    *,
-    recipe: Recipe | None = None,
-    probe: Probe = no_probe,
-    subtask_class: type[SubtaskRun] = SubtaskRun,
-) -> JobExecutionResult:
-    """Run a job to its end on Spark, from its checkpoint directory if it has begun before.
-
-    ``recipe`` makes the graph in a worker where it cannot travel there; ``probe`` travels to the workers, is
-    called there at every protocol point of tasks, and here at those of the coordinator and of commits.
-
-    Raises InvalidJob for a job that Spark cannot run, JobExecutionFailed, and what reading the checkpoint
-    directory raises; also where another process runs the job over the same directory.
-    """
-    storage = spark_storage(graph)
-    context = session if isinstance(session, SparkContext) else session.sparkContext
-    with storage.exclusive():
-        recovered = recover_job(graph, storage)
-        if isinstance(recovered, JobExecutionResult):
-            return recovered
-        execution = SparkExecution(
-            graph, context, storage, recovered, recipe=recipe, probe=probe, subtask_class=subtask_class
-        )
-        return execution.run()
-
-
-def start_on_spark(graph: JobGraph, context: SparkContext, held: ExitStack) -> JobClient:
-    """Start a job in a thread of its own, which closes ``held`` when the job is over."""
-    storage = spark_storage(graph)
-    held.enter_context(storage.exclusive())
-    recovered = recover_job(graph, storage)
-    if isinstance(recovered, JobExecutionResult):
-        return FinishedJob(recovered)
-    execution = SparkExecution(graph, context, storage, recovered)
-    return RunningJob(graph.job_id, execution, held.pop_all())
 
 
 class SparkExecution(JobDriver):
@@ -169,6 +127,8 @@ class SparkExecution(JobDriver):
         self._job: EpochJob | None = None
         self._epoch: Epoch | None = None
         self._epoch_began_ms = 0
+        self._time = AttemptTime(None)
+        self._span = EpochSpan(0, 0, 0)
         self._triggers: list[TriggerCheckpoint] = []
         self._mailbox: deque[Any] = deque()
         self._timers: list[tuple[int, int, Any]] = []
@@ -272,9 +232,16 @@ class SparkExecution(JobDriver):
         asked = self.requests.next()
         drains = asked is not None and asked.drains
         quotas = dict.fromkeys(sources, 0) if drains else self._pace.quotas(sources, self._ended)
-        latest, end_ms = self.master.coordinator.store.latest, trigger.timestamp_ms
-        begin_ms = end_ms - 1 if latest is None else min(latest.timestamp, end_ms - 1)
-        self._epoch = Epoch(trigger.checkpoint_id, begin_ms, end_ms, quotas, self._plans, drains)
+        self._span = self._time.span(trigger.timestamp_ms, self.wall_clock.ahead_ms)
+        self._epoch = Epoch(
+            trigger.checkpoint_id,
+            *self._span[:2],
+            quotas,
+            self._plans,
+            self._span.ahead_ms,
+            self._time.carried,
+            drains,
+        )
         self._epoch_began_ms = self.now()
         self._job = self.start_job(self._epoch)
 
@@ -289,6 +256,7 @@ class SparkExecution(JobDriver):
             self._has_losses = True
             self._mailbox.append(TaskFailed(attempt, TaskId(0, 0), str(error), error.is_final))
             return
+        self._time.reported(reports)
         records = sum(report.records_read for report in reports)
         self.records_read += records
         self._pace.learn(records, self.now() - self._epoch_began_ms)
@@ -437,6 +405,8 @@ class SparkExecution(JobDriver):
         """Commit what the checkpoint lists; each epoch then restores its tasks."""
         self._plans = begin_with
         self._ended = set()
+        latest = self.master.coordinator.store.latest
+        self._time = AttemptTime(None if latest is None else latest.timestamp)
         attempt = self.master.attempt
         assert attempt is not None
         settled = [self._settle(task) for task in begin_with]
@@ -453,6 +423,7 @@ class SparkExecution(JobDriver):
         latest = self.master.coordinator.store.latest
         assert latest is not None
         self._plans = plan_restores(self.graph, layout_of(self.graph), latest)
+        self._time.completed(self._span)
         self._to_conclude = latest
 
     def checkpoint_aborted(self, effect: CheckpointAborted) -> None:

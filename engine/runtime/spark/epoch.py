@@ -155,6 +155,10 @@ class Epoch(Struct, frozen=True):
     quotas: Mapping[TaskId, int]
     """The number of records that each source subtask reads, unless its input ends before."""
     restores: Mapping[TaskId, RestorePlan]
+    ahead_ms: int = 0
+    """How far these times, of the wall clock, are ahead of the driver's steady clock."""
+    times: Mapping[TaskId, bytes] = {}
+    """The packed event time of each task that knew any at the end of the epoch before, in this attempt."""
     drains: bool = False
     """Whether the epoch ends all data, because the job stops with its checkpoint."""
 
@@ -175,5 +179,7 @@ class Report(Struct, frozen=True):
     """The attempts whose records it has read; of an upstream subtask only one attempt may count."""
     messages: tuple[AcknowledgeCheckpoint | DeclineCheckpoint | TaskFailed, ...]
     records_read: int
+    time: bytes
+    """The packed event time at the end of the epoch; empty where there is none."""
     spark_attempt: int
     """Spark's task attempt id; the ids of a job without lost attempts are consecutive."""

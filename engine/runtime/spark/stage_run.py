@@ -68,4 +68,4 @@ def _unmade(partition: int, spark_attempt: int, error: Exception) -> Parcel:
     )
     task, attempt = TaskId(0, partition), AttemptId("")
     failure = TaskFailed(attempt, task, cause, unrecoverable=True)
-    return DRIVER, 0, 0, 0, Report(task, attempt, {}, (failure,), 0, spark_attempt)
+    return DRIVER, 0, 0, 0, Report(task, attempt, {}, (failure,), 0, b"", spark_attempt)

@@ -2,9 +2,10 @@
 
 The rules this module lives by:
 
-- The task is the same machine as in every runtime. It restores its state, processes its buffers in the order
-  (channel, sequence), whatever their order of arrival, takes its snapshot at the barrier, stores it, and
-  ends.
+- The task is the same machine as in every runtime. It restores its state, goes on with the event time of the
+  epoch before, processes its buffers, takes its snapshot at the barrier, stores it, and ends.
+- Whatever their order of arrival, buffers are processed in the order (sequence, channel): one of each channel
+  in turn, as in the local runtime. Else a channel would run ahead of the event time of the others.
 - Processing time stands still at the previous checkpoint while records are processed. Then it advances to
   that of the epoch's checkpoint, and timers and periodic watermarks that are due fire. Later timers stay in
   the state. With a real clock, a second attempt could do something else than the first.
@@ -44,6 +45,7 @@ from onceproof.engine.runtime.execution import failure_of
 from onceproof.engine.runtime.job_startup import with_full_path
 from onceproof.engine.runtime.recovery import metadata_path
 from onceproof.engine.runtime.spark.epoch import ChannelEnd, Deployment, Epoch, Report
+from onceproof.engine.runtime.spark.epoch_time import pack_time, unpack_time
 from onceproof.engine.runtime.spark.stages import DRIVER, Parcel, Place
 from onceproof.engine.runtime.storage import MissingFile
 from onceproof.engine.state.file_envelope import DamagedFile
@@ -63,7 +65,7 @@ from onceproof.engine.task.events import (
 from onceproof.engine.task.outputs import HashOutput, Queue
 from onceproof.engine.task.task import Task, TaskState
 
-_IN_ORDER: Final = itemgetter(2, 3)
+_IN_ORDER: Final = itemgetter(3, 2)
 
 
 class EpochIsOver(Exception):
@@ -101,16 +103,20 @@ class SubtaskRun:
         self.settings = deployment.settings(spark_attempt)
         self.attempt = self.settings.attempt
         vertex = deployment.graph.vertices[task_id.vertex]
-        # Watermark generators are called periodically only once, when all records are processed.
-        self.vertex = replace(vertex, auto_watermark_interval_ms=epoch.timestamp_ms - epoch.begin_ms)
+        if vertex.auto_watermark_interval_ms:
+            # Watermark generators are called periodically only once, when all records are processed.
+            vertex = replace(vertex, auto_watermark_interval_ms=epoch.timestamp_ms - epoch.begin_ms)
+        self.vertex = vertex
+        self.settings.wall_clock.ahead_ms = epoch.ahead_ms
         self.name = f"{self.vertex.name}-{task_id.subtask}"
         self._upstreams: dict[TaskId, AttemptId] = {}
         self._messages: list[AcknowledgeCheckpoint | DeclineCheckpoint | TaskFailed] = []
         self._records_read = 0
         self._routes: list[Route] = []
-        self._now = epoch.begin_ms
+        self._time = b""
+        self._now = epoch.begin_ms - epoch.ahead_ms
         self._due: list[int] = []
-        """The processing times at which the task requested a wake-up."""
+        """The times at which the task requested a wake-up, by the steady clock."""
 
     # Hooks for observers.
 
@@ -146,6 +152,7 @@ class SubtaskRun:
             self._upstreams,
             tuple(self._messages),
             self._records_read,
+            self._time,
             self._spark_attempt,
         )
         yield (DRIVER, 0, 0, 0, report)
@@ -156,18 +163,22 @@ class SubtaskRun:
         task = self._make_task()
         try:
             self._handle(task, self._restore())
+            packed = self.epoch.times.get(self.task_id)
+            if packed is not None:
+                task.resume_event_time(unpack_time(packed))
             self.opened(task)
             if isinstance(task.operators[0], SourceOperator):
                 yield from self._read(task, task.operators[0])
             else:
                 yield from self._take(task, parcels)
+            self._time = pack_time(task.event_time(), self.name)
         finally:
             self._records_read = task.records_read
             with suppress(Exception):
                 task.handle(CANCEL, self._now)
 
     def _take(self, task: Task, parcels: deque[Parcel]) -> Iterator[None]:
-        """Deliver channel by channel; time advances before the last barrier, which triggers the snapshot."""
+        """Deliver buffer by buffer; time advances before the last barrier, which triggers the snapshot."""
         barriers = len(task.queues)
         while parcels:
             _, _, channel, _, element = parcels.popleft()
@@ -184,7 +195,7 @@ class SubtaskRun:
 
     def _let_time_pass(self, task: Task) -> None:
         """Advance to the time of the checkpoint, calling the task at each requested time until then."""
-        end_ms = self.epoch.timestamp_ms
+        end_ms = self.epoch.timestamp_ms - self.epoch.ahead_ms
         while self._due and self._due[0] <= end_ms:
             due_ms = heappop(self._due)
             self._now = max(self._now, due_ms)

@@ -1,4 +1,4 @@
-"""Chooses the Spark for ``execute``: that of this process, or a new one for the job.
+"""Starts a job on Spark, and chooses the Spark for ``execute``: that of this process, or a new one.
 
 The rules this module lives by:
 
@@ -15,12 +15,18 @@ from pathlib import Path
 from typing import Final
 
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from onceproof.engine.api.job_client import JobClient
 from onceproof.engine.graph import InvalidJob, JobGraph
+from onceproof.engine.protocol_points import Probe, no_probe
+from onceproof.engine.runtime.job_clients import FinishedJob, RunningJob
 from onceproof.engine.runtime.job_result import JobExecutionResult
-from onceproof.engine.runtime.spark.driver import execute_on_spark, start_on_spark
+from onceproof.engine.runtime.job_startup import recover_job
+from onceproof.engine.runtime.spark.driver import SparkExecution
+from onceproof.engine.runtime.spark.epoch import Recipe
 from onceproof.engine.runtime.spark.shared_storage import spark_storage
+from onceproof.engine.runtime.spark.subtask import SubtaskRun
 from onceproof.engine.runtime.spark_session import running_context, spark_context
 
 ALL_CORES: Final = "local[*,4]"
@@ -45,6 +51,45 @@ def start_on_target(graph: JobGraph, master: str | None) -> JobClient:
     with ExitStack() as held:
         context = held.enter_context(_context(graph, master))
         return start_on_spark(graph, context, held)
+
+
+def execute_on_spark(
+    graph: JobGraph,
+    session: SparkSession | SparkContext,
+    *,
+    recipe: Recipe | None = None,
+    probe: Probe = no_probe,
+    subtask_class: type[SubtaskRun] = SubtaskRun,
+) -> JobExecutionResult:
+    """Run a job to its end on Spark, from its checkpoint directory if it has begun before.
+
+    ``recipe`` makes the graph in a worker where it cannot travel there; ``probe`` travels to the workers, is
+    called there at every protocol point of tasks, and here at those of the coordinator and of commits.
+
+    Raises InvalidJob for a job that Spark cannot run, JobExecutionFailed, and what reading the checkpoint
+    directory raises; also where another process runs the job over the same directory.
+    """
+    storage = spark_storage(graph)
+    context = session if isinstance(session, SparkContext) else session.sparkContext
+    with storage.exclusive():
+        recovered = recover_job(graph, storage)
+        if isinstance(recovered, JobExecutionResult):
+            return recovered
+        execution = SparkExecution(
+            graph, context, storage, recovered, recipe=recipe, probe=probe, subtask_class=subtask_class
+        )
+        return execution.run()
+
+
+def start_on_spark(graph: JobGraph, context: SparkContext, held: ExitStack) -> JobClient:
+    """Start a job in a thread of its own, which closes ``held`` when the job is over."""
+    storage = spark_storage(graph)
+    held.enter_context(storage.exclusive())
+    recovered = recover_job(graph, storage)
+    if isinstance(recovered, JobExecutionResult):
+        return FinishedJob(recovered)
+    execution = SparkExecution(graph, context, storage, recovered)
+    return RunningJob(graph.job_id, execution, held.pop_all())
 
 
 @contextmanager

@@ -25,6 +25,8 @@ import msgspec
 PROCESS_STARTED: Final = "process_started"
 SUBTASK_STARTED: Final = "subtask_started"
 """Of systems whose tasks are made anew for each checkpoint: one of them begins."""
+SUBTASK_TIME: Final = "subtask_time"
+"""Likewise: what one of them knows of event time, when it has begun or when it has taken its snapshot."""
 ATTEMPT_STARTED: Final = "attempt_started"
 SNAPSHOT_TAKEN: Final = "snapshot_taken"
 CHECKPOINT_TRIGGERED: Final = "checkpoint_triggered"

@@ -11,6 +11,8 @@ The rules this module lives by:
   recovered when the task has started again and new rows are visible.
 - A torn write is the death of its writer: a worker, or the driver for metadata. After a failed write the job
   recovers with a later epoch, although no process died.
+- Tasks are made anew for each epoch, and event time shall not begin anew with them: within a job attempt, a
+  task whose operators begin at another watermark than that of the checkpoint it restores is an error.
 - A worker knows its own read position; those of other sources come from their snapshots.
 """
 
@@ -27,6 +29,7 @@ from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.history_builder import HistoryBuilder
 from onceproof.harness.systems.victims import is_victim
 
+EVENT_TIME_IS_LOST: Final = "EventTimeIsLost"
 TORN_METADATA: Final = ("tear_write", "metadata_written")
 """This fault kills the driver, which writes the metadata."""
 
@@ -46,6 +49,8 @@ class EpochHistoryBuilder(HistoryBuilder):
         super().__init__(faults, lengths, output, suffix, read_rows, parallelism)
         self._attempts: dict[str, str] = {}
         self._killed: set[str] = set()
+        self._watermarks: dict[tuple[str, int], list[int]] = {}
+        """By task and checkpoint of the current job attempt, the watermarks of its operators then."""
         self._reached = dict.fromkeys(lengths, 0)
         """By split, the position up to which the current attempt has read, according to snapshots."""
 
@@ -67,6 +72,8 @@ class EpochHistoryBuilder(HistoryBuilder):
         match event["kind"]:
             case event_log.SUBTASK_STARTED:
                 self._subtask_started(event)
+            case event_log.SUBTASK_TIME:
+                self._subtask_time(event)
             case event_log.SUBTASK_FAILED:
                 self._subtask_failed(event)
             case event_log.ZOMBIE_RELEASED:
@@ -77,6 +84,7 @@ class EpochHistoryBuilder(HistoryBuilder):
 
     def _attempt_started(self, event: dict[str, Any]) -> None:
         super()._attempt_started(event)
+        self._watermarks.clear()
         cut = self._complete.get(event["restored"], {})
         self._reached = {split: cut.get(split, 0) for split in self._lengths}
 
@@ -91,6 +99,25 @@ class EpochHistoryBuilder(HistoryBuilder):
             # A write that failed costs the epoch, and with it all tasks.
             if is_hit or recovery.kind == "fail_write":
                 self.record_recovery(recovery, event["restored"], read)
+
+    def _subtask_time(self, event: dict[str, Any]) -> None:
+        """Compare the event time with which a task begins with that of the task whose place it takes."""
+        task, watermarks = event["task"], event["watermarks"]
+        if "ends_at" in event:
+            self._watermarks[task, event["ends_at"]] = watermarks
+            return
+        before = self._watermarks.get((task, event["begins_at"]))
+        if before is not None and watermarks != before:
+            self._error(
+                {
+                    **event,
+                    "where": task,
+                    "type": EVENT_TIME_IS_LOST,
+                    "function": "opened",
+                    "text": f"event time is {watermarks} after checkpoint {event['begins_at']}, at which it"
+                    f" was {before}, though no attempt of the job has begun in between",
+                }
+            )
 
     def _snapshot_taken(self, event: dict[str, Any]) -> None:
         super()._snapshot_taken(event)

@@ -5,6 +5,7 @@ The rules this module lives by:
 - It derives from the runtime's own subtask and only adds to it. It logs every event before the next thing
   can become visible.
 - The probe of a job under trial is its fault board. Spark ships it to the workers, with the event log in it.
+- It logs the event time of its operators at both ends of the epoch: it must go on where it was.
 - The task checks its invariants after every event. The first error that no fault injected ends the run: the
   worker logs it with its place and marks the board, where the driver sees it.
 """
@@ -18,6 +19,7 @@ from functools import partial
 
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.messages import TaskId
+from onceproof.engine.operators.base import FunctionOperator
 from onceproof.engine.operators.source import SourceOperator
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.spark.epoch import Deployment, Epoch
@@ -60,6 +62,7 @@ class ObservedSubtask(SubtaskRun):
 
     def __init__(self, deployment: Deployment, epoch: Epoch, task_id: TaskId, spark_attempt: int) -> None:
         super().__init__(deployment, epoch, task_id, spark_attempt)
+        self._task: Task | None = None
         board = deployment.probe
         assert isinstance(board, FaultBoard)
         self._board = board
@@ -78,6 +81,8 @@ class ObservedSubtask(SubtaskRun):
     def opened(self, task: Task) -> None:
         """Open the task; let the board read the position of a source."""
         super().opened(task)
+        self._task = task
+        self._log_time(task, begins_at=self.epoch.restores[self.task_id].checkpoint_id)
         head = task.operators[0]
         if isinstance(head, SourceOperator):
             self._board.reading = partial(records_read, head)
@@ -91,6 +96,8 @@ class ObservedSubtask(SubtaskRun):
         """Process the epoch's parcels. Log an error that no fault injected, and end the run."""
         try:
             yield from super().live(parcels)
+            if self._task is not None:
+                self._log_time(self._task, ends_at=self.epoch.checkpoint_id)
         except (BrokenChannel, EpochIsOver, UpstreamFailed):
             # If a shuffle cannot be fetched, Java truncates the input and then fails the task. It is an error
             # of the engine only if the driver gets it as a result.
@@ -105,3 +112,13 @@ class ObservedSubtask(SubtaskRun):
                 log_error(self._board.log, self.name, error)
                 self._board.end()
             raise
+
+    def _log_time(self, task: Task, **checkpoint: int | None) -> None:
+        """Log the watermark by which each operator tells what is late; ``checkpoint`` names an end."""
+        watermarks = [
+            operator.event_clock.watermark
+            for operator in task.operators
+            if isinstance(operator, FunctionOperator) and operator.event_clock is not None
+        ]
+        if watermarks:
+            self._board.log.write(event_log.SUBTASK_TIME, task=self.name, watermarks=watermarks, **checkpoint)

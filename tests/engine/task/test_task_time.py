@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onceproof.engine.connectors.collection import CollectionSource
+from onceproof.engine.connectors.source import ForwardingReader
 from onceproof.engine.durations import Duration
 from onceproof.engine.elements import (
     ACTIVE,
@@ -238,6 +239,36 @@ def test_source_gives_a_watermark_at_each_interval_and_asks_for_the_next(bench):
     ]
     assert list(task.handle(TimerDue(125), 125)) == [StartTaskTimer(135)]
     assert bench.take_calls() == [("time", "op", 125)], "nothing new"
+
+
+class EndsWhenRead(ForwardingReader):
+    """Finds out that it is at its end only by reading there, like a reader of a file."""
+
+    found_end = False
+
+    def read(self, limit):
+        records = self._reader.read(limit)
+        self.found_end = not records
+        return records
+
+    @property
+    def exhausted(self):
+        return self.found_end
+
+
+def test_split_that_is_restored_at_its_end_holds_no_watermark_back(bench):
+    class Restored(CollectionSource):
+        def open_split(self, split, position):
+            return EndsWhenRead(super().open_split(split, position))
+
+    task = source_task(bench, PUNCTUAL, {"ended": [], "other": [(4, None), (9, None)]}, interval_ms=0)
+    task.operators[0].source = Restored({"ended": [], "other": [(4, None), (9, None)]})
+    bench.restore(task, now=0)
+    bench.take_calls()
+    for _ in range(3):
+        task.handle(POLL, 1)
+    sent = [call[-1] for call in bench.take_calls() if call[0] == "send"]
+    assert sent[:4] == [4, Watermark(4), 9, Watermark(9)]
 
 
 def test_interval_of_nought_leaves_it_to_the_records(bench):

@@ -8,6 +8,7 @@ what a driver makes of deaths, repetitions and zombies can be tried many times a
 from __future__ import annotations
 
 import pickle
+from itertools import count
 from random import Random
 from typing import ClassVar
 
@@ -105,9 +106,10 @@ class Dying:
     """A probe that is pickled to the workers: it kills the process at a point, a given number of times."""
 
     passes: ClassVar[dict[str, int]] = {}
+    numbers = count()
 
     def __init__(self, point, task="", checkpoint=0, times=1, death=WorkerDied):
-        self.key = f"{point}/{task}/{checkpoint}/{times}/{id(self)}"
+        self.key = f"{point}/{task}/{checkpoint}/{times}/{next(self.numbers)}"
         self.point = point
         self.task = task
         self.checkpoint = checkpoint

@@ -73,7 +73,7 @@ class TearingRun(SubtaskRun):
 def main(whom: str, folder: str, point: str, checkpoint: str) -> None:
     """Run the job until a process dies."""
     from onceproof.engine.runtime.job_result import JobExecutionFailed
-    from onceproof.engine.runtime.spark.driver import execute_on_spark
+    from onceproof.engine.runtime.spark.target import execute_on_spark
     from onceproof.engine.runtime.spark_session import spark_session
     from tests.engine.runtime.conftest import Job
 

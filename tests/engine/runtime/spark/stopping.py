@@ -67,7 +67,7 @@ def resume(folder: Path) -> None:
 
 def main(folder: str, master: str, point: str) -> None:
     """Run the job to its end."""
-    from onceproof.engine.runtime.spark.driver import execute_on_spark
+    from onceproof.engine.runtime.spark.target import execute_on_spark
     from onceproof.engine.runtime.spark_session import spark_context
     from tests.engine.runtime.conftest import Job
 

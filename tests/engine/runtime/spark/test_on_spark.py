@@ -35,7 +35,7 @@ from onceproof.engine.protocol_points import (
 )
 from onceproof.engine.runtime.job_result import JobExecutionFailed
 from onceproof.engine.runtime.local import execute
-from onceproof.engine.runtime.spark.driver import execute_on_spark
+from onceproof.engine.runtime.spark.target import execute_on_spark
 from onceproof.harness.model.family import NOTHING_DECLARED, load_family
 from tests.engine.runtime.spark.killing import Kill, KillOnce, TearingRun
 

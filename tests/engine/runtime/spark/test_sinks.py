@@ -30,7 +30,7 @@ from onceproof.engine.protocol_points import (
     UPLOADED,
 )
 from onceproof.engine.runtime.local import execute
-from onceproof.engine.runtime.spark.driver import execute_on_spark
+from onceproof.engine.runtime.spark.target import execute_on_spark
 from tests.engine.runtime.spark.killing import Kill, KillOnce
 
 SEVEN_WORDS = 7

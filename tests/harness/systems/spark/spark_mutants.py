@@ -17,6 +17,7 @@ from onceproof.engine.job.deployment import RestorePlan
 from onceproof.engine.messages import TaskId
 from onceproof.engine.runtime.spark.driver import SparkExecution
 from onceproof.engine.runtime.spark.driver_committer import DriverCommitter
+from onceproof.engine.runtime.spark.epoch_time import AttemptTime, EpochSpan
 from onceproof.harness.model.mutants import Reached, built_in_mutants, find_mutant, mutant, replaced
 from onceproof.harness.systems.process.job_assembly import Assembly
 from onceproof.harness.systems.process.job_specification import Spec
@@ -100,4 +101,23 @@ def second_commit_copies_the_file(reached: Reached) -> Iterator[None]:
         commit(self, transaction)
 
     with replaced(FileSinkFunction, "commit", again):
+        yield
+
+
+@mutant(
+    id="event-time-begins-anew-with-each-epoch",
+    breaks="no_error",
+    summary="the driver does not hand the event time of an epoch's tasks to those of the next one",
+)
+def event_time_begins_anew_with_each_epoch(reached: Reached) -> Iterator[None]:
+    """Nothing is late in the records that an epoch reads first, and closed windows answer twice."""
+    completed = AttemptTime.completed
+
+    def forgetful(self: AttemptTime, span: EpochSpan) -> None:
+        completed(self, span)
+        if self.carried:
+            reached()
+            self.carried = {}
+
+    with replaced(AttemptTime, "completed", forgetful):
         yield

@@ -25,6 +25,7 @@ from onceproof.harness.systems.process.job_specification import spec_of
 from onceproof.harness.systems.process.process_table import session_members
 from onceproof.harness.systems.recording.history_builder import OUTSIDE
 from onceproof.harness.systems.spark.driver_process import DriverFailed
+from onceproof.harness.systems.spark.epoch_history_builder import EVENT_TIME_IS_LOST
 from onceproof.harness.systems.spark.spark_system import (
     ABORTED,
     CAPABILITIES,
@@ -201,6 +202,22 @@ def test_a_planted_bug_is_caught(buggy_system, mutant, broken, faults):
     )
     _, verdict = tried(buggy_system, scenario)
     assert broken in verdict.failed_properties()
+
+
+def test_event_time_that_begins_anew_with_each_epoch_is_caught(system, buggy_system):
+    """The first drawn scenario of a family with windows that has a few records."""
+    family = load_family("page_windows")
+    drawn = next(each for each in (generate(family, seed) for seed in range(99)) if each.record_count() > 20)
+    scenario = msgspec.structs.replace(
+        drawn, faults=(), checkpoint_interval_ms=3 * (drawn.record_count() // EPOCHS)
+    )
+    history, verdict = tried(system, scenario, family)
+    assert verdict.violations == ()
+    bug = {**scenario.parameters, "bug": "event-time-begins-anew-with-each-epoch"}
+    history, verdict = tried(buggy_system, msgspec.structs.replace(scenario, parameters=bug), family)
+    assert "no_error" in verdict.failed_properties()
+    lost = [payload["type"] for _, kind, _, payload in history.events if kind == ERROR]
+    assert set(lost) == {EVENT_TIME_IS_LOST}
 
 
 def test_unknown_mutant_is_refused_with_the_nearest_name():
