@@ -166,6 +166,9 @@ class Failure(ReportStruct, frozen=True, kw_only=True):
     """Number of the ``nights_before`` with this signature."""
     nights_before: int = 0
     sentence: str = ""
+    mend: str = ""
+    """The lines of Python that make the family say what its input does not determine; empty for any other
+    failure."""
     cause: str = ""
     shrinking: Shrinking | None = None
     records: tuple[InputRecord, ...] = ()

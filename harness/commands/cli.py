@@ -112,6 +112,27 @@ def run(
 
 
 @app.command()
+def check(
+    families: Annotated[list[str], typer.Argument(metavar="FAMILY|FILE.py...", help="Families to check.")],
+    scenarios: Annotated[
+        int, typer.Option("--scenarios", min=1, help="Number of scenarios of each family.")
+    ] = 50,
+    seed: Seed = 0,
+    sql: Annotated[
+        bool | None,
+        typer.Option(
+            "--sql/--no-sql", help="Also compare the rows of oracle_sql, on Spark. Default: if installed."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run families with nothing going wrong, and say what to mend in them."""
+    from onceproof.harness.commands.check import check_command
+
+    raise typer.Exit(check_command(families, scenarios, seed, sql, as_json))
+
+
+@app.command()
 def campaign(
     families: Families = None,
     scenarios: Scenarios = None,

@@ -78,7 +78,10 @@ def explain_command(
 def _lines_of(case: FailureCase, real: bool, shrink: str) -> Iterator[str]:
     """Yield the lines that explain a failure; ``shrink`` is the command that shrinks the scenario."""
     explanation, takes = case.explanation, case.takes
-    yield f"FAILED {', '.join(case.signature)}: {explanation.sentence}"
+    sentence = explanation.sentence if case.mistake is None else case.mistake.sentence
+    yield f"FAILED {case.title}: {sentence}"
+    if case.mistake is not None:
+        yield from (f"  {line}".rstrip() for line in case.mistake.example.splitlines())
     if real:
         yield shrunk_text(case, real)
     for title, text in (("cause", explanation.cause), ("first divergence", explanation.first_divergence)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from onceproof.harness.commands.check import warn_of_mistakes
 from onceproof.harness.reporting.progress import progress_bar
 from onceproof.harness.reporting.report_builder import build_report, prepare_junit_file, write_report
 from onceproof.harness.reporting.run_summary import exit_code, print_summary
@@ -19,6 +20,7 @@ def run_command(plan: RunPlan) -> int:
     if plan.left_out:
         left_out = joined(plan.left_out)
         print(f"onceproof: skipped, no query for {plan.system}: {left_out}", file=sys.stderr)
+    warn_of_mistakes(plan.families, plan.system, plan.seed)
     mistake: RunStopped | None = None
     with progress_bar(plan.scenarios, plan.max_time) as bar:
         try:

@@ -273,7 +273,12 @@ def options_of(family: object) -> FamilyOptions:
 
 def columns_of(schema: str) -> tuple[str, ...]:
     """Return the names of the columns in Spark DDL: "word STRING, pair STRUCT<a: INT, b: INT>"."""
-    names, depth, start = [], 0, 0
+    return tuple(column_types_of(schema))
+
+
+def column_types_of(schema: str) -> dict[str, str]:
+    """Return by the names of the columns in Spark DDL their types, as they are written."""
+    types, depth, start = {}, 0, 0
     for index, character in enumerate(f"{schema},"):
         depth += (character in "<(") - (character in ">)")
         if character == "," and not depth:
@@ -281,8 +286,10 @@ def columns_of(schema: str) -> tuple[str, ...]:
             start = index + 1
             if column:
                 quoted = column.startswith("`")
-                names.append(column.split("`")[1] if quoted else column.split()[0].rstrip(":"))
-    return tuple(names)
+                name = column.split("`")[1] if quoted else column.split()[0].rstrip(":")
+                kind = column[len(name) + 2 * quoted :].lstrip(": ").split(maxsplit=1)
+                types[name] = kind[0] if kind else ""
+    return types
 
 
 def family_names() -> list[str]:

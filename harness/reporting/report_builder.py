@@ -271,7 +271,8 @@ def failure_of(case: FailureCase) -> Failure:
         known=case.known is not None,
         known_since=case.known.since if case.known else "",
         known_why=case.known.why if case.known else "",
-        sentence=explanation.sentence,
+        sentence=explanation.sentence if case.mistake is None else case.mistake.sentence,
+        mend="" if case.mistake is None else case.mistake.example,
         cause=explanation.cause,
         shrinking=Shrinking(
             before=Sizes(shrunk.before.records, shrunk.before.faults, shrunk.before.schedule),

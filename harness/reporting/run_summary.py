@@ -130,14 +130,17 @@ def failure_lines(case: FailureCase, real: bool = False) -> Iterator[str]:
 
     ``real`` is True for a system whose runs do not repeat step by step.
     """
-    known = case.known
+    known, mistake = case.known, case.mistake
     yield (
-        f"{'known' if known else 'FAILED'} {case.scenario.family}: {', '.join(case.signature)},"
+        f"{'known' if known else 'FAILED'} {case.scenario.family}: {case.title},"
         f" in {counted(case.count, 'scenario')}; {shrunk_text(case, real)}"
     )
     if known and (about := known.about()):
         yield f"  {about}"
-    if case.explanation.sentence:
+    if mistake is not None:
+        yield f"  {mistake.sentence}"
+        yield from (f"    {line}".rstrip() for line in mistake.example.splitlines())
+    elif case.explanation.sentence:
         yield f"  {case.explanation.sentence}"
     yield f"  {case.replay}"
     if case.replay_seed:

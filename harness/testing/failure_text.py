@@ -58,7 +58,11 @@ def failures_text(proof: Proof, failures: tuple[FailureCase, ...], context: Pyte
 def failure_lines(proof: Proof, failure: FailureCase, context: PytestContext) -> Iterator[str]:
     """Yield the lines of a failure: violation, small case, missing and wrong rows, commands."""
     yield first_line(proof, failure)
-    yield failure.explanation.sentence
+    if failure.mistake is None:
+        yield failure.explanation.sentence
+    else:
+        yield failure.mistake.sentence
+        yield from (f"  {line}" for line in failure.mistake.example.splitlines())
     yield ""
     yield from _case_lines(proof, failure)
     yield from _row_lines(proof, failure)
@@ -77,7 +81,7 @@ def failure_lines(proof: Proof, failure: FailureCase, context: PytestContext) ->
 
 def first_line(proof: Proof, failure: FailureCase) -> str:
     """Return a line such as `sales: exactly_once, lost, in 3 of 200 scenarios of seed 0`."""
-    what = f"{proof.family.name}: {', '.join(failure.signature)}"
+    what = f"{proof.family.name}: {failure.title}"
     if proof.seed is None:
         return f"{what}, in the scenario of {failure.path.name}"
     return (

@@ -32,6 +32,7 @@ from onceproof.harness.shrinking.reductions import size_of
 from onceproof.harness.shrinking.shrinker import ShrinkResult
 from onceproof.harness.trials.examination import limit_of, shrink_scenario
 from onceproof.harness.trials.failures import FailureCase, failure_paths, write_scenario
+from onceproof.harness.trials.family_mistakes import mistake_behind
 from onceproof.harness.trials.tally import Tally
 from onceproof.harness.trials.trial import Trial, check_family, scenario_of, try_scenario
 
@@ -131,6 +132,11 @@ def _failure(
     return _explained(family, system, signature, way, shrunk, small_path, settings.known)
 
 
+def _may_be_simulated(system: System) -> bool:
+    """Return whether the job runs on this engine, so that undisturbed runs can be simulated."""
+    return Capability.ENGINE in system.capabilities
+
+
 def _explained(
     family: Family,
     system: System,
@@ -166,5 +172,8 @@ def _explained(
         explanation=explain(shrunk.scenario, trial.history, trial.history.trace, trial.verdict),
         path=path,
         repeated=repeats,
+        mistake=mistake_behind(family, shrunk.scenario, signature)
+        if repeats and _may_be_simulated(system)
+        else None,
         known=find_known(known, family.name, signature),
     )

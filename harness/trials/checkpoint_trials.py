@@ -52,6 +52,12 @@ def check_continuations(family: Family, scenario: Scenario) -> tuple[Violation, 
     return ()
 
 
+def state_differences(family: Family, scenario: Scenario) -> Iterator[Violation]:
+    """Compare the state of each checkpoint of a scenario with that of an undisturbed run at its cut."""
+    for checkpoint in recorded_checkpoints(family, scenario):
+        yield from _compared(family, scenario, checkpoint)
+
+
 def _backends(
     family: Family, scenario: Scenario, recorded: RecordedCheckpoint
 ) -> tuple[StateBackend | None, ...]:

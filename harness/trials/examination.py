@@ -7,6 +7,8 @@ The rules this module lives by:
 - A scenario that does not fail again is reported as such and never shrunk, because a shrunk scenario would
   show another failure.
 - The explanation is that of a run of the shrunk scenario, made and judged here.
+- What fails as well where nothing goes wrong is explained by the mistake of the family, on every system: the
+  undisturbed runs are simulated.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from onceproof.harness.shrinking.reductions import size_of
 from onceproof.harness.shrinking.shrinker import LIMIT_SECONDS, ShrinkResult, shrink
 from onceproof.harness.systems.simulation.simulated_system import record_preemptions
 from onceproof.harness.trials import real_shrinking as real_runs
+from onceproof.harness.trials.family_mistakes import FamilyMistake, mistake_behind
 from onceproof.harness.trials.real_shrinking import LimitReached, RealRuns, RealShrink
 from onceproof.harness.trials.trial import SIMULATED, Trial, as_run, try_scenario
 from onceproof.reports.text import counted, duration
@@ -52,6 +55,8 @@ class Examined:
     """Whether the scenario failed again with the same signature."""
     takes: DecisionEffects | None = None
     """The effects of its decisions; None if they were not measured."""
+    mistake: FamilyMistake | None = None
+    """The mistake of the family that explains the failure; None if it needs a fault or a race."""
     notes: tuple[str, ...] = ()
     """Sentences for the report: how the failure was examined, and what remains uncertain."""
 
@@ -107,7 +112,8 @@ def _examine_by_many_runs(
     )
     repeated = trial.verdict.signature == signature
     takes = what_it_takes(family, shrunk.scenario, signature, system) if repeated else None
-    return Examined(shrunk, trial, repeated, takes)
+    mistake = mistake_behind(family, shrunk.scenario, signature) if repeated else None
+    return Examined(shrunk, trial, repeated, takes, mistake)
 
 
 def shrink_scenario(
@@ -184,12 +190,16 @@ def _examine_by_few_runs(
         runs.limit_seconds = limit_seconds
         with suppress(LimitReached):
             takes = measure_decisions(found.scenario, found.signature, runs.fails)
+    mistake = None
+    if found.signature is not None and Capability.ENGINE in system.capabilities:
+        mistake = mistake_behind(family, found.scenario, found.signature)
     before, after = size_of(found.before), size_of(found.scenario)
     return Examined(
         ShrinkResult(found.scenario, runs.runs, runs.seconds, before, after),
         found.trial,
         found.signature is not None,
         takes,
+        mistake,
         tuple(_notes(system, runs, found, takes)),
     )
 

@@ -38,6 +38,7 @@ from onceproof.harness.model.scenario import Scenario, to_json
 from onceproof.harness.model.system import System, let_go
 from onceproof.harness.shrinking.shrinker import ShrinkResult
 from onceproof.harness.trials.examination import Examined, examine, limit_of, repeats
+from onceproof.harness.trials.family_mistakes import NOT_DETERMINED, FamilyMistake
 from onceproof.harness.trials.runner import OutputUnwritable, RunResult
 from onceproof.harness.trials.tally import Group
 from onceproof.harness.trials.trial import as_run, scenario_of
@@ -74,12 +75,21 @@ class FailureCase:
     """The command that shrinks ``original``."""
     takes: DecisionEffects | None = None
     """The effects of its decisions; None if they were not measured."""
+    mistake: FamilyMistake | None = None
+    """The mistake of the family that explains it; None if it needs a fault or a race."""
     notes: tuple[str, ...] = ()
     """How the failure was examined, and what remains uncertain."""
     repeated: bool = True
     """Whether the small scenario failed again; if not, ``history`` may be that of a run that passed."""
     known: KnownSignature | None = None
     """The entry of the settings that lists it; None: it is new."""
+
+    @property
+    def title(self) -> str:
+        """What failed: the signature, unless it would accuse a job that may be correct."""
+        if self.mistake is not None and self.mistake.is_not_determined:
+            return NOT_DETERMINED
+        return ", ".join(self.signature)
 
     @property
     def scenario(self) -> Scenario:
@@ -184,6 +194,7 @@ def store_failure(
         replay_seed="" if seed is None else replay_command(seed, asked, system.name),
         shrink=shrink_command(paths[1], asked, system.name),
         takes=examined.takes,
+        mistake=examined.mistake,
         notes=examined.notes,
         repeated=examined.repeated or repeats(system),
         known=known,

@@ -67,7 +67,7 @@ def try_scenario(
         history = system.run(family, scenario, trace)
         verdict = judge(scenario, history, PythonOracle(family, scenario))
     except Exception as error:
-        _raise_as_family_error(family, error, f"seed {scenario.seed}")
+        raise_as_family_error(family, error, f"seed {scenario.seed}")
         if history is not None:
             _check_rows(family, scenario, history)
         raise
@@ -103,7 +103,7 @@ def scenario_of(family: Family, seed: int) -> Scenario:
     try:
         return generate(family, seed)
     except Exception as error:
-        _raise_as_family_error(family, error, f"seed {seed}")
+        raise_as_family_error(family, error, f"seed {seed}")
         raise
 
 
@@ -129,7 +129,7 @@ def check_family(family: Family) -> None:
         rows = family.expected(scenario.records, NOTHING_DECLARED)
         vertices = [vertex.name for vertex in World(family, scenario).job.build_graph().vertices]
     except Exception as error:
-        _raise_as_family_error(family, error, "seed 0")
+        raise_as_family_error(family, error, "seed 0")
         raise
     _refuse_what_is_no_tuple(rows, f"{place}: expected() returns")
     if set(vertices) != set(family.tasks):
@@ -153,7 +153,7 @@ def _refuse_what_is_no_tuple(rows: Iterable[object], origin: str, target: str = 
             raise FamilyError(f"{origin} {row!r}{target}, but a row is a tuple")
 
 
-def _raise_as_family_error(family: Family, error: Exception, where: str) -> None:
+def raise_as_family_error(family: Family, error: Exception, where: str) -> None:
     """Raise a FamilyError with file and line if the family's file is in the error's traceback."""
     path = source_file(family)
     if path is None or isinstance(error, FamilyError):

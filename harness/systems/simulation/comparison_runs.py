@@ -22,8 +22,8 @@ from onceproof.engine.operators.source import SourceOperator
 from onceproof.engine.runtime.starting_point import StartingPoint
 from onceproof.engine.task.events import StoreSnapshot
 from onceproof.engine.task.task import Task
-from onceproof.harness.model.family import Family
-from onceproof.harness.model.history import Cut, History
+from onceproof.harness.model.family import Family, Rows
+from onceproof.harness.model.history import Cut, History, rows_at_end
 from onceproof.harness.model.scenario import Scenario, Schedule, StateBackend
 from onceproof.harness.model.step_limits import ample_step_budget
 from onceproof.harness.systems.simulation.actions import Action, Slot
@@ -87,6 +87,26 @@ def restored_run(
 
 def undisturbed_checkpoint(family: Family, scenario: Scenario, cut: Cut) -> RecordedCheckpoint | None:
     """Run without faults up to a cut; return the checkpoint that covers it, None where there is none."""
+    recorded, _ = _run_to_cut(family, scenario, cut, checkpoints=1)
+    return recorded[0] if recorded and recorded[0].cut == cut else None
+
+
+def undisturbed_rows(family: Family, scenario: Scenario, cut: Cut) -> Rows | None:
+    """Run without faults up to a cut; return the rows that a checkpoint there makes visible.
+
+    Everything that was sent has arrived before the checkpoint begins, so no race has part in the result.
+
+    :return: the rows; None where no checkpoint covers the cut
+    """
+    # The first checkpoint has been committed when the second one, of the same cut, is complete.
+    recorded, history = _run_to_cut(family, scenario, cut, checkpoints=2)
+    is_covered = len(recorded) == 2 and all(each.cut == cut for each in recorded)
+    return rows_at_end(history) if is_covered else None
+
+
+def _run_to_cut(
+    family: Family, scenario: Scenario, cut: Cut, checkpoints: int
+) -> tuple[list[RecordedCheckpoint], History]:
     budget = ample_step_budget(replace(scenario, faults=(), schedule=Schedule()))
     calm = replace(
         scenario,
@@ -99,21 +119,19 @@ def undisturbed_checkpoint(family: Family, scenario: Scenario, cut: Cut) -> Reco
         checkpoint_timeout_ms=10 * budget,
         step_budget=2 * budget,
     )
-    chooser = _UpToCut(cut)
-    world = World(family, calm, chooser=chooser)
+    world = World(family, calm, chooser=_UpToCut(cut))
     recorder = _recorder_of(world)
-    world.recorder.observer = _FirstOnly(recorder, world.end)
-    world.run()
-    recorded = recorder.recorded
-    return recorded[0] if recorded and recorded[0].cut == cut else None
+    world.recorder.observer = _FirstOnes(recorder, world.end, checkpoints)
+    return recorder.recorded, world.run()
 
 
-class _FirstOnly:
-    """Records the first checkpoint and ends the run there."""
+class _FirstOnes:
+    """Records the first checkpoints and ends the run with the last of them."""
 
-    def __init__(self, recorder: CheckpointRecorder, end: Callable[[], None]) -> None:
+    def __init__(self, recorder: CheckpointRecorder, end: Callable[[], None], checkpoints: int) -> None:
         self._recorder = recorder
         self._end = end
+        self._checkpoints = checkpoints
 
     def attempt_started(self, attempt: str, restored: int | None) -> None:
         self._recorder.attempt_started(attempt, restored)
@@ -122,9 +140,10 @@ class _FirstOnly:
         self._recorder.snapshot_taken(task, effect)
 
     def checkpoint_completed(self, metadata: CheckpointMetadata, cut: Cut) -> None:
-        if not self._recorder.recorded:
+        if len(self._recorder.recorded) < self._checkpoints:
             self._recorder.checkpoint_completed(metadata, cut)
-        self._end()
+        if len(self._recorder.recorded) == self._checkpoints:
+            self._end()
 
 
 class _UpToCut(ListingChooser):

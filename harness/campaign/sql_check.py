@@ -1,0 +1,51 @@
+"""Whether a family's schemas and SQL agree with its Python oracle on runs in which nothing goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+from pyarrow import parquet
+from pyspark.sql import SparkSession
+
+from onceproof.harness.campaign.judge import Trials, check_judgeable, disagreements, table_in
+from onceproof.harness.campaign.trial_tables import VERDICTS, TrialTables, TriedScenario, verdicts
+from onceproof.harness.checkers.oracle_spark import arrow_schemas_of
+from onceproof.harness.checkers.outcome import outcome_of
+from onceproof.harness.model.family import Family, FamilyError
+from onceproof.harness.model.seeds import scenario_seed
+from onceproof.harness.trials.family_mistakes import FamilyMistake, undisturbed
+from onceproof.harness.trials.trial import scenario_of, try_scenario
+
+
+def sql_mistake_of(session: SparkSession, family: Family, seed: int, scenarios: int) -> FamilyMistake | None:
+    """Return the mistake in a family's schemas or SQL that the first scenarios of a run show.
+
+    :param session: the Spark session that runs ``oracle_sql``
+    :param seed: the seed of the run
+    """
+    try:
+        tables = TrialTables(family.name, *arrow_schemas_of(family))
+        check_judgeable(session, family, tables)
+        trials = list(_trials(family, seed, scenarios))
+        batch = tables.batch(trials)
+        with TemporaryDirectory(prefix="onceproof-check-") as folder:
+            path = Path(folder, "trials.parquet")
+            parquet.write_table(pa.Table.from_batches([batch]), path)
+            judged = pa.Table.from_batches([verdicts(trials, batch)], VERDICTS)
+            found = disagreements(session, [Trials(family, table_in(session, tables, [path]), judged)])
+    except FamilyError as error:
+        return FamilyMistake("oracle_sql", f"{error}")
+    if not found:
+        return None
+    return FamilyMistake("oracle_sql", f"oracle_sql and expected() disagree, so one is wrong: {found[0]}")
+
+
+def _trials(family: Family, seed: int, scenarios: int) -> Iterator[TriedScenario]:
+    for number in range(scenarios):
+        scenario = undisturbed(scenario_of(family, scenario_seed(seed, family.name, number)))
+        trial = try_scenario(family, scenario, twice=False, continued=False)
+        outcome = outcome_of(trial.scenario, trial.history, trial.verdict)
+        yield TriedScenario.of(number, trial.scenario, outcome, trial.history)

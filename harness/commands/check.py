@@ -1,0 +1,116 @@
+"""`onceproof check`: run families with nothing going wrong, and name what is to be mended in them.
+
+The rules this module lives by:
+
+- Each mistake is one line: the file, the member, what is wrong and how to mend it. An example follows it.
+- `run` begins with a short form of it, without Spark, for families in files that have not passed it yet. Its
+  findings are warnings: the run goes on, and its failures name them again.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import msgspec
+
+from onceproof.engine.extras import SPARK, ExtraMissing, require
+from onceproof.harness.model.capabilities import Capability
+from onceproof.harness.model.exit_codes import FAILED, PASSED
+from onceproof.harness.model.family import Family, FamilyError, split_address
+from onceproof.harness.model.system import capabilities_of
+from onceproof.harness.reporting.progress import progress_bar
+from onceproof.harness.trials.family_mistakes import PARALLELISMS, FamilyMistake, mistakes_of
+from onceproof.harness.trials.runner import load_families
+from onceproof.harness.trials.sound_families import is_known_sound, note_sound
+from onceproof.reports.text import counted
+
+
+def check_command(names: Sequence[str], scenarios: int, seed: int, sql: bool | None, as_json: bool) -> int:
+    """Check families, print their mistakes, and return the exit code.
+
+    :param sql: whether to compare ``oracle_sql`` as well, on Spark; None: if Spark is installed
+    :raises ExtraMissing: ``sql`` is True and Spark is not installed
+    """
+    with_sql = sql is not False and _has_spark(asked=sql is True)
+    families = load_families(names)
+    found: list[list[FamilyMistake]] = []
+    with progress_bar(None, None) as bar:
+        for asked, family in zip(names, families, strict=True):
+            bar.describe(f"checking {asked}")
+            mistakes = list(mistakes_of(family, seed, scenarios, PARALLELISMS))
+            if not mistakes:
+                note_sound(family)
+            found.append(mistakes)
+        if with_sql:
+            bar.describe("checking oracle_sql on Spark")
+            _check_sql(families, found, seed, scenarios)
+    if as_json:
+        documents = [
+            {"family": family.name, "scenarios": scenarios, "sql": with_sql, "mistakes": mistakes}
+            for family, mistakes in zip(families, found, strict=True)
+        ]
+        print(msgspec.json.encode(documents).decode())
+    else:
+        for asked, mistakes in zip(names, found, strict=True):
+            _print_result(asked, mistakes, scenarios, with_sql)
+    return FAILED if any(found) else PASSED
+
+
+def _has_spark(asked: bool) -> bool:
+    """Return whether Spark is installed; if not, say so, or raise ExtraMissing if it was asked for."""
+    try:
+        require("oracle_sql is not compared: it", SPARK)
+    except ExtraMissing as missing:
+        if asked:
+            raise
+        print(f"onceproof: {missing}", file=sys.stderr)
+        return False
+    return True
+
+
+def _check_sql(
+    families: Sequence[Family], found: Sequence[list[FamilyMistake]], seed: int, scenarios: int
+) -> None:
+    from onceproof.engine.runtime.spark_session import spark_session
+    from onceproof.harness.campaign.sql_check import sql_mistake_of
+
+    with spark_session(name="onceproof check") as session:
+        for family, mistakes in zip(families, found, strict=True):
+            # Rows that are wrong already would be reported once more.
+            if not mistakes and (mistake := sql_mistake_of(session, family, seed, scenarios)):
+                mistakes.append(mistake)
+
+
+def _print_result(asked: str, mistakes: Sequence[FamilyMistake], scenarios: int, with_sql: bool) -> None:
+    for mistake in mistakes:
+        print(f"{asked}: {mistake.member}: {mistake.sentence}")
+        for line in mistake.example.splitlines():
+            print(f"    {line}".rstrip())
+    if not mistakes:
+        sql = "; Spark SQL agrees" if with_sql else ""
+        print(f"{asked}: sound in {counted(scenarios, 'scenario')} with nothing going wrong{sql}")
+
+
+def warn_of_mistakes(names: Sequence[str], system: str, seed: int) -> None:
+    """Check the families in files that have not passed before, and print their mistakes on stderr.
+
+    :param names: names or paths; built-in families are tested where they are made
+    :param system: on another engine than this one nothing is checked
+    """
+    if Capability.ENGINE not in capabilities_of(system):
+        return
+    for asked, family in zip(names, load_families(names), strict=True):
+        if split_address(asked)[0] is None or is_known_sound(family):
+            continue
+        try:
+            mistakes = list(mistakes_of(family, seed))
+        except FamilyError:
+            # The run ends with it as well, after the scenarios before it.
+            continue
+        for mistake in mistakes:
+            line = f"onceproof: {asked}: {mistake.member}: {mistake.sentence}"
+            more = f" `onceproof check {asked}` shows how." if mistake.example else ""
+            print(f"{line}{more}", file=sys.stderr)
+        if not mistakes:
+            note_sound(family)
