@@ -78,7 +78,7 @@ def fault_text(fault: Fault) -> str:
     if fault.after:
         parts.append(f"{steps(fault.after)} later")
     if fault.delay:
-        parts.append(f"by {steps(fault.delay)}")
+        parts.append(f"by {steps(fault.delay) if FAULTS[fault.kind].holds_up else f'{fault.delay:,} ms'}")
     if fault.rescale_to:
         parts.append(f"then run with parallelism {fault.rescale_to}")
     return ", ".join(parts)

@@ -25,6 +25,7 @@ from onceproof.harness.model.scenario import ANY_TASK, Fault
 
 MOST_FAULTS: Final = 6
 HIGHEST_PARALLELISM: Final = 4
+AN_HOUR_MS: Final = 3_600_000
 
 _SINK_POINTS: Final = frozenset({"pre_committed", "committing", "committed", "aborted"})
 _RECOVERY_POINTS: Final[tuple[Point, ...]] = ("restoring", "restored", "aborted", "committing")
@@ -325,6 +326,53 @@ def _final_notification_lost(chance: Chance, stage: JobOutline) -> list[Fault]:
     ]
 
 
+def _clock_is_set(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """The wall clock jumps while records are processed and checkpoints are under way."""
+    kind = _clock_kind(chance, stage)
+    point = chance.choice(FAULTS[kind].points)
+    checkpoint = 0 if point in ("element", "restored") else _checkpoint(chance, stage)
+    nth = _occurrence(chance, stage, point, ANY_TASK, checkpoint)
+    after = chance.integer(0, 2 * stage.checkpoint_steps)
+    return [Fault(kind, point, ANY_TASK, checkpoint, nth, after, _jump(chance))]
+
+
+def _clock_is_set_while_the_job_is_down(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """The wall clock jumps while the job waits for its restart after a kill.
+
+    When the job master learns of the death depends on the schedule, so the clock is set twice.
+    """
+    kill = _kill(chance, stage, "element", 0)
+    faults = []
+    for latest in (2, 2 + len(stage.tasks)):
+        # The pass at which a jump is set off counts for the jump alone: the kill waits for the next one.
+        after = kill.after + chance.integer(1, latest + stage.restart_delay)
+        kind = _clock_kind(chance, stage)
+        faults.append(Fault(kind, "element", ANY_TASK, 0, kill.occurrence, after, _jump(chance)))
+    return [*faults, kill]
+
+
+def _clock_is_set_while_a_checkpoint_waits(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """The wall clock jumps while a checkpoint waits for a message that was lost, and for its time-out."""
+    checkpoint = _checkpoint(chance, stage)
+    after = chance.integer(1, 2 * stage.checkpoint_steps)
+    return [
+        Fault("lose_message", "triggered", ANY_TASK, checkpoint),
+        Fault(_clock_kind(chance, stage), "triggered", ANY_TASK, checkpoint, 1, after, _jump(chance)),
+    ]
+
+
+def _clock_kind(chance: Chance, stage: JobOutline) -> FaultKind:
+    kinds = [kind for kind in _CLOCK_ORDER if kind in stage.kinds]
+    return chance.choice(kinds or _CLOCK_ORDER)
+
+
+def _jump(chance: Chance) -> int:
+    """Return by how many milliseconds a clock jumps: within an interval, or up to an hour."""
+    return chance.weighted(
+        ((chance.integer(1, 200), 2), (chance.integer(201, AN_HOUR_MS), 2), (AN_HOUR_MS, 1))
+    )
+
+
 def _kill_between_checkpoints(chance: Chance, stage: JobOutline) -> list[Fault]:
     return [_kill(chance, stage, "element", 0, _task(chance, stage, "element"))]
 
@@ -334,6 +382,9 @@ def _anything(chance: Chance, stage: JobOutline) -> list[Fault]:
     kind = chance.choice(FAULT_KINDS)
     row = FAULTS[kind]
     point = chance.choice(row.points)
+    if row.strikes == "clock":
+        nth = _occurrence(chance, stage, point, ANY_TASK, 0)
+        return [Fault(kind, point, ANY_TASK, 0, nth, chance.integer(0, 40), _jump(chance))]
     if row.is_kill:
         drawn = _kill(chance, stage, point, 0)
         return [Fault(kind, point, ANY_TASK, 0, drawn.occurrence, drawn.after, 0, drawn.rescale_to)]
@@ -347,6 +398,7 @@ def _anything(chance: Chance, stage: JobOutline) -> list[Fault]:
 
 _KILL_ORDER: Final = tuple(row.kind for row in FAULTS.values() if row.is_kill)
 _MESSAGE_ORDER: Final = tuple(row.kind for row in FAULTS.values() if row.strikes == "message")
+_CLOCK_ORDER: Final = tuple(row.kind for row in FAULTS.values() if row.strikes == "clock")
 
 _PATTERN_COUNTS: Final = ((0, 1), (1, 6), (2, 5), (3, 2))
 _AFTER: Final = ((0, 4), (3, 3), (12, 3), (40, 2))
@@ -365,5 +417,8 @@ _PATTERNS: Final[tuple[tuple[Pattern, int], ...]] = (
     (_acknowledgement_comes_twice, 1),
     (_acknowledgement_comes_too_late, 1),
     (_kill_between_checkpoints, 1),
+    (_clock_is_set, 1),
+    (_clock_is_set_while_the_job_is_down, 2),
+    (_clock_is_set_while_a_checkpoint_waits, 1),
     (_kill_at_the_end, 1),
 )

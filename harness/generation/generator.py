@@ -29,7 +29,7 @@ from onceproof.harness.generation.fault_patterns import (
 )
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Family, Role, Workload, options_of
-from onceproof.harness.model.faults import FAULTS, Point
+from onceproof.harness.model.faults import FAULTS, FaultKind, Point
 from onceproof.harness.model.scenario import (
     ACTION_CLASSES,
     ANY_TASK,
@@ -44,9 +44,9 @@ from onceproof.harness.model.scenario import (
     ScheduleKind,
     StateBackend,
 )
-from onceproof.harness.model.step_limits import STEPS_PER_RECORD, ample_steps, checkpoint_steps
+from onceproof.harness.model.step_limits import STEPS_PER_RECORD, ample_steps, checkpoint_steps, held_up_ms
 
-GENERATION: Final = 10
+GENERATION: Final = 11
 """Raised whenever the same seed begins to give another scenario with the same records."""
 
 PARALLELISMS: Final = ((1, 2), (2, 5), (3, 2), (4, 2))
@@ -87,7 +87,7 @@ def generate(family: Family, seed: int) -> Scenario:
     max_parallelism = chance.weighted(MAX_PARALLELISMS)
     source = workload.source_parallelism or _source_parallelism(chance, len(workload.records))
     sink = 0 if chance.chance(0.5) else chance.integer(1, HIGHEST_PARALLELISM)
-    kinds = draw_kinds(chance)
+    kinds = draw_kinds(chance) - unfit_kinds(family)
     rescales = chance.chance(0.7)
     largest = HIGHEST_PARALLELISM if rescales else parallelism
     steps = _checkpoint_steps_of(family, source or largest, largest, sink or largest)
@@ -113,7 +113,7 @@ def generate(family: Family, seed: int) -> Scenario:
     )
     faults = draw_faults(chance, stage)
     natural = STEPS_PER_RECORD * records + (2 + stage.checkpoints) * (steps + len(tasks))
-    delays = restart_delay * len(faults) + sum(fault.delay + fault.after for fault in faults)
+    delays = restart_delay * len(faults) + sum(map(held_up_ms, faults))
     schedule = draw_schedule(chance, natural)
     # Longer than anything but a lost message can delay a checkpoint.
     ample = schedule.horizon + 10 * natural + delays
@@ -146,6 +146,11 @@ def generate(family: Family, seed: int) -> Scenario:
         mode=mode,
         operations=draw_operations(chance, stage, family, may_stop=not hurried),
     )
+
+
+def unfit_kinds(family: Family) -> frozenset[FaultKind]:
+    """Return the kinds of faults that a family's oracle does not allow for."""
+    return frozenset({"clock_back"} if options_of(family).needs_steady_time else ())
 
 
 def draw_operations(

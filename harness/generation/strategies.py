@@ -30,7 +30,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from onceproof.harness.generation.fault_patterns import HIGHEST_PARALLELISM
-from onceproof.harness.generation.generator import generate
+from onceproof.harness.generation.generator import generate, unfit_kinds
 from onceproof.harness.generation.profiles import (
     NIGHTLY,
     PROFILES,
@@ -41,7 +41,7 @@ from onceproof.harness.generation.profiles import (
 )
 from onceproof.harness.model.chance import SEED_LIMIT, derived_seed
 from onceproof.harness.model.family import Family
-from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULT_KINDS, FAULTS
+from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULT_KINDS, FAULTS, FaultKind
 from onceproof.harness.model.scenario import ACTION_CLASSES, ANY_TASK, Fault, InputRecord, Scenario, Schedule
 from onceproof.harness.model.step_limits import with_ample_limits
 
@@ -127,7 +127,7 @@ def structured(draw: st.DrawFn, family: Family) -> Scenario:
         sink_parallelism=draw(st.integers(0, HIGHEST_PARALLELISM)),
         channel_capacity=draw(st.integers(1, 4)),
         checkpoint_interval_ms=draw(st.integers(10, 60)),
-        faults=draw(_sized(faults(), 0, 4)),
+        faults=draw(_sized(faults(unfit_kinds(family)), 0, 4)),
         schedule=draw(schedules()),
     )
     return with_ample_limits(scenario)
@@ -154,9 +154,9 @@ def _records(draw: st.DrawFn, family: Family) -> dict[str, tuple[InputRecord, ..
 
 
 @st.composite
-def faults(draw: st.DrawFn) -> Fault:
-    """Return faults of every kind at every point at which it makes sense."""
-    kind = draw(st.sampled_from(FAULT_KINDS))
+def faults(draw: st.DrawFn, unfit: frozenset[FaultKind] = frozenset()) -> Fault:
+    """Return faults of every kind but the unfit ones, at every point at which it makes sense."""
+    kind = draw(st.sampled_from([kind for kind in FAULT_KINDS if kind not in unfit]))
     row = FAULTS[kind]
     point = draw(st.sampled_from(row.points))
     rescale = st.sampled_from((0, 0, *range(1, HIGHEST_PARALLELISM + 1)))
@@ -168,7 +168,7 @@ def faults(draw: st.DrawFn) -> Fault:
         occurrence=1
         if point in COORDINATOR_POINTS
         else draw(st.integers(1, 30 if point == "element" else 6)),
-        after=draw(st.integers(0, 20)) if row.is_kill else 0,
+        after=draw(st.integers(0, 20)) if row.counts_passes else 0,
         delay=0 if row.delay == "none" else draw(st.integers(1, 150)),
         rescale_to=draw(rescale) if row.is_kill else 0,
     )

@@ -18,6 +18,8 @@ class Capability(StrEnum):
     COMMIT_ERRORS = "commit_errors"
     """Commits take place and are answered with an error."""
     FAILED_COMMITS = "failed_commits"
+    CLOCK_JUMPS = "clock_jumps"
+    """The wall clock of the job can be set forward or back, and that of the machine stays."""
     RESCALE = "rescale"
     SCHEDULES = "schedules"
     """The system follows the scenario's schedule; without it the system schedules itself."""

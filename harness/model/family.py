@@ -172,6 +172,8 @@ class FamilyOptions:
     any_backend: bool = False
     """Whether a savepoint of the job may be restored on another state backend. A job that changes a value of
     its state in place, without an update, needs a backend that keeps objects, and so must not set it."""
+    needs_steady_time: bool = False
+    """Whether the oracle holds only while processing time never goes back. Then no wall clock is set back."""
     arrival_states: Collection[str] | Callable[[Mapping[str, Parameter]], Collection[str]] = ()
     """Names, as snapshots have them, of the states whose content depends on when watermarks came; or a
     function that returns the names for the parameters of a workload. The checkpoints of an undisturbed run,
@@ -234,6 +236,7 @@ _Members: TypeAlias = Mapping[str, tuple[Callable[[Any], object], str]]
 _OPTIONS: Final[_Members] = {
     "declares": (lambda value: type(value) is bool, "True or False"),
     "any_backend": (lambda value: type(value) is bool, "True or False"),
+    "needs_steady_time": (lambda value: type(value) is bool, "True or False"),
     "arrival_states": (lambda value: callable(value) or _are_names(value), _STATE_NAMES),
     "at_least_once": (lambda value: value in (None, "rows", "effects"), "'rows', 'effects' or None"),
     "table_keys": (lambda value: type(value) is int and value >= 0, "the number of key columns"),

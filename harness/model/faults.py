@@ -34,6 +34,8 @@ FaultKind: TypeAlias = Literal[
     "late_write",
     "fail_commit",
     "commit_error_after_success",
+    "clock_ahead",
+    "clock_back",
 ]
 Means: TypeAlias = Literal["", "executor", "java", "zombie", "shuffle", "slow", "full", "read_only"]
 """How a fault is brought about in real processes; the empty one is the plain way of its kind."""
@@ -56,7 +58,7 @@ Point: TypeAlias = Literal[
     "element",
     "end_of_data",
 ]
-Target: TypeAlias = Literal["tasks", "process", "master", "message", "write", "commit"]
+Target: TypeAlias = Literal["tasks", "process", "master", "message", "write", "commit", "clock"]
 """What a fault strikes. The first three are kills."""
 Victims: TypeAlias = Literal["none", "passing", "all"]
 """Which tasks a kill of tasks hits: the one that passes the point, or all of them (`systems/victims.py`)."""
@@ -72,6 +74,8 @@ TASK_POINTS: Final[tuple[Point, ...]] = tuple(point for point in POINTS if point
 _MESSAGE_POINTS: Final[tuple[Point, ...]] = ("triggered", "acknowledged", "notified")
 _WRITE_POINTS: Final[tuple[Point, ...]] = ("snapshotted", "metadata_written")
 _COMMIT_POINTS: Final[tuple[Point, ...]] = ("committing",)
+_CLOCK_POINTS: Final[tuple[Point, ...]] = ("triggered", "completed", "restored", "element")
+"""While an expiry, an interval or a restart is waited for, and while timers of users are."""
 
 MEANS_POINTS: Final[Mapping[Means, tuple[Point, ...]]] = {
     # The task has read what was sent to it, and no other task has. Sources are sent nothing.
@@ -97,7 +101,7 @@ class FaultRow:
     sentence: str
     """What the fault did, for a report. ``{task}`` stands for the task that passed the point."""
     delay: Delay = "none"
-    """Whether ``Fault.delay`` says by how many steps the fault holds something back."""
+    """Whether ``Fault.delay`` says by how many steps the fault holds something back, or a clock jumps."""
     victims: Victims = "none"
     means: tuple[Means, ...] = ()
     """By what it can come about in real processes, besides the plain way."""
@@ -106,6 +110,16 @@ class FaultRow:
     def is_kill(self) -> bool:
         """Whether a task or a process dies of it."""
         return self.strikes in ("tasks", "process", "master")
+
+    @property
+    def counts_passes(self) -> bool:
+        """Whether it counts passes of its point; the others count messages, writes and commits there."""
+        return self.is_kill or self.strikes == "clock"
+
+    @property
+    def holds_up(self) -> bool:
+        """Whether the job may have to wait until ``Fault.delay`` is over."""
+        return self.strikes != "clock"
 
     @property
     def kills_tasks(self) -> bool:
@@ -227,6 +241,24 @@ _ROWS: Final = (
         "answer a commit that took place with an error",
         "a commit of {task} took place and was answered with an error",
     ),
+    FaultRow(
+        "clock_ahead",
+        "clock",
+        _CLOCK_POINTS,
+        Capability.CLOCK_JUMPS,
+        "set the wall clock forward",
+        "the wall clock was set forward",
+        delay="required",
+    ),
+    FaultRow(
+        "clock_back",
+        "clock",
+        _CLOCK_POINTS,
+        Capability.CLOCK_JUMPS,
+        "set the wall clock back",
+        "the wall clock was set back",
+        delay="required",
+    ),
 )
 
 FAULTS: Final[Mapping[FaultKind, FaultRow]] = {row.kind: row for row in _ROWS}
@@ -234,6 +266,9 @@ FAULTS: Final[Mapping[FaultKind, FaultRow]] = {row.kind: row for row in _ROWS}
 
 KILLS: Final = frozenset(row.kind for row in _ROWS if row.is_kill)
 """The kinds of which a task or a process dies; histories are asked by these names."""
+
+AT_PASSES: Final = frozenset(row.kind for row in _ROWS if row.counts_passes)
+"""The kinds that strike as a point is passed."""
 
 
 def row_of(name: str) -> FaultRow | None:

@@ -76,7 +76,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     """Steps by which a message, its second copy, or the report of a late write, is held back.
 
     Of a kill in real processes: milliseconds between the point and the kill. Of a full or read-only disk:
-    how many calls after the first one are refused as well."""
+    how many calls after the first one are refused as well. Of a clock: by how many milliseconds it jumps."""
     rescale_to: Count = 0
     """Kills only: the parallelism of the attempts that follow; 0 keeps the current one."""
     means: Means = ""

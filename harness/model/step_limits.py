@@ -6,7 +6,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from onceproof.harness.model.scenario import Scenario
+from onceproof.harness.model.faults import FAULTS
+from onceproof.harness.model.scenario import Fault, Scenario
 
 STEPS_PER_RECORD: Final = 3
 """Poll at the source, deliver to the keyed operator, deliver to the sink."""
@@ -64,4 +65,9 @@ def _natural_steps(scenario: Scenario) -> int:
 
 def _delays(scenario: Scenario) -> int:
     """Return for how many milliseconds the faults of a scenario may hold its job up."""
-    return sum(fault.delay + fault.after + scenario.restart_delay_ms for fault in scenario.faults)
+    return sum(held_up_ms(fault) + scenario.restart_delay_ms for fault in scenario.faults)
+
+
+def held_up_ms(fault: Fault) -> int:
+    """Return for how many milliseconds a fault may hold a job up, besides the restart that follows."""
+    return fault.after + (fault.delay if FAULTS[fault.kind].holds_up else 0)

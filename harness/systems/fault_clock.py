@@ -5,8 +5,8 @@ The rules this module lives by:
 - The counting is the same on every system. A fault waits until its point has been passed ``occurrence`` times
   by a task that matches, for a checkpoint that matches. It strikes once.
 - A pass belongs to the fault that strikes at it: faults behind it at the same point do not count that pass.
-- Kills and other faults count apart. A kill counts passes of its point; any other fault counts the messages,
-  writes and commits that are about to be made there.
+- Kills and jumps of the clock count passes of their point. Any other fault counts the messages, writes and
+  commits that are about to be made there. The two are counted apart.
 - What ``after`` counts differs: steps in the simulation, which schedules the strike itself; further passes of
   any point in real processes, which have no steps (`ProcessFaultClock`).
 - A kill is raised inside the task that dies, as a BaseException: no ``except Exception`` of a user's function
@@ -20,7 +20,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from onceproof.harness.model.faults import KILLS
+from onceproof.harness.model.faults import AT_PASSES
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Operation
 
 
@@ -61,21 +61,21 @@ CanStrike = Callable[[Fault, str], bool]
 class FaultClock:
     """The faults of one scenario, by the point at which they wait.
 
-    ``kills`` and ``others`` have a key for exactly those points at which a fault still waits. The simulation
-    keeps both dicts and looks there first, so a point without faults costs one lookup.
+    ``at_passes`` and ``others`` have a key for exactly those points at which a fault still waits. The
+    simulation keeps both dicts and looks there first, so a point without faults costs one lookup.
     """
 
-    __slots__ = ("kills", "others")
+    __slots__ = ("at_passes", "others")
 
     def __init__(self, faults: tuple[Fault, ...]) -> None:
-        self.kills: dict[str, list[Waiting[Fault]]] = {}
+        self.at_passes: dict[str, list[Waiting[Fault]]] = {}
         self.others: dict[str, list[Waiting[Fault]]] = {}
         for number, fault in enumerate(faults):
             self._arm(Waiting(fault, number))
 
-    def kill_at(self, point: str, task: str, checkpoint_id: int) -> Fault | None:
-        """Count a pass of ``point`` by ``task``. Return the kill whose turn it is, if any."""
-        hit = self._hit(self.kills, point, task, checkpoint_id)
+    def pass_at(self, point: str, task: str, checkpoint_id: int) -> Fault | None:
+        """Count a pass of ``point`` by ``task``. Return the fault whose turn it is, if any."""
+        hit = self._hit(self.at_passes, point, task, checkpoint_id)
         return None if hit is None else hit.wanted
 
     def other_at(self, point: str, task: str, checkpoint_id: int) -> Fault | None:
@@ -85,7 +85,7 @@ class FaultClock:
 
     def _arm(self, waiting: Waiting[Fault]) -> None:
         fault = waiting.wanted
-        by_point = self.kills if fault.kind in KILLS else self.others
+        by_point = self.at_passes if fault.kind in AT_PASSES else self.others
         by_point.setdefault(fault.point, []).append(waiting)
 
     def _hit(
@@ -170,13 +170,13 @@ class ProcessFaultClock(FaultClock):
         return ClockState(tuple([waiting.left for waiting in self._waiting]), tuple(self._striking))
 
     def probe(self, point: str, task: str, checkpoint_id: int) -> None:
-        """Count a pass of a protocol point; the kills whose turn it is strike."""
+        """Count a pass of a protocol point; the faults whose turn it is strike."""
         self.points[point] = self.points.get(point, 0) + 1
         if self._striking:
             self._count_down()
-        if point not in self.kills:
+        if point not in self.at_passes:
             return
-        hit = self._hit(self.kills, point, task, checkpoint_id, self._can_strike)
+        hit = self._hit(self.at_passes, point, task, checkpoint_id, self._can_strike)
         if hit is None:
             return
         if hit.wanted.after:
@@ -197,7 +197,7 @@ class ProcessFaultClock(FaultClock):
         return hit.wanted
 
     def _arm_all(self) -> None:
-        self.kills.clear()
+        self.at_passes.clear()
         self.others.clear()
         waiting = [each for each in self._waiting if each.left]
         if self._in_turn:

@@ -94,6 +94,7 @@ ANSWERS: Final = answers(
         Capability.KILL_MASTER: "Neither runtime has a job master that dies alone.",
         Capability.MESSAGE_FAULTS: "Neither runtime sends messages that could be lost.",
         Capability.WRITE_FAULTS: _ONLY_DEATHS,
+        Capability.CLOCK_JUMPS: _ONLY_DEATHS,
         Capability.COMMIT_ERRORS: _ONLY_DEATHS,
         Capability.FAILED_COMMITS: _ONLY_DEATHS,
     },

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
@@ -46,9 +47,10 @@ def scenario(*faults: Fault, delay: int = 30, schedule: Schedule | None = None) 
     drawn = next(
         each
         for each in (generate(FAMILY, scenario_seed(3, "word_count", index)) for index in range(200))
-        if each.record_count() > 30 and each.parallelism > 1
+        if min(map(len, each.records.values())) > 25 and each.parallelism == each.source_parallelism == 2
     )
     plain = replace(drawn, faults=faults, restart_delay_ms=delay, seed=None, retained=1)
+    plain = replace(plain, checkpoint_interval_ms=30, channel_capacity=2, mode=UNSET)
     return replace(plain, schedule=schedule or Schedule(), operations=(), checkpoint_timeout_ms=5000)
 
 

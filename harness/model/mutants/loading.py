@@ -24,6 +24,7 @@ THEMES: Final = (
     "recovery",
     "masters",
     "waiting",
+    "clocks",
     "redistribution",
     "in_flight",
     "connected",

@@ -28,6 +28,7 @@ from onceproof.harness.model.history import History
 from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.system import applicable
+from onceproof.harness.systems.clock_jumps import ShiftedClocks
 from onceproof.harness.systems.commit_faults import COMMIT_METHODS
 from onceproof.harness.systems.local.observed_local_job import ObservedLocalExecution
 from onceproof.harness.systems.process.fault_actions import die
@@ -47,6 +48,7 @@ CAPABILITIES: Final = frozenset(
         Capability.KILL_PROCESS,
         Capability.COMMIT_ERRORS,
         Capability.FAILED_COMMITS,
+        Capability.CLOCK_JUMPS,
         Capability.RESCALE,
         Capability.ENGINE,
     }
@@ -57,6 +59,7 @@ ANSWERS: Final = answers(
     {
         "tasks": ObservedLocalExecution.strike,
         "process": die,
+        "clock": ShiftedClocks.jump,
         **COMMIT_METHODS,
     },
     {

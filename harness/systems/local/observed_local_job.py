@@ -24,6 +24,7 @@ from onceproof.engine.task.task import Task
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.injected_error import is_injected
 from onceproof.harness.model.scenario import Fault
+from onceproof.harness.systems.clock_jumps import ShiftedClocks, ahead_after_ms
 from onceproof.harness.systems.fault_clock import ProcessFaultClock
 from onceproof.harness.systems.process.fault_actions import die
 from onceproof.harness.systems.process.job_specification import Spec
@@ -58,7 +59,10 @@ class ObservedLocalExecution(EventLoggingDriver, LocalExecution):
         self._graph_parallelism = spec.parallelism
         self._logged_snapshots: set[str] = set()
         """Paths of the snapshots that are in the log already."""
-        LocalExecution.__init__(self, graph_of(spec.parallelism), storage, recovered, self.fault_clock.probe)
+        self._shifted = ShiftedClocks(ahead_after_ms(spec.faults, spec.waiting))
+        LocalExecution.__init__(
+            self, graph_of(spec.parallelism), storage, recovered, self.fault_clock.probe, self._shifted
+        )
 
     def points_passed(self) -> dict[str, int]:
         """Return how often each protocol point was passed."""
@@ -67,7 +71,7 @@ class ObservedLocalExecution(EventLoggingDriver, LocalExecution):
     # Kills and failures.
 
     def strike(self, number: int, fault: Fault, name: str) -> None:
-        """Log a fault, then kill its victims or this process. Raises Killed for the running task."""
+        """Log a fault, then set the clock or kill. Raises Killed where the running task is a victim."""
         if fault.rescale_to:
             self.parallelism = fault.rescale_to
         running = self.current_task
@@ -87,6 +91,9 @@ class ObservedLocalExecution(EventLoggingDriver, LocalExecution):
         )
         if row.strikes == "process":
             die()
+        if row.strikes == "clock":
+            self._shifted.jump(fault)
+            return
         for task in victims:
             if task is not running:
                 self.kill(task)

@@ -74,7 +74,9 @@ class RecordedCheckpoint(msgspec.Struct, frozen=True, eq=False):
     """Whether a later checkpoint was complete and committed before this savepoint was complete: more is
     visible than it covers, and a job that goes on from it commits that again."""
     now_ms: int
-    """Processing time, which does not go back when the checkpoint is restored."""
+    """The steady clock, which does not go back when the checkpoint is restored."""
+    ahead_ms: int
+    """How far the wall clock was ahead of it."""
 
 
 class CheckpointRecorder:
@@ -149,6 +151,7 @@ class CheckpointRecorder:
                 _upstream_of(self._graph, self._keyed),
                 metadata.kind == SAVEPOINT and self._is_overtaken(metadata.checkpoint_id, visible),
                 self._clock.now,
+                self._clock.ahead_ms,
             )
         )
         self._steps[metadata.checkpoint_id] = self._clock.step

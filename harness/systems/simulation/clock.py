@@ -10,13 +10,17 @@ from __future__ import annotations
 class Clock:
     """``now`` is the time in milliseconds; ``step`` counts the steps, including the current one.
 
+    ``ahead_ms`` is how far the wall clock is ahead of ``now``. A fault that sets the wall clock changes it,
+    and nothing else: ``now`` never jumps back.
+
     A step takes 1 ms. ``now`` runs ahead of ``step`` when no action was possible and time jumped to a timer.
     """
 
-    __slots__ = ("now", "step")
+    __slots__ = ("ahead_ms", "now", "step")
 
     def __init__(self) -> None:
         self.now = 0
+        self.ahead_ms = 0
         self.step = 0
 
     def take_back(self) -> None:

@@ -82,6 +82,7 @@ def restored_run(
     world.external.transactions = {each.name: copy_of(each) for each in recorded.transactions}
     world.history.events.extend(recorded.visible)
     world.clock.now = recorded.now_ms
+    world.clock.ahead_ms = recorded.ahead_ms
     return world.run()
 
 

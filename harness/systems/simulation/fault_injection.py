@@ -1,10 +1,11 @@
-"""Carries out the faults of a scenario: kills at protocol points, and faults of messages, writes and commits.
+"""Carries out the faults of a scenario: kills, jumps of the clock, faults of messages, writes and commits.
 
 The rules this module lives by:
 
 - A kill of the task that runs, or of the job master or process that runs it, is an exception raised inside of
   what it does. It is no Exception, so neither the engine nor a user's function can catch it on the way.
 - A kill of any other task takes that task away from outside.
+- The wall clock is set between two steps, as an administrator or a time server does at any moment.
 - The job master dies inside of what it does only at points that it passes itself. At all others a task passes
   the point, and goes on with what it does while the master dies.
 """
@@ -19,6 +20,7 @@ from onceproof.engine.runtime.execution import Killed
 from onceproof.engine.task.task import Task
 from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS
 from onceproof.harness.model.scenario import Fault
+from onceproof.harness.systems.clock_jumps import jump_ms
 from onceproof.harness.systems.fault_clock import FaultClock, MasterKilled, ProcessKilled
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX
 from onceproof.harness.systems.simulation.agenda import Agenda
@@ -50,6 +52,9 @@ class LivingTasks(Protocol):
 
     def running_task(self) -> Task | None:
         """Return the task that handles an event now."""
+
+    def set_wall_clock(self, ahead_ms: int) -> None:
+        """Let all processes see a wall clock that was set."""
 
 
 class PointObserver:
@@ -108,7 +113,7 @@ class FaultInjector:
         self.observer: PointObserver | None = None
         """Only a run that is measured or enumerated has one."""
         watches_all = recorder.is_tracing or requests.waiting
-        self._watched: Container[str] = POINTS if watches_all else self._faults.kills
+        self._watched: Container[str] = POINTS if watches_all else self._faults.at_passes
         self.points_with_io_faults: Container[str] = self._faults.others
         """Where a message, write or commit has to ask for a fault."""
         self.watches_elements = ELEMENT in self._watched
@@ -120,7 +125,7 @@ class FaultInjector:
         self.points_with_io_faults = POINTS
 
     def probe(self, point: str, task: str, checkpoint_id: int) -> None:
-        """Take note of a point that a task or the coordinator passes; a fault may kill it there."""
+        """Take note of a point that a task or the coordinator passes; a fault may strike there."""
         if self.observer is not None:
             self.observer.point_passed(point, task, checkpoint_id)
         self.passed[point] += 1
@@ -129,10 +134,11 @@ class FaultInjector:
 
     def _look(self, point: str, task: str, checkpoint_id: int) -> None:
         self._requests.point_passed(point, task, checkpoint_id)
-        fault = self._faults.kill_at(point, task, checkpoint_id)
+        fault = self._faults.pass_at(point, task, checkpoint_id)
         if fault is not None:
-            # A task goes on with what it does while the master dies.
-            waits = FAULTS[fault.kind].strikes == "master" and point not in COORDINATOR_POINTS
+            # A task goes on with what it does while the master dies, or the clock is set.
+            strikes = FAULTS[fault.kind].strikes
+            waits = strikes == "clock" or (strikes == "master" and point not in COORDINATOR_POINTS)
             if fault.after or waits:
                 due = self._clock.now + fault.after
                 self._agenda.add_later(due, _TIMER, "", self.strike, (fault, task))
@@ -165,7 +171,7 @@ class FaultInjector:
     # Kills.
 
     def strike(self, argument: tuple[Fault, str]) -> None:
-        """Kill the victims of a fault that are alive: tasks, the job master, or the process.
+        """Set the clock, or kill the victims that are alive: tasks, the job master, or the process.
 
         Raises Killed, MasterKilled or ProcessKilled where the victim is what runs now.
         """
@@ -181,8 +187,16 @@ class FaultInjector:
                 if self._living.has_master:
                     self._fire(fault, name)
                     raise ProcessKilled
+            case "clock":
+                self._fire(fault, name)
+                self._set_wall_clock(fault)
             case _:
                 self._kill_tasks(fault, name)
+
+    def _set_wall_clock(self, fault: Fault) -> None:
+        """Set the wall clock forward or back by the milliseconds of the fault; the steady clock runs on."""
+        self._clock.ahead_ms += jump_ms(fault)
+        self._living.set_wall_clock(self._clock.ahead_ms)
 
     def _kill_tasks(self, fault: Fault, name: str) -> None:
         """Kill one task, or all; orphaned tasks as well, while no job master lives."""

@@ -148,6 +148,7 @@ class SimulatedProcess(Execution):
         )
         # Only what most steps use has an attribute of its own. With more than 30 attributes Python stops
         # sharing the keys of instances, and the simulation is 5 % slower.
+        self.wall_clock.ahead_ms = ports.clock.ahead_ms
         self._ports = ports
         self._clock = ports.clock
         self._agenda = ports.agenda

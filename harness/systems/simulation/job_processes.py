@@ -47,6 +47,11 @@ class JobProcesses:
         """Return all tasks whose job master has died, each with its process."""
         return [(process, task) for process in self.headless for task in process.tasks.values()]
 
+    def set_wall_clock(self, ahead_ms: int) -> None:
+        """Let all processes see a wall clock that was set."""
+        for process in (*self.headless, *([] if self.current is None else [self.current])):
+            process.set_wall_clock(ahead_ms)
+
     def slots(self) -> list[Slot]:
         """Return the inputs of all tasks."""
         found = [] if self.current is None else self.current.slots()

@@ -28,6 +28,7 @@ ANSWERS: Final = answers(
         "tasks": FaultInjector.strike,
         "process": FaultInjector.strike,
         "master": FaultInjector.strike,
+        "clock": FaultInjector.strike,
         **MESSAGE_METHODS,
         **WRITE_METHODS,
         **COMMIT_METHODS,

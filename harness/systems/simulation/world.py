@@ -26,6 +26,7 @@ from onceproof.engine.task.outputs import Queue
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
+from onceproof.harness.systems.clock_jumps import first_ahead_ms
 from onceproof.harness.systems.fault_clock import MasterKilled, ProcessKilled
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX, Action, Slot
 from onceproof.harness.systems.simulation.agenda import Agenda
@@ -82,6 +83,7 @@ class World:
         self._tracer = tracer
         self.history = History()
         self.clock = clock = Clock()
+        clock.ahead_ms = first_ahead_ms(scenario.faults)
         self.agenda = agenda = Agenda(clock)
         self.storage = SimulatedStorage()
         self.external = TransactionalSystem(self.history, clock)

@@ -74,8 +74,8 @@ SHAPES: Final = (Shape(1, 1, 1), Shape(2, 2, 1))
 class Passage(NamedTuple):
     """A moment of a run at which a fault can fire; ``number`` counts equal passages from 1."""
 
-    is_kill: bool
-    """True for kills; False for faults of a message, a write or a commit."""
+    is_pass: bool
+    """True for what strikes as the point is passed; False for faults of a message, a write or a commit."""
     point: Point
     task: str
     checkpoint: int
@@ -182,7 +182,7 @@ def faults_at(passages: Sequence[Passage], struck: Sequence[tuple[Fault, Passage
     """
     found: dict[tuple[FaultKind, Point, str, int], Fault] = {}
     for passage in passages:
-        for kind in _KINDS[passage.is_kill, passage.point]:
+        for kind in _KINDS[passage.is_pass, passage.point]:
             key = (kind, passage.point, passage.task, passage.checkpoint)
             if key not in found:
                 found[key] = _fault(kind, passage, struck)
@@ -196,7 +196,7 @@ def _fault(kind: FaultKind, passage: Passage, struck: Sequence[tuple[Fault, Pass
         for fault, at in struck
         if at[:4] == passage[:4]
         and at.number < passage.number
-        and FAULTS[fault.kind].is_kill == passage.is_kill
+        and FAULTS[fault.kind].counts_passes == passage.is_pass
     ]
     return Fault(
         kind,
@@ -208,13 +208,14 @@ def _fault(kind: FaultKind, passage: Passage, struck: Sequence[tuple[Fault, Pass
     )
 
 
-def _kinds(is_kill: bool, point: Point) -> tuple[FaultKind, ...]:
-    return tuple([row.kind for row in FAULTS.values() if row.is_kill == is_kill and point in row.points])
+def _kinds(is_pass: bool, point: Point) -> tuple[FaultKind, ...]:
+    rows = [row for row in FAULTS.values() if row.counts_passes == is_pass and point in row.points]
+    return tuple([row.kind for row in rows])
 
 
 _KINDS: Final = {
-    (is_kill, point): _kinds(is_kill, point)
-    for is_kill in (False, True)
+    (is_pass, point): _kinds(is_pass, point)
+    for is_pass in (False, True)
     for row in FAULTS.values()
     for point in row.points
 }

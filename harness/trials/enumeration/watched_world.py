@@ -38,10 +38,10 @@ class PassageRecorder(PointObserver):
         """Record that a fault has struck at the latest passage."""
         self.struck.append((fault, len(self.passages) - 1))
 
-    def _add(self, is_kill: bool, point: str, task: str, checkpoint_id: int) -> None:
-        key = (is_kill, point, task, checkpoint_id)
+    def _add(self, is_pass: bool, point: str, task: str, checkpoint_id: int) -> None:
+        key = (is_pass, point, task, checkpoint_id)
         self._counts[key] += 1
-        self.passages.append(Passage(is_kill, cast(Point, point), task, checkpoint_id, self._counts[key]))
+        self.passages.append(Passage(is_pass, cast(Point, point), task, checkpoint_id, self._counts[key]))
 
 
 def watched_run(family: Family, scenario: Scenario) -> tuple[History, list[Passage], list[tuple[Fault, int]]]:

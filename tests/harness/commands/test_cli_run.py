@@ -4,19 +4,55 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from onceproof.harness.checkers.outcome import from_line
+from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family import load_family
+from onceproof.harness.model.faults import KILLS
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.trials.runner import OUTCOMES
 from onceproof.reports.text import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onceproof.harness.model.family import Family
+    from onceproof.harness.model.scenario import Fault
     from tests.harness.commands.conftest import Command
+
+
+def seed_of_run(family: Family, fits: Callable[[Sequence[Fault]], bool]) -> int:
+    """Return the first seed of a run of a family whose first scenario has fitting faults."""
+    return next(
+        seed for seed in count() if fits(generate(family, scenario_seed(seed, family.name, 0)).faults)
+    )
+
+
+def kills_workers_and_loses_messages(faults: Sequence[Fault]) -> bool:
+    """Return whether a run on Spark meets a kill of a worker for certain, none of the driver, and no message.
+
+    A kill of the driver would take much longer.
+    """
+    kills = [fault for fault in faults if fault.kind in KILLS]
+    early = [fault for fault in kills if fault.kind == "kill_task" and fault.checkpoint < 2]
+    return (
+        any(fault.kind == "lose_message" for fault in faults)
+        and {fault.kind for fault in kills} == {"kill_task"}
+        and any(fault.point == "pre_committed" and fault.occurrence == 1 for fault in early)
+    )
+
+
+def kills_the_process_after_a_checkpoint(faults: Sequence[Fault]) -> bool:
+    """Return whether the first fault is a death of the process while its second checkpoint is taken."""
+    return bool(faults) and (
+        (faults[0].kind, faults[0].point, faults[0].checkpoint) == ("kill_process", "acknowledged", 2)
+    )
 
 
 def test_sound_family_passes(onceproof: Command, sales: Path) -> None:
@@ -44,8 +80,8 @@ def test_run_on_the_local_runtime_kills_processes_and_passes(onceproof: Command)
 @pytest.mark.spark
 @pytest.mark.local_kill
 def test_run_on_spark_kills_workers_and_passes(onceproof: Command) -> None:
-    # The scenario of this seed kills workers only; a kill of the driver would take much longer.
-    options = ["--scenarios", "1", "--seed", "385", "-n", "1", "--out", "out"]
+    seed = str(seed_of_run(load_family("word_count"), kills_workers_and_loses_messages))
+    options = ["--scenarios", "1", "--seed", seed, "-n", "1", "--out", "out"]
     ended = onceproof("run", "word_count", "--system", "spark", *options)
     assert ended.code == 0, ended.error
     report = json.loads(Path("out", "report.json").read_bytes())
@@ -87,7 +123,8 @@ def test_failure_on_the_local_runtime_is_shrunk_and_drawn(onceproof: Command, fo
 def test_explain_writes_a_page_for_a_failure_on_the_local_runtime(
     onceproof: Command, forgetful: Path
 ) -> None:
-    seed = str(scenario_seed(0, "forgetful", 0))
+    family = load_family(str(forgetful))
+    seed = str(scenario_seed(seed_of_run(family, kills_the_process_after_a_checkpoint), family.name, 0))
     options = ["--system", "local", "--max-time", "2", "--out", "why"]
     ended = onceproof("explain", seed, "--family", "forgetful.py", *options)
     assert ended.code == 1, ended.error

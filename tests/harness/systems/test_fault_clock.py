@@ -172,10 +172,10 @@ def test_simulation_and_processes_count_alike(faults, passes):
     for point, task, checkpoint in passes:
         waiting = [each for each in plain if each.wanted.point == point and each.left]
         hit = next((each.wanted for each in waiting if each.is_hit(task, checkpoint)), None)
-        assert clock.kill_at(point, task, checkpoint) == hit
+        assert clock.pass_at(point, task, checkpoint) == hit
         points.struck.clear()
         points.probe(point, task, checkpoint)
         assert [faults[number] for number, _ in points.struck] == ([] if hit is None else [hit])
     assert points.state().left == tuple(each.left for each in plain)
     still = {each.wanted.point for each in plain if each.left}
-    assert set(clock.kills) == set(points.kills) == still
+    assert set(clock.at_passes) == set(points.at_passes) == still

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from itertools import count, islice
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ class OneByOne:
 
 def plain(scenario: Scenario) -> Scenario:
     """The scenario without what could go wrong."""
-    return replace(scenario, faults=())
+    return replace(scenario, faults=(), operations=())
 
 
 @pytest.fixture
@@ -56,8 +57,11 @@ def result(forgetful: Path) -> RunResult:
     """A run in which a job forgot its totals."""
     family = load_family(str(forgetful))
     found = RunResult((family,), (str(forgetful),), 0, 1)
-    for number in range(12):
-        scenario = scenario_of(family, scenario_seed(0, family.name, number))
+    drawn = (scenario_of(family, scenario_seed(0, family.name, number)) for number in count())
+    small = (scenario for scenario in drawn if len(scenario.faults) < 3 and scenario.record_count() < 40)
+    for scenario in islice(small, 12):
+        # A stop with a savepoint loses the totals as well, without any fault.
+        scenario = replace(scenario, operations=())
         found.tally.add(run_scenario(family, scenario, OneByOne())[0])
     assert found.tally.failed
     return found
