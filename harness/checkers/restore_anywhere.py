@@ -6,6 +6,11 @@ those of exactly_once (for at-least-once scenarios: of mode), and:
 
 - not finished: the restored job did not finish.
 - refused: the restored job raised an exception.
+- deleted: a file of the checkpoint is gone although the job must still have it.
+
+A checkpoint is restored from the files at its completion, and again from what the directory held at the last
+moment at which the job had to keep it: a savepoint at the end of the run, the oldest retained checkpoint just
+before a newer one replaced it.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ from onceproof.harness.model.scenario import Scenario
 PROPERTY = "restore_anywhere"
 NOT_FINISHED = "not finished"
 REFUSED = "refused"
+DELETED = "deleted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,12 @@ class RestoredRun:
     parallelism: int
     history: History
     """Its events; the rows that were visible when the checkpoint completed come first."""
+
+
+def deleted_too_early(checkpoint: int, path: str) -> Violation:
+    """Return the violation of a checkpoint that lacks a file while the job must keep it."""
+    witness = {"checkpoint": checkpoint, "path": path}
+    return Violation(PROPERTY, DELETED, f"checkpoint {checkpoint}", witness)
 
 
 def check_restored(scenario: Scenario, restored: RestoredRun, oracle: Oracle) -> Sequence[Violation]:

@@ -65,7 +65,8 @@ def sentence_of(violation: Violation) -> str:
         return _liveness_sentence(violation.anomaly, witness)
     if violation.property == NoLeaks.property:
         more = "" if witness["count"] == 1 else f", and {witness['count'] - 1} more of this kind"
-        return f"After the job finished, {violation.anomaly} {witness['names'][0]} was left behind{more}."
+        fate = "was gone" if violation.anomaly.startswith("deleted") else "was left behind"
+        return f"After the job finished, {violation.anomaly} {witness['names'][0]} {fate}{more}."
     if violation.property == restore_anywhere.PROPERTY:
         return _restore_sentence(violation.anomaly, witness)
     if violation.property == state_equivalence.PROPERTY:
@@ -95,6 +96,9 @@ def _wrong_rows(anomaly: str, witness: dict[str, Any]) -> str:
 
 
 def _restore_sentence(anomaly: str, witness: dict[str, Any]) -> str:
+    if anomaly == restore_anywhere.DELETED:
+        checkpoint_id, path = witness["checkpoint"], witness["path"]
+        return f"Checkpoint {checkpoint_id} lost its file {path} while the job had to keep it."
     restored = f"Restored from checkpoint {witness['checkpoint']} with parallelism {witness['parallelism']}, "
     if anomaly == restore_anywhere.REFUSED:
         text = f": {witness['text']}" if witness["text"] else ""

@@ -7,19 +7,26 @@ The rules this module lives by:
   that its replay shows every violation.
 - A savepoint may complete after a later checkpoint has completed and committed, as in Flink. Then rows that
   it does not cover are visible already, so exactly-once is not required of a job restored from it.
+- A checkpoint that the job had to keep is restored from what the directory held at the last moment of that
+  time, too: one of them, drawn by the seed after everything else, at the parallelism of the scenario. Of a
+  scenario without a seed it is each of them.
 - The scenario is run once more for these checks, because a bulk run does not record its checkpoints.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from random import Random
 from typing import Final
 
 from onceproof.engine.messages import CHECKPOINT
 from onceproof.harness.checkers.checker import Violation
 from onceproof.harness.checkers.oracle import PythonOracle
-from onceproof.harness.checkers.restore_anywhere import RestoredRun, check_restored
+from onceproof.harness.checkers.restore_anywhere import (
+    RestoredRun,
+    check_restored,
+    deleted_too_early,
+)
 from onceproof.harness.checkers.state_equivalence import CheckpointState, check_equivalence
 from onceproof.harness.generation.fault_patterns import HIGHEST_PARALLELISM
 from onceproof.harness.model.chance import Chance
@@ -27,10 +34,11 @@ from onceproof.harness.model.family import Family, options_of
 from onceproof.harness.model.scenario import Scenario, StateBackend
 from onceproof.harness.systems.simulation.checkpoint_recorder import RecordedCheckpoint, contents_of
 from onceproof.harness.systems.simulation.comparison_runs import (
-    recorded_checkpoints,
+    recorded_run,
     restored_run,
     undisturbed_checkpoint,
 )
+from onceproof.harness.systems.simulation.retention_watch import lost_files
 
 OTHER_BACKEND: Final = 5
 """One in this many scenarios with a seed restores its savepoints on the other state backend as well."""
@@ -41,14 +49,17 @@ def check_continuations(family: Family, scenario: Scenario) -> tuple[Violation, 
 
     :return: the violations of the first checkpoint that has any; empty if all pass
     """
-    recorded = recorded_checkpoints(family, scenario)
-    for checkpoint, parallelisms in _drawn(scenario, recorded):
+    checkpoints, retained = recorded_run(family, scenario)
+    for checkpoint, parallelisms in _drawn(scenario, checkpoints):
         found = [*_compared(family, scenario, checkpoint)]
         for parallelism in () if checkpoint.is_overtaken else parallelisms:
             for backend in _backends(family, scenario, checkpoint):
                 found += _restored(family, scenario, checkpoint, parallelism, backend)
                 if found:
                     return tuple(found)
+    for checkpoint in _drawn_of_retained(scenario, retained):
+        if kept := [*_kept(family, scenario, checkpoint)]:
+            return tuple(kept)
     return ()
 
 
@@ -82,6 +93,24 @@ def _drawn(
         # Savepoints are rarer than periodic checkpoints, so they are preferred.
         savepoints = [each for each in recorded if each.metadata.kind != CHECKPOINT]
         yield chance.choice(savepoints or recorded), [chance.integer(1, most)]
+
+
+def _drawn_of_retained(
+    scenario: Scenario, retained: list[RecordedCheckpoint]
+) -> Iterable[RecordedCheckpoint]:
+    if scenario.seed is None or not retained:
+        return retained
+    return (Chance(Random(~scenario.seed)).choice(retained),)
+
+
+def _kept(family: Family, scenario: Scenario, recorded: RecordedCheckpoint) -> Iterator[Violation]:
+    """Restore a checkpoint from what the directory held while the job had to keep it."""
+    checkpoint_id = recorded.metadata.checkpoint_id
+    lost = lost_files(recorded.metadata, recorded.files)
+    if lost:
+        yield deleted_too_early(checkpoint_id, lost[0])
+    elif not recorded.is_overtaken:
+        yield from _restored(family, scenario, recorded, scenario.parallelism, None)
 
 
 def _restored(

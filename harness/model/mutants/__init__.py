@@ -8,8 +8,9 @@ The rules this package lives by:
 - Mutants wrap the engine's methods instead of copying them, so they follow changes of the engine.
 - One module for each theme: alignment, tasks, completion, recovery, masters (job masters), redistribution,
   in_flight (unaligned barriers, and counted ones), connected (operators with two inputs), sources, state,
-  sharing (files that several checkpoints have), savepoints, timers, sinks, other_sinks (besides two-phase
-  commit), rich_functions (state of functions that are no process functions).
+  sharing (files that several checkpoints have), retention (what the job must keep), savepoints, timers,
+  sinks, other_sinks (besides two-phase commit), rich_functions (state of functions that are no process
+  functions).
 """
 
 from __future__ import annotations

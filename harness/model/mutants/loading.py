@@ -31,6 +31,7 @@ THEMES: Final = (
     "sources",
     "state",
     "sharing",
+    "retention",
     "savepoints",
     "timers",
     "sinks",

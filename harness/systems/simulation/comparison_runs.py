@@ -11,7 +11,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -36,12 +36,33 @@ from onceproof.harness.systems.simulation.schedule import NOTHING, ListingChoose
 from onceproof.harness.systems.simulation.world import World
 
 
-def recorded_checkpoints(family: Family, scenario: Scenario) -> list[RecordedCheckpoint]:
-    """Run a scenario; return all its checkpoints and savepoints in the order in which they completed."""
+class RecordedRun(NamedTuple):
+    """The checkpoints and savepoints of a run, in the order in which they completed."""
+
+    checkpoints: list[RecordedCheckpoint]
+    retained: list[RecordedCheckpoint]
+    """Those that the job had to keep for a time, with the files that the directory held at the end of it."""
+
+
+def recorded_run(family: Family, scenario: Scenario) -> RecordedRun:
+    """Run a scenario; return all its checkpoints and savepoints."""
     world = World(family, scenario)
     recorder = _recorder_of(world)
+    world.recorder.retention.keeps_files = True
     world.run()
-    return recorder.recorded
+    held = world.recorder.retention.held(world.requests.savepoints_of_user())
+    by_id = {each.metadata.checkpoint_id: each for each in recorder.recorded}
+    retained = [
+        replace(recorded, files=held[checkpoint_id])
+        for checkpoint_id, recorded in by_id.items()
+        if checkpoint_id in held
+    ]
+    return RecordedRun(recorder.recorded, retained)
+
+
+def recorded_checkpoints(family: Family, scenario: Scenario) -> list[RecordedCheckpoint]:
+    """Run a scenario; return all its checkpoints and savepoints in the order in which they completed."""
+    return recorded_run(family, scenario).checkpoints
 
 
 def _recorder_of(world: World) -> CheckpointRecorder:

@@ -452,6 +452,7 @@ class SimulatedProcess(Execution):
             self._look_for_orphan_files()
         for action in self._agenda.writes_under_way():
             self.land(action)
+        self._recorder.look_for_deleted_files()
         self.forget_checkpoints(JobOutcome.FINISHED)
         if effect.stopped:
             self._ports.run.job_stopped()

@@ -25,6 +25,7 @@ from onceproof.harness.model.history import CHECKPOINT_ABORTED, Cut, History
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.simulation.actions import Action
 from onceproof.harness.systems.simulation.clock import Clock
+from onceproof.harness.systems.simulation.retention_watch import RetentionWatch
 from onceproof.harness.systems.simulation.simulated_io import SimulatedLog
 from onceproof.harness.systems.simulation.tracing import NO_TRACER, Tracer
 
@@ -61,9 +62,12 @@ class RunRecorder:
         "_tracer",
         "is_tracing",
         "observer",
+        "retention",
     )
 
-    def __init__(self, history: History, clock: Clock, log: SimulatedLog, tracer: Tracer) -> None:
+    def __init__(
+        self, history: History, clock: Clock, log: SimulatedLog, tracer: Tracer, retention: RetentionWatch
+    ) -> None:
         self._history = history
         self._clock = clock
         self._log = log
@@ -73,6 +77,7 @@ class RunRecorder:
         self._notes: dict[str, Note] = {}
         self._known_complete: set[int] = set()
         self._down_since: int | None = None
+        self.retention = retention
         self.observer: CheckpointObserver | None = None
         """Only a run whose checkpoints are looked into has one."""
 
@@ -104,6 +109,7 @@ class RunRecorder:
     def checkpoint_completed(self, metadata: CheckpointMetadata) -> None:
         """Record a complete checkpoint; its cut and its transactions follow from its snapshots."""
         self._known_complete.add(metadata.checkpoint_id)
+        self.retention.completed(metadata)
         cut = self._records_read()
         transactions: list[str] = []
         writers: dict[str, None] = {}
@@ -134,6 +140,11 @@ class RunRecorder:
             for _, part, _ in self._notes_of(metadata):
                 cut.update(part)
             self.observer.checkpoint_completed(metadata, cut)
+
+    def look_for_deleted_files(self) -> None:
+        """Record the files that the job has deleted although it must keep their checkpoints."""
+        for path in self.retention.look():
+            self.leak("deleted file of a retained checkpoint", path)
 
     def _records_read(self) -> dict[str, int]:
         """By split, all its records: a split that is in no snapshot belongs to a source that had finished."""
@@ -209,7 +220,8 @@ class RunRecorder:
         self._history.stop_failed(self._clock.step, reason)
 
     def checkpoint_triggered(self, checkpoint_id: int) -> None:
-        """Record that the coordinator has triggered a checkpoint."""
+        """Record that the coordinator has triggered a checkpoint; those before it must be there."""
+        self.look_for_deleted_files()
         self._history.checkpoint_triggered(self._clock.step, checkpoint_id)
 
     def checkpoint_aborted(self, checkpoint_id: int, reason: str) -> None:

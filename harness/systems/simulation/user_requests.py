@@ -144,6 +144,10 @@ class UserRequests:
         metadata = moved(decode_metadata(data, path), lambda name: f"{point.path}/{name}")
         return metadata, (path, *sorted(files_of(metadata)))
 
+    def savepoints_of_user(self) -> tuple[int, ...]:
+        """Return the ids of the complete savepoints that the job was not to claim."""
+        return tuple(each for each in self._complete if each not in self._claimed)
+
     def report_lost_files(self) -> None:
         """At rest: enter the files of savepoints that are gone, and those of claimed ones that are not."""
         for checkpoint_id, metadata in self._complete.items():

@@ -37,6 +37,7 @@ from onceproof.harness.systems.simulation.job_process import ProcessPorts, Simul
 from onceproof.harness.systems.simulation.job_processes import JobProcesses
 from onceproof.harness.systems.simulation.leak_search import report_leaks
 from onceproof.harness.systems.simulation.orphaned_tasks import OrphanedTasks
+from onceproof.harness.systems.simulation.retention_watch import RetentionWatch
 from onceproof.harness.systems.simulation.run_recorder import RunRecorder
 from onceproof.harness.systems.simulation.schedule import NO_DRAWS, Chooser, FairChooser, chooser_of
 from onceproof.harness.systems.simulation.simulated_io import SimulatedLog
@@ -88,7 +89,9 @@ class World:
         self.storage = SimulatedStorage()
         self.external = TransactionalSystem(self.history, clock)
         log = SimulatedLog(scenario.records)
-        self.recorder = recorder = RunRecorder(self.history, clock, log, tracer)
+        self.recorder = recorder = RunRecorder(
+            self.history, clock, log, tracer, RetentionWatch(self.storage, scenario.retained)
+        )
         self.job = SimulatedJob(family, scenario, log, self.external)
         self.processes = processes = JobProcesses()
         self.requests = UserRequests(
