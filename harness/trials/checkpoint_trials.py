@@ -34,6 +34,7 @@ from onceproof.harness.model.family import Family, options_of
 from onceproof.harness.model.scenario import Scenario, StateBackend
 from onceproof.harness.systems.simulation.checkpoint_recorder import RecordedCheckpoint, contents_of
 from onceproof.harness.systems.simulation.comparison_runs import (
+    recorded_checkpoints,
     recorded_run,
     restored_run,
     undisturbed_checkpoint,
